@@ -1,0 +1,194 @@
+package v1alpha1
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// NodeMaintenance asks for one node to be taken out of service, worked on and returned.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Requestor",type=string,JSONPath=`.spec.requestorID`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+type NodeMaintenance struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec NodeMaintenanceSpec `json:"spec"`
+	// +optional
+	Status NodeMaintenanceStatus `json:"status,omitempty"`
+}
+
+// NodeMaintenanceSpec says which node, for whom, and what is done to it.
+type NodeMaintenanceSpec struct {
+	// RequestorID identifies who asks, e.g. driver.example.com.
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="requestorID cannot be changed"
+	RequestorID string `json:"requestorID"`
+	// AdditionalRequestors also need the node: it is not given back while there are any.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=2
+	// +kubebuilder:validation:items:MaxLength=63
+	// +optional
+	AdditionalRequestors []string `json:"additionalRequestors,omitempty"`
+	// NodeName of the node to maintain.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName cannot be changed"
+	NodeName string `json:"nodeName"`
+	// Cordon the node before anything else. An explicit false stays false.
+	// +kubebuilder:default=true
+	// +optional
+	Cordon *bool `json:"cordon,omitempty"`
+	// WaitForPodCompletion waits for pods to end by themselves before the drain. Absent: no wait.
+	// +optional
+	WaitForPodCompletion *WaitForPodCompletionSpec `json:"waitForPodCompletion,omitempty"`
+	// DrainSpec says how the node is drained. Absent: it is not.
+	// +optional
+	DrainSpec *DrainSpec `json:"drainSpec,omitempty"`
+
+	// Action is the work on the node (Drydock's addition). Absent: the requestor works and then says done.
+	// +optional
+	Action *Action `json:"action,omitempty"`
+	// HealthChecks must hold after the work, beside the node being Ready and its DaemonSet pods ready (addition).
+	// +optional
+	HealthChecks []drydockv1.HealthCheck `json:"healthChecks,omitempty"`
+	// HealthTimeoutSeconds limits the checks after the work: node Ready, its DaemonSet pods ready (addition). 0: no limit.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	HealthTimeoutSeconds *int32 `json:"healthTimeoutSeconds,omitempty"`
+	// OnDrainTimeout: Fail ends the maintenance, Retry drains once more (addition).
+	// +kubebuilder:default=Fail
+	// +optional
+	OnDrainTimeout DrainTimeoutAction `json:"onDrainTimeout,omitempty"`
+	// OnFailure: Uncordon returns the node after a failure, KeepCordoned keeps it out of service for a person to look at (addition).
+	// +kubebuilder:default=Uncordon
+	// +optional
+	OnFailure FailureAction `json:"onFailure,omitempty"`
+	// LockTimeoutSeconds limits the wait for workload locks (addition). Absent: no limit.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	LockTimeoutSeconds *int32 `json:"lockTimeoutSeconds,omitempty"`
+}
+
+// DrainTimeoutAction is what follows a drain that ran out of time.
+// +kubebuilder:validation:Enum=Fail;Retry
+type DrainTimeoutAction string
+
+// The drain timeout actions.
+const (
+	DrainTimeoutFail  DrainTimeoutAction = "Fail"
+	DrainTimeoutRetry DrainTimeoutAction = "Retry"
+)
+
+// FailureAction is what becomes of a node whose maintenance failed.
+// +kubebuilder:validation:Enum=Uncordon;KeepCordoned
+type FailureAction string
+
+// The failure actions.
+const (
+	FailureUncordon     FailureAction = "Uncordon"
+	FailureKeepCordoned FailureAction = "KeepCordoned"
+)
+
+// WaitForPodCompletionSpec says which pods may end by themselves.
+type WaitForPodCompletionSpec struct {
+	// PodSelector is a label selector in its string form. Empty: every pod of the node except DaemonSet and static pods.
+	// +optional
+	PodSelector string `json:"podSelector,omitempty"`
+	// TimeoutSeconds after which the maintenance goes on without them. 0: no limit.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// DrainSpec says which pods are evicted, and how long that may take.
+type DrainSpec struct {
+	// Force evicts pods that no controller owns. They do not come back.
+	// +optional
+	Force bool `json:"force,omitempty"`
+	// PodSelector is a label selector in its string form; only pods it picks are evicted. Empty: all.
+	// +optional
+	PodSelector string `json:"podSelector,omitempty"`
+	// TimeoutSeconds for the whole drain. 0: no limit.
+	// +kubebuilder:default=300
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+	// DeleteEmptyDir evicts pods although their emptyDir data is lost with them.
+	// +optional
+	DeleteEmptyDir bool `json:"deleteEmptyDir,omitempty"`
+	// PodEvictionFilters, if any, narrow the eviction to pods that match at least one of them.
+	// +optional
+	PodEvictionFilters []PodEvictionFilter `json:"podEvictionFilters,omitempty"`
+	// SkipWaitForDeleteSeconds: a pod that has been terminating for longer is not waited for (addition). Absent: all are.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	SkipWaitForDeleteSeconds *int32 `json:"skipWaitForDeleteSeconds,omitempty"`
+}
+
+// PodEvictionFilter picks pods to evict.
+type PodEvictionFilter struct {
+	// ByResourceNameRegex picks pods of which a container requests a resource whose name matches (RE2, not anchored).
+	// +optional
+	ByResourceNameRegex *string `json:"byResourceNameRegex,omitempty"`
+}
+
+// ActionType is a kind of work on a node.
+// +kubebuilder:validation:Enum=none;job
+type ActionType string
+
+// The kinds of work.
+const (
+	// ActionNone: the requestor works on the node and says done.
+	ActionNone ActionType = "none"
+	// ActionJob: a Job runs on the node.
+	ActionJob ActionType = "job"
+)
+
+// Action is the work on the node.
+// +kubebuilder:validation:XValidation:rule="(self.type == 'job') == has(self.job)",message="job must be set if, and only if, type is job"
+type Action struct {
+	// +kubebuilder:default=none
+	// +optional
+	Type ActionType `json:"type,omitempty"`
+	// Job to run, pinned to the node and tolerating its cordon.
+	// +optional
+	Job *JobAction `json:"job,omitempty"`
+	// RebootsNode: false when the work is known not to restart the node; its workload locks are then asked for scope
+	// "drain" only.
+	// +kubebuilder:default=true
+	// +optional
+	RebootsNode *bool `json:"rebootsNode,omitempty"`
+}
+
+// JobAction is the Job that does the work.
+type JobAction struct {
+	// Namespace in which the Job runs.
+	// +kubebuilder:validation:MinLength=1
+	Namespace string `json:"namespace"`
+	// Template of the Job. Drydock names it, pins its pod to the node and adds the toleration of the cordon.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	Template batchv1.JobTemplateSpec `json:"template"`
+	// TimeoutSeconds for the Job. 0: no limit.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// NodeMaintenanceList is a list of NodeMaintenance.
+// +kubebuilder:object:root=true
+type NodeMaintenanceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeMaintenance `json:"items"`
+}

@@ -1,0 +1,151 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// NodeState is where the maintenance of a node stands.
+type NodeState string
+
+// The states of a node maintenance, in the order they happen.
+const (
+	NodePending              NodeState = "Pending"
+	NodeScheduled            NodeState = "Scheduled"
+	NodeCordon               NodeState = "Cordon"
+	NodeWaitForPodCompletion NodeState = "WaitForPodCompletion"
+	NodeDraining             NodeState = "Draining"
+	NodeReady                NodeState = "Ready"
+	NodeRequestorFailed      NodeState = "RequestorFailed"
+	NodeHealthChecks         NodeState = "HealthChecks"
+	NodeCleaningUp           NodeState = "CleaningUp"
+	NodeCompleted            NodeState = "Completed"
+	NodeFailed               NodeState = "Failed"
+	NodeCancelled            NodeState = "Cancelled"
+	NodeGone                 NodeState = "NodeGone"
+)
+
+// Over reports whether the maintenance has ended.
+func (s NodeState) Over() bool {
+	switch s {
+	case NodeCompleted, NodeFailed, NodeCancelled, NodeGone:
+		return true
+	}
+	return false
+}
+
+// Condition types of a NodeMaintenance. The reason of Ready is the state while it is not True.
+const (
+	ConditionReady           = "Ready"
+	ConditionRequestorFailed = "RequestorFailed"
+)
+
+// Stage names a step of a node maintenance that is kept with its times.
+type Stage string
+
+// The stages, in the order they happen.
+const (
+	StageNodeMaintenanceRequested  Stage = "NodeMaintenanceRequested"
+	StageNodeWorkloadLocksInactive Stage = "NodeWorkloadLocksInactive"
+	StageKubernetesDrained         Stage = "KubernetesDrained"
+	StageWorkDone                  Stage = "WorkDone"
+	StageKubernetesUncordoned      Stage = "KubernetesUncordoned"
+	StageNodeMaintenanceRemoved    Stage = "NodeMaintenanceRemoved"
+)
+
+// StageRecord says when a stage ran. Once it has succeeded it is never rewritten.
+type StageRecord struct {
+	Stage     Stage       `json:"stage"`
+	StartedAt metav1.Time `json:"startedAt"`
+	// FinishedAt is absent while the stage runs.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	// +optional
+	Succeeded bool `json:"succeeded,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// StateTime is when a state was entered.
+type StateTime struct {
+	State NodeState   `json:"state"`
+	At    metav1.Time `json:"at"`
+}
+
+// NodeMaintenanceStatus is what is known of a maintenance.
+type NodeMaintenanceStatus struct {
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// WaitForCompletion names the pods that are waited for, as namespace/name.
+	// +optional
+	WaitForCompletion []string `json:"waitForCompletion,omitempty"`
+	// Drain is its progress.
+	// +optional
+	Drain *DrainStatus `json:"drain,omitempty"`
+
+	// State is where the maintenance stands (addition).
+	// +optional
+	State NodeState `json:"state,omitempty"`
+	// Wait is the one reason why it does not go on (addition).
+	// +optional
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// States with the time each was entered (addition).
+	// +optional
+	States []StateTime `json:"states,omitempty"`
+	// Stages with their times (addition).
+	// +optional
+	Stages []StageRecord `json:"stages,omitempty"`
+	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
+	// +optional
+	CordonedByUs bool `json:"cordonedByUs,omitempty"`
+	// Notes are things a person should know, in the order they happened, e.g. a lock that turned active during the drain (addition).
+	// +optional
+	Notes []string `json:"notes,omitempty"`
+	// Failure says why it failed (addition).
+	// +optional
+	Failure *Failure `json:"failure,omitempty"`
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+}
+
+// Failure is a typed error that ended a maintenance.
+type Failure struct {
+	// Reason is the error's type, e.g. DrainTimedOut.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// +optional
+	Blockers []drydockv1.Blocker `json:"blockers,omitempty"`
+}
+
+// DrainStatus is the progress of a drain.
+type DrainStatus struct {
+	// TotalPods on the node when the drain began.
+	TotalPods int64 `json:"totalPods"`
+	// CurrentPods on the node now.
+	CurrentPods int64 `json:"currentPods"`
+	// DrainProgress in percent of the pods to evict.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	DrainProgress int32 `json:"drainProgress"`
+	// WaitForEviction names the pods that have not left, as namespace/name (the first 20).
+	// +optional
+	WaitForEviction []string `json:"waitForEviction,omitempty"`
+
+	// PodsToEvict when the drain began (addition).
+	// +optional
+	PodsToEvict int32 `json:"podsToEvict,omitempty"`
+	// Evicted pods: those that have left (addition).
+	// +optional
+	Evicted int32 `json:"evicted,omitempty"`
+	// Blocked pods, each with what blocks it (addition; the first 20).
+	// +optional
+	Blocked []drydockv1.Blocker `json:"blocked,omitempty"`
+	// Attempt counts from 1; another follows a timeout with onDrainTimeout Retry (addition).
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+}

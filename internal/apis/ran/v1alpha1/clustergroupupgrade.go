@@ -1,0 +1,208 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// ClusterGroupUpgrade rolls one remediation over a group of clusters.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=cgu
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[-1:].reason`
+// +kubebuilder:printcolumn:name="Details",type=string,JSONPath=`.status.conditions[-1:].message`
+type ClusterGroupUpgrade struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ClusterGroupUpgradeSpec `json:"spec"`
+	// +optional
+	Status ClusterGroupUpgradeStatus `json:"status,omitempty"`
+}
+
+// ClusterGroupUpgradeSpec says which clusters, what is done to them, and how carefully.
+// +kubebuilder:validation:XValidation:rule="(has(self.managedPolicies) && size(self.managedPolicies) > 0 ? 1 : 0) + (has(self.manifestWorkTemplates) && size(self.manifestWorkTemplates) > 0 ? 1 : 0) + (has(self.nodeMaintenance) ? 1 : 0) <= 1",message="at most one of managedPolicies, manifestWorkTemplates and nodeMaintenance may be set"
+// +kubebuilder:validation:XValidation:rule="(has(self.clusters) && size(self.clusters) > 0) || (has(self.clusterSelector) && size(self.clusterSelector) > 0) || (has(self.clusterLabelSelectors) && size(self.clusterLabelSelectors) > 0)",message="nothing to select clusters from: set clusters, clusterLabelSelectors or clusterSelector"
+type ClusterGroupUpgradeSpec struct {
+	// Clusters by name, in order. Duplicates are dropped.
+	// +optional
+	Clusters []string `json:"clusters,omitempty"`
+	// ClusterLabelSelectors add every cluster that at least one of them picks, in order of name, after Clusters.
+	// +optional
+	ClusterLabelSelectors []metav1.LabelSelector `json:"clusterLabelSelectors,omitempty"`
+	// ClusterSelector is the older form: "key=value", or "key" for that label with an empty value.
+	// +optional
+	ClusterSelector []string `json:"clusterSelector,omitempty"`
+	// Enable: false only plans; the enable signal starts.
+	// +kubebuilder:default=true
+	// +optional
+	Enable *bool `json:"enable,omitempty"`
+
+	RemediationStrategy RemediationStrategy `json:"remediationStrategy"`
+	// BatchTimeoutAction is what follows a batch that ran out of time.
+	// +kubebuilder:default=Continue
+	// +optional
+	BatchTimeoutAction BatchTimeoutAction `json:"batchTimeoutAction,omitempty"`
+
+	// ManagedPolicies are enforced, in order.
+	// +optional
+	ManagedPolicies []string `json:"managedPolicies,omitempty"`
+	// ManifestWorkTemplates are applied, in order.
+	// +optional
+	ManifestWorkTemplates []string `json:"manifestWorkTemplates,omitempty"`
+	// NodeMaintenance is done to every node of every cluster (Drydock's addition).
+	// +optional
+	NodeMaintenance *NodeMaintenanceRemediation `json:"nodeMaintenance,omitempty"`
+
+	// BlockingCRs are rollouts that must have succeeded first.
+	// +optional
+	BlockingCRs []BlockingCR `json:"blockingCRs,omitempty"`
+	// PreCaching pulls images on the clusters beforehand.
+	// +optional
+	PreCaching bool `json:"preCaching,omitempty"`
+	// +optional
+	PreCachingConfigRef *ObjectRef `json:"preCachingConfigRef,omitempty"`
+	// Backup of every cluster before the first batch.
+	// +optional
+	Backup bool `json:"backup,omitempty"`
+	// Actions on the clusters' labels and annotations.
+	// +optional
+	Actions Actions `json:"actions,omitempty"`
+}
+
+// RemediationStrategy says how carefully.
+type RemediationStrategy struct {
+	// Canaries go first, one at a time.
+	// +optional
+	Canaries []string `json:"canaries,omitempty"`
+	// MaxConcurrency is how many clusters are at work at once: a number of at least 1, or a percentage of the selected clusters,
+	// rounded down, at least 1.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
+	MaxConcurrency intstr.IntOrString `json:"maxConcurrency"`
+	// Timeout for the whole rollout, in minutes.
+	// +kubebuilder:default=240
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Timeout int32 `json:"timeout,omitempty"`
+}
+
+// BatchTimeoutAction is what follows a batch that ran out of time.
+// +kubebuilder:validation:Enum=Continue;Abort
+type BatchTimeoutAction string
+
+// The batch timeout actions.
+const (
+	BatchTimeoutContinue BatchTimeoutAction = "Continue"
+	BatchTimeoutAbort    BatchTimeoutAction = "Abort"
+)
+
+// NodeMaintenanceRemediation maintains the nodes of a cluster: control plane first, one at a time, then the others within
+// the budgets of the cluster's MaintenanceOperatorConfig.
+type NodeMaintenanceRemediation struct {
+	// NodeSelector picks nodes by label. Absent: all.
+	// +optional
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// SkipNodes by name.
+	// +optional
+	SkipNodes []string `json:"skipNodes,omitempty"`
+	// ControlPlaneFirst: false treats control-plane nodes like any other.
+	// +kubebuilder:default=true
+	// +optional
+	ControlPlaneFirst *bool `json:"controlPlaneFirst,omitempty"`
+	// +optional
+	WaitForPodCompletion *maintenancev1.WaitForPodCompletionSpec `json:"waitForPodCompletion,omitempty"`
+	// +optional
+	DrainSpec *maintenancev1.DrainSpec `json:"drainSpec,omitempty"`
+	// Action is the work on each node.
+	// +optional
+	Action *maintenancev1.Action `json:"action,omitempty"`
+	// HealthChecks must hold after the work on each node, and once more when the cluster is done.
+	// +optional
+	HealthChecks []drydockv1.HealthCheck `json:"healthChecks,omitempty"`
+	// HealthTimeoutSeconds limits the checks that the node is Ready and its DaemonSet pods are. 0: no limit.
+	// +kubebuilder:default=600
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	HealthTimeoutSeconds *int32 `json:"healthTimeoutSeconds,omitempty"`
+	// +kubebuilder:default=Fail
+	// +optional
+	OnDrainTimeout maintenancev1.DrainTimeoutAction `json:"onDrainTimeout,omitempty"`
+	// +kubebuilder:default=Uncordon
+	// +optional
+	OnFailure maintenancev1.FailureAction `json:"onFailure,omitempty"`
+	// LockTimeoutSeconds limits the wait for workload locks, of the cluster and of each node. Absent: no limit.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	LockTimeoutSeconds *int32 `json:"lockTimeoutSeconds,omitempty"`
+}
+
+// BlockingCR names a rollout that must have succeeded first.
+type BlockingCR struct {
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	Namespace string `json:"namespace"`
+}
+
+// ObjectRef names an object.
+type ObjectRef struct {
+	Name string `json:"name"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Actions on the clusters' labels and annotations.
+type Actions struct {
+	// +optional
+	BeforeEnable *BeforeEnable `json:"beforeEnable,omitempty"`
+	// +optional
+	AfterCompletion *AfterCompletion `json:"afterCompletion,omitempty"`
+}
+
+// BeforeEnable is done to all clusters of the plan at the start.
+type BeforeEnable struct {
+	// +optional
+	AddClusterLabels map[string]string `json:"addClusterLabels,omitempty"`
+	// +optional
+	RemoveClusterLabels []string `json:"removeClusterLabels,omitempty"`
+	// DeleteClusterLabels is the older form of RemoveClusterLabels.
+	// +optional
+	DeleteClusterLabels map[string]string `json:"deleteClusterLabels,omitempty"`
+	// +optional
+	AddClusterAnnotations map[string]string `json:"addClusterAnnotations,omitempty"`
+	// +optional
+	RemoveClusterAnnotations []string `json:"removeClusterAnnotations,omitempty"`
+}
+
+// AfterCompletion is done to each cluster as it completes.
+type AfterCompletion struct {
+	// +optional
+	AddClusterLabels map[string]string `json:"addClusterLabels,omitempty"`
+	// +optional
+	RemoveClusterLabels []string `json:"removeClusterLabels,omitempty"`
+	// DeleteClusterLabels is the older form of RemoveClusterLabels.
+	// +optional
+	DeleteClusterLabels map[string]string `json:"deleteClusterLabels,omitempty"`
+	// +optional
+	AddClusterAnnotations map[string]string `json:"addClusterAnnotations,omitempty"`
+	// +optional
+	RemoveClusterAnnotations []string `json:"removeClusterAnnotations,omitempty"`
+	// DeleteObjects: what the rollout created is removed when it has succeeded.
+	// +kubebuilder:default=true
+	// +optional
+	DeleteObjects *bool `json:"deleteObjects,omitempty"`
+}
+
+// ClusterGroupUpgradeList is a list of ClusterGroupUpgrade.
+// +kubebuilder:object:root=true
+type ClusterGroupUpgradeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ClusterGroupUpgrade `json:"items"`
+}

@@ -1,0 +1,175 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Condition types of a ClusterGroupUpgrade, in the order they are listed.
+const (
+	ConditionClustersSelected    = "ClustersSelected"
+	ConditionValidated           = "Validated"
+	ConditionPrecacheSpecValid   = "PrecacheSpecValid"
+	ConditionPrecachingSucceeded = "PrecachingSucceeded"
+	ConditionBackupSucceeded     = "BackupSucceeded"
+	ConditionProgressing         = "Progressing"
+	ConditionSucceeded           = "Succeeded"
+)
+
+// Condition reasons.
+const (
+	ReasonClusterSelectionCompleted = "ClusterSelectionCompleted"
+	ReasonClusterNotFound           = "ClusterNotFound"
+
+	ReasonValidationCompleted           = "ValidationCompleted"
+	ReasonNotAllManagedPoliciesExist    = "NotAllManagedPoliciesExist"
+	ReasonAmbiguousManagedPoliciesNames = "AmbiguousManagedPoliciesNames"
+
+	ReasonInProgress = "InProgress"
+	ReasonNotEnabled = "NotEnabled"
+	ReasonCompleted  = "Completed"
+	ReasonTimedOut   = "TimedOut"
+	ReasonFailed     = "Failed"
+	ReasonCancelled  = "Cancelled"
+	ReasonAborted    = "Aborted"
+)
+
+// ClusterState is where a cluster of a rollout stands.
+type ClusterState string
+
+// The states of a cluster.
+const (
+	ClusterPending   ClusterState = "pending"
+	ClusterRunning   ClusterState = "running"
+	ClusterSoaking   ClusterState = "soaking"
+	ClusterComplete  ClusterState = "complete"
+	ClusterFailed    ClusterState = "failed"
+	ClusterTimedOut  ClusterState = "timedout"
+	ClusterCancelled ClusterState = "cancelled"
+	ClusterSkipped   ClusterState = "skipped"
+)
+
+// Over reports whether the cluster's part in the rollout has ended.
+func (s ClusterState) Over() bool {
+	switch s {
+	case ClusterComplete, ClusterFailed, ClusterTimedOut, ClusterCancelled, ClusterSkipped:
+		return true
+	}
+	return false
+}
+
+// ClusterGroupUpgradeStatus is what is known of a rollout.
+type ClusterGroupUpgradeStatus struct {
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ComputedMaxConcurrency is maxConcurrency as a number of clusters.
+	// +optional
+	ComputedMaxConcurrency int32 `json:"computedMaxConcurrency,omitempty"`
+	// RemediationPlan is the clusters of each batch.
+	// +optional
+	RemediationPlan [][]string `json:"remediationPlan,omitempty"`
+	// ManagedPoliciesForUpgrade and ManagedPoliciesCompliantBeforeUpgrade divide the managed policies.
+	// +optional
+	ManagedPoliciesForUpgrade []string `json:"managedPoliciesForUpgrade,omitempty"`
+	// +optional
+	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade,omitempty"`
+	// Clusters in the order of the plan, then those skipped.
+	// +optional
+	Clusters []ClusterStatus `json:"clusters,omitempty"`
+	// Status of the run.
+	// +optional
+	Status RunStatus `json:"status,omitempty"`
+
+	// Wait is the one reason why the rollout does not go on (addition).
+	// +optional
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// Counts of clusters by state (addition).
+	// +optional
+	Counts ClusterCounts `json:"counts,omitempty"`
+	// Percentage of the clusters of the plan that are over, from 0 to 100 (addition).
+	// +optional
+	Percentage int32 `json:"percentage,omitempty"`
+	// Paused: nothing new is started (addition).
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+	// NextCursor, in a status that was asked for in part, is where the next part begins (addition).
+	// +optional
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// RunStatus says where the run stands.
+type RunStatus struct {
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+	// CurrentBatch counts from 1; 0 before the first.
+	// +optional
+	CurrentBatch int32 `json:"currentBatch,omitempty"`
+	// +optional
+	CurrentBatchStartedAt *metav1.Time `json:"currentBatchStartedAt,omitempty"`
+	// CurrentBatchDeadline is when the batch times out; absent while paused (addition).
+	// +optional
+	CurrentBatchDeadline *metav1.Time `json:"currentBatchDeadline,omitempty"`
+	// Deadline is when the rollout times out; absent while paused (addition).
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+}
+
+// ClusterStatus is the record of one cluster in a rollout.
+type ClusterStatus struct {
+	Name  string       `json:"name"`
+	State ClusterState `json:"state"`
+	// Batch counts from 1; 0 for a skipped cluster.
+	// +optional
+	Batch int32 `json:"batch,omitempty"`
+	// Step is what is being done, e.g. "worker-3: Draining".
+	// +optional
+	Step string `json:"step,omitempty"`
+	// Reason and Message say why it waits, or why it ended as it did.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Since is when that reason began.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+	// Nodes counts the cluster's nodes.
+	// +optional
+	Nodes NodeCounts `json:"nodes,omitempty"`
+}
+
+// NodeCounts counts the nodes of a cluster in a rollout.
+type NodeCounts struct {
+	Total int32 `json:"total"`
+	Done  int32 `json:"done"`
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// Evicted pods, on all nodes so far.
+	// +optional
+	Evicted int32 `json:"evicted,omitempty"`
+}
+
+// ClusterCounts counts clusters by state.
+type ClusterCounts struct {
+	Total int32 `json:"total"`
+	// +optional
+	Pending int32 `json:"pending,omitempty"`
+	// +optional
+	Running int32 `json:"running,omitempty"`
+	// +optional
+	Complete int32 `json:"complete,omitempty"`
+	// +optional
+	Failed int32 `json:"failed,omitempty"`
+	// +optional
+	TimedOut int32 `json:"timedout,omitempty"`
+	// +optional
+	Cancelled int32 `json:"cancelled,omitempty"`
+	// +optional
+	Skipped int32 `json:"skipped,omitempty"`
+}

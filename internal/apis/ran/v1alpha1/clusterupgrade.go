@@ -1,0 +1,88 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// ClusterStep is what is being done to a cluster.
+type ClusterStep string
+
+// The steps of a cluster, in the order they happen.
+const (
+	StepInspect      ClusterStep = "Inspecting"
+	StepClusterLocks ClusterStep = "ClusterWorkloadLocks"
+	StepControlPlane ClusterStep = "ControlPlaneNodes"
+	StepWorkers      ClusterStep = "WorkerNodes"
+	StepHealthChecks ClusterStep = "HealthChecks"
+	StepCleaningUp   ClusterStep = "CleaningUp"
+	StepOver         ClusterStep = "Over"
+)
+
+// ClusterUpgradeStatus is what is known of one cluster of a rollout, node by node.
+type ClusterUpgradeStatus struct {
+	Cluster string       `json:"cluster"`
+	State   ClusterState `json:"state"`
+	Step    ClusterStep  `json:"step"`
+	// +optional
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+	// Nodes in the order of the plan.
+	// +optional
+	Nodes []ClusterNodeStatus `json:"nodes,omitempty"`
+	// Stages of the cluster's own locks, with their times.
+	// +optional
+	Stages []ClusterStageRecord `json:"stages,omitempty"`
+	// +optional
+	Notes []string `json:"notes,omitempty"`
+	// +optional
+	Failure *maintenancev1.Failure `json:"failure,omitempty"`
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+}
+
+// ClusterStage names a step of the cluster's own locks that is kept with its times.
+type ClusterStage string
+
+// The cluster stages, in the order they happen.
+const (
+	StageClusterMaintenanceRequested  ClusterStage = "ClusterMaintenanceRequested"
+	StageClusterWorkloadLocksInactive ClusterStage = "ClusterWorkloadLocksInactive"
+	StageClusterMaintenanceRemoved    ClusterStage = "ClusterMaintenanceRemoved"
+)
+
+// ClusterStageRecord says when a stage ran. Once it has succeeded it is never rewritten.
+type ClusterStageRecord struct {
+	Stage     ClusterStage `json:"stage"`
+	StartedAt metav1.Time  `json:"startedAt"`
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+	// +optional
+	Succeeded bool `json:"succeeded,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ClusterNodeStatus is the record of one node.
+type ClusterNodeStatus struct {
+	Name string `json:"name"`
+	// +optional
+	ControlPlane bool                    `json:"controlPlane,omitempty"`
+	State        maintenancev1.NodeState `json:"state"`
+	// +optional
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// Evicted pods so far.
+	// +optional
+	Evicted int32 `json:"evicted,omitempty"`
+	// +optional
+	Failure *maintenancev1.Failure `json:"failure,omitempty"`
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+}
