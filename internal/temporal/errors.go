@@ -1,0 +1,83 @@
+package temporal
+
+import (
+	"errors"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Types of application errors. The type is the contract between activities, workflows and people.
+const (
+	// ErrInvalidSpec: what the user wrote cannot be done; the message names the field.
+	ErrInvalidSpec = "InvalidSpec"
+	// ErrNotFound: an object that is needed does not exist.
+	ErrNotFound = "NotFound"
+	// ErrNodeGone: the node was deleted.
+	ErrNodeGone = "NodeGone"
+	// ErrNodeBusy: the node is under someone else's maintenance.
+	ErrNodeBusy = "NodeBusy"
+	// ErrDrainTimedOut: pods were left at the drain's deadline; the details are the []Blocker.
+	ErrDrainTimedOut = "DrainTimedOut"
+	// ErrPodsNotEvictable: pods that the drain may not evict are in its way; the details are the []Blocker.
+	ErrPodsNotEvictable = "PodsNotEvictable"
+	// ErrLockRefused: a workload lock that had let go is held again.
+	ErrLockRefused = "LockRefused"
+	// ErrLockTimedOut: workload locks were held at the deadline; the details are the []Blocker.
+	ErrLockTimedOut = "LockTimedOut"
+	// ErrHealthGateFailed: a health check was still false at its deadline; the details are the []Blocker.
+	ErrHealthGateFailed = "HealthGateFailed"
+	// ErrJobFailed: the Job on the node failed.
+	ErrJobFailed = "JobFailed"
+	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
+	ErrClusterUnreachable = "ClusterUnreachable"
+)
+
+// NonRetryable are the types that no further attempt can change. They go into every retry policy.
+var NonRetryable = []string{
+	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockTimedOut,
+	ErrHealthGateFailed, ErrJobFailed,
+}
+
+// Error makes a typed error. Blockers, if any, travel as its details.
+func Error(errType, message string, cause error, blockers ...drydockv1.Blocker) error {
+	options := sdktemporal.ApplicationErrorOptions{Cause: cause}
+	for _, t := range NonRetryable {
+		options.NonRetryable = options.NonRetryable || t == errType
+	}
+	if len(blockers) > 0 {
+		options.Details = []any{blockers}
+	}
+	return sdktemporal.NewApplicationErrorWithOptions(message, errType, options)
+}
+
+// ErrorType returns the type of the application error within err, or "" when there is none.
+func ErrorType(err error) string {
+	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
+		return application.Type()
+	}
+	return ""
+}
+
+// ErrorMessage returns the message of the application error within err without the wrapping of activities and child workflows, or err's
+// own text.
+func ErrorMessage(err error) string {
+	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
+		return application.Message()
+	}
+	return err.Error()
+}
+
+// Blockers returns the blockers that err carries.
+func Blockers(err error) []drydockv1.Blocker {
+	application, ok := errors.AsType[*sdktemporal.ApplicationError](err)
+	if !ok || !application.HasDetails() {
+		return nil
+	}
+	var blockers []drydockv1.Blocker
+	if application.Details(&blockers) != nil {
+		return nil
+	}
+	return blockers
+}

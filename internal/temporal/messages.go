@@ -1,0 +1,63 @@
+package temporal
+
+import (
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// QueryStatus is answered by every workflow with the status of what it works on.
+const QueryStatus = "status"
+
+// Signals that people and programs send. Their payload is a SignalRequest, or nothing.
+const (
+	// SignalCancel takes back what was done, like Temporal's own cancellation.
+	SignalCancel = "cancel"
+	// SignalPause stops new work from starting; SignalResume goes on.
+	SignalPause  = "pause"
+	SignalResume = "resume"
+	// SignalEnable starts a rollout that was only planned.
+	SignalEnable = "enable"
+	// SignalDone says that the requestor has finished its work on a node.
+	SignalDone = "done"
+	// SignalFail says that the requestor's work on a node has failed: the node stays out of service. SignalRecover takes that back.
+	SignalFail    = "fail"
+	SignalRecover = "recover"
+)
+
+// Signals that workflows and activities send to workflows.
+const (
+	// SignalObserved carries an Observation from an activity to the workflow that runs it.
+	SignalObserved = "observed"
+	// SignalNodeProgress carries a ClusterNodeStatus from a NodeMaintenance to its ClusterUpgrade.
+	SignalNodeProgress = "nodeProgress"
+	// SignalClusterProgress carries a ClusterStatus from a ClusterUpgrade to its ClusterGroupUpgrade.
+	SignalClusterProgress = "clusterProgress"
+)
+
+// SignalRequest says who sent a signal, and why. Both are optional.
+type SignalRequest struct {
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Observation is what a waiting activity sees. It replaces the one before.
+type Observation struct {
+	// Activity is the type of the activity that observed it, e.g. "Drain".
+	Activity string `json:"activity"`
+	// Wait is why the activity is not finished; nil when nothing stands in its way.
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// Drain is the progress of a drain.
+	Drain *maintenancev1.DrainStatus `json:"drain,omitempty"`
+	// Pods that are waited for, as namespace/name.
+	Pods []string `json:"pods,omitempty"`
+}
+
+// StatusRequest narrows a status that can be long. The zero value asks for the whole.
+type StatusRequest struct {
+	// Filter keeps only clusters in this state, or of this name.
+	Filter string `json:"filter,omitempty"`
+	// Limit is how many clusters to return at most; 0 means all.
+	Limit int `json:"limit,omitempty"`
+	// Cursor is the nextCursor of the status before.
+	Cursor string `json:"cursor,omitempty"`
+}

@@ -1,0 +1,54 @@
+// Package temporal holds what Drydock's programs share about Temporal: names, search attributes, error types, messages and
+// client options.
+package temporal
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// TaskQueue is where workflows run, and every activity against a cluster whose credentials the worker holds.
+const TaskQueue = "drydock"
+
+// ClusterTaskQueue is where the activities of a cluster run when an activity-only worker inside that cluster serves it.
+func ClusterTaskQueue(cluster string) string { return TaskQueue + "." + cluster }
+
+// Workflow types.
+const (
+	ClusterGroupUpgrade    = "ClusterGroupUpgrade"
+	ClusterUpgrade         = "ClusterUpgrade"
+	NodeMaintenance        = "NodeMaintenance"
+	WorkloadLockController = "WorkloadLockController"
+)
+
+// ClusterGroupUpgradeID is the workflow id of a rollout.
+func ClusterGroupUpgradeID(namespace, name string) string { return "cgu/" + namespace + "/" + name }
+
+// ClusterUpgradeID is the workflow id of one cluster in a rollout.
+func ClusterUpgradeID(namespace, name, cluster string) string {
+	return ClusterGroupUpgradeID(namespace, name) + "/" + cluster
+}
+
+// NodeMaintenanceID is the workflow id of a maintenance request.
+func NodeMaintenanceID(cluster, namespace, name string) string {
+	return "node/" + cluster + "/" + namespace + "/" + name
+}
+
+// WorkloadLockControllerID is the workflow id of the controller of one application's locks.
+func WorkloadLockControllerID(cluster, controllerName string) string {
+	return "locks/" + cluster + "/" + controllerName
+}
+
+// SafeName joins parts with separator into a name of at most 63 characters, the limit of a label value and of a DNS label. A name
+// that is too long is cut and ends in "-" and 8 hexadecimal digits of its SHA-256, so that different names stay different.
+func SafeName(separator string, parts ...string) string {
+	const limit, suffix = 63, 9
+	full := strings.Join(parts, separator)
+	if len(full) <= limit {
+		return full
+	}
+	sum := sha256.Sum256([]byte(full))
+	cut := strings.TrimRight(full[:limit-suffix], "-.")
+	return cut + "-" + hex.EncodeToString(sum[:4])
+}
