@@ -1,0 +1,65 @@
+package temporal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+)
+
+// Connection says where Temporal is. What is left empty comes from the environment variables and the configuration file of the temporal
+// CLI (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE, TLS and API key settings), then from defaults.
+type Connection struct {
+	Address    string
+	Namespace  string
+	Profile    string
+	ConfigFile string
+}
+
+// AddFlags adds the flags that the temporal CLI has for the same settings.
+func (c *Connection) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&c.Address, "address", c.Address, "Temporal server, as host:port (env TEMPORAL_ADDRESS; default "+client.DefaultHostPort+")")
+	flags.StringVar(&c.Namespace, "namespace", c.Namespace, "Temporal namespace (env TEMPORAL_NAMESPACE; default "+client.DefaultNamespace+")")
+	flags.StringVar(&c.Profile, "profile", c.Profile, "profile of the temporal CLI's configuration file (env TEMPORAL_PROFILE)")
+	flags.StringVar(&c.ConfigFile, "config-file", c.ConfigFile, "configuration file of the temporal CLI (env TEMPORAL_CONFIG_FILE)")
+}
+
+// Options returns client options with every setting filled in. Logger and metrics may be nil: nothing is logged or measured then.
+func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) (client.Options, error) {
+	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{
+		ConfigFilePath: c.ConfigFile, ConfigFileProfile: c.Profile,
+	})
+	if err != nil {
+		return client.Options{}, fmt.Errorf("temporal configuration: %w", err)
+	}
+	options.HostPort = firstSet(c.Address, options.HostPort, client.DefaultHostPort)
+	options.Namespace = firstSet(c.Namespace, options.Namespace, client.DefaultNamespace)
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	options.Logger = log.NewStructuredLogger(logger)
+	options.MetricsHandler = metrics
+	return options, nil
+}
+
+// Dial connects to Temporal. The error names the address that was tried.
+func Dial(ctx context.Context, options client.Options) (client.Client, error) {
+	c, err := client.DialContext(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("temporal at %s does not answer (set --address, or TEMPORAL_ADDRESS): %w", options.HostPort, err)
+	}
+	return c, nil
+}
+
+func firstSet(values ...string) string {
+	for _, value := range values {
+		if value != "" {
+			return value
+		}
+	}
+	return ""
+}
