@@ -1,0 +1,66 @@
+package devstack
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Ports come from below the range that the kernel hands to outgoing connections (32768 and up on Linux, 49152 on
+// macOS), so that none is taken between choosing it and listening, or while a server is down for a restart.
+const (
+	firstPort = 20000
+	lastPort  = 29999
+)
+
+// ports are the loopback ports of one stack. Each is reserved against other stacks of this machine, in any process, by
+// holding the UDP port of the same number: none of the servers uses UDP, nothing is left on disk, and the kernel ends
+// the reservation with the process.
+type ports struct {
+	held []net.PacketConn
+}
+
+// take reserves a free TCP port.
+func (p *ports) take() (int, error) {
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		reservation, err := net.ListenPacket("udp", loopback(port))
+		if err != nil {
+			continue
+		}
+		probe, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			reservation.Close()
+			continue
+		}
+		probe.Close()
+		p.held = append(p.held, reservation)
+		return port, nil
+	}
+	return 0, fmt.Errorf("no free port between %d and %d on the loopback interface", firstPort, lastPort)
+}
+
+// takeMany reserves n free TCP ports.
+func (p *ports) takeMany(n int) ([]int, error) {
+	taken := make([]int, n)
+	for i := range taken {
+		var err error
+		if taken[i], err = p.take(); err != nil {
+			return nil, err
+		}
+	}
+	return taken, nil
+}
+
+func (p *ports) release() error {
+	var errs []error
+	for _, reservation := range p.held {
+		errs = append(errs, reservation.Close())
+	}
+	p.held = nil
+	return errors.Join(errs...)
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

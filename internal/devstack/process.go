@@ -1,0 +1,197 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// startTimeout is generous: tests start several stacks at once on two cores.
+	startTimeout = 90 * time.Second
+	// stopGrace is what a server gets between SIGTERM and SIGKILL.
+	stopGrace = 10 * time.Second
+	// readyInterval is the pause between two looks at a server's readiness endpoint.
+	readyInterval = 25 * time.Millisecond
+)
+
+// Process is one server of a stack. It may be stopped or killed and started again: it keeps its ports, its data and
+// its log file. When it exits unasked, the whole stack ends with an error that quotes its log.
+type Process struct {
+	// Name says which server of which part this is, such as "spoke-1/kube-apiserver".
+	Name string
+	// LogFile collects what the server writes to its standard output and error, over all its starts.
+	LogFile string
+
+	path  string
+	args  []string
+	group *group
+	ready func(context.Context) error // one look: nil when the server serves
+	died  func(error)
+
+	mu  sync.Mutex
+	run *run
+}
+
+// run is one life of a process.
+type run struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once err is set
+	err    error
+	asked  bool // whether somebody wanted it to exit
+	up     bool // whether it was ready
+}
+
+// Start runs the server and returns when it is ready. If it exits first, or is not ready in time, the error quotes the
+// end of its log.
+func (p *Process) Start(ctx context.Context) error {
+	r, err := p.launch()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := p.awaitReady(ctx, r); err != nil {
+		return errors.Join(err, p.Kill())
+	}
+	return nil
+}
+
+func (p *Process) launch() (*run, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil {
+		return nil, fmt.Errorf("start %s: it is running", p.Name)
+	}
+	log, err := os.OpenFile(p.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	p.group.adopt(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	r := &run{cmd: cmd, exited: make(chan struct{})}
+	p.run = r
+	go p.reap(r)
+	return r, nil
+}
+
+// reap waits for the end of a run, and reports it when it came unasked.
+func (p *Process) reap(r *run) {
+	err := r.cmd.Wait()
+	p.mu.Lock()
+	r.err = err
+	unasked := r.up && !r.asked
+	if p.run == r {
+		p.run = nil
+	}
+	p.mu.Unlock()
+	close(r.exited)
+	if unasked {
+		p.died(p.failure("died", r))
+	}
+}
+
+func (p *Process) awaitReady(ctx context.Context, r *run) error {
+	ticker := time.NewTicker(readyInterval)
+	defer ticker.Stop()
+	for {
+		notYet := p.ready(ctx)
+		if notYet == nil && p.markUp(r) {
+			return nil
+		}
+		select {
+		case <-r.exited:
+			return p.failure("exited before it was ready", r)
+		case <-ctx.Done():
+			return fmt.Errorf("start %s: %w; it is not ready: %w%s", p.Name, context.Cause(ctx), notYet, p.logTail())
+		case <-ticker.C:
+		}
+	}
+}
+
+// markUp notes that a run was ready. It is false if the server exited meanwhile, or somebody else answered for it.
+func (p *Process) markUp(r *run) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.up = p.run == r
+	return r.up
+}
+
+// Stop asks the server to end, gives it a few seconds, and returns when it is gone. Stopping a server that does not
+// run is no error.
+func (p *Process) Stop() error {
+	r, err := p.signal(syscall.SIGTERM)
+	if r == nil || err != nil {
+		return err
+	}
+	select {
+	case <-r.exited:
+		return nil
+	case <-time.After(stopGrace):
+		return p.Kill()
+	}
+}
+
+// Kill ends the server with SIGKILL, as a crash would, and returns when it is gone. Killing a server that does not run
+// is no error.
+func (p *Process) Kill() error {
+	r, err := p.signal(syscall.SIGKILL)
+	if r != nil && err == nil {
+		<-r.exited
+	}
+	return err
+}
+
+// signal sends a signal to the current run, if there is one, and marks its end as asked for.
+func (p *Process) signal(sig syscall.Signal) (*run, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return nil, nil
+	}
+	p.run.asked = true
+	if err := p.run.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return nil, fmt.Errorf("stop %s: %w", p.Name, err)
+	}
+	return p.run, nil
+}
+
+func (p *Process) failure(what string, r *run) error {
+	status := "exit status 0"
+	if r.err != nil {
+		status = r.err.Error()
+	}
+	return fmt.Errorf("%s %s (%s)%s", p.Name, what, status, p.logTail())
+}
+
+// logTail is the end of the log, as an appendix to an error.
+func (p *Process) logTail() string {
+	content, err := os.ReadFile(p.LogFile)
+	if err != nil {
+		return fmt.Sprintf("; its log cannot be read: %v", err)
+	}
+	if len(content) == 0 {
+		return "; its log is empty"
+	}
+	return fmt.Sprintf("; the end of %s:\n%s", p.LogFile, lastLines(string(content), 15))
+}
+
+// lastLines are the last n lines of text, indented.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return "    " + strings.Join(lines, "\n    ")
+}

@@ -1,0 +1,264 @@
+// Package devstack starts a real local stack: a Temporal server, and Kubernetes clusters of etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler and KWOK. Tests, the demo and benchmarks run against it. The servers listen
+// on loopback only, on free ports, and none of them outlives the process that started them, however it ends.
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// Options say what a stack is made of.
+type Options struct {
+	// Dir keeps logs, kubeconfigs and data, and is left in place by Stop. It must be empty or not exist. Without it
+	// they are in a temporary directory that goes with the stack.
+	Dir string
+	// Clusters are the Kubernetes clusters; any number.
+	Clusters []ClusterOptions
+	// Temporal is the Temporal server; nil runs none.
+	Temporal *TemporalOptions
+	// Output gets one line for each step worth waiting for. Nil is silent.
+	Output io.Writer
+}
+
+// Stack is a running local stack.
+type Stack struct {
+	// Dir is where logs, kubeconfigs and data are.
+	Dir string
+	// Temporal is nil if none was asked for.
+	Temporal *Temporal
+
+	root     string
+	programs Programs
+	clusters []*Cluster
+	ports    ports
+	group    *group
+	output   io.Writer
+
+	mu      sync.Mutex
+	abandon context.CancelFunc // ends the start; nil once the stack runs
+	reason  error              // why the stack ends, if something failed
+
+	ending sync.Once
+	done   chan struct{}
+	err    error // set before done is closed
+}
+
+// Start builds the servers that are missing, starts the stack and returns when every part of it is ready; or, if one
+// part is not, stops the others and returns an error that names it and quotes its log. Cancelling ctx abandons the
+// start; once Start has returned, only Stop, a dying part or the end of this process end the stack.
+func Start(ctx context.Context, options Options) (*Stack, error) {
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	s := &Stack{output: options.Output, done: make(chan struct{})}
+	if s.output == nil {
+		s.output = io.Discard
+	}
+	var err error
+	if s.root, err = RepositoryRoot(); err != nil {
+		return nil, err
+	}
+	if s.programs, err = EnsurePrograms(ctx, s.output); err != nil {
+		return nil, err
+	}
+	if err := s.openDir(options.Dir); err != nil {
+		return nil, err
+	}
+	if err := s.start(ctx, options); err != nil {
+		s.note(fmt.Errorf("start the local stack: %w", err))
+		return nil, s.Stop()
+	}
+	return s, nil
+}
+
+func (o Options) validate() error {
+	seen := sets.New[string]()
+	for _, cluster := range o.Clusters {
+		if problems := validation.IsDNS1123Label(cluster.Name); len(problems) > 0 {
+			return fmt.Errorf("cluster name %q: %s", cluster.Name, problems[0])
+		}
+		if seen.Has(cluster.Name) {
+			return fmt.Errorf("cluster name %q is used twice", cluster.Name)
+		}
+		seen.Insert(cluster.Name)
+		if cluster.ControlPlaneOnly && len(cluster.Nodes) > 0 {
+			return fmt.Errorf("cluster %s is ControlPlaneOnly: nobody would make its nodes ready", cluster.Name)
+		}
+	}
+	return nil
+}
+
+// openDir makes the stack's directory and the process group whose guard removes it if it is temporary.
+func (s *Stack) openDir(named string) error {
+	if named == "" {
+		dir, err := os.MkdirTemp("", "drydock-devstack-")
+		if err != nil {
+			return fmt.Errorf("make a directory for the local stack: %w", err)
+		}
+		s.Dir = dir
+		if s.group, err = newGroup(dir); err != nil {
+			return errors.Join(err, os.RemoveAll(dir))
+		}
+		return nil
+	}
+	dir, err := filepath.Abs(named)
+	if err != nil {
+		return fmt.Errorf("directory of the local stack: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("directory of the local stack: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("directory of the local stack: %w", err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("directory %s is not empty: name a new one, a stack starts afresh", dir)
+	}
+	s.Dir = dir
+	s.group, err = newGroup("")
+	return err
+}
+
+// start prepares all parts, then starts them side by side.
+func (s *Stack) start(ctx context.Context, options Options) error {
+	for _, cluster := range options.Clusters {
+		c, err := s.newCluster(cluster)
+		if err != nil {
+			return err
+		}
+		s.clusters = append(s.clusters, c)
+	}
+	ctx, s.abandon = context.WithCancel(ctx)
+	defer s.abandon()
+	parts, ctx := errgroup.WithContext(ctx)
+	if options.Temporal != nil {
+		temporal, err := s.newTemporal(*options.Temporal)
+		if err != nil {
+			return err
+		}
+		s.Temporal = temporal
+		fmt.Fprintln(s.output, "starting Temporal")
+		parts.Go(func() error { return temporal.Process.Start(ctx) })
+	}
+	for _, cluster := range s.clusters {
+		fmt.Fprintf(s.output, "starting cluster %s\n", cluster.Name)
+		parts.Go(func() error { return cluster.start(ctx) })
+	}
+	if err := parts.Wait(); err != nil {
+		return err
+	}
+	return s.started()
+}
+
+// started ends the start. It fails if a part died after it was ready, while others were still starting.
+func (s *Stack) started() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.abandon = nil
+	return s.reason
+}
+
+// process makes a server of a part of the stack. An empty part is the stack itself.
+func (s *Stack) process(part, name string, args []string, ready func(context.Context) error) *Process {
+	return &Process{
+		Name:    filepath.Join(part, name),
+		LogFile: filepath.Join(s.Dir, part, name+".log"),
+		path:    s.programs[name],
+		args:    args,
+		group:   s.group,
+		ready:   ready,
+		died:    s.fail,
+	}
+}
+
+// Cluster returns the cluster of that name; nil if there is none.
+func (s *Stack) Cluster(name string) *Cluster {
+	for _, cluster := range s.clusters {
+		if cluster.Name == name {
+			return cluster
+		}
+	}
+	return nil
+}
+
+// Clusters returns all clusters, in the order of Options.
+func (s *Stack) Clusters() []*Cluster { return s.clusters }
+
+// Done is closed when the stack has ended and nothing of it runs any more.
+func (s *Stack) Done() <-chan struct{} { return s.done }
+
+// Err is nil while the stack runs and after a plain Stop. If a part died, it names the part and quotes its log.
+func (s *Stack) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Stop ends all servers, removes the temporary directory and returns when both are done. It returns the error of
+// the clean-up, or of the part whose death ended the stack before. It may be called more than once.
+func (s *Stack) Stop() error {
+	s.ending.Do(s.end)
+	<-s.done
+	return s.err
+}
+
+// fail ends the stack, or its start, because a part died.
+func (s *Stack) fail(err error) {
+	s.note(err)
+	s.mu.Lock()
+	abandon := s.abandon
+	s.mu.Unlock()
+	if abandon != nil {
+		abandon() // Start stops what it has started
+		return
+	}
+	go s.Stop()
+}
+
+// note keeps the first reason for the end of the stack; what fails later is mostly its consequence.
+func (s *Stack) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason == nil {
+		s.reason = err
+	}
+}
+
+// end kills everything: no data outlives a stack, so there is nothing to close in order.
+func (s *Stack) end() {
+	s.mu.Lock()
+	errs := []error{s.reason}
+	s.mu.Unlock()
+	for _, process := range s.processes() {
+		errs = append(errs, process.Kill())
+	}
+	errs = append(errs, s.group.end(), s.ports.release())
+	s.err = errors.Join(errs...)
+	close(s.done)
+}
+
+// processes are the stack's servers, each before those it needs, so that none is seen dying of another's end.
+func (s *Stack) processes() []*Process {
+	var all []*Process
+	if s.Temporal != nil {
+		all = append(all, s.Temporal.Process)
+	}
+	for _, cluster := range s.clusters {
+		all = append(all, cluster.processes()...)
+	}
+	return all
+}
