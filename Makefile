@@ -1,0 +1,68 @@
+# Each target does its own set-up. The first run of demo, test, up or tools builds the servers of the local stack
+# (etcd, Kubernetes, KWOK, Temporal), which takes minutes; after that it takes seconds.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# VERSION is what the programs answer to --version.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# BENCH selects benchmarks by name.
+BENCH ?= .
+
+TOOLS := bin/tools
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: demo
+demo: servers ## Watch a rollout on a local stack: one hub, three clusters (KEEP=1 keeps it up afterwards)
+	go run ./deploy/dev demo $(if $(KEEP),--keep)
+
+.PHONY: up
+up: servers ## Start a local stack and say how to reach it, until Ctrl-C
+	go run ./deploy/dev up
+
+.PHONY: build
+build: ## Build bin/drydock and bin/drydock-worker
+	go build -ldflags "-X main.version=$(VERSION)" -o bin/drydock ./starter
+	go build -ldflags "-X main.version=$(VERSION)" -o bin/drydock-worker ./worker
+
+.PHONY: test
+test: servers ## Run all tests, those on the real servers included
+	go test -race -p 2 -timeout 20m ./...
+
+.PHONY: bench
+bench: servers ## Run the benchmarks (BENCH=name selects)
+	go test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m ./...
+
+.PHONY: lint
+lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, and that the CRDs match the types
+	go vet ./...
+	$(TOOLS)/staticcheck ./...
+	$(TOOLS)/workflowcheck ./workflows/...
+	@unformatted=$$($(TOOLS)/gofumpt -l .); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make format does it):"; echo "$$unformatted"; exit 1; fi
+	@rm -rf bin/crds && $(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=bin/crds && \
+	if ! diff -r --exclude=testing bin/crds deploy/crds; then echo "the CRDs do not match the types (make generate writes them)"; exit 1; fi
+
+.PHONY: format
+format: checkers ## Format the code
+	$(TOOLS)/gofumpt -w .
+
+.PHONY: generate
+generate: checkers ## Write deepcopy methods and CRDs from the API types
+	$(TOOLS)/controller-gen object paths=./internal/apis/...
+	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
+
+.PHONY: tools
+tools: checkers servers ## Build what the other targets use
+
+.PHONY: checkers
+checkers:
+	@mkdir -p $(TOOLS)
+	@cd internal/tools && GOWORK=off go build -o ../../$(TOOLS)/ tool
+
+.PHONY: servers
+servers:
+	@go run ./deploy/dev programs

@@ -1,0 +1,28 @@
+// Command dev runs the local stack: the real servers that tests, demo and benchmarks work on.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := &cobra.Command{
+		Use:           "dev",
+		Short:         "The local stack: real Kubernetes clusters and a Temporal server on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newProgramsCommand(), newUpCommand())
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/devstack"
+)
+
+// crdDir holds the kinds that users write; every cluster of the stack knows them.
+const crdDir = "deploy/crds"
+
+func newUpCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start one hub, three spokes and Temporal, and say how to reach them, until Ctrl-C",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return up(cmd.Context(), dir, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "an empty directory for logs, kubeconfigs and data, kept afterwards (default: a temporary one)")
+	return cmd
+}
+
+func up(ctx context.Context, dir string, out, progress io.Writer) error {
+	began := time.Now()
+	stack, err := devstack.Start(ctx, hubAndSpokes(dir, progress))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The local stack is up after %s.\n\n", time.Since(began).Round(100*time.Millisecond))
+	describe(out, stack)
+	fmt.Fprintln(out, "\nCtrl-C stops it.")
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(progress, "stopping")
+	case <-stack.Done(): // a part died: Stop says which
+	}
+	return stack.Stop()
+}
+
+// hubAndSpokes is one hub, and three spokes with a control plane node and three workers each.
+func hubAndSpokes(dir string, progress io.Writer) devstack.Options {
+	options := devstack.Options{
+		Dir:      dir,
+		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{crdDir}, ControlPlaneOnly: true}},
+		Temporal: &devstack.TemporalOptions{WebUI: true},
+		Output:   progress,
+	}
+	for _, name := range []string{"spoke-1", "spoke-2", "spoke-3"} {
+		options.Clusters = append(options.Clusters, devstack.ClusterOptions{
+			Name:  name,
+			CRDs:  []string{crdDir},
+			Nodes: devstack.Nodes(1, 3),
+		})
+	}
+	return options
+}
+
+// describe says how to reach the parts of a stack.
+func describe(out io.Writer, stack *devstack.Stack) {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	fmt.Fprintf(table, "Temporal Web UI\t%s\n", stack.Temporal.UIAddress)
+	fmt.Fprintf(table, "Temporal\texport TEMPORAL_ADDRESS=%s\n", stack.Temporal.Address)
+	for _, cluster := range stack.Clusters() {
+		fmt.Fprintf(table, "cluster %s\texport KUBECONFIG=%s\n", cluster.Name, cluster.KubeconfigFile)
+	}
+	fmt.Fprintf(table, "logs\t%s\n", stack.Dir)
+	table.Flush()
+}
