@@ -52,6 +52,12 @@ func Error(errType, message string, cause error, blockers ...drydockv1.Blocker) 
 	return sdktemporal.NewApplicationErrorWithOptions(message, errType, options)
 }
 
+// Final reports whether no further attempt can change the error.
+func Final(err error) bool {
+	application, ok := errors.AsType[*sdktemporal.ApplicationError](err)
+	return ok && application.NonRetryable()
+}
+
 // ErrorType returns the type of the application error within err, or "" when there is none.
 func ErrorType(err error) string {
 	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
