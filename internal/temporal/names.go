@@ -2,11 +2,7 @@
 // client options.
 package temporal
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-)
+import "drydock.dev/drydock/internal/safename"
 
 // TaskQueue is where workflows run, and every activity against a cluster whose credentials the worker holds.
 const TaskQueue = "drydock"
@@ -40,15 +36,5 @@ func WorkloadLockControllerID(cluster, controllerName string) string {
 	return "locks/" + cluster + "/" + controllerName
 }
 
-// SafeName joins parts with separator into a name of at most 63 characters, the limit of a label value and of a DNS label. A name
-// that is too long is cut and ends in "-" and 8 hexadecimal digits of its SHA-256, so that different names stay different.
-func SafeName(separator string, parts ...string) string {
-	const limit, suffix = 63, 9
-	full := strings.Join(parts, separator)
-	if len(full) <= limit {
-		return full
-	}
-	sum := sha256.Sum256([]byte(full))
-	cut := strings.TrimRight(full[:limit-suffix], "-.")
-	return cut + "-" + hex.EncodeToString(sum[:4])
-}
+// SafeName joins parts with separator into a name of at most 63 characters (safename.Join).
+func SafeName(separator string, parts ...string) string { return safename.Join(separator, parts...) }

@@ -1,0 +1,150 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Inventory is what a plan depends on beside the rollout itself. The order of its lists does not matter.
+type Inventory struct {
+	Clusters []Cluster
+	Policies []Policy
+	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
+	ManifestWorkTemplates []types.NamespacedName
+}
+
+// Cluster is a ManagedCluster as selection sees it.
+type Cluster struct {
+	Name   string
+	Labels map[string]string
+}
+
+// Policy is a root policy as a plan sees it.
+type Policy struct {
+	Namespace, Name string
+	// Enforces: its remediation action is already enforce.
+	Enforces bool
+	// ReadsStatus: its templates look at the status of objects. Such a policy also guards the order of the others.
+	ReadsStatus bool
+	// Invalid says what is wrong with its templates; empty if nothing is.
+	Invalid string
+	// Compliant says, for each cluster that the policy is bound to, whether it is Compliant.
+	Compliant map[string]bool
+}
+
+// BoundTo reports whether the policy is bound to the cluster.
+func (p Policy) BoundTo(cluster string) bool {
+	_, bound := p.Compliant[cluster]
+	return bound
+}
+
+// The label that a policy in a cluster's namespace carries: it is a replica of a root policy.
+const labelRootPolicy = "policy.open-cluster-management.io/root-policy"
+
+// IsRootPolicy tells a root policy from its replicas in the namespaces of clusters.
+func IsRootPolicy(policy *unstructured.Unstructured) bool {
+	_, replica := policy.GetLabels()[labelRootPolicy]
+	return !replica
+}
+
+// ReadCluster reads a ManagedCluster.
+func ReadCluster(managedCluster *unstructured.Unstructured) Cluster {
+	return Cluster{Name: managedCluster.GetName(), Labels: managedCluster.GetLabels()}
+}
+
+// ReadPolicy reads a root policy. It returns an error when a field has another type than the API gives it.
+func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {
+	policy := Policy{Namespace: object.GetNamespace(), Name: object.GetName(), Compliant: map[string]bool{}}
+	if err := policy.readTemplates(object.Object); err != nil {
+		return Policy{}, fmt.Errorf("policy %s/%s: %w", policy.Namespace, policy.Name, err)
+	}
+	if err := policy.readCompliance(object.Object); err != nil {
+		return Policy{}, fmt.Errorf("policy %s/%s: %w", policy.Namespace, policy.Name, err)
+	}
+	return policy, nil
+}
+
+// readCompliance reads status.status: an entry for each cluster that the policy is bound to; one without a value is not compliant.
+func (p *Policy) readCompliance(object map[string]any) error {
+	entries, _, err := unstructured.NestedSlice(object, "status", "status")
+	if err != nil {
+		return err
+	}
+	for i, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			return fmt.Errorf("status.status[%d]: must be an object", i)
+		}
+		cluster, _, err := unstructured.NestedString(fields, "clustername")
+		if err != nil {
+			return fmt.Errorf("status.status[%d]: %w", i, err)
+		}
+		compliant, _, err := unstructured.NestedString(fields, "compliant")
+		if err != nil {
+			return fmt.Errorf("status.status[%d]: %w", i, err)
+		}
+		p.Compliant[cluster] = compliant == "Compliant"
+	}
+	return nil
+}
+
+// readTemplates reads what the policy's templates say about it. The action of the policy itself wins over those of its templates.
+func (p *Policy) readTemplates(object map[string]any) error {
+	action, _, err := unstructured.NestedString(object, "spec", "remediationAction")
+	if err != nil {
+		return err
+	}
+	templates, _, err := unstructured.NestedSlice(object, "spec", "policy-templates")
+	if err != nil {
+		return err
+	}
+	enforcing := 0
+	for i, template := range templates {
+		definition, err := readTemplate(template)
+		if err != nil {
+			p.Invalid = fmt.Sprintf("spec.policy-templates[%d]: %v", i, err)
+			break
+		}
+		p.ReadsStatus = p.ReadsStatus || definition.readsStatus
+		if definition.enforces {
+			enforcing++
+		}
+	}
+	p.Enforces = strings.EqualFold(action, "enforce") || action == "" && enforcing > 0 && enforcing == len(templates)
+	return nil
+}
+
+// templateFacts is what one policy template says.
+type templateFacts struct{ readsStatus, enforces bool }
+
+func readTemplate(template any) (templateFacts, error) {
+	fields, _ := template.(map[string]any)
+	definition, found, err := unstructured.NestedMap(fields, "objectDefinition")
+	if err != nil || !found {
+		return templateFacts{}, fmt.Errorf("objectDefinition is missing")
+	}
+	spec, found, err := unstructured.NestedMap(definition, "spec")
+	if err != nil || !found {
+		return templateFacts{}, fmt.Errorf("objectDefinition.spec is missing")
+	}
+	action, _, _ := unstructured.NestedString(spec, "remediationAction")
+	facts := templateFacts{enforces: strings.EqualFold(action, "enforce")}
+
+	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
+	facts.readsStatus = strings.Contains(raw, "status:")
+	objects, found, err := unstructured.NestedSlice(spec, "object-templates")
+	if err != nil || !found && raw == "" && definition["kind"] == "ConfigurationPolicy" {
+		return templateFacts{}, fmt.Errorf("objectDefinition.spec.object-templates is missing")
+	}
+	for _, object := range objects {
+		fields, _ := object.(map[string]any)
+		definition, _, _ := unstructured.NestedMap(fields, "objectDefinition")
+		if _, looks := definition["status"]; looks {
+			facts.readsStatus = true
+		}
+	}
+	return facts, nil
+}

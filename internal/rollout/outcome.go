@@ -1,0 +1,113 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// End is why a rollout stops starting work.
+type End string
+
+// The ends.
+const (
+	// EndFinished: the last batch is over.
+	EndFinished End = "Finished"
+	// EndTimedOut: the rollout's own timeout.
+	EndTimedOut End = "TimedOut"
+	// EndCanaryTimedOut: a batch with a canary ran out of time.
+	EndCanaryTimedOut End = "CanaryTimedOut"
+	// EndBatchTimedOut: a batch ran out of time and batchTimeoutAction is Abort.
+	EndBatchTimedOut End = "BatchTimedOut"
+	// EndCancelled: someone cancelled it.
+	EndCancelled End = "Cancelled"
+	// EndAborted: too many clusters failed.
+	EndAborted End = "Aborted"
+)
+
+// Result is the final word on a rollout. Reason and Message belong to the conditions Progressing (then False) and Succeeded.
+type Result struct {
+	Succeeded metav1.ConditionStatus
+	Reason    string
+	Message   string
+}
+
+// Outcome judges a rollout that has ended by what became of its clusters. It has succeeded only if every cluster is complete, or was
+// skipped because it needed no work; then a timeout that fired in the same moment does not count.
+func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) Result {
+	left := unfinished(clusters)
+	result := Result{Succeeded: metav1.ConditionFalse}
+	switch {
+	case end == EndCancelled:
+		result.Reason, result.Message = ranv1.ReasonCancelled, "Cancelled"
+	case end == EndAborted:
+		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because too many clusters failed"
+	case len(left) == 0:
+		return Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
+	case end == EndCanaryTimedOut:
+		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on canary clusters"
+	case end == EndBatchTimedOut:
+		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on some clusters"
+	case end == EndTimedOut || anyIn(clusters, ranv1.ClusterTimedOut):
+		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()
+	default:
+		result.Reason, result.Message = ranv1.ReasonFailed, fmt.Sprintf("Failed on %d of %d clusters", len(left), len(clusters))
+	}
+	result.Message += describe(left)
+	return result
+}
+
+func anyIn(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) bool {
+	for _, cluster := range clusters {
+		if cluster.State == state {
+			return true
+		}
+	}
+	return false
+}
+
+func unfinished(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
+	var left []ranv1.ClusterStatus
+	for _, cluster := range clusters {
+		if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
+			left = append(left, cluster)
+		}
+	}
+	return left
+}
+
+// describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3", each list at most 20 names long: the status has them all.
+func describe(clusters []ranv1.ClusterStatus) string {
+	const most = 20
+	var text strings.Builder
+	for _, group := range []struct {
+		title  string
+		states []ranv1.ClusterState
+	}{
+		{"failed", []ranv1.ClusterState{ranv1.ClusterFailed}},
+		{"timed out", []ranv1.ClusterState{ranv1.ClusterTimedOut}},
+		{"cancelled", []ranv1.ClusterState{ranv1.ClusterCancelled}},
+		{"unfinished", []ranv1.ClusterState{ranv1.ClusterRunning, ranv1.ClusterSoaking}},
+		{"not started", []ranv1.ClusterState{ranv1.ClusterPending}},
+	} {
+		var names []string
+		for _, state := range group.states {
+			for _, cluster := range clusters {
+				if cluster.State == state {
+					names = append(names, cluster.Name)
+				}
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "; %s: %s", group.title, strings.Join(names[:min(len(names), most)], ", "))
+		if len(names) > most {
+			fmt.Fprintf(&text, " and %d more", len(names)-most)
+		}
+	}
+	return text.String()
+}

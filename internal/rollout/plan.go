@@ -1,0 +1,179 @@
+// Package rollout decides about group upgrades: which clusters, in which batches, with how much time, and how it ended. Every
+// function is pure: what it needs is given to it, the time included.
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// Plan says which clusters a rollout works on, in which batches. Its JSON is what `drydock upgrade plan -o json` prints.
+type Plan struct {
+	// ComputedMaxConcurrency is maxConcurrency as a number of clusters, at most the number of selected clusters.
+	ComputedMaxConcurrency int32 `json:"computedMaxConcurrency"`
+	// RemediationPlan is the clusters of each batch: canaries first, one a batch.
+	RemediationPlan [][]string `json:"remediationPlan"`
+	// ManagedPoliciesForUpgrade are enforced, in order; ManagedPoliciesCompliantBeforeUpgrade need not be.
+	ManagedPoliciesForUpgrade             []string `json:"managedPoliciesForUpgrade"`
+	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade"`
+	// StartPolicyIndex is, for each cluster of the plan, where in ManagedPoliciesForUpgrade its first policy that is not Compliant
+	// stands. Empty when policies are not what is rolled out.
+	StartPolicyIndex map[string]int `json:"startPolicyIndex"`
+	// Conditions ClustersSelected and, once clusters are selected, Validated.
+	Conditions []metav1.Condition `json:"conditions"`
+	// Skipped clusters were selected but need no work.
+	Skipped []SkippedCluster `json:"skipped"`
+}
+
+// SkippedCluster was selected but is not worked on.
+type SkippedCluster struct {
+	Cluster string `json:"cluster"`
+	// Reason is a CamelCase word.
+	Reason string `json:"reason"`
+	// Message says it to a person.
+	Message string `json:"message,omitempty"`
+}
+
+// ReasonAlreadyCompliant: no policy of the rollout has anything to do on the cluster.
+const ReasonAlreadyCompliant = "AlreadyCompliant"
+
+// NewPlan selects the clusters of a rollout and divides those that need work into batches. A plan that cannot be made has no
+// batches, and a condition that is False and names everything that is wrong.
+func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time) Plan {
+	plan := Plan{
+		RemediationPlan:                       [][]string{},
+		ManagedPoliciesForUpgrade:             []string{},
+		ManagedPoliciesCompliantBeforeUpgrade: []string{},
+		StartPolicyIndex:                      map[string]int{},
+		Skipped:                               []SkippedCluster{},
+	}
+	selected, problems := selectClusters(&cgu.Spec, inventory.Clusters)
+	if !plan.judge(selectionVerdict(problems), now) {
+		return plan
+	}
+	policies := choosePolicies(cgu.Spec.ManagedPolicies, selected, inventory.Policies)
+	if !plan.judge(validationVerdict(cgu, policies, inventory), now) {
+		return plan
+	}
+	plan.ManagedPoliciesForUpgrade = append(plan.ManagedPoliciesForUpgrade, names(policies.forUpgrade)...)
+	plan.ManagedPoliciesCompliantBeforeUpgrade = append(plan.ManagedPoliciesCompliantBeforeUpgrade, names(policies.compliantBefore)...)
+	plan.ComputedMaxConcurrency = maxConcurrency(cgu.Spec.RemediationStrategy.MaxConcurrency, len(selected))
+
+	working := plan.divideWork(cgu, selected, policies.forUpgrade)
+	plan.RemediationPlan = append(plan.RemediationPlan,
+		batches(selected, working, cgu.Spec.RemediationStrategy.Canaries, int(plan.ComputedMaxConcurrency))...)
+	return plan
+}
+
+// Problems returns the messages of everything that keeps the plan from being carried out.
+func (p Plan) Problems() []string {
+	var problems []string
+	for _, condition := range p.Conditions {
+		if condition.Status != metav1.ConditionTrue {
+			problems = append(problems, condition.Message)
+		}
+	}
+	return problems
+}
+
+// Valid reports whether the plan can be carried out. A plan without clusters can.
+func (p Plan) Valid() bool { return len(p.Problems()) == 0 }
+
+// verdict is what a step of planning found: a condition.
+type verdict struct {
+	condition, reason, message string
+	good                       bool
+}
+
+// judge records a verdict and reports whether planning goes on.
+func (p *Plan) judge(v verdict, now time.Time) bool {
+	status := metav1.ConditionFalse
+	if v.good {
+		status = metav1.ConditionTrue
+	}
+	SetCondition(&p.Conditions, v.condition, status, v.reason, v.message, now)
+	return v.good
+}
+
+// divideWork tells the clusters that need work from those that do not, which it lists as skipped.
+func (p *Plan) divideWork(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies []Policy) map[string]bool {
+	working := map[string]bool{}
+	for _, cluster := range selected {
+		if RemediationOf(cgu) == NodeMaintenance || RemediationOf(cgu) == ManifestWorks {
+			working[cluster] = true
+			continue
+		}
+		start, bound := firstPolicyToEnforce(cluster, policies)
+		switch {
+		case start >= 0:
+			working[cluster] = true
+			p.StartPolicyIndex[cluster] = start
+		case RemediationOf(cgu) == Nothing:
+			p.skip(cluster, "the rollout has nothing to remediate")
+		case !bound:
+			p.skip(cluster, "no policy of the rollout is bound to the cluster")
+		default:
+			p.skip(cluster, "compliant with every policy of the rollout that is bound to the cluster")
+		}
+	}
+	return working
+}
+
+func (p *Plan) skip(cluster, message string) {
+	p.Skipped = append(p.Skipped, SkippedCluster{Cluster: cluster, Reason: ReasonAlreadyCompliant, Message: message})
+}
+
+// maxConcurrency turns a number or a percentage into a number of clusters: a percentage rounds down, at least 1; never more than the
+// selected clusters.
+func maxConcurrency(value intstr.IntOrString, selected int) int32 {
+	computed, err := intstr.GetScaledValueFromIntOrPercent(&value, selected, false)
+	if err != nil {
+		computed = 1
+	}
+	return int32(min(max(computed, 1), selected))
+}
+
+// batches puts each canary that needs work into a batch of its own, in front, and the others into chunks of size, in the order of
+// selection. Clusters that need no work take no place in a chunk.
+func batches(selected []string, working map[string]bool, canaries []string, size int) [][]string {
+	var plan [][]string
+	planned := map[string]bool{}
+	for _, canary := range canaries {
+		if working[canary] && !planned[canary] {
+			planned[canary] = true
+			plan = append(plan, []string{canary})
+		}
+	}
+	var batch []string
+	for _, cluster := range selected {
+		if !working[cluster] || planned[cluster] {
+			continue
+		}
+		batch = append(batch, cluster)
+		if len(batch) == size {
+			plan = append(plan, batch)
+			batch = nil
+		}
+	}
+	if len(batch) > 0 {
+		plan = append(plan, batch)
+	}
+	return plan
+}
+
+func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, policies policyChoice, inventory Inventory) verdict {
+	v := policies.verdict()
+	missing := missingTemplates(cgu, inventory.ManifestWorkTemplates)
+	if v.good && len(missing) > 0 {
+		return verdict{
+			condition: ranv1.ConditionValidated, reason: reasonNotAllManifestTemplatesExist,
+			message: fmt.Sprintf("Missing manifest templates: %s", missing),
+		}
+	}
+	return v
+}

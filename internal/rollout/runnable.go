@@ -1,0 +1,41 @@
+package rollout
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// NotYetRunnable names the fields of a rollout that can be read and planned but not carried out. A rollout that has one is refused at
+// the start, enabled or not: ignoring a field would do something else than was asked for.
+func NotYetRunnable(cgu *ranv1.ClusterGroupUpgrade) field.ErrorList {
+	spec, actions := field.NewPath("spec"), field.NewPath("spec", "actions")
+	var refused field.ErrorList
+	refuse := func(set bool, path *field.Path) {
+		if set {
+			refused = append(refused, field.Forbidden(path, "can be planned, but not carried out by this version; remove it"))
+		}
+	}
+	refuse(len(cgu.Spec.ManagedPolicies) > 0, spec.Child("managedPolicies"))
+	refuse(len(cgu.Spec.ManifestWorkTemplates) > 0, spec.Child("manifestWorkTemplates"))
+	refuse(len(cgu.Spec.BlockingCRs) > 0, spec.Child("blockingCRs"))
+	refuse(cgu.Spec.PreCaching, spec.Child("preCaching"))
+	refuse(cgu.Spec.Backup, spec.Child("backup"))
+	if before := cgu.Spec.Actions.BeforeEnable; before != nil {
+		path := actions.Child("beforeEnable")
+		refuse(len(before.AddClusterLabels) > 0, path.Child("addClusterLabels"))
+		refuse(len(before.RemoveClusterLabels) > 0, path.Child("removeClusterLabels"))
+		refuse(len(before.DeleteClusterLabels) > 0, path.Child("deleteClusterLabels"))
+		refuse(len(before.AddClusterAnnotations) > 0, path.Child("addClusterAnnotations"))
+		refuse(len(before.RemoveClusterAnnotations) > 0, path.Child("removeClusterAnnotations"))
+	}
+	if after := cgu.Spec.Actions.AfterCompletion; after != nil {
+		path := actions.Child("afterCompletion")
+		refuse(len(after.AddClusterLabels) > 0, path.Child("addClusterLabels"))
+		refuse(len(after.RemoveClusterLabels) > 0, path.Child("removeClusterLabels"))
+		refuse(len(after.DeleteClusterLabels) > 0, path.Child("deleteClusterLabels"))
+		refuse(len(after.AddClusterAnnotations) > 0, path.Child("addClusterAnnotations"))
+		refuse(len(after.RemoveClusterAnnotations) > 0, path.Child("removeClusterAnnotations"))
+	}
+	return refused
+}

@@ -1,0 +1,109 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// selectClusters returns the listed clusters in their order, then those that selectors pick, by name; and everything that is wrong with
+// the selection.
+func selectClusters(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) (selected, problems []string) {
+	if len(spec.Clusters)+len(spec.ClusterLabelSelectors)+len(spec.ClusterSelector) == 0 {
+		return nil, []string{"nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector"}
+	}
+	exists := map[string]bool{}
+	for _, cluster := range clusters {
+		exists[cluster.Name] = true
+	}
+	chosen := map[string]bool{}
+	for _, name := range spec.Clusters {
+		if chosen[name] {
+			continue
+		}
+		chosen[name] = true
+		selected = append(selected, name)
+		if !exists[name] {
+			problems = append(problems, fmt.Sprintf("cluster %s is not a ManagedCluster", name))
+		}
+	}
+	selectors, invalid := Selectors(spec)
+	for _, problem := range invalid {
+		problems = append(problems, problem.Error())
+	}
+	selected = append(selected, matching(selectors, clusters, chosen)...)
+
+	for i, canary := range spec.RemediationStrategy.Canaries {
+		if !slices.Contains(selected, canary) && !slices.Contains(spec.RemediationStrategy.Canaries[:i], canary) {
+			problems = append(problems, fmt.Sprintf("canary cluster %s is not in the list of clusters", canary))
+		}
+	}
+	return selected, problems
+}
+
+// matching returns, by name, the clusters that at least one selector picks and that are not chosen yet.
+func matching(selectors []labels.Selector, clusters []Cluster, chosen map[string]bool) []string {
+	var picked []string
+	for _, cluster := range clusters {
+		picks := func(selector labels.Selector) bool { return selector.Matches(labels.Set(cluster.Labels)) }
+		if !chosen[cluster.Name] && slices.ContainsFunc(selectors, picks) {
+			chosen[cluster.Name] = true
+			picked = append(picked, cluster.Name)
+		}
+	}
+	slices.Sort(picked)
+	return picked
+}
+
+// Selectors reads both forms of cluster selectors and reports those that are invalid with their paths.
+func Selectors(spec *ranv1.ClusterGroupUpgradeSpec) ([]labels.Selector, field.ErrorList) {
+	var selectors []labels.Selector
+	var invalid field.ErrorList
+	for i := range spec.ClusterLabelSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&spec.ClusterLabelSelectors[i])
+		if err != nil {
+			path := field.NewPath("spec", "clusterLabelSelectors").Index(i)
+			invalid = append(invalid, field.Invalid(path, field.OmitValueType{}, err.Error()))
+			continue
+		}
+		selectors = append(selectors, selector)
+	}
+	for i, text := range spec.ClusterSelector {
+		selector, err := oldSelector(text)
+		if err != nil {
+			invalid = append(invalid, field.Invalid(field.NewPath("spec", "clusterSelector").Index(i), text, err.Error()))
+			continue
+		}
+		selectors = append(selectors, selector)
+	}
+	return selectors, invalid
+}
+
+// oldSelector reads "key=value", or "key" for that label with an empty value.
+func oldSelector(text string) (labels.Selector, error) {
+	key, value, _ := strings.Cut(text, "=")
+	selector, err := labels.ValidatedSelectorFromSet(labels.Set{key: value})
+	if err != nil {
+		return nil, fmt.Errorf("must be key=value, or key for that label with an empty value: %w", err)
+	}
+	return selector, nil
+}
+
+func selectionVerdict(problems []string) verdict {
+	if len(problems) > 0 {
+		return verdict{
+			condition: ranv1.ConditionClustersSelected, reason: ranv1.ReasonClusterNotFound,
+			message: "Unable to select clusters: " + strings.Join(problems, "; "),
+		}
+	}
+	return verdict{
+		condition: ranv1.ConditionClustersSelected, reason: ranv1.ReasonClusterSelectionCompleted,
+		message: "All selected clusters are valid", good: true,
+	}
+}
