@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// safetyInterval is how often a wait looks although nothing has changed.
+const safetyInterval = 30 * time.Second
+
+// IfServed makes Await pass over a kind that the cluster does not serve, until it does.
+func IfServed(kind client.Object) client.Object { return optional{Object: kind} }
+
+type optional struct{ client.Object }
+
+// Await calls check, and again whenever an object of one of these kinds has changed and every 30 s, until check is done, fails, or ctx
+// is done. Changes during a check make it one more check, not many. It is the way to wait for anything in a cluster.
+//
+// A kind's object narrows what counts as a change by what is set in it: namespace, name, and a pod's spec.nodeName.
+//
+// Check should read from the Cache. Errors: check's, ctx's, ClusterUnreachable when the API server does not answer (what the cache
+// holds may be long over), and that a kind is not served, unless it is wrapped in IfServed.
+func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error {
+	if !c.answered() {
+		if err := c.reachable(ctx, safetyInterval); err != nil {
+			return err
+		}
+	}
+	w := &watcher{cluster: c, changed: make(chan struct{}, 1), pending: kinds}
+	defer w.stop()
+	safety := time.NewTicker(safetyInterval)
+	defer safety.Stop()
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	for {
+		if done, err := check(ctx); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.changed:
+		case <-safety.C:
+			if err := c.reachable(ctx, safetyInterval/2); err != nil {
+				return err
+			}
+			if err := w.start(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// watcher turns the events of some kinds into one channel.
+type watcher struct {
+	cluster *Cluster
+	changed chan struct{}
+	// pending kinds are not watched yet.
+	pending []client.Object
+	stops   []func()
+}
+
+// start watches the pending kinds. Those that the cluster does not serve, and need not, stay pending.
+func (w *watcher) start(ctx context.Context) error {
+	kinds := w.pending
+	w.pending = nil
+	for _, kind := range kinds {
+		ifServed, isOptional := kind.(optional)
+		if isOptional {
+			kind = ifServed.Object
+		}
+		informer, err := w.cluster.Cache.GetInformer(ctx, kind)
+		if isOptional && meta.IsNoMatchError(err) {
+			w.pending = append(w.pending, ifServed)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.watch(informer, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *watcher) watch(informer cache.Informer, like client.Object) error {
+	notice := func(object any) {
+		if !concerns(object, like) {
+			return
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		// What is there at the start is seen by the first check.
+		AddFunc: func(object any, initial bool) {
+			if !initial {
+				notice(object)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			// A pod does not change its node, but it gets one.
+			notice(after)
+		},
+		DeleteFunc: notice,
+	})
+	if err != nil {
+		return err
+	}
+	// It fails only on a stopped informer, which has forgotten us anyway.
+	w.stops = append(w.stops, func() { _ = informer.RemoveEventHandler(registration) })
+	return nil
+}
+
+func (w *watcher) stop() {
+	for _, stop := range w.stops {
+		stop()
+	}
+}
+
+// concerns reports whether an event's object is one of those that like describes.
+func concerns(event any, like client.Object) bool {
+	if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
+		event = missed.Obj
+	}
+	object, ok := event.(client.Object)
+	if !ok {
+		return true // unknown: better look
+	}
+	if like.GetName() != "" && like.GetName() != object.GetName() || like.GetNamespace() != "" && like.GetNamespace() != object.GetNamespace() {
+		return false
+	}
+	pod, isPod := object.(*corev1.Pod)
+	wanted, narrowed := like.(*corev1.Pod)
+	return !isPod || !narrowed || wanted.Spec.NodeName == "" || wanted.Spec.NodeName == pod.Spec.NodeName
+}

@@ -1,0 +1,140 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// FieldManager is who Drydock is in the managed fields of objects.
+const FieldManager = "drydock"
+
+// Cluster is the access to one cluster. All of it shares one connection pool and one rate limiter.
+type Cluster struct {
+	// Name as the source knows it; "hub" for the hub.
+	Name   string
+	Config *rest.Config
+	// Client reads from the API server and writes to it, as field manager "drydock".
+	Client client.Client
+	// Cache reads from informers. A kind is watched from its first use on; if that fails, the reads say why instead of waiting. Pods
+	// are indexed by spec.nodeName.
+	Cache     cache.Cache
+	Clientset kubernetes.Interface
+	Evictions Evictions
+
+	mapper meta.RESTMapper
+	probe  probe
+	stop   func()
+}
+
+// newCluster makes the clients and starts the (still empty) cache. Nothing is contacted yet.
+func newCluster(name string, access *rest.Config, scheme *runtime.Scheme, options Options) (*Cluster, error) {
+	config := rest.CopyConfig(access)
+	config.UserAgent = options.UserAgent
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(options.QPS, options.Burst)
+	connections, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Name: name, Config: config}
+	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, connections); err != nil {
+		return nil, err
+	}
+	writer, err := client.New(config, client.Options{HTTPClient: connections, Scheme: scheme, Mapper: c.mapper})
+	if err != nil {
+		return nil, err
+	}
+	c.Client = client.WithFieldOwner(writer, FieldManager)
+	builtIn := rest.CopyConfig(config)
+	builtIn.ContentType = runtime.ContentTypeProtobuf
+	builtIn.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	clientset, err := kubernetes.NewForConfigAndClient(builtIn, connections)
+	if err != nil {
+		return nil, err
+	}
+	c.Clientset, c.Evictions = clientset, Evictions{core: clientset.CoreV1().RESTClient()}
+	return c, c.startCache(config, connections, scheme, options)
+}
+
+func (c *Cluster) startCache(config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) error {
+	informers, err := newInformers(c, config, connections, scheme, options)
+	if err != nil {
+		return err
+	}
+	c.Cache = informers
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = informers.Start(ctx) }) // it returns no error but "started twice"
+	c.stop = func() {
+		cancel()
+		running.Wait()
+		connections.CloseIdleConnections()
+	}
+	return nil
+}
+
+func (c *Cluster) close() { c.stop() }
+
+// Serves reports whether the cluster serves a kind. A yes is remembered; a no is asked again each time.
+func (c *Cluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+	_, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	switch {
+	case meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, c.explain("ask which kinds it serves", err)
+	}
+	return true, nil
+}
+
+// uid identifies the cluster: it is that of the namespace kube-system, which cannot be deleted.
+func (c *Cluster) uid(ctx context.Context) (types.UID, error) {
+	namespace, err := c.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", c.explain("get namespace kube-system", err)
+	}
+	return namespace.UID, nil
+}
+
+// probe remembers when the API server was last seen to answer.
+type probe struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// reachable asks the API server whether it lives, unless it said so within maxAge, whoever asked then. Informers do not tell: they
+// reconnect in silence and go on serving what they had.
+func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {
+	c.probe.mu.Lock()
+	defer c.probe.mu.Unlock()
+	if c.probe.err == nil && time.Since(c.probe.at) < maxAge {
+		return nil
+	}
+	err := c.Clientset.Discovery().RESTClient().Get().AbsPath("/livez").MaxRetries(0).Do(ctx).Error()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	c.probe.at, c.probe.err = time.Now(), c.explain("ask whether its API server lives", err)
+	return c.probe.err
+}
+
+// answered reports whether the API server answered when it was last asked; true before the first time.
+func (c *Cluster) answered() bool {
+	c.probe.mu.Lock()
+	defer c.probe.mu.Unlock()
+	return c.probe.err == nil
+}

@@ -1,0 +1,245 @@
+// Package kube reaches clusters: one client set, one informer cache and one rate limiter for each, opened on first use and dropped
+// when idle; and it keeps the marks by which Drydock knows what is its own.
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Options of the access to clusters. The zero value has every default.
+type Options struct {
+	// QPS and Burst limit the requests to one cluster: on average, and at once. 300 and 600 by default: 50 drains in parallel, each
+	// evicting ten pods and re-trying refused ones, stay below.
+	QPS   float32
+	Burst int
+	// IdleTimeout is how long a cluster that nobody uses stays open; 10 minutes by default.
+	IdleTimeout time.Duration
+	// UserAgent is how API servers' audit logs name this program; "drydock" by default.
+	UserAgent string
+	// Log takes what goes wrong in the background; nil discards it.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.QPS == 0 {
+		o.QPS = 300
+	}
+	if o.Burst == 0 {
+		o.Burst = 600
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 10 * time.Minute
+	}
+	if o.UserAgent == "" {
+		o.UserAgent = FieldManager
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// openTimeout limits the requests that open a cluster, so that one that does not answer is named as such.
+const openTimeout = 20 * time.Second
+
+// hubName is how errors name the hub. The hub may be a cluster of a rollout as well, under the name of its ManagedCluster.
+const hubName = "hub"
+
+// Clusters opens clusters on first use and drops those that are idle. It is safe for concurrent use.
+type Clusters struct {
+	source  Source
+	options Options
+
+	mu   sync.Mutex
+	open map[key]*entry
+	// names by which clusters are known, by the UID of their namespace kube-system.
+	names  map[types.UID]string
+	closed bool
+}
+
+// key tells the hub from a cluster called "hub".
+type key struct {
+	name string
+	hub  bool
+}
+
+// entry is a cluster that is open or being opened.
+type entry struct {
+	// opened is closed when cluster or err is set.
+	opened  chan struct{}
+	cluster *Cluster
+	err     error
+
+	uses int
+	idle *time.Timer
+}
+
+// New returns access to the clusters of a source. Nothing is contacted before it is used.
+func New(source Source, options Options) *Clusters {
+	return &Clusters{source: source, options: options.withDefaults(), open: map[key]*entry{}, names: map[types.UID]string{}}
+}
+
+// Cluster returns a cluster by name, opening it if necessary. It stays open at least until ctx is done. Errors: NotFound,
+// ClusterUnreachable, and InvalidSpec when it is known by another name already.
+func (c *Clusters) Cluster(ctx context.Context, name string) (*Cluster, error) {
+	return c.use(ctx, key{name: name})
+}
+
+// Hub returns the hub, like Cluster.
+func (c *Clusters) Hub(ctx context.Context) (*Cluster, error) {
+	return c.use(ctx, key{name: hubName, hub: true})
+}
+
+// Knows reports whether the source has a cluster of that name, and whether an activity-only worker inside it runs its activities.
+func (c *Clusters) Knows(name string) (known, inClusterWorker bool) {
+	access, known := c.source.clusters[name]
+	return known, access.inClusterWorker
+}
+
+// Close drops every cluster. None can be used afterwards.
+func (c *Clusters) Close() {
+	c.mu.Lock()
+	c.closed = true
+	entries := c.open
+	c.open = map[key]*entry{}
+	c.mu.Unlock()
+	for _, e := range entries {
+		<-e.opened
+		if e.cluster != nil {
+			e.cluster.close()
+		}
+	}
+}
+
+func (c *Clusters) use(ctx context.Context, k key) (*Cluster, error) {
+	e, err := c.acquire(k)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.opened:
+	case <-ctx.Done():
+		c.release(k, e)
+		return nil, ctx.Err()
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	context.AfterFunc(ctx, func() { c.release(k, e) })
+	return e.cluster, nil
+}
+
+// acquire counts one more use of a cluster, and has it opened if it is not.
+func (c *Clusters) acquire(k key) (*entry, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, temporal.Error(temporal.ErrClusterUnreachable, "the access to clusters is closed: the worker is stopping", nil)
+	}
+	e, ok := c.open[k]
+	if !ok {
+		e = &entry{opened: make(chan struct{})}
+		c.open[k] = e
+		// Not in the caller's goroutine and context: others wait for the same cluster.
+		go c.openEntry(k, e)
+	}
+	e.uses++
+	if e.idle != nil {
+		e.idle.Stop()
+	}
+	return e, nil
+}
+
+func (c *Clusters) release(k key, e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.uses--
+	if e.uses == 0 && c.open[k] == e {
+		e.idle = time.AfterFunc(c.options.IdleTimeout, func() { c.dropIdle(k, e) })
+	}
+}
+
+func (c *Clusters) dropIdle(k key, e *entry) {
+	c.mu.Lock()
+	idle := e.uses == 0 && c.open[k] == e
+	if idle {
+		delete(c.open, k)
+	}
+	c.mu.Unlock()
+	if !idle {
+		return
+	}
+	<-e.opened
+	if e.cluster != nil {
+		e.cluster.close()
+	}
+}
+
+// openEntry opens a cluster. A failure is for those who wait now; the next use tries again.
+func (c *Clusters) openEntry(k key, e *entry) {
+	defer close(e.opened)
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	e.cluster, e.err = c.openCluster(ctx, k)
+	if e.err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[k] == e {
+		delete(c.open, k)
+	}
+}
+
+func (c *Clusters) openCluster(ctx context.Context, k key) (*Cluster, error) {
+	config, err := c.config(k)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := newCluster(k.name, config, scheme, c.options)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
+	}
+	uid, err := cluster.uid(ctx)
+	if err == nil && !k.hub {
+		err = c.claim(uid, k.name)
+	}
+	if err != nil {
+		cluster.close()
+		return nil, err
+	}
+	return cluster, nil
+}
+
+func (c *Clusters) config(k key) (*rest.Config, error) {
+	if k.hub {
+		return c.source.hubConfig()
+	}
+	return c.source.clusterConfig(k.name)
+}
+
+// claim refuses a second name for a cluster: its budgets would be spent twice. The hub is exempt: it has none under that name.
+func (c *Clusters) claim(uid types.UID, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other, ok := c.names[uid]; ok && other != name {
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are one: namespace kube-system has the UID %s in both; keep one of the names",
+			other, name, uid), errors.New("two names for one cluster"))
+	}
+	c.names[uid] = name
+	return nil
+}

@@ -1,0 +1,105 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// ClustersFile is what a clusters file holds.
+type ClustersFile struct {
+	// Hub is the cluster whose objects rollouts are planned from. Absent: this worker plans none.
+	Hub *KubeconfigContext `json:"hub,omitempty"`
+	// Clusters that nodes are maintained in.
+	Clusters []ClusterEntry `json:"clusters"`
+}
+
+// ClusterEntry is one cluster of a clusters file.
+type ClusterEntry struct {
+	// Name is the cluster's name everywhere: that of its ManagedCluster.
+	Name              string `json:"name"`
+	KubeconfigContext `json:",inline"`
+	// InClusterWorker: an activity-only worker inside the cluster runs its activities; no credentials are needed here.
+	InClusterWorker bool `json:"inClusterWorker,omitempty"`
+}
+
+// KubeconfigContext names the way to a cluster.
+type KubeconfigContext struct {
+	// Kubeconfig is a path; a relative one starts at the clusters file's directory. Empty: $KUBECONFIG or ~/.kube/config.
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Context of the kubeconfig. Empty: the current one.
+	Context string `json:"context,omitempty"`
+}
+
+// FromClustersFile reads a clusters file (see ClustersFile). The error names every field that is wrong.
+func FromClustersFile(path string) (Source, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Source{}, fmt.Errorf("read the clusters file: %w", err)
+	}
+	var file ClustersFile
+	if err := yaml.UnmarshalStrict(content, &file); err != nil {
+		return Source{}, fmt.Errorf("clusters file %s: %w", path, err)
+	}
+	if err := file.validate().ToAggregate(); err != nil {
+		return Source{}, fmt.Errorf("clusters file %s: %w", path, err)
+	}
+	return file.source(path), nil
+}
+
+func (f ClustersFile) source(path string) Source {
+	source := Source{clusters: map[string]access{}, remedy: "add it to the clusters file " + path}
+	directory := filepath.Dir(path)
+	if f.Hub != nil {
+		source.hub = f.Hub.access(directory)
+	}
+	for _, entry := range f.Clusters {
+		known := access{inClusterWorker: entry.InClusterWorker}
+		if !entry.InClusterWorker || entry.KubeconfigContext != (KubeconfigContext{}) {
+			known.config = entry.access(directory).config
+		}
+		source.clusters[entry.Name] = known
+	}
+	return source
+}
+
+func (k KubeconfigContext) access(directory string) access {
+	path := k.Kubeconfig
+	if path != "" && !filepath.IsAbs(path) {
+		path = filepath.Join(directory, path)
+	}
+	return kubeconfigAccess(path, k.Context)
+}
+
+func (f ClustersFile) validate() field.ErrorList {
+	var problems field.ErrorList
+	names := map[string]bool{}
+	for i, entry := range f.Clusters {
+		path := field.NewPath("clusters").Index(i)
+		if err := validateName(entry.Name); err != nil {
+			problems = append(problems, field.Invalid(path.Child("name"), entry.Name, err.Error()))
+		}
+		if names[entry.Name] {
+			problems = append(problems, field.Duplicate(path.Child("name"), entry.Name))
+		}
+		names[entry.Name] = true
+		if !entry.InClusterWorker && entry.KubeconfigContext == (KubeconfigContext{}) {
+			problems = append(problems, field.Required(path, "kubeconfig or context, or inClusterWorker"))
+		}
+	}
+	return problems
+}
+
+// validateName holds a cluster's name to what a ManagedCluster's can be: it becomes part of workflow ids and task queues.
+func validateName(name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// explain makes a ClusterUnreachable of an error that says so, and wraps any other with what was being done.
+func (c *Cluster) explain(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if unreachable := c.Unreachable(err); unreachable != nil {
+		return unreachable
+	}
+	return fmt.Errorf("cluster %s: %s: %w", c.Name, doing, err)
+}
+
+// Unreachable returns a ClusterUnreachable error, with the remedy, when err says that the API server does not answer or refuses
+// our credentials; otherwise nil.
+func (c *Cluster) Unreachable(err error) error {
+	var remedy string
+	switch {
+	case apierrors.IsUnauthorized(err):
+		remedy = "its API server does not know our credentials: renew the kubeconfig that the worker uses for it"
+	case apierrors.IsForbidden(err):
+		remedy = "its API server forbids what we ask: grant the worker's user the roles of deploy/rbac"
+	case unanswered(err):
+		remedy = "its API server does not answer"
+	default:
+		return nil
+	}
+	return temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s: %s: %v", c.Name, remedy, err), err)
+}
+
+// unanswered reports whether err comes from the way to the API server and not from it.
+func unanswered(err error) bool {
+	if apierrors.ReasonForError(err) != "" {
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)
+}

@@ -1,0 +1,26 @@
+package kube
+
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// NewScheme returns the kinds that Drydock reads and writes as Go types: Kubernetes' own and those of internal/apis.
+func NewScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	err := errors.Join(
+		clientgoscheme.AddToScheme(scheme),
+		drydockv1.AddToScheme(scheme),
+		lcmv1.AddToScheme(scheme),
+		maintenancev1.AddToScheme(scheme),
+		ranv1.AddToScheme(scheme),
+	)
+	return scheme, err
+}

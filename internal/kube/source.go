@@ -1,0 +1,105 @@
+package kube
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Source says which clusters there are, how each is reached, and which is the hub. The zero value knows none.
+type Source struct {
+	hub      access
+	clusters map[string]access
+	// remedy completes "cluster x is not known; ".
+	remedy string
+}
+
+// access is the way to one cluster.
+type access struct {
+	// config is read when the cluster is opened, so that renewed credentials are taken up. Nil: this process cannot reach it.
+	config func() (*rest.Config, error)
+	// inClusterWorker: an activity-only worker inside the cluster runs its activities.
+	inClusterWorker bool
+}
+
+// FromKubeconfig reads clusters from contexts of a kubeconfig; a cluster's name is its context's. An empty path means $KUBECONFIG or
+// ~/.kube/config, an empty hub that there is none.
+func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
+	source := Source{clusters: map[string]access{}, remedy: "name it among the kubeconfig contexts the worker is started with, or use a clusters file"}
+	for _, context := range contexts {
+		if _, twice := source.clusters[context]; twice {
+			return Source{}, fmt.Errorf("kubeconfig context %s is named twice", context)
+		}
+		if err := validateName(context); err != nil {
+			return Source{}, fmt.Errorf("kubeconfig context %q cannot be a cluster's name: %w; rename the context, or name the cluster in a clusters file", context, err)
+		}
+		source.clusters[context] = kubeconfigAccess(path, context)
+	}
+	if hub != "" {
+		source.hub = kubeconfigAccess(path, hub)
+	}
+	return source, nil
+}
+
+// FromWithin is the source of an activity-only worker inside the cluster of that name: its ServiceAccount is the only access.
+func FromWithin(name string) Source {
+	return Source{
+		clusters: map[string]access{name: {config: rest.InClusterConfig, inClusterWorker: true}},
+		remedy:   "this worker runs inside " + name + " and reaches no other cluster",
+	}
+}
+
+// FromConfigs is a source of ready configurations; hub may be nil.
+func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
+	source := Source{clusters: map[string]access{}, remedy: "known are " + fmt.Sprint(slices.Sorted(maps.Keys(clusters)))}
+	for name, config := range clusters {
+		source.clusters[name] = access{config: func() (*rest.Config, error) { return config, nil }}
+	}
+	if hub != nil {
+		source.hub = access{config: func() (*rest.Config, error) { return hub, nil }}
+	}
+	return source
+}
+
+// kubeconfigAccess reads a context of a kubeconfig; an empty path means the default files, an empty context the current one.
+func kubeconfigAccess(path, context string) access {
+	return access{config: func() (*rest.Config, error) {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = path
+		return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	}}
+}
+
+// hubConfig returns the way to the hub. Errors: NotFound, ClusterUnreachable.
+func (s Source) hubConfig() (*rest.Config, error) {
+	if s.hub.config == nil {
+		return nil, temporal.Error(temporal.ErrNotFound, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
+	}
+	config, err := s.hub.config()
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("read the credentials of the hub: %v", err), err)
+	}
+	return config, nil
+}
+
+// clusterConfig returns the way to a cluster. Errors: NotFound, ClusterUnreachable.
+func (s Source) clusterConfig(name string) (*rest.Config, error) {
+	known, ok := s.clusters[name]
+	switch {
+	case !ok:
+		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known; %s", name, s.remedy), nil)
+	case known.config == nil:
+		return nil, temporal.Error(temporal.ErrNotFound,
+			fmt.Sprintf("cluster %s is served by a worker inside it, this one has no credentials for it", name), nil)
+	}
+	config, err := known.config()
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("read the credentials of cluster %s: %v", name, err), err)
+	}
+	return config, nil
+}
