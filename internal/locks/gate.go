@@ -1,0 +1,117 @@
+// Package locks decides about workload locks, on both sides: whether those who want to disrupt a cluster or a node may (a Gate), and
+// what the locks of an application that Drydock speaks for should be (Decide). It is pure: it reads nothing but its arguments.
+package locks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+)
+
+// The kinds of lock.
+const (
+	ClusterLockKind = "ClusterWorkloadLock"
+	NodeLockKind    = "NodeWorkloadLock"
+)
+
+// Gate says whether a cluster or a node may be disrupted, and if not, who holds it.
+type Gate struct {
+	// Open when every lock is inactive. Without locks it is open: a lock that was deleted is released.
+	Open bool `json:"open"`
+	// Holders are the locks that are not inactive, by controller and then by name.
+	Holders []Holder `json:"holders"`
+}
+
+// Holder is a lock that is held.
+type Holder struct {
+	// Controller is the application that holds it.
+	Controller string `json:"controller"`
+	// State as it was found; anything but "inactive" is held, also no state at all.
+	State lcmv1.LockState `json:"state"`
+	// Message is what the application says about it: its errorMessage.
+	Message string `json:"message"`
+
+	kind, name string
+}
+
+// ClusterGate looks at the locks of a cluster.
+func ClusterGate(locks []lcmv1.ClusterWorkloadLock) Gate {
+	gate := Gate{Holders: []Holder{}}
+	for _, lock := range locks {
+		gate.look(ClusterLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
+	}
+	return gate.judge()
+}
+
+// NodeGate looks at those locks that name the node, of whatever controller and by whatever name.
+func NodeGate(locks []lcmv1.NodeWorkloadLock, node string) Gate {
+	gate := Gate{Holders: []Holder{}}
+	for _, lock := range locks {
+		if lock.Spec.NodeName == node {
+			gate.look(NodeLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
+		}
+	}
+	return gate.judge()
+}
+
+// look adds the lock to the holders unless it is inactive. Only that one word lets go: a state that we do not know holds.
+func (g *Gate) look(kind, name, controller string, status lcmv1.WorkloadLockStatus) {
+	if status.State == lcmv1.LockInactive {
+		return
+	}
+	g.Holders = append(g.Holders, Holder{Controller: controller, State: status.State, Message: status.ErrorMessage, kind: kind, name: name})
+}
+
+func (g *Gate) judge() Gate {
+	slices.SortFunc(g.Holders, func(a, b Holder) int {
+		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.name, b.name))
+	})
+	g.Open = len(g.Holders) == 0
+	return *g
+}
+
+// Failed returns the holders whose application cannot let go: they want a person's attention, not patience.
+func (g Gate) Failed() []Holder {
+	return slices.DeleteFunc(slices.Clone(g.Holders), func(h Holder) bool { return h.State != lcmv1.LockFailed })
+}
+
+// Blockers are the holders as every status shows them.
+func (g Gate) Blockers() []drydockv1.Blocker {
+	blockers := make([]drydockv1.Blocker, 0, len(g.Holders))
+	for _, holder := range g.Holders {
+		blockers = append(blockers, holder.Blocker())
+	}
+	return blockers
+}
+
+// Reasons of a Blocker that is a lock.
+const (
+	ReasonLockHeld    = "LockHeld"
+	ReasonLockFailed  = "LockFailed"
+	ReasonLockUnknown = "LockStateUnknown"
+)
+
+// Blocker names the lock, its application and what that says.
+func (h Holder) Blocker() drydockv1.Blocker {
+	blocker := drydockv1.Blocker{Kind: h.kind, Name: h.name, Reason: ReasonLockHeld}
+	switch h.State {
+	case lcmv1.LockActive:
+		blocker.Message = fmt.Sprintf("%s holds it", h.Controller)
+	case lcmv1.LockFailed:
+		blocker.Reason = ReasonLockFailed
+		blocker.Message = fmt.Sprintf("%s has failed to let go", h.Controller)
+	case "":
+		blocker.Reason = ReasonLockUnknown
+		blocker.Message = fmt.Sprintf("%s has not said whether it lets go", h.Controller)
+	default:
+		blocker.Reason = ReasonLockUnknown
+		blocker.Message = fmt.Sprintf("%s says %q; only \"inactive\" lets go", h.Controller, h.State)
+	}
+	if h.Message != "" {
+		blocker.Message += ": " + h.Message
+	}
+	return blocker
+}
