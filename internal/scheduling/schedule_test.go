@@ -1,0 +1,311 @@
+package scheduling_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+
+// node is Ready unless something is done to it.
+func node(name string, changes ...func(*corev1.Node)) corev1.Node {
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, change := range changes {
+		change(&node)
+	}
+	return node
+}
+
+func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }
+func notReady(node *corev1.Node) { node.Status.Conditions[0].Status = corev1.ConditionUnknown }
+func silent(node *corev1.Node)   { node.Status.Conditions = nil }
+
+// nodes n0 to n<count-1>, of which the last unavailable are cordoned.
+func nodes(count, unavailable int) []corev1.Node {
+	var list []corev1.Node
+	for i := range count {
+		n := node("n" + string(rune('0'+i)))
+		n.Spec.Unschedulable = i >= count-unavailable
+		list = append(list, n)
+	}
+	return list
+}
+
+func request(name, requestor, node string, age time.Duration, state maintenancev1.NodeState) maintenancev1.NodeMaintenance {
+	r := maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, CreationTimestamp: metav1.NewTime(noon.Add(-age))},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: requestor, NodeName: node},
+	}
+	if state != "" {
+		r.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: string(state)}}
+	}
+	return r
+}
+
+func pending(name, requestor, node string, age time.Duration) maintenancev1.NodeMaintenance {
+	return request(name, requestor, node, age, maintenancev1.NodePending)
+}
+
+func limits(parallel, unavailable any) maintenancev1.MaintenanceOperatorConfigSpec {
+	value := func(v any) *intstr.IntOrString {
+		switch v := v.(type) {
+		case int:
+			return new(intstr.FromInt32(int32(v)))
+		case string:
+			return new(intstr.FromString(v))
+		}
+		return nil
+	}
+	return maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: value(parallel), MaxUnavailable: value(unavailable)}
+}
+
+func TestSchedule(t *testing.T) {
+	const a, b = "a.example.com", "b.example.com"
+	tests := []struct {
+		name                 string
+		nodes                []corev1.Node
+		requests             []maintenancev1.NodeMaintenance
+		config               maintenancev1.MaintenanceOperatorConfigSpec
+		slots                int
+		canBecomeUnavailable any
+		granted              []string
+		waiting              map[string]scheduling.Reason
+	}{
+		{
+			name:  "slots limit what starts when the unavailability budget is larger",
+			nodes: nodes(10, 0), config: limits(2, 5), slots: 2, canBecomeUnavailable: 5,
+			requests: []maintenancev1.NodeMaintenance{
+				pending("r0", a, "n0", 5), pending("r1", a, "n1", 4), pending("r2", a, "n2", 3), pending("r3", a, "n3", 2), pending("r4", a, "n4", 1),
+			},
+			granted: []string{"r0", "r1"},
+			waiting: map[string]scheduling.Reason{"r2": scheduling.NoSlot, "r3": scheduling.NoSlot, "r4": scheduling.NoSlot},
+		},
+		{
+			name:  "nodes that are down already use up the unavailability budget",
+			nodes: nodes(10, 2), config: limits(5, 3), slots: 5, canBecomeUnavailable: 1,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 3), pending("r1", a, "n1", 2), pending("r2", a, "n2", 1)},
+			granted:  []string{"r0"},
+			waiting:  map[string]scheduling.Reason{"r1": scheduling.MaxUnavailable, "r2": scheduling.MaxUnavailable},
+		},
+		{
+			name:  "a target that is unavailable already costs no unavailability",
+			nodes: nodes(6, 2), config: limits(3, 3), slots: 3, canBecomeUnavailable: 1,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 3), pending("r4", a, "n4", 2), pending("r5", a, "n5", 1)},
+			granted:  []string{"r0", "r4", "r5"},
+		},
+		{
+			name:  "a request that does not fit leaves its slot to the next that does",
+			nodes: nodes(3, 1), config: limits(1, 1), slots: 1, canBecomeUnavailable: 0,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 9), pending("r2", a, "n2", 1)},
+			granted:  []string{"r2"},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.MaxUnavailable},
+		},
+		{
+			name:  "without a configuration one node at a time and no limit on unavailability",
+			nodes: nodes(5, 3), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 2), pending("r1", a, "n1", 1)},
+			granted:  []string{"r0"},
+			waiting:  map[string]scheduling.Reason{"r1": scheduling.NoSlot},
+		},
+		{
+			name:  "zero parallel operations means none",
+			nodes: nodes(2, 0), config: limits(0, nil), slots: 0,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 1)},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
+		},
+		{
+			name:  "zero unavailable means that only unavailable nodes may be worked on",
+			nodes: nodes(3, 1), config: limits(2, 0), slots: 2, canBecomeUnavailable: 0,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 2), pending("r2", a, "n2", 1)},
+			granted:  []string{"r2"},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.MaxUnavailable},
+		},
+		{
+			name:  "a percentage of parallel operations rounds up and one of unavailable nodes rounds down",
+			nodes: nodes(10, 0), config: limits("25%", "25%"), slots: 3, canBecomeUnavailable: 2,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 3), pending("r1", a, "n1", 2), pending("r2", a, "n2", 1)},
+			granted:  []string{"r0", "r1"},
+			waiting:  map[string]scheduling.Reason{"r2": scheduling.MaxUnavailable},
+		},
+		{
+			name:  "a node that is both down and under maintenance counts once",
+			nodes: nodes(4, 1), config: limits(2, 2), slots: 1, canBecomeUnavailable: 1,
+			requests: []maintenancev1.NodeMaintenance{
+				request("w3", a, "n3", 9, maintenancev1.NodeDraining), pending("r0", a, "n0", 1),
+			},
+			granted: []string{"r0"},
+		},
+		{
+			name:  "nodes that are not Ready, or do not say so, are unavailable",
+			nodes: []corev1.Node{node("up"), node("lost", notReady), node("new", silent), node("off", cordoned)}, config: limits(4, 4),
+			slots: 4, canBecomeUnavailable: 1,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "lost", 1), pending("r1", a, "new", 1), pending("r2", a, "off", 1), pending("r3", a, "up", 1)},
+			granted:  []string{"r0", "r1", "r2", "r3"},
+		},
+		{
+			name:  "more under maintenance than allowed leaves no slot, not a negative number of them",
+			nodes: nodes(4, 0), config: limits(1, 1), slots: 0, canBecomeUnavailable: 0,
+			requests: []maintenancev1.NodeMaintenance{
+				request("w0", a, "n0", 9, maintenancev1.NodeReady), request("w1", b, "n1", 9, maintenancev1.NodeScheduled), pending("r2", a, "n2", 1),
+			},
+			waiting: map[string]scheduling.Reason{"r2": scheduling.NoSlot},
+		},
+		{
+			name:  "a request whose node is under maintenance waits for it",
+			nodes: nodes(3, 0), config: limits(3, nil), slots: 2,
+			requests: []maintenancev1.NodeMaintenance{
+				request("w0", a, "n0", 9, maintenancev1.NodeCordon), pending("r0", b, "n0", 5), pending("r1", b, "n1", 1),
+			},
+			granted: []string{"r1"},
+			waiting: map[string]scheduling.Reason{"r0": scheduling.NodeBusy},
+		},
+		{
+			name:  "a requestor that is at work goes before one that is not",
+			nodes: nodes(4, 0), config: limits(2, nil), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{
+				request("w0", a, "n0", 9, maintenancev1.NodeReady), pending("r1", b, "n1", 8), pending("r2", a, "n2", 1), pending("r3", a, "n3", 1),
+			},
+			granted: []string{"r2"},
+			waiting: map[string]scheduling.Reason{"r1": scheduling.NoSlot, "r3": scheduling.NoSlot},
+		},
+		{
+			name:  "a requestor with fewer pending requests goes before one with more",
+			nodes: nodes(3, 0), config: limits(1, nil), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 9), pending("r1", a, "n1", 9), pending("r2", b, "n2", 1)},
+			granted:  []string{"r2"},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot, "r1": scheduling.NoSlot},
+		},
+		{
+			name:  "an older request goes before a younger one",
+			nodes: nodes(3, 0), config: limits(2, nil), slots: 2,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 1), pending("r1", a, "n1", 5), pending("r2", a, "n2", 9)},
+			granted:  []string{"r2", "r1"},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
+		},
+		{
+			name:  "of two requests for a node only the higher ranked is considered",
+			nodes: nodes(2, 0), config: limits(2, nil), slots: 2,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 9), pending("r1", b, "n0", 5), pending("r2", b, "n1", 5)},
+			granted:  []string{"r0", "r2"},
+			waiting:  map[string]scheduling.Reason{"r1": scheduling.LowerRank},
+		},
+		{
+			name:  "a request for a node that does not exist costs nothing",
+			nodes: nodes(1, 0), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{pending("r9", a, "n9", 9), pending("r0", a, "n0", 1)},
+			granted:  []string{"r0"},
+			waiting:  map[string]scheduling.Reason{"r9": scheduling.NodeNotFound},
+		},
+		{
+			name:  "a node that is gone holds no slot",
+			nodes: nodes(1, 0), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{request("w9", a, "n9", 9, maintenancev1.NodeDraining), pending("r0", b, "n0", 1)},
+			granted:  []string{"r0"},
+		},
+		{
+			name:  "a request without a condition is pending, and one that is over holds nothing",
+			nodes: nodes(2, 0), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{request("w1", b, "n1", 9, maintenancev1.NodeFailed), request("r0", a, "n0", 1, "")},
+			granted:  []string{"r0"},
+		},
+		{
+			name:  "a state that is not known may disrupt the node, so it holds its slot",
+			nodes: nodes(2, 0), slots: 0,
+			requests: []maintenancev1.NodeMaintenance{request("w1", b, "n1", 9, "Rebooting"), pending("r0", a, "n0", 1)},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
+		},
+		{
+			name:  "a pending request that is being deleted is gone at once",
+			nodes: nodes(1, 0), slots: 1,
+			requests: []maintenancev1.NodeMaintenance{deleted(pending("r0", a, "n0", 9)), pending("r1", a, "n0", 1)},
+			granted:  []string{"r1"},
+		},
+		{
+			name:  "a limit that cannot be read allows nothing",
+			nodes: nodes(1, 0), config: limits("many", nil), slots: 0,
+			requests: []maintenancev1.NodeMaintenance{pending("r0", a, "n0", 1)},
+			waiting:  map[string]scheduling.Reason{"r0": scheduling.NoSlot},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			decision := scheduling.Schedule(scheduling.Input{Nodes: test.nodes, Requests: test.requests, Config: test.config})
+			require.Equal(t, test.slots, decision.AvailableSlots)
+			if test.canBecomeUnavailable == nil {
+				require.Nil(t, decision.CanBecomeUnavailable)
+			} else {
+				require.Equal(t, test.canBecomeUnavailable, *decision.CanBecomeUnavailable)
+			}
+			require.Equal(t, test.granted, grantedNames(decision))
+			require.Equal(t, test.waiting, waitingReasons(decision))
+		})
+	}
+}
+
+func deleted(request maintenancev1.NodeMaintenance) maintenancev1.NodeMaintenance {
+	request.DeletionTimestamp = new(metav1.NewTime(noon))
+	return request
+}
+
+func grantedNames(decision scheduling.Decision) []string {
+	var names []string
+	for _, request := range decision.Granted {
+		names = append(names, request.Name)
+	}
+	return names
+}
+
+func waitingReasons(decision scheduling.Decision) map[string]scheduling.Reason {
+	var reasons map[string]scheduling.Reason
+	for _, waiting := range decision.Waiting {
+		if reasons == nil {
+			reasons = map[string]scheduling.Reason{}
+		}
+		reasons[waiting.Name] = waiting.Reason
+	}
+	return reasons
+}
+
+func TestMessagesNameWhoHoldsWhat(t *testing.T) {
+	decision := scheduling.Schedule(scheduling.Input{
+		Nodes: nodes(4, 1), Config: limits(2, 1),
+		Requests: []maintenancev1.NodeMaintenance{
+			request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5), pending("r1", "b.example.com", "n1", 1),
+		},
+	})
+	require.Equal(t, "node n0 is under maintenance for a.example.com (default/w0)", decision.Waiting[0].Message)
+	require.Equal(t, "node n1 is available, and maxUnavailable allows no more nodes to become unavailable (unavailable or under maintenance: n0, n3)",
+		decision.Waiting[1].Message)
+}
+
+func TestADecisionPrintsAsTheCommandLinePromises(t *testing.T) {
+	decision := scheduling.Schedule(scheduling.Input{
+		Nodes: nodes(2, 0), Requests: []maintenancev1.NodeMaintenance{pending("r0", "a.example.com", "n0", 2), pending("r1", "a.example.com", "n1", 1)},
+	})
+	text, err := json.Marshal(decision)
+	require.NoError(t, err)
+	require.JSONEq(t, `{
+		"availableSlots": 1,
+		"canBecomeUnavailable": null,
+		"granted": [{"namespace": "default", "name": "r0", "node": "n0", "requestor": "a.example.com"}],
+		"waiting": [{"namespace": "default", "name": "r1", "node": "n1", "requestor": "a.example.com", "reason": "NoSlot",
+			"message": "maxParallelOperations allows no more nodes under maintenance"}]
+	}`, string(text))
+}
+
+func TestScheduleNodesKeepsTheGivenOrder(t *testing.T) {
+	decision := scheduling.ScheduleNodes(nodes(5, 0), limits(3, nil), []string{"n4"}, []string{"n3", "n0", "n1"})
+	require.Equal(t, []string{"n3", "n0"}, grantedNames(decision))
+	require.Equal(t, map[string]scheduling.Reason{"n1": scheduling.NoSlot}, waitingReasons(decision))
+	require.Equal(t, "maxParallelOperations allows no more nodes under maintenance (under maintenance: n4)", decision.Waiting[0].Message)
+}
