@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // Clusters decides about the nodes of a cluster next to its objects.
@@ -16,8 +17,8 @@ type InspectClusterInput struct {
 }
 
 // InspectCluster returns the nodes to maintain, in order (rollout.NodePlan).
-func (c *Clusters) InspectCluster(ctx context.Context, in InspectClusterInput) (any, error) {
-	return nil, errNotBuilt
+func (c *Clusters) InspectCluster(ctx context.Context, in InspectClusterInput) (rollout.NodePlan, error) {
+	return rollout.NodePlan{}, errNotBuilt
 }
 
 // AwaitGrantsInput says which nodes wait for a slot and which have one.

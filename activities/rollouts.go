@@ -4,6 +4,7 @@ import (
 	"context"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // Rollouts decides about rollouts next to the hub's objects.
@@ -11,7 +12,7 @@ type Rollouts struct{}
 
 // RolloutPlan is a plan and where the activities of its clusters run.
 type RolloutPlan struct {
-	// Plan as `drydock upgrade plan -o json` prints it (rollout.Plan).
+	rollout.Plan
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 }

@@ -20,6 +20,8 @@ const (
 	EndTimedOut End = "TimedOut"
 	// EndCanaryTimedOut: a batch with a canary ran out of time.
 	EndCanaryTimedOut End = "CanaryTimedOut"
+	// EndCanaryFailed: a canary did not complete, though it had time left. Nothing else is put at risk.
+	EndCanaryFailed End = "CanaryFailed"
 	// EndBatchTimedOut: a batch ran out of time and batchTimeoutAction is Abort.
 	EndBatchTimedOut End = "BatchTimedOut"
 	// EndCancelled: someone cancelled it.
@@ -49,6 +51,8 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		return Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
 	case end == EndCanaryTimedOut:
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on canary clusters"
+	case end == EndCanaryFailed:
+		result.Reason, result.Message = ranv1.ReasonFailed, "Failed on a canary cluster"
 	case end == EndBatchTimedOut:
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on some clusters"
 	case end == EndTimedOut || anyIn(clusters, ranv1.ClusterTimedOut):

@@ -2,8 +2,6 @@
 // client options.
 package temporal
 
-import "drydock.dev/drydock/internal/safename"
-
 // TaskQueue is where workflows run, and every activity against a cluster whose credentials the worker holds.
 const TaskQueue = "drydock"
 
@@ -35,6 +33,3 @@ func NodeMaintenanceID(cluster, namespace, name string) string {
 func WorkloadLockControllerID(cluster, controllerName string) string {
 	return "locks/" + cluster + "/" + controllerName
 }
-
-// SafeName joins parts with separator into a name of at most 63 characters (safename.Join).
-func SafeName(separator string, parts ...string) string { return safename.Join(separator, parts...) }

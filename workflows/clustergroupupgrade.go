@@ -1,0 +1,193 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ClusterGroupUpgradeInput says what is rolled out.
+type ClusterGroupUpgradeInput struct {
+	// Object is the request. Its status is not read.
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// Carried is the state of the run before, when this one continues it.
+	Carried *ClusterGroupUpgradeCarried `json:"carried,omitempty"`
+}
+
+// ClusterGroupUpgradeCarried is what a run hands to the next one, between two batches.
+type ClusterGroupUpgradeCarried struct {
+	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
+	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
+	// Used is how much of the timeout has been charged.
+	Used time.Duration `json:"used"`
+	// NextBatch counts from 0.
+	NextBatch int `json:"nextBatch"`
+}
+
+// ClusterGroupUpgrade rolls a remediation over a group of clusters: canaries first, then batch after batch, each with its budget of
+// time. It ends with the status of the rollout; a rollout that did not succeed ends in a typed error that carries the status as its
+// details.
+func ClusterGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g, err := newGroupUpgrade(ctx, in)
+	if err != nil {
+		return ranv1.ClusterGroupUpgradeStatus{}, err
+	}
+	return g.run(ctx)
+}
+
+// groupUpgrade is one run of the workflow.
+type groupUpgrade struct {
+	in         ClusterGroupUpgradeInput
+	spec       ranv1.ClusterGroupUpgradeSpec
+	status     ranv1.ClusterGroupUpgradeStatus
+	record     *groupRecord
+	taskQueues map[string]string
+	nextBatch  int
+	// charged is the time that counts against the rollout's timeout.
+	charged stopwatch
+	// batch at work; nil between batches.
+	batch *batch
+
+	enabled bool
+	// changed wakes whoever waits for a signal.
+	changed   bool
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	signals   int
+	drains    []func()
+
+	hub *activities.Rollouts
+}
+
+func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupUpgrade, error) {
+	g := &groupUpgrade{in: in, spec: in.Object.Spec}
+	g.enabled = g.spec.Enable == nil || *g.spec.Enable
+	if c := in.Carried; c != nil {
+		g.status, g.taskQueues, g.charged.used, g.nextBatch = c.Status, c.TaskQueues, c.Used, c.NextBatch
+	}
+	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
+	return g, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
+			return rollout.Page(g.status, request.Filter, request.Limit, request.Cursor)
+		},
+		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor}."})
+}
+
+func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	g.withdraw = withdraw
+	listening, hangUp := workflow.NewDisconnectedContext(ctx)
+	defer hangUp()
+	g.listen(listening)
+
+	if problems := rollout.NotYetRunnable(&g.in.Object); len(problems) > 0 {
+		return g.status, temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
+	}
+	end, err := g.rollOut(work)
+	if err != nil {
+		return g.status, err
+	}
+	return g.finish(listening, end)
+}
+
+// rollOut plans, waits to be enabled, and takes batch after batch. The error is a continue-as-new, or a plan that could not be made.
+func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
+	if g.in.Carried == nil {
+		if end, err := g.prepare(ctx); end != "" || err != nil {
+			return end, err
+		}
+	}
+	for g.nextBatch < len(g.status.RemediationPlan) {
+		if mustContinueAsNew(ctx, g.signals) {
+			return "", g.continueAsNew(ctx)
+		}
+		if end := g.runBatch(ctx); end != "" {
+			return end, nil
+		}
+		g.nextBatch++
+	}
+	return rollout.EndFinished, nil
+}
+
+// prepare makes the plan and waits until the rollout is enabled; then the plan is made once more, and frozen. A rollout that is only
+// planned stays so however wrong its plan is; one that is enabled from the start ends with a plan that cannot be carried out.
+func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
+	fromTheStart := g.enabled
+	for {
+		valid, err := g.plan(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return rollout.EndCancelled, nil
+		case err != nil:
+			return "", err
+		case g.enabled && valid:
+			g.record.started(ctx)
+			return "", nil
+		case fromTheStart:
+			return rollout.EndFinished, nil
+		}
+		g.enabled = false
+		g.record.notEnabled(ctx, valid)
+		if workflow.Await(ctx, func() bool { return g.enabled }) != nil {
+			return rollout.EndCancelled, nil
+		}
+	}
+}
+
+// plan selects the clusters and divides them into batches, next to the hub's objects.
+func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
+	var plan activities.RolloutPlan
+	insist := insistence{waiting: g.record.reason.set}
+	if err := insist.run(ctx, temporal.TaskQueue, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
+		return false, err
+	}
+	g.taskQueues = plan.TaskQueues
+	g.record.planned(ctx, plan.Plan)
+	return plan.Valid(), nil
+}
+
+// continueAsNew hands the state to a new run, between two batches.
+func (g *groupUpgrade) continueAsNew(ctx workflow.Context) error {
+	for _, drain := range g.drains {
+		drain()
+	}
+	in := g.in
+	in.Carried = &ClusterGroupUpgradeCarried{Status: g.status, TaskQueues: g.taskQueues, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch}
+	return workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
+}
+
+// timeout of the whole rollout; 240 minutes unless given.
+func (g *groupUpgrade) timeout() time.Duration {
+	if g.spec.RemediationStrategy.Timeout == 0 {
+		return 240 * time.Minute
+	}
+	return time.Duration(g.spec.RemediationStrategy.Timeout) * time.Minute
+}
+
+// stopwatch measures time that may stand still in between.
+type stopwatch struct {
+	used  time.Duration
+	since *time.Time
+}
+
+func (s *stopwatch) start(now time.Time) {
+	if s.since == nil {
+		s.since = &now
+	}
+}
+
+func (s *stopwatch) stop(now time.Time) {
+	s.used, s.since = s.total(now), nil
+}
+
+func (s *stopwatch) total(now time.Time) time.Duration {
+	if s.since == nil {
+		return s.used
+	}
+	return s.used + now.Sub(*s.since)
+}

@@ -1,0 +1,215 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// clustersAtOnce is how many clusters one run keeps at work at most: the server blocks a run with too many children.
+const clustersAtOnce = 300
+
+// batch is the clusters that are taken together, within one budget of time.
+type batch struct {
+	group  *groupUpgrade
+	number int32
+	budget time.Duration
+	// chargedBefore is what was charged when the batch began.
+	chargedBefore time.Duration
+
+	pending []string
+	running map[string]workflow.ChildWorkflowFuture
+	// timer cancels the deadline; nil while there is none.
+	timer workflow.CancelFunc
+	// withdraw cancels the clusters at work.
+	withdraw workflow.CancelFunc
+	timedOut bool
+	changed  bool
+}
+
+// runBatch takes the next batch from start to end. It returns why the rollout ends with it, or "" when it goes on.
+func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
+	if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil {
+		return rollout.EndCancelled
+	}
+	now := workflow.Now(ctx)
+	g.charged.start(now)
+	plan := g.status.RemediationPlan
+	used := g.charged.total(now)
+	b := &batch{
+		group: g, number: int32(g.nextBatch + 1), chargedBefore: used,
+		budget:  rollout.BatchBudget(g.timeout(), used, len(plan)-g.nextBatch),
+		pending: slices.Clone(plan[g.nextBatch]),
+		running: map[string]workflow.ChildWorkflowFuture{},
+	}
+	if b.budget <= 0 {
+		return rollout.EndTimedOut
+	}
+	g.batch = b
+	g.record.batchStarted(ctx, b.number)
+	b.run(ctx)
+	g.batch = nil
+	return b.end(ctx)
+}
+
+// run starts the clusters and waits until all are over. Out of time or cancelled, the clusters at work return their nodes first.
+func (b *batch) run(ctx workflow.Context) {
+	work, withdraw := workflow.WithCancel(ctx)
+	b.withdraw = withdraw
+	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
+	defer stopWaiting()
+	for {
+		b.changed = false
+		if work.Err() == nil {
+			b.arm(waiting)
+		} else {
+			b.disarm()
+		}
+		b.startClusters(work)
+		if len(b.running) == 0 && (len(b.pending) == 0 || work.Err() != nil) {
+			break
+		}
+		_ = workflow.Await(waiting, func() bool { return b.changed || work.Err() != nil && len(b.running) == 0 })
+	}
+	b.disarm()
+}
+
+// arm keeps the batch's deadline as a timer. While the rollout is paused its time stands still, and there is no deadline.
+func (b *batch) arm(ctx workflow.Context) {
+	g := b.group
+	now := workflow.Now(ctx)
+	if g.status.Paused {
+		b.disarm()
+		g.charged.stop(now)
+		g.record.deadlines(ctx, nil, nil)
+		return
+	}
+	if b.timer != nil {
+		return
+	}
+	g.charged.start(now)
+	used := g.charged.total(now)
+	left := max(b.budget-(used-b.chargedBefore), 0)
+	batchDeadline, deadline := now.Add(left), now.Add(g.timeout()-used)
+	g.record.deadlines(ctx, &batchDeadline, &deadline)
+
+	armed, cancel := workflow.WithCancel(ctx)
+	b.timer = cancel
+	timer := workflow.NewTimerWithOptions(armed, left, workflow.TimerOptions{
+		Summary: fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), batchDeadline.UTC().Format("15:04:05Z")),
+	})
+	workflow.GoNamed(ctx, "batch deadline", func(ctx workflow.Context) {
+		if timer.Get(armed, nil) == nil {
+			b.timer = nil
+			b.timeOut(ctx)
+		}
+	})
+}
+
+func (b *batch) disarm() {
+	if b.timer != nil {
+		b.timer()
+		b.timer = nil
+	}
+}
+
+// timeOut withdraws what is at work; nothing else of the batch starts.
+func (b *batch) timeOut(ctx workflow.Context) {
+	b.timedOut, b.changed = true, true
+	b.group.record.batchTimedOut(ctx, b.number)
+	b.withdraw()
+}
+
+// startClusters starts a ClusterUpgrade for every cluster of the batch, as far as one run can keep them alive.
+func (b *batch) startClusters(ctx workflow.Context) {
+	for len(b.pending) > 0 && len(b.running) < clustersAtOnce && !b.group.status.Paused && ctx.Err() == nil {
+		b.start(ctx, b.pending[0])
+		b.pending = b.pending[1:]
+	}
+}
+
+func (b *batch) start(ctx workflow.Context, cluster string) {
+	g := b.group
+	meta := g.in.Object.ObjectMeta
+	in := ClusterUpgradeInput{Namespace: meta.Namespace, Rollout: meta.Name, Cluster: cluster, TaskQueue: temporal.TaskQueue, Batch: b.number}
+	if queue, own := g.taskQueues[cluster]; own {
+		in.TaskQueue = queue
+	}
+	if g.spec.NodeMaintenance != nil {
+		in.Remediation = *g.spec.NodeMaintenance
+	}
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:          temporal.ClusterUpgradeID(meta.Namespace, meta.Name, cluster),
+		WaitForCancellation: true,
+		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		StaticSummary:       fmt.Sprintf("%s, batch %d", cluster, b.number),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(meta.Namespace+"/"+meta.Name),
+			temporal.AttributeCluster.ValueSet(cluster),
+			temporal.AttributeBatch.ValueSet(int64(b.number)),
+		),
+	}), temporal.ClusterUpgrade, in)
+	b.running[cluster] = child
+	g.record.clusterStarted(ctx, cluster)
+	workflow.GoNamed(ctx, "cluster "+cluster, func(ctx workflow.Context) {
+		// The child is waited for even when this run is cancelled: it returns its nodes first.
+		waiting, _ := workflow.NewDisconnectedContext(ctx)
+		err := child.Get(waiting, nil)
+		delete(b.running, cluster)
+		b.changed = true
+		g.record.clusterEnded(waiting, b.resultOf(waiting, cluster, child, err))
+	})
+}
+
+// resultOf is the record of a cluster that is over. One that was withdrawn when the batch ran out of time is timed out, unless it was
+// complete in the same moment.
+func (b *batch) resultOf(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture, err error) ranv1.ClusterStatus {
+	result := ranv1.ClusterStatus{Name: cluster, Batch: b.number}
+	switch {
+	case err == nil:
+		_ = child.Get(ctx, &result)
+		return result
+	case !detailsOf(err, &result):
+		failure := failureOf(err)
+		result.State, result.Reason, result.Message = ranv1.ClusterFailed, failure.Reason, failure.Message
+	}
+	if sdktemporal.IsCanceledError(err) {
+		result.State = ranv1.ClusterCancelled
+		if b.timedOut {
+			result.State = ranv1.ClusterTimedOut
+			before := b.group.record.cluster(cluster)
+			result.Reason, result.Message, result.Since = before.Reason, before.Message, before.Since
+		}
+	}
+	return result
+}
+
+// end judges the batch: whether the rollout goes on after it.
+func (b *batch) end(ctx workflow.Context) rollout.End {
+	g := b.group
+	canary := slices.ContainsFunc(g.status.RemediationPlan[b.number-1], func(c string) bool {
+		return slices.Contains(g.spec.RemediationStrategy.Canaries, c)
+	})
+	complete := g.record.complete(g.status.RemediationPlan[b.number-1])
+	switch {
+	case ctx.Err() != nil:
+		return rollout.EndCancelled
+	case complete:
+		return ""
+	case canary && b.timedOut:
+		return rollout.EndCanaryTimedOut
+	case canary:
+		return rollout.EndCanaryFailed
+	case b.timedOut && g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort:
+		return rollout.EndBatchTimedOut
+	}
+	return ""
+}

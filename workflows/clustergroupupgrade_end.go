@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// resultClusters is how many clusters the final result lists, the ones that matter first: a payload must stay small. The query has them
+// all.
+const resultClusters = 500
+
+// listen takes in what people and our clusters say.
+func (g *groupUpgrade) listen(ctx workflow.Context) {
+	g.drains = append(g.drains,
+		onSignal(ctx, temporal.SignalCancel, "Stop the rollout: remediation is withdrawn and nodes are returned.", func(r temporal.SignalRequest) {
+			if g.withdrawn == nil {
+				g.withdrawn = &r
+			}
+			g.withdraw()
+		}),
+		onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(temporal.SignalRequest) { g.enabled = true }),
+		onSignal(ctx, temporal.SignalPause, "Start nothing new; what is at work finishes. The clocks stand still.", func(r temporal.SignalRequest) {
+			g.pause(ctx, true, r)
+		}),
+		onSignal(ctx, temporal.SignalResume, "Go on after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) }),
+		onSignal(ctx, temporal.SignalClusterProgress, "What a cluster at work reports.", func(c ranv1.ClusterStatus) {
+			g.signals++
+			g.record.clusterProgressed(ctx, c)
+		}),
+	)
+}
+
+// pause stops or goes on starting work, here and in the clusters at work.
+func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
+	if g.status.Paused == paused || g.status.Status.CompletedAt != nil {
+		return
+	}
+	g.record.paused(ctx, paused, r)
+	if g.batch == nil {
+		return
+	}
+	g.batch.changed = true
+	signal := temporal.SignalResume
+	if paused {
+		signal = temporal.SignalPause
+	}
+	for _, cluster := range workflow.DeterministicKeys(g.batch.running) {
+		g.batch.running[cluster].SignalChildWorkflow(ctx, signal, r)
+	}
+}
+
+// finish turns the way the rollout ended into the end of the workflow.
+func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g.charged.stop(workflow.Now(ctx))
+	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.status.Clusters, end)
+	if !g.record.valid() {
+		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.record.problems()}
+	}
+	if end == rollout.EndCancelled && g.withdrawn != nil {
+		result.Message += byWhom(*g.withdrawn)
+	}
+	g.record.over(ctx, result)
+	status, err := rollout.Page(g.status, "", resultClusters, "")
+	if err != nil {
+		return g.status, err
+	}
+	switch {
+	case result.Succeeded == metav1.ConditionTrue:
+		return status, nil
+	case end == rollout.EndCancelled:
+		return status, sdktemporal.NewCanceledError(status)
+	}
+	return status, sdktemporal.NewApplicationErrorWithOptions(result.Message, result.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
+}

@@ -1,0 +1,219 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ClusterUpgradeInput says which cluster of which rollout is worked on, and how.
+type ClusterUpgradeInput struct {
+	// Namespace and Rollout name the ClusterGroupUpgrade.
+	Namespace string `json:"namespace"`
+	Rollout   string `json:"rollout"`
+	Cluster   string `json:"cluster"`
+	// TaskQueue of the cluster's activities.
+	TaskQueue   string                           `json:"taskQueue"`
+	Batch       int32                            `json:"batch"`
+	Remediation ranv1.NodeMaintenanceRemediation `json:"remediation"`
+	// Paused: the rollout was paused when the cluster's turn came.
+	Paused bool `json:"paused,omitempty"`
+	// Carried is the state of the run before, when this one continues it.
+	Carried *ClusterUpgradeCarried `json:"carried,omitempty"`
+}
+
+// ClusterUpgradeCarried is what a run hands to the next one.
+type ClusterUpgradeCarried struct {
+	Status ranv1.ClusterUpgradeStatus `json:"status"`
+	Locked bool                       `json:"locked"`
+}
+
+// nodesAtOnce is how many node maintenances one run keeps alive at most, whatever the cluster's budgets say: the server blocks a run
+// with too many children.
+const nodesAtOnce = 300
+
+// ClusterUpgrade maintains the nodes of one cluster: its workload locks let go, control-plane nodes go one at a time, then the others
+// within the cluster's budgets. It ends with the cluster's record; a cluster that did not complete ends in a typed error that carries
+// the record as its details.
+func ClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (ranv1.ClusterStatus, error) {
+	c, err := newClusterUpgrade(ctx, in)
+	if err != nil {
+		return ranv1.ClusterStatus{}, err
+	}
+	return c.run(ctx)
+}
+
+// clusterUpgrade is one run of the workflow.
+type clusterUpgrade struct {
+	in     ClusterUpgradeInput
+	owner  string
+	status ranv1.ClusterUpgradeStatus
+	record *clusterRecord
+
+	// awaited is the activity whose observations count now.
+	awaited string
+	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
+	locked, requested bool
+	nodes             *nodeRollout
+
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	signals   int
+	drains    []func()
+
+	cluster *activities.Clusters
+	locks   *activities.Locks
+	health  *activities.Health
+}
+
+func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUpgrade, error) {
+	c := &clusterUpgrade{in: in, owner: owner(ctx)}
+	c.record = newClusterRecord(ctx, &c.status, in)
+	c.nodes = &nodeRollout{upgrade: c}
+	if in.Carried != nil {
+		c.status, c.locked, c.requested = in.Carried.Status, in.Carried.Locked, in.Carried.Locked
+	}
+	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (ranv1.ClusterUpgradeStatus, error) { return c.status, nil },
+		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
+}
+
+// run does the work, and takes back what is left of it however the work ended.
+func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	c.withdraw = withdraw
+	listening, hangUp := workflow.NewDisconnectedContext(ctx)
+	defer hangUp()
+	c.listen(listening)
+
+	err := c.upgrade(work)
+	if workflow.IsContinueAsNewError(err) {
+		return ranv1.ClusterStatus{}, err
+	}
+	c.record.failure(err)
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	c.cleanUp(clean)
+	return c.finish(clean, err)
+}
+
+// upgrade is the way of a cluster through its turn.
+func (c *clusterUpgrade) upgrade(ctx workflow.Context) error {
+	steps := []func(workflow.Context) error{
+		c.inspect,
+		c.awaitClusterLocks,
+		c.maintainControlPlane,
+		c.maintainWorkers,
+		c.checkHealth,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect finds the nodes to maintain.
+func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
+	if c.in.Carried != nil {
+		return nil
+	}
+	c.record.enter(ctx, ranv1.StepInspect)
+	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
+	var plan rollout.NodePlan
+	if err := c.insist().run(ctx, c.in.TaskQueue, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
+		return err
+	}
+	for _, node := range plan.ControlPlane {
+		c.status.Nodes = append(c.status.Nodes, ranv1.ClusterNodeStatus{Name: node, ControlPlane: true, State: maintenancev1.NodePending})
+	}
+	for _, node := range plan.Workers {
+		c.status.Nodes = append(c.status.Nodes, ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
+	}
+	for _, skipped := range plan.Skipped {
+		c.record.note("node " + skipped.Name + " is skipped: " + skipped.Reason)
+	}
+	return nil
+}
+
+// awaitClusterLocks asks the workloads of the cluster to let go, before any node is touched.
+func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
+	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
+		return nil
+	}
+	c.record.enter(ctx, ranv1.StepClusterLocks)
+	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: lockScope(c.in.Remediation.Action)}
+	c.requested = true
+	c.record.begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	err := c.insist().run(ctx, c.in.TaskQueue, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, in, &c.locked)
+	c.record.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
+	if err != nil || !c.locked {
+		return err
+	}
+	if c.in.Remediation.LockTimeoutSeconds != nil {
+		in.Deadline = deadlineIn(ctx, *c.in.Remediation.LockTimeoutSeconds)
+	}
+	c.record.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+	c.awaited = "AwaitClusterLocks"
+	err = workflow.ExecuteActivity(wait(ctx, c.in.TaskQueue, "wait for the workload locks of "+c.in.Cluster, in.Deadline), c.locks.AwaitClusterLocks, in).Get(ctx, nil)
+	c.record.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
+	c.record.reason.replace(nil)
+	return err
+}
+
+func (c *clusterUpgrade) lockNote() string {
+	if c.locked {
+		return ""
+	}
+	return "the cluster has no workload locks"
+}
+
+// maintainControlPlane takes the control-plane nodes one at a time.
+func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
+	c.record.enter(ctx, ranv1.StepControlPlane)
+	for i := range c.status.Nodes {
+		if n := &c.status.Nodes[i]; n.ControlPlane && !n.State.Over() {
+			if err := c.nodes.maintain(ctx, []string{n.Name}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// maintainWorkers takes the other nodes, as many at a time as the cluster's budgets allow.
+func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
+	c.record.enter(ctx, ranv1.StepWorkers)
+	var workers []string
+	for _, n := range c.status.Nodes {
+		if !n.ControlPlane && !n.State.Over() {
+			workers = append(workers, n.Name)
+		}
+	}
+	return c.nodes.maintain(ctx, workers)
+}
+
+// checkHealth looks once more at all nodes that were maintained, and at the declared checks.
+func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
+	c.record.enter(ctx, ranv1.StepHealthChecks)
+	in := activities.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
+	for _, n := range c.status.Nodes {
+		if n.State == maintenancev1.NodeCompleted {
+			in.Nodes = append(in.Nodes, n.Name)
+		}
+	}
+	in.Deadline = deadlineIn(ctx, healthTimeout(c.in.Remediation.HealthTimeoutSeconds))
+	c.awaited = "AwaitClusterHealthy"
+	err := workflow.ExecuteActivity(wait(ctx, c.in.TaskQueue, "check the health of "+c.in.Cluster, nil), c.health.AwaitClusterHealthy, in).Get(ctx, nil)
+	c.record.reason.replace(nil)
+	return err
+}
+
+// insist returns the insistence of this cluster: its status says why an effect does not succeed.
+func (c *clusterUpgrade) insist() insistence {
+	return insistence{waiting: c.record.reason.set}
+}

@@ -1,0 +1,121 @@
+package workflows
+
+import (
+	"errors"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// listen takes in what people, the rollout, our nodes and our own activities say.
+func (c *clusterUpgrade) listen(ctx workflow.Context) {
+	c.drains = append(c.drains,
+		onSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes at work.", func(r temporal.SignalRequest) {
+			if c.withdrawn == nil {
+				c.withdrawn = &r
+			}
+			c.withdraw()
+		}),
+		onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(ctx, true) }),
+		onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(ctx, false) }),
+		onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {
+			c.signals++
+			if o.Activity == c.awaited {
+				c.record.reason.replace(o.Wait)
+			}
+		}),
+		onSignal(ctx, temporal.SignalNodeProgress, "What a node at work reports.", func(n ranv1.ClusterNodeStatus) {
+			c.signals++
+			c.nodes.progressed(ctx, n)
+		}),
+	)
+	workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
+		parent := temporal.ClusterGroupUpgradeID(c.in.Namespace, c.in.Rollout)
+		c.record.progress.report(ctx, parent, temporal.SignalClusterProgress, func() any { return c.record.summary() })
+	})
+}
+
+func (c *clusterUpgrade) pause(ctx workflow.Context, paused bool) {
+	c.status.Paused = paused
+	c.nodes.changed = true
+	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
+	c.record.show()
+}
+
+func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
+	return mustContinueAsNew(ctx, c.signals)
+}
+
+// continueAsNew hands the state to a new run. No node is at work.
+func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
+	for _, drain := range c.drains {
+		drain()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	in := c.in
+	in.Carried = &ClusterUpgradeCarried{Status: c.status, Locked: c.locked}
+	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
+}
+
+// cleanUp gives the cluster's own locks back.
+func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
+	c.record.enter(ctx, ranv1.StepCleaningUp)
+	if !c.requested {
+		return
+	}
+	insist := c.insist()
+	insist.giveUpAt = workflow.Now(ctx).Add(cleanUpLimit)
+	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner}
+	summary := "withdraw the request for " + c.in.Cluster
+	c.record.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
+	err := insist.run(ctx, c.in.TaskQueue, summary, c.locks.WithdrawClusterMaintenance, in, nil)
+	c.record.end(ctx, ranv1.StageClusterMaintenanceRemoved, err, c.lockNote())
+	if err != nil {
+		c.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
+	}
+}
+
+// finish turns the way the work ended into the end of the workflow.
+func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterStatus, error) {
+	c.status.State = ranv1.ClusterFailed
+	cancelled := sdktemporal.IsCanceledError(err) && c.status.Failure == nil
+	switch {
+	case err == nil:
+		c.status.State = ranv1.ClusterComplete
+	case cancelled:
+		c.status.State = ranv1.ClusterCancelled
+		if c.withdrawn != nil {
+			c.record.note("cancelled" + byWhom(*c.withdrawn))
+		}
+	}
+	now := c.record.now(ctx)
+	c.status.CompletedAt = &now
+	c.record.enter(ctx, ranv1.StepOver)
+	summary := c.record.summary()
+	switch {
+	case err == nil:
+		return summary, nil
+	case cancelled:
+		return summary, sdktemporal.NewCanceledError(summary)
+	}
+	failure := c.status.Failure
+	return summary, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{summary}})
+}
+
+// detailsOf reads the first detail of the application or cancellation error within err into value, and reports whether there was one.
+func detailsOf(err error, value any) bool {
+	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
+		return application.HasDetails() && application.Details(value) == nil
+	}
+	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok {
+		return cancelled.HasDetails() && cancelled.Details(value) == nil
+	}
+	return false
+}

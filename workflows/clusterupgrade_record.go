@@ -1,0 +1,150 @@
+package workflows
+
+import (
+	"slices"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// clusterRecord keeps the status of a cluster and shows every change of it: in the query, the search attributes, the current details
+// of the Web UI and the rollout's status.
+type clusterRecord struct {
+	ctx      workflow.Context
+	status   *ranv1.ClusterUpgradeStatus
+	batch    int32
+	reason   reasonKeeper
+	progress progress
+}
+
+func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, in ClusterUpgradeInput) *clusterRecord {
+	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
+	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	now := r.now(ctx)
+	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, Paused: in.Paused, StartedAt: &now}
+	return r
+}
+
+func (r *clusterRecord) now(ctx workflow.Context) metav1.Time {
+	return metav1.NewTime(workflow.Now(ctx))
+}
+
+// enter records that a step began.
+func (r *clusterRecord) enter(ctx workflow.Context, step ranv1.ClusterStep) {
+	if r.status.Step == step {
+		return
+	}
+	r.status.Step = step
+	r.reason.replace(nil)
+	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePhase.ValueSet(string(step)))
+	r.show()
+}
+
+func (r *clusterRecord) begin(ctx workflow.Context, stage ranv1.ClusterStage) {
+	if r.stage(stage) == nil {
+		r.status.Stages = append(r.status.Stages, ranv1.ClusterStageRecord{Stage: stage, StartedAt: r.now(ctx)})
+	}
+}
+
+func (r *clusterRecord) end(ctx workflow.Context, stage ranv1.ClusterStage, err error, message string) {
+	s := r.stage(stage)
+	if s == nil || s.Succeeded {
+		return
+	}
+	now := r.now(ctx)
+	s.FinishedAt, s.Succeeded, s.Message = &now, err == nil, message
+	if err != nil {
+		s.Message = temporal.ErrorMessage(err)
+	}
+	r.show()
+}
+
+func (r *clusterRecord) stage(stage ranv1.ClusterStage) *ranv1.ClusterStageRecord {
+	i := slices.IndexFunc(r.status.Stages, func(s ranv1.ClusterStageRecord) bool { return s.Stage == stage })
+	if i < 0 {
+		return nil
+	}
+	return &r.status.Stages[i]
+}
+
+// failure records the first error that is more than a cancellation.
+func (r *clusterRecord) failure(err error) {
+	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
+		return
+	}
+	r.status.Failure = failureOf(err)
+	r.show()
+}
+
+func (r *clusterRecord) note(text string) {
+	if text != "" && !slices.Contains(r.status.Notes, text) {
+		r.status.Notes = append(r.status.Notes, text)
+		r.show()
+	}
+}
+
+func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
+	now := r.now(ctx)
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, StartedAt: &now})
+}
+
+// nodeProgressed takes over what a node reports.
+func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
+	for i := range r.status.Nodes {
+		if n := &r.status.Nodes[i]; n.Name == status.Name {
+			status.ControlPlane = n.ControlPlane
+			*n = status
+		}
+	}
+	r.show()
+}
+
+func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintenanceStatus) {
+	ended := ranv1.ClusterNodeStatus{Name: node, State: status.State, Failure: status.Failure, StartedAt: status.StartedAt, CompletedAt: status.CompletedAt}
+	if status.Drain != nil {
+		ended.Evicted = status.Drain.Evicted
+	}
+	for _, note := range status.Notes {
+		r.note("node " + node + ": " + note)
+	}
+	r.nodeProgressed(ended)
+}
+
+// summary is the cluster's record in the rollout.
+func (r *clusterRecord) summary() ranv1.ClusterStatus {
+	s := r.status
+	summary := ranv1.ClusterStatus{Name: s.Cluster, State: s.State, Batch: r.batch, Step: string(s.Step), StartedAt: s.StartedAt, CompletedAt: s.CompletedAt}
+	summary.Nodes.Total = int32(len(s.Nodes))
+	wait := s.Wait
+	for _, n := range s.Nodes {
+		summary.Nodes.Evicted += n.Evicted
+		switch {
+		case n.State == maintenancev1.NodeFailed:
+			summary.Nodes.Failed++
+		case n.State.Over():
+			summary.Nodes.Done++
+		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil):
+			// The node that is named is the first one at work that waits, or else the first one at work.
+			summary.Step = n.Name + ": " + string(n.State)
+			wait = n.Wait
+		}
+	}
+	switch {
+	case s.Failure != nil:
+		summary.Reason, summary.Message = s.Failure.Reason, s.Failure.Message
+	case wait != nil:
+		summary.Reason, summary.Message, summary.Since = wait.Reason, wait.Message, &wait.Since
+	}
+	return summary
+}
+
+// show makes the change visible to people and to the rollout.
+func (r *clusterRecord) show() {
+	workflow.SetCurrentDetails(r.ctx, clusterDetails(r.status))
+	r.progress.changed = true
+}

@@ -1,0 +1,331 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// NodeMaintenanceInput says which node of which cluster is maintained, and how.
+type NodeMaintenanceInput struct {
+	Cluster string `json:"cluster"`
+	// TaskQueue of the cluster's activities; empty: it is looked up.
+	TaskQueue string `json:"taskQueue,omitempty"`
+	// Object is the request. Its status is not read.
+	Object maintenancev1.NodeMaintenance `json:"object"`
+	// Parent is the id of the ClusterUpgrade that is told of progress; empty: nobody is.
+	Parent string `json:"parent,omitempty"`
+}
+
+// cleanUpLimit is how long clean-up insists on an effect before it reports what it could not take back.
+const cleanUpLimit = time.Hour
+
+// locksActiveLimit is how long clean-up waits for the node's workload locks to be active again before it reports those that are not.
+const locksActiveLimit = 10 * time.Minute
+
+// NodeMaintenance takes a node out of service, works on it and returns it. It ends with the status of the maintenance; a maintenance that
+// did not complete ends in a typed error that carries the status as its details.
+func NodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (maintenancev1.NodeMaintenanceStatus, error) {
+	m, err := newNodeMaintenance(ctx, in)
+	if err != nil {
+		return maintenancev1.NodeMaintenanceStatus{}, err
+	}
+	return m.run(ctx)
+}
+
+// nodeMaintenance is one run of the workflow.
+type nodeMaintenance struct {
+	in     NodeMaintenanceInput
+	spec   maintenancev1.NodeMaintenanceSpec
+	node   activities.NodeRef
+	status maintenancev1.NodeMaintenanceStatus
+	record *nodeRecord
+
+	// awaited is the activity whose observations count now.
+	awaited string
+	// locked: the cluster serves workload locks, and the node's have let go.
+	locked bool
+	// jobStarted: a Job may exist on the node.
+	jobStarted bool
+	// requested: our NodeMaintenanceRequest may exist.
+	requested bool
+	// marked: the node may carry our marks.
+	marked bool
+
+	// done: the requestor has finished. failed: it has said that its work failed.
+	done   *temporal.SignalRequest
+	failed *temporal.SignalRequest
+	// withdraw cancels the work; withdrawn says on whose word.
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+
+	nodes  *activities.Nodes
+	drains *activities.Drains
+	jobs   *activities.Jobs
+	health *activities.Health
+	locks  *activities.Locks
+	hub    *activities.Rollouts
+}
+
+func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMaintenance, error) {
+	m := &nodeMaintenance{
+		in:   in,
+		spec: in.Object.Spec,
+		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: owner(ctx)},
+	}
+	m.record = newNodeRecord(ctx, &m.status, m.node)
+	return m, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.status, nil },
+		workflow.QueryHandlerOptions{Description: "The status of the maintenance."})
+}
+
+// run does the work, and takes everything back however the work ended.
+func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenanceStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	m.withdraw = withdraw
+	listening, hangUp := workflow.NewDisconnectedContext(ctx)
+	defer hangUp()
+	m.listen(listening)
+
+	err := m.maintain(work)
+	m.record.failure(work, err)
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	m.cleanUp(clean, err)
+	return m.finish(clean, err)
+}
+
+// maintain is the way of a node through its maintenance.
+func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
+	steps := []func(workflow.Context) error{
+		m.locateCluster,
+		m.takeOutOfService,
+		m.awaitPodCompletion,
+		m.drain,
+		m.work,
+		m.checkHealth,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *nodeMaintenance) locateCluster(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodePending)
+	if m.in.TaskQueue != "" {
+		return nil
+	}
+	return m.insist().run(ctx, temporal.TaskQueue, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue)
+}
+
+// takeOutOfService waits for the node to be free and its locks to let go, and cordons it. Whoever else was faster, and a lock that was
+// taken back in the last moment, send it back to wait again.
+func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
+	for {
+		if err := m.awaitNodeFree(ctx); err != nil {
+			return err
+		}
+		if err := m.awaitLocks(ctx); err != nil {
+			return err
+		}
+		err := m.cordon(ctx)
+		switch temporal.ErrorType(err) {
+		case temporal.ErrNodeBusy:
+			m.record.note("queued again: " + temporal.ErrorMessage(err))
+			m.withdrawRequest(ctx)
+		case temporal.ErrLockRefused:
+			m.record.note("waiting for locks again: " + temporal.ErrorMessage(err))
+		default:
+			return err
+		}
+	}
+}
+
+func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodePending)
+	m.marked = true
+	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, m.nodes.AwaitNodeFree, m.node, nil)
+}
+
+func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodeScheduled)
+	m.requested = true
+	in := activities.NodeLockInput{NodeRef: m.node, Scope: lockScope(m.spec.Action)}
+	m.record.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
+	err := m.insist().run(ctx, m.in.TaskQueue, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &m.locked)
+	m.record.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	if err != nil || !m.locked {
+		return err
+	}
+	if m.spec.LockTimeoutSeconds != nil {
+		in.Deadline = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
+	}
+	m.record.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
+	err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in, nil)
+	m.record.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
+	return err
+}
+
+// lockScope is os unless the work is known not to restart the node.
+func lockScope(action *maintenancev1.Action) lcmv1.Scope {
+	if action != nil && action.RebootsNode != nil && !*action.RebootsNode {
+		return lcmv1.ScopeDrain
+	}
+	return lcmv1.ScopeOS
+}
+
+func (m *nodeMaintenance) lockNote() string {
+	if m.locked {
+		return ""
+	}
+	return "the cluster has no workload locks"
+}
+
+func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodeCordon)
+	in := activities.CordonInput{NodeRef: m.node, Cordon: m.spec.Cordon == nil || *m.spec.Cordon, Locked: m.locked}
+	var result activities.CordonResult
+	err := m.insist().run(ctx, m.in.TaskQueue, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
+	m.status.CordonedByUs = result.CordonedByUs
+	m.record.note(result.Note)
+	return err
+}
+
+func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
+	if m.spec.WaitForPodCompletion == nil {
+		return nil
+	}
+	m.record.enter(ctx, maintenancev1.NodeWaitForPodCompletion)
+	in := activities.AwaitPodCompletionInput{NodeRef: m.node, Spec: *m.spec.WaitForPodCompletion}
+	in.Deadline = deadlineIn(ctx, in.Spec.TimeoutSeconds)
+	var result activities.AwaitPodCompletionResult
+	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, m.drains.AwaitPodCompletion, in, &result)
+	if len(result.Remaining) > 0 {
+		m.record.note("went on without waiting longer for " + listed(result.Remaining))
+	}
+	m.status.WaitForCompletion = nil
+	return err
+}
+
+// drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled.
+func (m *nodeMaintenance) drain(ctx workflow.Context) error {
+	if m.spec.DrainSpec == nil {
+		return nil
+	}
+	m.record.enter(ctx, maintenancev1.NodeDraining)
+	m.record.begin(ctx, maintenancev1.StageKubernetesDrained)
+	in := activities.DrainInput{NodeRef: m.node, Spec: *m.spec.DrainSpec}
+	for {
+		in.Attempt++
+		in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec))
+		var result maintenancev1.DrainStatus
+		err := m.await(ctx, "Drain", "drain "+m.node.Node, in.Deadline, m.drains.Drain, in, &result)
+		if err == nil {
+			m.status.Drain = &result
+		}
+		if temporal.ErrorType(err) == temporal.ErrDrainTimedOut && m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry {
+			m.record.note("draining once more: " + temporal.ErrorMessage(err))
+			continue
+		}
+		m.record.end(ctx, maintenancev1.StageKubernetesDrained, err, "")
+		return err
+	}
+}
+
+// drainTimeout is the limit of one drain in seconds; 300 unless given.
+func drainTimeout(spec maintenancev1.DrainSpec) int32 {
+	if spec.TimeoutSeconds == nil {
+		return 300
+	}
+	return *spec.TimeoutSeconds
+}
+
+// work hands the node over: to the requestor, or to a Job.
+func (m *nodeMaintenance) work(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodeReady)
+	m.record.begin(ctx, maintenancev1.StageWorkDone)
+	var err error
+	if m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob {
+		err = m.runJob(ctx)
+	} else {
+		err = m.awaitRequestor(ctx)
+	}
+	m.record.end(ctx, maintenancev1.StageWorkDone, err, "")
+	return err
+}
+
+// runJob does the work with a Job. When it fails, the node stays out of service until somebody decides.
+func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
+	m.jobStarted = true
+	in := m.jobInput()
+	in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
+	err := m.await(ctx, "RunJob", "run the job on "+m.node.Node, in.Deadline, m.jobs.RunJob, in, nil)
+	if temporal.ErrorType(err) != temporal.ErrJobFailed {
+		return err
+	}
+	m.record.failure(ctx, err)
+	m.failed = &temporal.SignalRequest{Reason: temporal.ErrorMessage(err)}
+	return m.awaitRequestor(ctx)
+}
+
+func (m *nodeMaintenance) jobInput() activities.RunJobInput {
+	return activities.RunJobInput{NodeRef: m.node, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
+}
+
+// awaitRequestor waits until the requestor says done. While its work has failed, the node is held.
+func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
+	for m.done == nil {
+		failed := m.failed
+		if failed != nil {
+			m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
+			m.record.reason.set(ctx, "RequestorFailed", "the work on the node failed"+byWhom(*failed)+"; the node is held until recover, done or cancel is said")
+		} else {
+			m.record.enter(ctx, maintenancev1.NodeReady)
+			m.record.reason.set(ctx, "AwaitingRequestor", "the node is handed over to "+m.spec.RequestorID+"; waiting for done")
+		}
+		if err := workflow.Await(ctx, func() bool { return m.done != nil || m.failed != failed }); err != nil {
+			return err
+		}
+	}
+	m.record.note("done was said" + byWhom(*m.done))
+	m.status.Failure = nil
+	m.record.reason.set(ctx, "", "")
+	return nil
+}
+
+// checkHealth waits until the node, its DaemonSet pods and the declared checks are well.
+func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodeHealthChecks)
+	in := activities.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks}
+	in.Deadline = deadlineIn(ctx, healthTimeout(m.spec.HealthTimeoutSeconds))
+	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, nil, m.health.AwaitNodeHealthy, in, nil)
+}
+
+// healthTimeout is the limit of the built-in health checks in seconds; 600 unless given.
+func healthTimeout(seconds *int32) int32 {
+	if seconds == nil {
+		return 600
+	}
+	return *seconds
+}
+
+// insist returns the insistence of this maintenance: its status says why an effect does not succeed.
+func (m *nodeMaintenance) insist() insistence {
+	return insistence{waiting: m.record.reason.set}
+}
+
+// await runs a waiting activity whose observations become the status.
+func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, deadline *time.Time, activity, input, result any) error {
+	m.awaited = name
+	err := workflow.ExecuteActivity(wait(ctx, m.in.TaskQueue, summary, deadline), activity, input).Get(ctx, result)
+	m.awaited = ""
+	m.record.reason.set(ctx, "", "")
+	return err
+}

@@ -1,0 +1,173 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// listen takes in what people, the parent and our own activities say.
+func (m *nodeMaintenance) listen(ctx workflow.Context) {
+	onSignal(ctx, temporal.SignalCancel, "Take back what was done and return the node.", func(r temporal.SignalRequest) {
+		m.takeBack(r)
+	})
+	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", func(r temporal.SignalRequest) {
+		if !m.handedOver() {
+			m.takeBack(r)
+			return
+		}
+		m.done = &r
+	})
+	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", func(r temporal.SignalRequest) {
+		if m.handedOver() {
+			m.failed = &r
+			return
+		}
+		m.record.note("fail was said" + byWhom(r) + ", but the node is not handed over: nothing done")
+	})
+	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", func(r temporal.SignalRequest) {
+		if m.failed != nil {
+			m.failed, m.status.Failure = nil, nil
+			m.record.note("recover was said" + byWhom(r))
+		}
+	})
+	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
+	if m.in.Parent != "" {
+		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
+			m.record.progress.report(ctx, m.in.Parent, temporal.SignalNodeProgress, func() any { return m.record.summary() })
+		})
+	}
+}
+
+// handedOver: the requestor has the node.
+func (m *nodeMaintenance) handedOver() bool {
+	return m.status.State == maintenancev1.NodeReady || m.status.State == maintenancev1.NodeRequestorFailed
+}
+
+func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
+	if m.withdrawn == nil {
+		m.withdrawn = &r
+	}
+	m.withdraw()
+}
+
+// observe takes over what the current activity sees; what an earlier one saw is stale.
+func (m *nodeMaintenance) observe(o temporal.Observation) {
+	if o.Activity != m.awaited {
+		return
+	}
+	if o.Drain != nil {
+		m.status.Drain = o.Drain
+	}
+	m.status.WaitForCompletion = o.Pods
+	m.record.reason.replace(o.Wait)
+}
+
+// cleanUp takes back what was done, in reverse order: the job, the cordon, the request to the locks. What cannot be taken back
+// within the limit is reported.
+func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
+	m.record.enter(ctx, maintenancev1.NodeCleaningUp)
+	if m.jobStarted {
+		m.undo(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+	}
+	if m.marked {
+		m.returnNode(ctx, err)
+	}
+	m.withdrawRequest(ctx)
+	if m.locked {
+		m.awaitLocksActive(ctx)
+	}
+}
+
+func (m *nodeMaintenance) returnNode(ctx workflow.Context, err error) {
+	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
+	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep}
+	m.record.begin(ctx, maintenancev1.StageKubernetesUncordoned)
+	var result activities.ReturnNodeResult
+	undone := m.undo(ctx, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
+	m.record.note(result.Note)
+	m.record.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
+}
+
+func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context) {
+	if !m.requested {
+		return
+	}
+	in := activities.NodeLockInput{NodeRef: m.node}
+	m.record.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
+	err := m.undo(ctx, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, nil)
+	m.record.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, err, m.lockNote())
+	m.requested = err != nil
+}
+
+func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
+	deadline := workflow.Now(ctx).Add(locksActiveLimit)
+	in := activities.NodeLockInput{NodeRef: m.node, Deadline: &deadline}
+	var inactive []drydockv1.Blocker
+	err := m.await(ctx, "AwaitNodeLocksActive", "wait until the locks of "+m.node.Node+" are active", &deadline, m.locks.AwaitNodeLocksActive, in, &inactive)
+	if err != nil {
+		m.record.note("could not see whether the locks are active again: " + temporal.ErrorMessage(err))
+	}
+	for _, lock := range inactive {
+		m.record.note(fmt.Sprintf("%s is not active again: %s", lock, lock.Message))
+	}
+}
+
+// undo insists on taking something back, within the clean-up limit, and notes when it could not.
+func (m *nodeMaintenance) undo(ctx workflow.Context, summary string, activity, input, result any) error {
+	insist := m.insist()
+	insist.giveUpAt = workflow.Now(ctx).Add(cleanUpLimit)
+	err := insist.run(ctx, m.in.TaskQueue, summary, activity, input, result)
+	if err != nil {
+		m.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
+	}
+	return err
+}
+
+func (m *nodeMaintenance) cancelled(err error) bool {
+	return sdktemporal.IsCanceledError(err) && m.status.Failure == nil
+}
+
+// finish turns the way the work ended into the end of the workflow.
+func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1.NodeMaintenanceStatus, error) {
+	now := m.record.now(ctx)
+	m.status.CompletedAt = &now
+	switch {
+	case err == nil:
+		m.record.enter(ctx, maintenancev1.NodeCompleted)
+		return m.status, nil
+	case m.cancelled(err):
+		if m.withdrawn != nil {
+			m.record.note("cancelled" + byWhom(*m.withdrawn))
+		}
+		m.record.enter(ctx, maintenancev1.NodeCancelled)
+		return m.status, sdktemporal.NewCanceledError(m.status)
+	case temporal.ErrorType(err) == temporal.ErrNodeGone:
+		m.record.enter(ctx, maintenancev1.NodeGone)
+	default:
+		m.record.enter(ctx, maintenancev1.NodeFailed)
+	}
+	failure := m.status.Failure
+	return m.status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{m.status}})
+}
+
+// listed joins at most ten names for a message.
+func listed(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// elapsed renders a duration for people.
+func elapsed(d time.Duration) string { return d.Round(time.Second).String() }

@@ -1,0 +1,136 @@
+package workflows
+
+import (
+	"slices"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// nodeRecord keeps the status of a node maintenance and shows every change of it: in the query, the conditions, the search attributes,
+// the current details of the Web UI and the parent's status.
+type nodeRecord struct {
+	ctx      workflow.Context
+	status   *maintenancev1.NodeMaintenanceStatus
+	node     activities.NodeRef
+	reason   reasonKeeper
+	progress progress
+}
+
+func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef) *nodeRecord {
+	r := &nodeRecord{ctx: ctx, status: status, node: node}
+	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	now := r.now(ctx)
+	status.StartedAt = &now
+	return r
+}
+
+func (r *nodeRecord) now(ctx workflow.Context) metav1.Time { return metav1.NewTime(workflow.Now(ctx)) }
+
+// enter records that a state began.
+func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) {
+	if r.status.State == state {
+		return
+	}
+	r.status.State = state
+	r.reason.replace(nil)
+	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
+	r.setReady(ctx)
+	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(string(state)))
+	r.show()
+}
+
+// setReady keeps the conditions that requestors read: Ready with the state as its reason, and RequestorFailed.
+func (r *nodeRecord) setReady(ctx workflow.Context) {
+	ready, failed := metav1.ConditionFalse, metav1.ConditionFalse
+	switch r.status.State {
+	case maintenancev1.NodeReady:
+		ready = metav1.ConditionTrue
+	case maintenancev1.NodeRequestorFailed:
+		failed = metav1.ConditionTrue
+	}
+	for _, c := range []metav1.Condition{
+		{Type: maintenancev1.ConditionReady, Status: ready, Reason: string(r.status.State)},
+		{Type: maintenancev1.ConditionRequestorFailed, Status: failed, Reason: string(r.status.State)},
+	} {
+		c.LastTransitionTime = r.now(ctx)
+		meta.SetStatusCondition(&r.status.Conditions, c)
+	}
+}
+
+// begin records that a stage began. A stage that has succeeded is never rewritten.
+func (r *nodeRecord) begin(ctx workflow.Context, stage maintenancev1.Stage) {
+	if s := r.stage(stage); s != nil {
+		if !s.Succeeded {
+			s.FinishedAt = nil
+		}
+		return
+	}
+	r.status.Stages = append(r.status.Stages, maintenancev1.StageRecord{Stage: stage, StartedAt: r.now(ctx)})
+}
+
+// end records that a stage ended.
+func (r *nodeRecord) end(ctx workflow.Context, stage maintenancev1.Stage, err error, message string) {
+	s := r.stage(stage)
+	if s == nil || s.Succeeded {
+		return
+	}
+	now := r.now(ctx)
+	s.FinishedAt, s.Succeeded, s.Message = &now, err == nil, message
+	if err != nil {
+		s.Message = temporal.ErrorMessage(err)
+	}
+	r.show()
+}
+
+func (r *nodeRecord) stage(stage maintenancev1.Stage) *maintenancev1.StageRecord {
+	i := slices.IndexFunc(r.status.Stages, func(s maintenancev1.StageRecord) bool { return s.Stage == stage })
+	if i < 0 {
+		return nil
+	}
+	return &r.status.Stages[i]
+}
+
+// failure records the first error that is more than a cancellation.
+func (r *nodeRecord) failure(_ workflow.Context, err error) {
+	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
+		return
+	}
+	r.status.Failure = failureOf(err)
+}
+
+// failureOf is the failure that a status shows for an error.
+func failureOf(err error) *maintenancev1.Failure {
+	return &maintenancev1.Failure{Reason: reasonOf(err), Message: temporal.ErrorMessage(err), Blockers: temporal.Blockers(err)}
+}
+
+// note keeps something that a person should know.
+func (r *nodeRecord) note(text string) {
+	if text != "" && !slices.Contains(r.status.Notes, text) {
+		r.status.Notes = append(r.status.Notes, text)
+		r.show()
+	}
+}
+
+// summary is what the parent is told.
+func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
+	s := ranv1.ClusterNodeStatus{Name: r.node.Node, State: r.status.State, Wait: r.status.Wait, Failure: r.status.Failure,
+		StartedAt: r.status.StartedAt, CompletedAt: r.status.CompletedAt}
+	if r.status.Drain != nil {
+		s.Evicted = r.status.Drain.Evicted
+	}
+	return s
+}
+
+// show makes the change visible to people and to the parent.
+func (r *nodeRecord) show() {
+	workflow.SetCurrentDetails(r.ctx, nodeDetails(r.node, r.status))
+	r.progress.changed = true
+}

@@ -1,0 +1,47 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// reasonKeeper keeps the one reason why a workflow does not go on, in its status and as a search attribute.
+type reasonKeeper struct {
+	ctx  workflow.Context
+	wait **drydockv1.Wait
+	// show makes a change visible.
+	show func()
+}
+
+// set records a reason; an empty one means that nothing is waited for.
+func (k reasonKeeper) set(ctx workflow.Context, reason, message string) {
+	if reason == "" {
+		k.replace(nil)
+		return
+	}
+	k.replace(&drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))})
+}
+
+// replace takes over a wait. One for the same reason keeps its beginning.
+func (k reasonKeeper) replace(wait *drydockv1.Wait) {
+	before := *k.wait
+	if before == nil && wait == nil {
+		return
+	}
+	same := before != nil && wait != nil && before.Reason == wait.Reason
+	if same {
+		wait.Since = before.Since
+	}
+	*k.wait = wait
+	if !same {
+		update := temporal.AttributeReason.ValueUnset()
+		if wait != nil {
+			update = temporal.AttributeReason.ValueSet(wait.Reason)
+		}
+		_ = workflow.UpsertTypedSearchAttributes(k.ctx, update)
+	}
+	k.show()
+}
