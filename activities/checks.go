@@ -1,0 +1,165 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/health"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// evaluateChecks judges the checks on what the cluster's cache holds and returns a result for each. Node is the node under
+// maintenance, or "". Errors: InvalidSpec, ClusterUnreachable, and others that may pass.
+func evaluateChecks(ctx context.Context, cluster *kube.Cluster, checks []drydockv1.HealthCheck, node string) ([]health.Result, error) {
+	return evaluate(objectsOf(ctx, cluster, cluster.Cache), checks, node)
+}
+
+func evaluate(objects objects, checks []drydockv1.HealthCheck, node string) ([]health.Result, error) {
+	results := make([]health.Result, 0, len(checks))
+	for _, check := range checks {
+		result, err := health.Evaluate(check, node, objects)
+		if err != nil {
+			return nil, explainCheck(objects.cluster, err)
+		}
+		results = append(results, result)
+	}
+	return results, nil
+}
+
+// checkKinds returns what must be watched to see the results of the checks change. Errors: InvalidSpec.
+func checkKinds(cluster *kube.Cluster, checks []drydockv1.HealthCheck) ([]client.Object, error) {
+	kinds, err := health.Kinds(checks...)
+	if err != nil {
+		return nil, explainCheck(cluster, err)
+	}
+	return watchable(cluster, kinds)
+}
+
+// watchable returns an object of each kind. A kind that the cluster does not serve is watched once it does.
+func watchable(cluster *kube.Cluster, kinds []schema.GroupVersionKind) ([]client.Object, error) {
+	watched := make([]client.Object, 0, len(kinds))
+	for _, kind := range kinds {
+		object, err := newObject(cluster.Client.Scheme(), kind)
+		if err != nil {
+			return nil, err
+		}
+		watched = append(watched, kube.IfServed(object))
+	}
+	return watched, nil
+}
+
+func explainCheck(cluster *kube.Cluster, err error) error {
+	if errors.Is(err, health.ErrInvalid) {
+		return temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+	}
+	return explain(cluster, "judge", err)
+}
+
+// objects lets checks read from a cluster.
+type objects struct {
+	ctx     context.Context
+	cluster *kube.Cluster
+	reader  client.Reader
+}
+
+var _ health.Objects = objects{}
+
+// objectsOf reads from the cluster's Cache, or from its Client when what the cache holds is not good enough. It lives as long as ctx.
+func objectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader) objects {
+	return objects{ctx: ctx, cluster: cluster, reader: reader}
+}
+
+// List returns the objects of a kind. Those it shares with the cache are not copied: checks only read.
+func (o objects) List(kind schema.GroupVersionKind, namespace string) ([]health.Object, error) {
+	list, err := newList(o.cluster.Client.Scheme(), kind)
+	if err != nil {
+		return nil, err
+	}
+	err = o.reader.List(o.ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("%w: %w", health.ErrNotServed, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var listed []health.Object
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		listed = append(listed, item.(health.Object))
+		return nil
+	})
+	return listed, err
+}
+
+// Node returns the node of that name, or nil.
+func (o objects) Node(name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := o.reader.Get(o.ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return node, nil
+}
+
+// PodsOn returns the pods that are bound to a node.
+func (o objects) PodsOn(node string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	err := o.reader.List(o.ctx, &list, client.MatchingFields{kube.IndexNodeName: node}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
+// newObject returns an empty object of the kind: the Go type when there is one, since all of the house shares its informer; else an
+// unstructured one.
+func newObject(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Object, error) {
+	known, err := scheme.New(kind)
+	if runtime.IsNotRegisteredError(err) {
+		unknown := &unstructured.Unstructured{}
+		unknown.SetGroupVersionKind(kind)
+		return unknown, nil
+	}
+	if object, ok := known.(client.Object); ok {
+		return object, nil
+	}
+	return nil, noObjects(kind, err)
+}
+
+// newList returns an empty list of objects of the kind, as newObject does.
+func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.ObjectList, error) {
+	kind.Kind += "List"
+	known, err := scheme.New(kind)
+	if runtime.IsNotRegisteredError(err) {
+		unknown := &unstructured.UnstructuredList{}
+		unknown.SetGroupVersionKind(kind)
+		return unknown, nil
+	}
+	if list, ok := known.(client.ObjectList); ok {
+		return list, nil
+	}
+	return nil, noObjects(kind, err)
+}
+
+// noObjects is about kinds such as v1 Status, which a server knows but does not keep.
+func noObjects(kind schema.GroupVersionKind, cause error) error {
+	message := fmt.Sprintf("condition.kind: %s is not a kind of object that a cluster keeps", kind)
+	return temporal.Error(temporal.ErrInvalidSpec, message, cause)
+}

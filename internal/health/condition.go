@@ -1,0 +1,165 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+func conditionKind(check drydockv1.ConditionCheck) (schema.GroupVersionKind, error) {
+	version, err := schema.ParseGroupVersion(check.APIVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: condition.apiVersion: %w", ErrInvalid, err)
+	}
+	return version.WithKind(check.Kind), nil
+}
+
+// evaluateCondition wants the condition on every object that the check means, and at least one such object.
+func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result, error) {
+	kind, err := conditionKind(check)
+	if err != nil {
+		return Result{}, err
+	}
+	listed, err := objects.List(kind, check.Namespace)
+	if errors.Is(err, ErrNotServed) {
+		return Result{Reason: ReasonKindNotServed, Message: fmt.Sprintf("the cluster does not serve %s of %s", check.Kind, check.APIVersion)}, nil
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	meant, err := meantBy(check, listed)
+	if err != nil {
+		return Result{}, fmt.Errorf("condition: %w", err)
+	}
+	if len(meant) == 0 {
+		return Result{Reason: ReasonNothingFound, Message: "found no " + described(check)}, nil
+	}
+
+	var blockers []drydockv1.Blocker
+	for _, object := range meant {
+		b, err := judgeCondition(check, object)
+		if err != nil {
+			return Result{}, err
+		}
+		if b != nil {
+			blockers = append(blockers, *b)
+		}
+	}
+	return judged(fmt.Sprintf("%s is %s on %d of %s", check.Type, wanted(check), len(meant), described(check)), blockers), nil
+}
+
+func meantBy(check drydockv1.ConditionCheck, listed []Object) ([]Object, error) {
+	if check.Name == "" {
+		return selected(listed, check.Selector)
+	}
+	var named []Object
+	for _, object := range listed {
+		if object.GetName() == check.Name {
+			named = append(named, object)
+		}
+	}
+	return selected(named, nil)
+}
+
+func described(check drydockv1.ConditionCheck) string {
+	what := check.Kind
+	if check.Name != "" {
+		what += " " + check.Name
+	} else {
+		what += " with labels " + metav1.FormatLabelSelector(check.Selector)
+	}
+	if check.Namespace != "" {
+		what += " in namespace " + check.Namespace
+	}
+	return what
+}
+
+func wanted(check drydockv1.ConditionCheck) metav1.ConditionStatus {
+	if check.Status == "" {
+		return metav1.ConditionTrue
+	}
+	return check.Status
+}
+
+// judgeCondition returns what is wrong with one object, or nil. Like kubectl wait it believes a condition only when its own
+// observedGeneration, or else the status's, is the object's generation; a kind that reports neither is taken at its word.
+func judgeCondition(check drydockv1.ConditionCheck, object Object) (*drydockv1.Blocker, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s/%s: %w", check.Kind, object.GetNamespace(), object.GetName(), err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(content, "status", "conditions")
+	condition := conditionOf(conditions, check.Type)
+	if condition == nil {
+		b := blocker(check.Kind, object, ReasonConditionMissing, "has no condition "+check.Type, metav1.Time{})
+		return &b, nil
+	}
+
+	since := instant(condition, "lastTransitionTime")
+	if observed, ok := observedGeneration(content, condition); ok && observed < object.GetGeneration() {
+		b := blocker(check.Kind, object, ReasonGenerationNotObserved,
+			fmt.Sprintf("generation %d is not observed yet: condition %s is about generation %d", object.GetGeneration(), check.Type, observed), metav1.Time{})
+		return &b, nil
+	}
+	if status := text(condition, "status"); status != string(wanted(check)) {
+		b := blocker(check.Kind, object, ReasonConditionNotMet,
+			fmt.Sprintf("condition %s is %s, not %s%s", check.Type, status, wanted(check), because(text(condition, "reason"), text(condition, "message"))), since)
+		return &b, nil
+	}
+	return nil, nil
+}
+
+func conditionOf(conditions []any, conditionType string) map[string]any {
+	for _, c := range conditions {
+		if condition, ok := c.(map[string]any); ok && text(condition, "type") == conditionType {
+			return condition
+		}
+	}
+	return nil
+}
+
+func observedGeneration(content, condition map[string]any) (int64, bool) {
+	if observed, found := number(condition, "observedGeneration"); found {
+		return observed, true
+	}
+	return number(content, "status", "observedGeneration")
+}
+
+// number reads an integer that JSON may have made a float.
+func number(content map[string]any, fields ...string) (int64, bool) {
+	value, found, err := unstructured.NestedNumberAsFloat64(content, fields...)
+	return int64(value), found && err == nil
+}
+
+func text(content map[string]any, field string) string {
+	value, _, _ := unstructured.NestedString(content, field)
+	return value
+}
+
+func instant(content map[string]any, field string) metav1.Time {
+	parsed, err := time.Parse(time.RFC3339, text(content, field))
+	if err != nil {
+		return metav1.Time{}
+	}
+	return metav1.NewTime(parsed)
+}
+
+// because renders a reason and a message, of which either may be empty.
+func because(reason, message string) string {
+	switch {
+	case reason == "" && message == "":
+		return ""
+	case reason == "":
+		return ": " + message
+	case message == "":
+		return ": " + reason
+	}
+	return ": " + reason + ": " + message
+}

@@ -1,0 +1,197 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Gate is a set of checks that must hold at the same time, each for as long as it asks. It remembers what its looks have shown; it is a
+// value, and Observe returns the next one.
+//
+// The memory of a gate begins with its first look. A gate that is made anew, because its worker died, watches every stable time from
+// the start again: nobody looked in between.
+type Gate struct {
+	since  time.Time
+	checks []Check
+	seen   []stretch
+}
+
+// Check is one of the checks of a gate.
+type Check struct {
+	Name string
+	// Deadline is when the check fails if it is not healthy then, or turns unhealthy later. nil: it never fails.
+	Deadline *time.Time
+	// Stable is how long the check must be healthy at every look before it counts.
+	Stable time.Duration
+}
+
+// stretch is how long a check has been healthy, or not healthy, without a break.
+type stretch struct {
+	result Result
+	since  time.Time
+}
+
+// Verdict is whether a gate lets through.
+type Verdict string
+
+// The verdicts.
+const (
+	Open    Verdict = "Open"
+	Waiting Verdict = "Waiting"
+	Failed  Verdict = "Failed"
+)
+
+// Reasons of a gate that waits although no check is unhealthy.
+const (
+	ReasonStabilizing = "Stabilizing"
+	ReasonNotBegun    = "NotBegun"
+)
+
+// Decision says whether the gate lets through, and why not.
+type Decision struct {
+	Verdict Verdict
+	// Wait is the one reason why the gate is not open; nil when it is.
+	Wait *drydockv1.Wait
+	// LookAgain is when the decision changes although no object does; nil: only a change can change it.
+	LookAgain *time.Time
+}
+
+// defaultTimeout is that of HealthCheck.timeoutSeconds, for checks that were not read through the API.
+const defaultTimeout = 300 * time.Second
+
+// Declared returns the check with its times. They count from the start of the step that it judges, so that nobody who takes the step
+// over starts them again.
+func Declared(check drydockv1.HealthCheck, since time.Time) Check {
+	timeout := defaultTimeout
+	if check.TimeoutSeconds != nil {
+		timeout = time.Duration(*check.TimeoutSeconds) * time.Second
+	}
+	declared := Check{Name: check.Name, Stable: time.Duration(check.StableSeconds) * time.Second}
+	if timeout > 0 {
+		deadline := since.Add(timeout)
+		declared.Deadline = &deadline
+	}
+	return declared
+}
+
+// NewGate makes a gate that judges a step which began at since.
+func NewGate(since time.Time, checks ...Check) Gate {
+	return Gate{since: since, checks: checks, seen: make([]stretch, len(checks))}
+}
+
+// Observe takes in what a look at now showed: a result for each check, in their order. A look from before the step (the clocks of two
+// machines differ) is no evidence and is not taken in.
+func (g Gate) Observe(now time.Time, results []Result) (Gate, Decision) {
+	if now.Before(g.since) {
+		return g, Decision{Verdict: Waiting, LookAgain: &g.since, Wait: &drydockv1.Wait{
+			Reason: ReasonNotBegun, Message: "this clock is behind: evidence counts from " + clock(g.since) + " on", Since: metav1.NewTime(now),
+		}}
+	}
+	g.seen = slices.Clone(g.seen)
+	for i, result := range results {
+		if g.seen[i].since.IsZero() || g.seen[i].result.Healthy != result.Healthy {
+			g.seen[i].since = now
+		}
+		g.seen[i].result = result
+	}
+	return g, g.decide(now)
+}
+
+// decide gives the first failed check the word, then the first unhealthy, then the first that must stay healthy for longer.
+func (g Gate) decide(now time.Time) Decision {
+	unhealthy, unsettled := -1, -1
+	var lookAgain []time.Time
+	for i, check := range g.checks {
+		switch settled := g.seen[i].since.Add(check.Stable); {
+		case !g.seen[i].result.Healthy && check.Deadline != nil && !now.Before(*check.Deadline):
+			return Decision{Verdict: Failed, Wait: g.failed(i, now)}
+		case !g.seen[i].result.Healthy:
+			unhealthy = first(unhealthy, i)
+			if check.Deadline != nil {
+				lookAgain = append(lookAgain, *check.Deadline)
+			}
+		case now.Before(settled):
+			unsettled = first(unsettled, i)
+			lookAgain = append(lookAgain, settled)
+		}
+	}
+	decision := Decision{Verdict: Waiting, LookAgain: earliest(lookAgain)}
+	switch {
+	case unhealthy >= 0:
+		decision.Wait = g.waiting(unhealthy)
+	case unsettled >= 0:
+		decision.Wait = g.stabilizing(unsettled)
+	default:
+		decision.Verdict = Open
+	}
+	return decision
+}
+
+// failed is the wait that has ended badly: which check, what was seen, since when.
+func (g Gate) failed(i int, now time.Time) *drydockv1.Wait {
+	wait := g.waiting(i)
+	since := g.seen[i].since
+	wait.Message = fmt.Sprintf("%s; seen so since %s, for %s", wait.Message, clock(since), now.Sub(since).Round(time.Second))
+	return wait
+}
+
+func (g Gate) waiting(i int) *drydockv1.Wait {
+	result := g.seen[i].result
+	return &drydockv1.Wait{
+		Reason:   result.Reason,
+		Message:  g.checks[i].Name + ": " + result.Message,
+		Since:    metav1.NewTime(g.seen[i].since),
+		Until:    optional(g.checks[i].Deadline),
+		Blockers: g.blockers(),
+	}
+}
+
+func (g Gate) stabilizing(i int) *drydockv1.Wait {
+	settled := g.seen[i].since.Add(g.checks[i].Stable)
+	return &drydockv1.Wait{
+		Reason:  ReasonStabilizing,
+		Message: fmt.Sprintf("%s: healthy, must stay so for %s", g.checks[i].Name, g.checks[i].Stable),
+		Since:   metav1.NewTime(g.seen[i].since),
+		Until:   optional(&settled),
+	}
+}
+
+// blockers are those of all checks: who fixes the first wants to know of the others.
+func (g Gate) blockers() []drydockv1.Blocker {
+	results := make([]Result, len(g.seen))
+	for i := range g.seen {
+		results[i] = g.seen[i].result
+	}
+	return All(results...).Blockers
+}
+
+// first keeps the index that was found before, if any.
+func first(found, i int) int {
+	if found >= 0 {
+		return found
+	}
+	return i
+}
+
+func earliest(instants []time.Time) *time.Time {
+	if len(instants) == 0 {
+		return nil
+	}
+	e := slices.MinFunc(instants, time.Time.Compare)
+	return &e
+}
+
+func optional(instant *time.Time) *metav1.Time {
+	if instant == nil {
+		return nil
+	}
+	t := metav1.NewTime(*instant)
+	return &t
+}
+
+func clock(instant time.Time) string { return instant.UTC().Format("15:04:05Z") }

@@ -1,0 +1,195 @@
+// Package health decides whether what users care about is well: conditions of objects, workloads, nodes. It is pure: it judges objects
+// that were read before and never looks for itself.
+//
+// Evidence is worth something only when it is newer than the step it judges. Two rules keep stale status from opening a gate. What a
+// controller reported about an earlier generation of an object does not count. And a Gate counts only looks that happen after the step
+// began; a look reads caches that are kept current by a watch, so it sees what the API server held at that moment, give or take the
+// delay of the watch.
+package health
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Object is a Kubernetes object, typed or unstructured.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Objects are what checks are judged on: a cluster's cache, or a file. What they return is not modified.
+type Objects interface {
+	// List returns the objects of a kind in a namespace, or in all of the cluster when namespace is "". The error wraps
+	// ErrNotServed when the cluster does not know the kind.
+	List(kind schema.GroupVersionKind, namespace string) ([]Object, error)
+	// Node returns the node of that name, or nil when there is none.
+	Node(name string) (*corev1.Node, error)
+	// PodsOn returns the pods that are bound to a node.
+	PodsOn(node string) ([]*corev1.Pod, error)
+}
+
+// ErrNotServed says that a cluster does not know a kind. To a check that is an answer, not a failure: its CRD may still come.
+var ErrNotServed = errors.New("kind is not served")
+
+// ErrInvalid says that a check itself is wrong; the message names the field. No look can change that.
+var ErrInvalid = errors.New("cannot be judged")
+
+// Reasons of results that are not healthy, and of their blockers.
+const (
+	ReasonKindNotServed          = "KindNotServed"
+	ReasonNothingFound           = "NothingFound"
+	ReasonGenerationNotObserved  = "GenerationNotObserved"
+	ReasonConditionMissing       = "ConditionMissing"
+	ReasonConditionNotMet        = "ConditionNotMet"
+	ReasonWorkloadNotAvailable   = "WorkloadNotAvailable"
+	ReasonProgressDeadlinePassed = "ProgressDeadlinePassed"
+	ReasonNodeMissing            = "NodeMissing"
+	ReasonNodeNotReady           = "NodeNotReady"
+	ReasonDaemonSetPodMissing    = "DaemonSetPodMissing"
+	ReasonDaemonSetPodNotReady   = "DaemonSetPodNotReady"
+)
+
+// maxBlockers is how many blockers a result names; its message counts them all.
+const maxBlockers = 20
+
+// Result is what one look showed.
+type Result struct {
+	Healthy bool
+	// Reason is one of the reasons above; empty when healthy.
+	Reason string
+	// Message says what was seen.
+	Message string
+	// Blockers are the objects that are not well.
+	Blockers []drydockv1.Blocker
+}
+
+// Evaluate judges one check. Node is the node under maintenance, or "" when the check is about a whole cluster. Errors name the check
+// and wrap ErrInvalid, or what kept the objects from being read.
+func Evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
+	result, err := evaluate(check, node, objects)
+	if err != nil {
+		return Result{}, fmt.Errorf("health check %q: %w", check.Name, err)
+	}
+	return result, nil
+}
+
+func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
+	switch {
+	case check.Condition != nil:
+		return evaluateCondition(*check.Condition, objects)
+	case check.Workload != nil:
+		return evaluateWorkload(*check.Workload, objects)
+	case check.Node != nil:
+		return evaluateNodes(*check.Node, node, objects)
+	}
+	return Result{}, fmt.Errorf("%w: exactly one of condition, workload and node must be set", ErrInvalid)
+}
+
+// Kinds returns the kinds of object that the checks judge, each once. The error names the check and wraps ErrInvalid.
+func Kinds(checks ...drydockv1.HealthCheck) ([]schema.GroupVersionKind, error) {
+	var kinds []schema.GroupVersionKind
+	for _, check := range checks {
+		switch {
+		case check.Condition != nil:
+			kind, err := conditionKind(*check.Condition)
+			if err != nil {
+				return nil, fmt.Errorf("health check %q: %w", check.Name, err)
+			}
+			kinds = append(kinds, kind)
+		case check.Workload != nil:
+			for _, kind := range workloadKinds(*check.Workload) {
+				kinds = append(kinds, workloadKind(kind))
+			}
+		case check.Node != nil:
+			kinds = append(kinds, nodeKind)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.Compact(kinds), nil
+}
+
+// All is healthy when every result is. Otherwise it has the reason and message of the first that is not, and the blockers of all.
+func All(results ...Result) Result {
+	all := Result{Healthy: true}
+	for _, result := range results {
+		if result.Healthy {
+			continue
+		}
+		if all.Healthy {
+			all.Healthy, all.Reason, all.Message = false, result.Reason, result.Message
+		}
+		all.Blockers = append(all.Blockers, result.Blockers...)
+	}
+	all.Blockers = all.Blockers[:min(len(all.Blockers), maxBlockers)]
+	return all
+}
+
+// judged makes a result of the blockers that were found; none is healthy.
+func judged(seen string, blockers []drydockv1.Blocker) Result {
+	if len(blockers) == 0 {
+		return Result{Healthy: true, Message: seen}
+	}
+	message := fmt.Sprintf("%s: %s", blockers[0], blockers[0].Message)
+	if others := len(blockers) - 1; others > 0 {
+		message += fmt.Sprintf("; and %d more", others)
+	}
+	return Result{Reason: blockers[0].Reason, Message: message, Blockers: blockers[:min(len(blockers), maxBlockers)]}
+}
+
+// blocker names an object and says how it blocks.
+func blocker(kind string, object metav1.Object, reason, message string, since metav1.Time) drydockv1.Blocker {
+	b := drydockv1.Blocker{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Reason: reason, Message: message}
+	if !since.IsZero() {
+		b.Since = &since
+	}
+	return b
+}
+
+// selected returns the objects that the selector picks, all when it is nil, in the order of their names: a cache has no order, and a
+// result must not change while the objects do not.
+func selected(objects []Object, selector *metav1.LabelSelector) ([]Object, error) {
+	picks := labels.Everything()
+	if selector != nil {
+		var err error
+		if picks, err = metav1.LabelSelectorAsSelector(selector); err != nil {
+			return nil, fmt.Errorf("%w: selector: %w", ErrInvalid, err)
+		}
+	}
+	var chosen []Object
+	for _, object := range objects {
+		if picks.Matches(labels.Set(object.GetLabels())) {
+			chosen = append(chosen, object)
+		}
+	}
+	slices.SortFunc(chosen, func(a, b Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	return chosen, nil
+}
+
+// typed returns the object as a T, converting it when it is unstructured.
+func typed[T any](object Object) (*T, error) {
+	if already, ok := any(object).(*T); ok {
+		return already, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("read %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	converted := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, converted); err != nil {
+		return nil, fmt.Errorf("read %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return converted, nil
+}
