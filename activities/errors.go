@@ -1,0 +1,48 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// typed makes of an API server's error what the workflows understand: ClusterUnreachable or InvalidSpec. Any other error (conflict, 429,
+// 5xx, time-out) stays as it is, and is retried.
+func typed(cluster *kube.Cluster, err error) error {
+	switch {
+	case err == nil || temporal.ErrorType(err) != "" || errors.Is(err, context.Canceled):
+		return err
+	case apierrors.IsInvalid(err):
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v", cluster.Name, err), err)
+	}
+	if unreachable := cluster.Unreachable(err); unreachable != nil {
+		return unreachable
+	}
+	return err
+}
+
+// explain is typed, and says of any other error what was being done in which cluster.
+func explain(cluster *kube.Cluster, doing string, err error) error {
+	err = typed(cluster, err)
+	if err == nil || temporal.ErrorType(err) != "" || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("cluster %s: %s: %w", cluster.Name, doing, err)
+}
+
+// explainNode is explain for a request about a node: not found means NodeGone.
+func explainNode(cluster *kube.Cluster, node, doing string, err error) error {
+	if apierrors.IsNotFound(err) {
+		return nodeGone(cluster, node)
+	}
+	return explain(cluster, doing+" node "+node, err)
+}
+
+func nodeGone(cluster *kube.Cluster, node string) error {
+	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s is gone", node, cluster.Name), nil)
+}

@@ -1,0 +1,139 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	sdkclient "go.temporal.io/sdk/client"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// heartbeatInterval bounds how late a cancellation is noticed: it comes with the answer to a heartbeat.
+	heartbeatInterval = 2 * time.Second
+	// firstReport leaves waits that end at once unreported: every report costs the workflow a task.
+	firstReport = 300 * time.Millisecond
+	// reportInterval is how often a wait is reported at most.
+	reportInterval = time.Second
+	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
+	reportTimeout = 5 * time.Second
+)
+
+// report takes what a waiting activity observes to the outside: into its heartbeats, and as signals to its workflow.
+type report struct {
+	activity string
+	deadline *time.Time
+
+	mu      sync.Mutex
+	latest  temporal.Observation
+	changed chan struct{}
+}
+
+// newReport begins with what an earlier attempt of the activity observed last, so that a wait is as old as it is.
+func newReport(ctx context.Context, deadline *time.Time) *report {
+	r := &report{deadline: deadline, changed: make(chan struct{}, 1)}
+	if !activity.IsActivity(ctx) {
+		return r
+	}
+	r.activity = activity.GetInfo(ctx).ActivityType.Name
+	if activity.HasHeartbeatDetails(ctx) {
+		// Details of another shape are from an older program; the wait then begins anew.
+		_ = activity.GetHeartbeatDetails(ctx, &r.latest)
+	}
+	return r
+}
+
+// observe takes in what is seen now. A wait for the same reason goes on since when it began.
+func (r *report) observe(observation temporal.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	observation.Activity = r.activity
+	if observation.Wait != nil {
+		wait := *observation.Wait
+		r.complete(&wait)
+		observation.Wait = &wait
+	}
+	r.latest = observation
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (r *report) complete(wait *drydockv1.Wait) {
+	if before := r.latest.Wait; wait.Since.IsZero() && before != nil && before.Reason == wait.Reason {
+		wait.Since = before.Since
+	}
+	if wait.Since.IsZero() {
+		wait.Since = metav1.Now()
+	}
+	if wait.Until == nil && r.deadline != nil {
+		until := metav1.NewTime(*r.deadline)
+		wait.Until = &until
+	}
+}
+
+func (r *report) observed() temporal.Observation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest
+}
+
+// start reports in the background until stop is called. Outside an activity there is nobody to report to.
+func (r *report) start(ctx context.Context, workflows sdkclient.Client) (stop func()) {
+	if !activity.IsActivity(ctx) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { r.run(ctx, workflows) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// run sends a heartbeat every heartbeatInterval and a signal when what is observed has changed. The last change before a quiet time
+// is always sent; what is left when the wait ends is not, the activity's result says more.
+func (r *report) run(ctx context.Context, workflows sdkclient.Client) {
+	heartbeat := time.NewTicker(heartbeatInterval)
+	defer heartbeat.Stop()
+	var due <-chan time.Time
+	var sent temporal.Observation
+	earliest := time.Now().Add(firstReport)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-heartbeat.C:
+			activity.RecordHeartbeat(ctx, r.observed())
+		case <-r.changed:
+			if due == nil && workflows != nil {
+				due = time.After(time.Until(earliest))
+			}
+		case <-due:
+			due, earliest = nil, time.Now().Add(reportInterval)
+			if latest := r.observed(); !equality.Semantic.DeepEqual(latest, sent) {
+				if err := send(ctx, workflows, latest); err != nil {
+					activity.GetLogger(ctx).Warn("what is waited for could not be reported, will be tried again", "error", err)
+					due = time.After(reportInterval)
+					continue
+				}
+				sent = latest
+			}
+		}
+	}
+}
+
+func send(ctx context.Context, workflows sdkclient.Client, observation temporal.Observation) error {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	workflow := activity.GetInfo(ctx).WorkflowExecution
+	return workflows.SignalWorkflow(ctx, workflow.ID, workflow.RunID, temporal.SignalObserved, observation)
+}

@@ -1,0 +1,63 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	sdkclient "go.temporal.io/sdk/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Waits makes an activity wait for something in a cluster so that its workflow, and whoever looks at it, knows what it waits for.
+type Waits struct {
+	// Temporal takes what is observed to the activity's workflow; nil reports nothing.
+	Temporal sdkclient.Client
+}
+
+// await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check
+// observes goes into the heartbeats and, when it has changed, to the workflow. Check need not set the observation's Activity, nor its
+// Wait's Since.
+func (w Waits) await(ctx context.Context, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context) (temporal.Observation, bool, error),
+) error {
+	_, err := w.awaitUntil(ctx, nil, cluster, kinds, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
+		return check(ctx)
+	})
+	return err
+}
+
+// awaitUntil is await with a deadline; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
+// the API server itself, so that a wait is called over only after a last real look. It returns false when check was not done then
+// either.
+func (w Waits) awaitUntil(ctx context.Context, deadline *time.Time, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
+) (done bool, err error) {
+	r := newReport(ctx, deadline)
+	stop := r.start(ctx, w.Temporal)
+	defer stop()
+
+	waiting, cancel := withDeadline(ctx, deadline)
+	defer cancel()
+	err = cluster.Await(waiting, kinds, func(ctx context.Context) (bool, error) {
+		observation, done, err := check(ctx, cluster.Cache)
+		if err == nil && !done {
+			r.observe(observation)
+		}
+		return done, err
+	})
+	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
+		return err == nil, typed(cluster, err)
+	}
+	_, done, err = check(ctx, cluster.Client)
+	return done && err == nil, typed(cluster, err)
+}
+
+func withDeadline(ctx context.Context, deadline *time.Time) (context.Context, context.CancelFunc) {
+	if deadline == nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, *deadline)
+}

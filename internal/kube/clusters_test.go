@@ -1,0 +1,235 @@
+package kube_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// open returns access to the stack's cluster under the name "spoke".
+func open(t *testing.T, options kube.Options) *kube.Clusters {
+	t.Helper()
+	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"spoke": stack.Cluster("spoke").Config}), options)
+	t.Cleanup(clusters.Close)
+	return clusters
+}
+
+func spoke(t *testing.T) *kube.Cluster {
+	t.Helper()
+	cluster, err := open(t, kube.Options{}).Cluster(t.Context(), "spoke")
+	require.NoError(t, err)
+	return cluster
+}
+
+func TestAClusterIsOpenedOnceForAllWhoUseItAtATime(t *testing.T) {
+	clusters := open(t, kube.Options{})
+	first, err := clusters.Cluster(t.Context(), "spoke")
+	require.NoError(t, err)
+	second, err := clusters.Cluster(t.Context(), "spoke")
+	require.NoError(t, err)
+	require.Same(t, first, second)
+}
+
+func TestAnIdleClusterIsDroppedAndOneInUseIsNot(t *testing.T) {
+	clusters := open(t, kube.Options{IdleTimeout: 50 * time.Millisecond})
+	use, done := context.WithCancel(t.Context())
+	first, err := clusters.Cluster(use, "spoke")
+	require.NoError(t, err)
+	other, otherDone := context.WithCancel(t.Context())
+	_, err = clusters.Cluster(other, "spoke")
+	require.NoError(t, err)
+	otherDone()
+	require.Never(t, func() bool { return isStopped(first) }, 200*time.Millisecond, 20*time.Millisecond)
+
+	done()
+	require.Eventually(t, func() bool { return isStopped(first) }, 5*time.Second, 20*time.Millisecond)
+	again, err := clusters.Cluster(t.Context(), "spoke")
+	require.NoError(t, err)
+	require.NotSame(t, first, again)
+	require.False(t, isStopped(again))
+}
+
+// isStopped reports whether a cluster's cache has ended: then it starts no informer any more.
+func isStopped(cluster *kube.Cluster) bool {
+	informer, err := cluster.Cache.GetInformer(context.Background(), &corev1.Namespace{})
+	return err != nil || informer.IsStopped()
+}
+
+func TestAnUnknownClusterIsNotFound(t *testing.T) {
+	_, err := open(t, kube.Options{}).Cluster(t.Context(), "nowhere")
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "cluster nowhere is not known; known are [spoke]")
+	_, err = open(t, kube.Options{}).Hub(t.Context())
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+}
+
+func TestTwoNamesForOneClusterAreRefusedButTheHubMayBeOne(t *testing.T) {
+	config := stack.Cluster("spoke").Config
+	clusters := kube.New(kube.FromConfigs(config, map[string]*rest.Config{"a": config, "b": config}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	_, err := clusters.Hub(t.Context())
+	require.NoError(t, err)
+	_, err = clusters.Cluster(t.Context(), "a")
+	require.NoError(t, err)
+	_, err = clusters.Cluster(t.Context(), "b")
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "clusters a and b are one")
+}
+
+func TestAnAPIServerThatDoesNotAnswerOrRefusesUsIsNamedAsUnreachable(t *testing.T) {
+	unknown := rest.CopyConfig(stack.Cluster("spoke").Config)
+	unknown.CertData, unknown.KeyData, unknown.BearerToken = nil, nil, "expired"
+	stranger, err := stack.Cluster("spoke").UserConfig("stranger")
+	require.NoError(t, err)
+	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{
+		"down": {Host: "https://127.0.0.1:1"}, "unknown": unknown, "forbidden": stranger,
+	}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	for name, says := range map[string]string{
+		"down":      "cluster down: its API server does not answer",
+		"unknown":   "renew the kubeconfig",
+		"forbidden": "grant the worker's user the roles of deploy/rbac",
+	} {
+		_, err := clusters.Cluster(t.Context(), name)
+		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), name)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+func TestAReadOfAKindThatMayNotBeWatchedFailsInsteadOfWaiting(t *testing.T) {
+	config, err := stack.Cluster("spoke").UserConfig("reader", "system:masters")
+	require.NoError(t, err)
+	config.Impersonate.UserName = "system:serviceaccount:kube-system:namespace-controller" // may read namespaces, not nodes
+	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"limited": config}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	cluster, err := clusters.Cluster(t.Context(), "limited")
+	require.NoError(t, err)
+	err = cluster.Cache.List(t.Context(), &corev1.NodeList{})
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.ErrorContains(t, err, `cannot list resource "nodes"`)
+}
+
+func TestCachedPodsAreListedByNodeAndWithoutManagedFields(t *testing.T) {
+	cluster := spoke(t)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "p-"},
+		Spec:       corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+	pod.Spec.AutomountServiceAccountToken = new(false)
+	require.NoError(t, cluster.Client.Create(t.Context(), serviceAccount("default")))
+	require.NoError(t, cluster.Client.Create(t.Context(), pod))
+	require.Equal(t, kube.FieldManager, pod.ManagedFields[0].Manager)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Pod{}}, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := cluster.Cache.List(ctx, &pods, client.MatchingFields{kube.IndexNodeName: "node-a"})
+		if len(pods.Items) == 1 {
+			require.Empty(t, pods.Items[0].ManagedFields)
+		}
+		return len(pods.Items) == 1, err
+	}))
+	var elsewhere corev1.PodList
+	require.NoError(t, cluster.Cache.List(t.Context(), &elsewhere, client.MatchingFields{kube.IndexNodeName: "node-b"}))
+	require.Empty(t, elsewhere.Items)
+}
+
+// serviceAccount is what every pod needs; where no controllers run, nobody makes the default one.
+func serviceAccount(namespace string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+}
+
+func TestWhetherAKindIsServedIsAskedAgainUntilItIs(t *testing.T) {
+	cluster := spoke(t)
+	lock := lcmv1.GroupVersion.WithKind("NodeWorkloadLock")
+	served, err := cluster.Serves(t.Context(), lock)
+	require.NoError(t, err)
+	require.False(t, served)
+	err = cluster.Cache.List(t.Context(), &lcmv1.NodeWorkloadLockList{})
+	require.ErrorContains(t, err, "cluster spoke does not serve lcm.mirantis.com/v1alpha1, Kind=NodeWorkloadLock")
+
+	installLocks(t)
+	require.Eventually(t, func() bool {
+		served, err := cluster.Serves(t.Context(), lock)
+		return err == nil && served
+	}, 10*time.Second, 20*time.Millisecond)
+}
+
+func TestAClustersFileIsReadStrictlyAndAllItsProblemsAreNamed(t *testing.T) {
+	tests := []struct {
+		name, content string
+		problems      []string
+	}{
+		{"an unknown field", "clusters: [{name: a, context: a, colour: red}]", []string{`unknown field "clusters[0].colour"`}},
+		{"a name that is twice there", "clusters: [{name: a, context: a}, {name: a, context: b}]", []string{`clusters[1].name: Duplicate value: "a"`}},
+		{"several problems", "clusters: [{name: A/B, context: a}, {name: b}]", []string{"clusters[0].name: Invalid value", "clusters[1]: Required value: kubeconfig or context, or inClusterWorker"}},
+		{"a wrong type", "clusters: [{name: a, context: a, inClusterWorker: sometimes}]", []string{"inClusterWorker"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name+" is refused", func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "clusters.yaml")
+			require.NoError(t, os.WriteFile(path, []byte(tt.content), 0o600))
+			_, err := kube.FromClustersFile(path)
+			for _, problem := range append(tt.problems, path) {
+				require.ErrorContains(t, err, problem)
+			}
+		})
+	}
+}
+
+func TestAClustersFileNamesKubeconfigsBesideItself(t *testing.T) {
+	directory := t.TempDir()
+	kubeconfig, err := os.ReadFile(stack.Cluster("spoke").KubeconfigFile)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "spoke.kubeconfig"), kubeconfig, 0o600))
+	path := filepath.Join(directory, "clusters.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`
+hub: {kubeconfig: spoke.kubeconfig, context: spoke}
+clusters:
+- {name: outside, kubeconfig: spoke.kubeconfig, context: spoke}
+- {name: inside, inClusterWorker: true}
+- {name: mistaken, kubeconfig: spoke.kubeconfig, context: other}
+`), 0o600))
+	source, err := kube.FromClustersFile(path)
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+
+	_, err = clusters.Hub(t.Context())
+	require.NoError(t, err)
+	_, err = clusters.Cluster(t.Context(), "outside")
+	require.NoError(t, err)
+	known, inCluster := clusters.Knows("inside")
+	require.True(t, known && inCluster)
+	_, err = clusters.Cluster(t.Context(), "inside")
+	require.ErrorContains(t, err, "cluster inside is served by a worker inside it")
+	_, err = clusters.Cluster(t.Context(), "mistaken")
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.ErrorContains(t, err, `context "other" does not exist`)
+	_, err = clusters.Cluster(t.Context(), "forgotten")
+	require.ErrorContains(t, err, "add it to the clusters file "+path)
+}
+
+func TestKubeconfigContextsAreClustersByTheirNames(t *testing.T) {
+	source, err := kube.FromKubeconfig(stack.Cluster("spoke").KubeconfigFile, "", "spoke")
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+	_, err = clusters.Cluster(t.Context(), "spoke")
+	require.NoError(t, err)
+
+	_, err = kube.FromKubeconfig("", "", "a", "a")
+	require.ErrorContains(t, err, "kubeconfig context a is named twice")
+	_, err = kube.FromKubeconfig("", "", "admin@prod")
+	require.ErrorContains(t, err, `kubeconfig context "admin@prod" cannot be a cluster's name`)
+}

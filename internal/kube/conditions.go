@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Conditions of a node while it is worked on. They say so to people and to other programs; Drydock decides nothing from them.
+const (
+	// ConditionMaintenancePlanned: a maintenance waits for its turn.
+	ConditionMaintenancePlanned corev1.NodeConditionType = "MaintenancePlanned"
+	// ConditionMaintenanceInProgress: the node is under maintenance.
+	ConditionMaintenanceInProgress corev1.NodeConditionType = "MaintenanceInProgress"
+	// ConditionDrainInProgress: pods are being evicted.
+	ConditionDrainInProgress corev1.NodeConditionType = "DrainInProgress"
+	// ConditionDrained: every pod that had to leave has left.
+	ConditionDrained corev1.NodeConditionType = "Drained"
+)
+
+// NodeConditions are all conditions that Drydock sets on a node.
+func NodeConditions() []corev1.NodeConditionType {
+	return []corev1.NodeConditionType{ConditionMaintenancePlanned, ConditionMaintenanceInProgress, ConditionDrainInProgress, ConditionDrained}
+}
+
+// conditionReason is the reason of all our conditions.
+const conditionReason = "Drydock"
+
+// NodeCondition returns a condition for SetNodeConditions.
+func NodeCondition(conditionType corev1.NodeConditionType, status corev1.ConditionStatus, message string) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: conditionType, Status: status, Message: message}
+}
+
+// NoNodeCondition removes a condition by SetNodeConditions.
+func NoNodeCondition(conditionType corev1.NodeConditionType) corev1.NodeCondition {
+	return corev1.NodeCondition{Type: conditionType}
+}
+
+// SetNodeConditions sets conditions on a node's status in the name of an owner, which the message then ends with, and removes those that
+// have no status. The kubelet's conditions and other people's stay as they are: the patch merges by type. Conditions that are as
+// wanted already are not written again. Errors: as the API server's; NotFound when the node is gone.
+func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, conditions ...corev1.NodeCondition) error {
+	var found corev1.Node
+	if err := c.Cache.Get(ctx, client.ObjectKey{Name: node}, &found); err != nil {
+		return err
+	}
+	return c.patchNodeConditions(ctx, &found, conditionPatch(&found, owner, metav1.Now(), conditions))
+}
+
+// RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read.
+func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, owner string) error {
+	var patch []any
+	for _, conditionType := range NodeConditions() {
+		if old := findCondition(node, conditionType); old != nil && ConditionOwnedBy(*old, owner) {
+			patch = append(patch, deletion(conditionType))
+		}
+	}
+	return c.patchNodeConditions(ctx, node, patch)
+}
+
+// ConditionOwnedBy reports whether a node's condition was set in the name of owner.
+func ConditionOwnedBy(condition corev1.NodeCondition, owner string) bool {
+	return condition.Reason == conditionReason && strings.HasSuffix(condition.Message, ownerSuffix(owner))
+}
+
+func ownerSuffix(owner string) string { return " (" + owner + ")" }
+
+// conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does.
+func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []corev1.NodeCondition) []any {
+	var patch []any
+	for _, condition := range wanted {
+		old := findCondition(node, condition.Type)
+		if condition.Status == "" {
+			if old != nil {
+				patch = append(patch, deletion(condition.Type))
+			}
+			continue
+		}
+		condition.Reason, condition.Message = conditionReason, condition.Message+ownerSuffix(owner)
+		condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
+		if old != nil && old.Status == condition.Status {
+			if old.Reason == condition.Reason && old.Message == condition.Message {
+				continue
+			}
+			condition.LastTransitionTime = old.LastTransitionTime
+		}
+		patch = append(patch, condition)
+	}
+	return patch
+}
+
+func deletion(conditionType corev1.NodeConditionType) any {
+	return map[string]any{"$patch": "delete", "type": conditionType}
+}
+
+func findCondition(node *corev1.Node, conditionType corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == conditionType {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, conditions []any) error {
+	if len(conditions) == 0 {
+		return nil
+	}
+	// The UID keeps us off a new node of the same name.
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": node.UID},
+		"status":   map[string]any{"conditions": conditions},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
+	}
+	return c.Client.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.StrategicMergePatchType, patch))
+}

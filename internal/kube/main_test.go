@@ -1,0 +1,34 @@
+package kube_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"drydock.dev/drydock/internal/devstack"
+)
+
+// stack is set by TestMain: one cluster without controllers, which nothing here needs.
+var stack *devstack.Stack
+
+func TestMain(m *testing.M) {
+	code, err := runOnStack(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runOnStack(m *testing.M) (code int, err error) {
+	stack, err = devstack.Start(context.Background(), devstack.Options{
+		Output:   os.Stderr,
+		Clusters: []devstack.ClusterOptions{{Name: "spoke", ControlPlaneOnly: true}},
+	})
+	if err != nil {
+		return 1, err
+	}
+	code = m.Run()
+	return code, stack.Stop()
+}
