@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,9 +110,18 @@ func TestAnAPIServerThatDoesNotAnswerOrRefusesUsIsNamedAsUnreachable(t *testing.
 }
 
 func TestAReadOfAKindThatMayNotBeWatchedFailsInsteadOfWaiting(t *testing.T) {
-	config, err := stack.Cluster("spoke").UserConfig("reader", "system:masters")
+	admin := spoke(t).Client
+	meta := metav1.ObjectMeta{Name: "limited"}
+	require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+	}}))
+	require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "limited"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "limited"}},
+	}))
+	config, err := stack.Cluster("spoke").UserConfig("limited")
 	require.NoError(t, err)
-	config.Impersonate.UserName = "system:serviceaccount:kube-system:namespace-controller" // may read namespaces, not nodes
 	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"limited": config}), kube.Options{})
 	t.Cleanup(clusters.Close)
 	cluster, err := clusters.Cluster(t.Context(), "limited")

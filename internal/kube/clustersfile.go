@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -43,14 +44,23 @@ func FromClustersFile(path string) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("read the clusters file: %w", err)
 	}
-	var file ClustersFile
-	if err := yaml.UnmarshalStrict(content, &file); err != nil {
-		return Source{}, fmt.Errorf("clusters file %s: %w", path, err)
-	}
-	if err := file.validate().ToAggregate(); err != nil {
+	file, err := decode(content)
+	if err != nil {
 		return Source{}, fmt.Errorf("clusters file %s: %w", path, err)
 	}
 	return file.source(path), nil
+}
+
+func decode(content []byte) (file ClustersFile, err error) {
+	document, err := yaml.YAMLToJSONStrict(content)
+	if err != nil {
+		return file, err
+	}
+	unknown, err := json.UnmarshalStrict(document, &file)
+	if err := errors.Join(append(unknown, err)...); err != nil {
+		return file, err
+	}
+	return file, file.validate().ToAggregate()
 }
 
 func (f ClustersFile) source(path string) Source {
