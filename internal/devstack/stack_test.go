@@ -1,65 +1,96 @@
 package devstack_test
 
 import (
-	"context"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
-// waitTimeout bounds what takes milliseconds on an idle machine.
-const waitTimeout = 30 * time.Second
-
-func TestAStackRunsPodsAndEvictsThem(t *testing.T) {
-	stack := devstacktest.Start(t, devstack.Options{
-		Clusters: []devstack.ClusterOptions{{Name: "spoke", Nodes: devstack.Nodes(1, 1)}},
-		Temporal: &devstack.TemporalOptions{},
-	})
-	cluster := stack.Cluster("spoke")
-	namespace := devstacktest.Namespace(t, cluster)
-	pods := cluster.Client.CoreV1().Pods(namespace)
-
-	_, err := pods.Create(t.Context(), pod("web", nil), metav1.CreateOptions{})
+func TestAPartThatDiesEndsTheStackAndIsNamedWithItsLog(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	stack, err := devstack.Start(t.Context(), devstack.Options{Clusters: []devstack.ClusterOptions{hub()}})
 	require.NoError(t, err)
-	running := awaitPod(t, cluster, namespace, "web", "", func(event watch.Event) bool {
-		return event.Object.(*corev1.Pod).Status.Phase == corev1.PodRunning
-	})
-	require.Equal(t, "worker-1", running.Spec.NodeName, "control planes take no workload")
 
-	eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: namespace}}
-	require.NoError(t, pods.EvictV1(t.Context(), eviction))
-	awaitPod(t, cluster, namespace, "web", running.ResourceVersion, func(event watch.Event) bool { return event.Type == watch.Deleted })
+	require.NoError(t, stack.Cluster("hub").Etcd.Crash())
+
+	<-stack.Done()
+	require.ErrorContains(t, stack.Err(), "hub/etcd died (signal: killed)")
+	require.ErrorContains(t, stack.Err(), "hub/etcd.log")
+	require.Equal(t, stack.Err(), stack.Stop())
+	_, err = stack.Cluster("hub").Client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the API server ended as well")
+	requireNoFilesLeft(t)
 }
 
-func pod(name string, annotations map[string]string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+func TestAPartThatDoesNotStartEndsTheOthersAndIsNamedWithItsLog(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+
+	_, err := devstack.Start(t.Context(), devstack.Options{
+		Clusters: []devstack.ClusterOptions{hub()},
+		Temporal: &devstack.TemporalOptions{DynamicConfig: map[string]string{"limit.historyCount.error": "not JSON"}},
+	})
+
+	require.ErrorContains(t, err, "start the local stack: temporal exited before it was ready (exit status 1)")
+	require.ErrorContains(t, err, "limit.historyCount.error")
+	requireNoFilesLeft(t)
+}
+
+func TestANamedDirectoryIsKept(t *testing.T) {
+	dir := t.TempDir()
+	stack, err := devstack.Start(t.Context(), devstack.Options{Dir: dir, Clusters: []devstack.ClusterOptions{hub()}})
+	require.NoError(t, err)
+	require.NoError(t, stack.Stop())
+	require.FileExists(t, stack.Cluster("hub").APIServer.LogFile)
+
+	_, err = devstack.Start(t.Context(), devstack.Options{Dir: dir})
+	require.ErrorContains(t, err, "is not empty: name a new one")
+}
+
+func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
+	tests := []struct {
+		name     string
+		clusters []devstack.ClusterOptions
+		want     string
+	}{
+		{"a name that is no DNS label", []devstack.ClusterOptions{{Name: "Spoke 1"}}, `cluster name "Spoke 1"`},
+		{"a name used twice", []devstack.ClusterOptions{hub(), hub()}, `cluster name "hub" is used twice`},
+		{
+			"nodes without anybody to make them ready",
+			[]devstack.ClusterOptions{{Name: "hub", ControlPlaneOnly: true, Nodes: devstack.Nodes(1, 0)}},
+			"cluster hub is ControlPlaneOnly",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := devstack.Start(t.Context(), devstack.Options{Clusters: test.clusters})
+			require.ErrorContains(t, err, test.want)
+		})
 	}
 }
 
-// awaitPod returns the pod of the first event after a resource version that the condition holds for. Without a version
-// it begins with the pod as it is.
-func awaitPod(t *testing.T, cluster *devstack.Cluster, namespace, name, after string, condition func(watch.Event) bool) *corev1.Pod {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
-	defer cancel()
-	events, err := cluster.Client.CoreV1().Pods(namespace).Watch(ctx, metav1.ListOptions{
-		ResourceVersion: after,
-		FieldSelector:   fields.OneTermEqualSelector("metadata.name", name).String(),
+func TestServersKeepTheirDataOverARestart(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{
+		Clusters: []devstack.ClusterOptions{hub()},
+		Temporal: &devstack.TemporalOptions{Database: "temporal.db"},
 	})
+	cluster := stack.Cluster("hub")
+	namespace := devstacktest.Namespace(t, cluster)
+
+	for _, server := range []*devstack.Process{stack.Temporal.Process, cluster.APIServer, cluster.Etcd} {
+		require.NoError(t, server.Kill())
+		require.NoError(t, server.Start(t.Context()), server.Name)
+	}
+
+	_, err := cluster.Client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 	require.NoError(t, err)
-	event, err := watchtools.UntilWithoutRetry(ctx, events, func(event watch.Event) (bool, error) { return condition(event), nil })
-	require.NoError(t, err)
-	return event.Object.(*corev1.Pod)
+}
+
+// hub is the cheapest cluster.
+func hub() devstack.ClusterOptions {
+	return devstack.ClusterOptions{Name: "hub", ControlPlaneOnly: true}
 }

@@ -1,0 +1,92 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAProcessThatExitsBeforeItIsReadyIsNamedWithItsLog(t *testing.T) {
+	p, _ := shellProcess(t, `echo "cannot open the database"; exit 3`)
+	p.ready = neverReady
+
+	err := p.Start(t.Context())
+
+	require.ErrorContains(t, err, "hub/server exited before it was ready (exit status 3)")
+	require.ErrorContains(t, err, "cannot open the database")
+}
+
+func TestAProcessThatDoesNotGetReadyIsNamedWithWhatIsMissing(t *testing.T) {
+	p, _ := shellProcess(t, `echo waiting for etcd; exec sleep 1000`)
+	p.ready = neverReady
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+
+	err := p.Start(ctx)
+
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "start hub/server")
+	require.ErrorContains(t, err, "nobody answers")
+	require.ErrorContains(t, err, "waiting for etcd")
+}
+
+func TestAProcessThatDiesUnaskedIsReportedWithItsLog(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	require.NoError(t, syscall.Mkfifo(gate, 0o600))
+	p, deaths := shellProcess(t, `read -r _ < `+gate+`; echo "panic: nil map"; exit 2`)
+	require.NoError(t, p.Start(t.Context()))
+
+	require.NoError(t, os.WriteFile(gate, []byte("go\n"), 0o600))
+
+	err := <-deaths
+	require.ErrorContains(t, err, "hub/server died (exit status 2)")
+	require.ErrorContains(t, err, "panic: nil map")
+}
+
+func TestAProcessMayBeStoppedAndStartedAgain(t *testing.T) {
+	tests := []struct {
+		name string
+		stop func(*Process) error
+	}{
+		{"after SIGTERM", (*Process).Stop},
+		{"after SIGKILL", (*Process).Kill},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			p, deaths := shellProcess(t, `echo started; exec sleep 1000`)
+			for range 2 {
+				require.NoError(t, p.Start(t.Context()))
+				require.ErrorContains(t, p.Start(t.Context()), "it is running")
+				require.NoError(t, test.stop(p))
+			}
+			require.NoError(t, test.stop(p), "stopping what does not run is no error")
+			require.Empty(t, deaths, "an end that was asked for is no death")
+		})
+	}
+}
+
+func neverReady(context.Context) error { return errors.New("nobody answers") }
+
+// shellProcess is a process that runs a script and is ready at once, and the errors of its unasked deaths.
+func shellProcess(t *testing.T, script string) (*Process, <-chan error) {
+	t.Helper()
+	group, err := newGroup("")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, group.end()) })
+	deaths := make(chan error, 1)
+	return &Process{
+		Name:    "hub/server",
+		LogFile: filepath.Join(t.TempDir(), "server.log"),
+		path:    "/bin/sh",
+		args:    []string{"-c", script},
+		group:   group,
+		ready:   func(context.Context) error { return nil },
+		died:    func(err error) { deaths <- err },
+	}, deaths
+}

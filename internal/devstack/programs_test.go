@@ -1,0 +1,155 @@
+package devstack
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSameMinor(t *testing.T) {
+	tests := []struct {
+		name    string
+		says    string
+		version string
+		want    bool
+	}{
+		{"the pinned release fits", "Kubernetes v1.36.3", "v1.36.3", true},
+		{"another patch of its minor fits", "Kubernetes v1.36.0", "v1.36.3", true},
+		{"another minor does not", "Kubernetes v1.35.3", "v1.36.3", false},
+		{"a longer number with the same digits does not", "Kubernetes v11.36.3", "v1.36.3", false},
+		{"a version without v fits", "etcd Version: 3.6.8\nGit SHA: none", "v3.6.5", true},
+		{"the right one of several versions counts", "temporal version 1.5.1 (Server 1.29.1, UI 2.42.1)", "v1.29.1", true},
+		{"an answer without a version does not fit", "unknown", "v1.36.3", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, sameMinor(test.says, test.version))
+		})
+	}
+}
+
+func TestProgramsAreBuiltOnceForTheSamePins(t *testing.T) {
+	shop, server := newWorkshop(t, "1.0.0")
+
+	var builders sync.WaitGroup
+	for range 3 {
+		builders.Go(func() {
+			_, err := shop.ensure(t.Context(), []program{server})
+			require.NoError(t, err)
+		})
+	}
+	builders.Wait()
+	require.Equal(t, 1, strings.Count(shop.said(), "building"), "the others wait for the first and use what it built")
+
+	found, err := shop.ensure(t.Context(), []program{server})
+	require.NoError(t, err)
+	require.Equal(t, "server v1.0.0", runProgram(t, found["server"]))
+	require.Equal(t, 1, strings.Count(shop.said(), "building"))
+}
+
+func TestProgramsAreBuiltAgainForOtherPins(t *testing.T) {
+	shop, server := newWorkshop(t, "1.0.0")
+	_, err := shop.ensure(t.Context(), []program{server})
+	require.NoError(t, err)
+
+	writePins(t, shop.modules, "1.1.0")
+	found, err := shop.ensure(t.Context(), []program{server})
+
+	require.NoError(t, err)
+	require.Equal(t, "server v1.1.0", runProgram(t, found["server"]))
+}
+
+func TestAnInstalledProgramOfThePinnedMinorIsUsed(t *testing.T) {
+	tests := []struct {
+		name   string
+		says   string
+		builds int
+	}{
+		{"same minor: no build", "server v1.0.7", 0},
+		{"other minor: build", "server v1.1.0", 1},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			shop, server := newWorkshop(t, "1.0.0")
+			assets := t.TempDir()
+			script := "#!/bin/sh\necho " + test.says + "\n"
+			require.NoError(t, os.WriteFile(filepath.Join(assets, "server"), []byte(script), 0o755))
+			t.Setenv("KUBEBUILDER_ASSETS", assets)
+
+			found, err := shop.ensure(t.Context(), []program{server})
+
+			require.NoError(t, err)
+			require.Equal(t, test.builds, strings.Count(shop.said(), "building"))
+			require.Equal(t, test.builds == 0, found["server"] == filepath.Join(assets, "server"))
+		})
+	}
+}
+
+func TestAProgramThatDoesNotCompileIsNamedWithTheCompilersWords(t *testing.T) {
+	shop, server := newWorkshop(t, "1.0.0")
+	source := filepath.Join(shop.modules, "pins", "server", "main.go")
+	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() { undefined() }\n"), 0o644))
+
+	_, err := shop.ensure(t.Context(), []program{server})
+
+	require.ErrorContains(t, err, "build server for the local stack")
+	require.ErrorContains(t, err, "undefined: undefined")
+}
+
+// testWorkshop remembers what it said.
+type testWorkshop struct {
+	workshop
+	mu    *sync.Mutex
+	lines *strings.Builder
+}
+
+func (w testWorkshop) said() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines.String()
+}
+
+func (w testWorkshop) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lines.Write(p)
+}
+
+// newWorkshop has one module, which pins a small server.
+func newWorkshop(t *testing.T, version string) (testWorkshop, program) {
+	t.Helper()
+	t.Setenv("KUBEBUILDER_ASSETS", "")
+	shop := testWorkshop{mu: &sync.Mutex{}, lines: &strings.Builder{}}
+	shop.modules, shop.bin, shop.out = t.TempDir(), filepath.Join(t.TempDir(), "bin"), shop
+	writePins(t, shop.modules, version)
+	return shop, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server", cost: "a second"}
+}
+
+func writePins(t *testing.T, modules, version string) {
+	t.Helper()
+	files := map[string]string{
+		"pins/go.mod": fmt.Sprintf("module example.com/pins\n\ngo 1.26.0\n\nrequire example.com/server v%s\n\n"+
+			"replace example.com/server => ./server\n", version),
+		"pins/go.sum":         "",
+		"pins/server/go.mod":  "module example.com/server\n\ngo 1.26.0\n",
+		"pins/server/main.go": fmt.Sprintf("package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(\"server v%s\") }\n", version),
+	}
+	for name, content := range files {
+		path := filepath.Join(modules, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+	}
+}
+
+func runProgram(t *testing.T, path string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), path).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
