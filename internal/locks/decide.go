@@ -1,0 +1,194 @@
+package locks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+)
+
+// Decide says what the locks of the application that the policy describes should be. Carried out, the decision stands: deciding again
+// changes nothing until the cluster does. It is an error if a selector of the policy or the record of turns cannot be read.
+func Decide(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (Decision, error) {
+	a, err := view(policy, snapshot, now)
+	if err != nil {
+		return Decision{}, err
+	}
+	a.decideCluster()
+	for _, n := range a.nodes {
+		a.settle(n)
+	}
+	a.grant()
+	return a.decision(), nil
+}
+
+// application is a snapshot seen by one application, and what has been decided so far.
+type application struct {
+	policy drydockv1.WorkloadLockPolicySpec
+	now    time.Time
+	health []CheckResult
+
+	lock     *lcmv1.ClusterWorkloadLock
+	requests []request
+	nodes    []*node
+	// surplus are locks to remove.
+	surplus []LockDecision
+
+	before, after Turns
+	cluster       LockDecision
+	nextLook      *time.Time
+}
+
+// node is an enabled node of the application.
+type node struct {
+	name     string
+	lock     *lcmv1.NodeWorkloadLock
+	requests []request
+	presence presence
+	// turn it had; nil: none.
+	turn *Turn
+	// keeps is the turn it has afterwards.
+	keeps *Turn
+	// wants: it may let go as far as it alone is concerned.
+	wants bool
+
+	decided LockDecision
+}
+
+func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (*application, error) {
+	a := &application{policy: policy, now: now, health: snapshot.Health, after: Turns{Nodes: map[string]Turn{}}}
+	for _, r := range snapshot.ClusterRequests {
+		a.requests = append(a.requests, requestOf(r.ObjectMeta))
+	}
+	slices.SortFunc(a.requests, byAge)
+	a.viewClusterLock(snapshot)
+	if err := a.viewNodes(snapshot); err != nil {
+		return nil, err
+	}
+	if a.lock != nil {
+		turns, err := ReadTurns(a.lock)
+		if err != nil {
+			return nil, err
+		}
+		a.before = turns
+	}
+	for _, n := range a.nodes {
+		if turn, ok := a.before.Nodes[n.name]; ok {
+			n.turn = &turn
+		} else if n.lock != nil && n.lock.Status.State == lcmv1.LockInactive {
+			// Someone else made it inactive, for what was asked then. It counts like any other.
+			n.turn = &Turn{Requests: uids(n.requests)}
+		}
+	}
+	return a, nil
+}
+
+func (a *application) viewClusterLock(snapshot Snapshot) {
+	var own []*lcmv1.ClusterWorkloadLock
+	for i := range snapshot.ClusterLocks {
+		if lock := &snapshot.ClusterLocks[i]; lock.Spec.ControllerName == a.policy.ControllerName {
+			own = append(own, lock)
+		}
+	}
+	slices.SortFunc(own, func(x, y *lcmv1.ClusterWorkloadLock) int {
+		return byAge(requestOf(x.ObjectMeta), requestOf(y.ObjectMeta))
+	})
+	for i, lock := range own {
+		if i == 0 {
+			a.lock = lock
+			continue
+		}
+		a.remove(ClusterLockKind, lock.Name, "", lock.Status, Duplicate)
+	}
+	a.cluster = LockDecision{Kind: ClusterLockKind, Name: clusterLockName(a.policy.ControllerName, snapshot.ClusterLocks)}
+	if a.lock != nil {
+		a.cluster.Name, a.cluster.From, a.cluster.Message = a.lock.Name, a.lock.Status.State, a.lock.Status.ErrorMessage
+	}
+}
+
+func (a *application) viewNodes(snapshot Snapshot) error {
+	enabled, err := selector("nodeSelector", a.policy.NodeSelector)
+	if err != nil {
+		return err
+	}
+	ofApplication, err := selector("nodePodSelector", a.policy.NodePodSelector)
+	if err != nil {
+		return err
+	}
+	pods := map[string][]corev1.Pod{}
+	for _, pod := range snapshot.Pods {
+		if pod.Namespace == a.policy.Namespace && ofApplication.Matches(labels.Set(pod.Labels)) {
+			pods[pod.Spec.NodeName] = append(pods[pod.Spec.NodeName], pod)
+		}
+	}
+	requests := map[string][]request{}
+	for _, r := range snapshot.NodeRequests {
+		requests[r.Spec.NodeName] = append(requests[r.Spec.NodeName], requestOf(r.ObjectMeta))
+	}
+	exists, byName := map[string]bool{}, map[string]*node{}
+	for _, object := range snapshot.Nodes {
+		exists[object.Name] = true
+		if !enabled.Matches(labels.Set(object.Labels)) {
+			continue
+		}
+		n := &node{name: object.Name, requests: requests[object.Name], presence: presenceOf(pods[object.Name])}
+		slices.SortFunc(n.requests, byAge)
+		byName[n.name] = n
+		a.nodes = append(a.nodes, n)
+	}
+	slices.SortFunc(a.nodes, func(x, y *node) int { return cmp.Compare(x.name, y.name) })
+	a.viewNodeLocks(snapshot, exists, byName)
+	return nil
+}
+
+// viewNodeLocks gives each enabled node its lock, the oldest when there are several, and removes all others of the application.
+func (a *application) viewNodeLocks(snapshot Snapshot, exists map[string]bool, byName map[string]*node) {
+	var own []*lcmv1.NodeWorkloadLock
+	for i := range snapshot.NodeLocks {
+		if lock := &snapshot.NodeLocks[i]; lock.Spec.ControllerName == a.policy.ControllerName {
+			own = append(own, lock)
+		}
+	}
+	slices.SortFunc(own, func(x, y *lcmv1.NodeWorkloadLock) int { return byAge(requestOf(x.ObjectMeta), requestOf(y.ObjectMeta)) })
+	for _, lock := range own {
+		n := byName[lock.Spec.NodeName]
+		switch {
+		case !exists[lock.Spec.NodeName]:
+			a.remove(NodeLockKind, lock.Name, lock.Spec.NodeName, lock.Status, NodeGone)
+		case n == nil:
+			a.remove(NodeLockKind, lock.Name, lock.Spec.NodeName, lock.Status, NodeNotEnabled)
+		case n.lock != nil:
+			a.remove(NodeLockKind, lock.Name, lock.Spec.NodeName, lock.Status, Duplicate)
+		default:
+			n.lock = lock
+		}
+	}
+	taken := takenNames(snapshot.NodeLocks)
+	for _, n := range a.nodes {
+		n.decided = LockDecision{Kind: NodeLockKind, Node: n.name}
+		if n.lock == nil {
+			n.decided.Name = nodeLockName(a.policy.ControllerName, n.name, taken)
+			continue
+		}
+		n.decided.Name, n.decided.From, n.decided.Message = n.lock.Name, n.lock.Status.State, n.lock.Status.ErrorMessage
+	}
+}
+
+func (a *application) remove(kind, name, node string, status lcmv1.WorkloadLockStatus, reason Reason) {
+	a.surplus = append(a.surplus, LockDecision{Kind: kind, Name: name, Node: node, Action: Delete, From: status.State, Reason: reason})
+}
+
+func selector(field string, s metav1.LabelSelector) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&s)
+	if err != nil {
+		return nil, fmt.Errorf("spec.%s: %w", field, err)
+	}
+	return selector, nil
+}

@@ -1,0 +1,353 @@
+package locks_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+)
+
+const (
+	active   = lcmv1.LockActive
+	inactive = lcmv1.LockInactive
+	failed   = lcmv1.LockFailed
+	none     = lcmv1.LockState("")
+)
+
+// rule is one sentence of the design: what happened, and what is decided about one lock then.
+type rule struct {
+	name string
+	// story is what happened in a world of n1, n2 and n3, with locks that are all active.
+	story func(w *world)
+	// node whose lock is looked at; empty: the cluster's.
+	node     string
+	from, to lcmv1.LockState
+	action   locks.Action
+	reason   locks.Reason
+	message  string
+}
+
+func (r rule) run(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.settle()
+	r.story(w)
+	decision := w.decide()
+	got := ofCluster(decision)
+	if r.node != "" {
+		got = of(decision, r.node)
+	}
+	require.Equal(t, r.from, got.From)
+	require.Equal(t, r.to, got.To)
+	require.Equal(t, r.reason, got.Reason)
+	require.Equal(t, r.message, got.Message)
+	if r.action != "" {
+		require.Equal(t, r.action, got.Action)
+	}
+	w.settle()
+}
+
+func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing.T) {
+	for _, rule := range []rule{
+		{
+			name: "a node that becomes enabled gets a lock, and it is active", story: func(w *world) { w.addNode("n4") },
+			node: "n4", from: none, to: active, action: locks.Create, reason: locks.NoRequest,
+		},
+		{
+			name: "a node without the role gets none", story: func(w *world) { w.addNode("n4"); w.node("n4").Labels = nil },
+			node: "n4",
+		},
+		{
+			name: "the lock of a node that lost the role is removed", story: func(w *world) { w.node("n1").Labels = nil },
+			node: "n1", from: active, to: none, action: locks.Delete, reason: locks.NodeNotEnabled,
+		},
+		{
+			name: "the lock of a node that is gone is removed", story: func(w *world) { w.removeNode("n1") },
+			node: "n1", from: active, to: none, action: locks.Delete, reason: locks.NodeGone,
+		},
+		{
+			name: "the lock of a node that is gone is removed, also while it is inactive",
+			story: func(w *world) {
+				w.request("n1")
+				w.settle()
+				w.removeNode("n1")
+			},
+			node: "n1", from: inactive, to: none, action: locks.Delete, reason: locks.NodeGone,
+		},
+		{
+			name: "the cluster's lock is made again when someone deleted it", story: func(w *world) { w.snapshot.ClusterLocks = nil },
+			from: none, to: active, action: locks.Create, reason: locks.NoRequest,
+		},
+		{
+			name: "a lock that was created and has no status yet is made active", story: func(w *world) { w.lock("n1").Status = lcmv1.WorkloadLockStatus{} },
+			node: "n1", from: none, to: active, action: locks.Update, reason: locks.NoRequest,
+		},
+		{
+			name: "a state that nobody knows is put right", story: func(w *world) { w.lock("n1").Status.State = "paused" },
+			node: "n1", from: "paused", to: active, action: locks.Update, reason: locks.NoRequest,
+		},
+		{
+			name: "a lock of the application by another name is its lock",
+			story: func(w *world) {
+				w.lock("n1").Name = "made-by-its-former-operator"
+			},
+			node: "n1", from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
+		},
+		{
+			name: "a second lock for the same node is removed: the older one stays",
+			story: func(w *world) {
+				second := nodeLock("again", controller, "n1", inactive)
+				second.CreationTimestamp = metav1.NewTime(t0.Add(time.Hour))
+				w.lock("n1").Name = "z-older"
+				w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, second)
+			},
+			node: "n1", from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
+		},
+		{
+			name: "locks of other applications are not touched",
+			story: func(w *world) {
+				w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, nodeLock("ceph-n9", "ceph", "n9", inactive))
+			},
+			node: "n9",
+		},
+	} {
+		t.Run(rule.name, rule.run)
+	}
+}
+
+func TestALockNeverTakesTheNameOfAnotherApplicationsLock(t *testing.T) {
+	w := newWorld(t, "b-c")
+	w.snapshot.NodeLocks = []lcmv1.NodeWorkloadLock{nodeLock("tf-b-c", "tf-b", "c", active)}
+	w.snapshot.ClusterLocks = []lcmv1.ClusterWorkloadLock{{ObjectMeta: metav1.ObjectMeta{Name: controller}}}
+	decision := w.settle()
+	require.Equal(t, "tf-b-c-2", of(decision, "b-c").Name)
+	require.NotEqual(t, controller, ofCluster(decision).Name)
+}
+
+func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
+	checks := func(w *world, results ...locks.CheckResult) {
+		w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control"}, {Name: "analytics"}}
+		w.snapshot.Health = results
+	}
+	well := []locks.CheckResult{{Check: "control", Healthy: true}, {Check: "analytics", Healthy: true}}
+	for _, rule := range []rule{
+		{
+			name: "without a request it is active", story: func(w *world) { checks(w, well...) },
+			from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
+		},
+		{
+			name: "with a request and every check holding it lets go", story: func(w *world) { checks(w, well...); w.requestCluster() },
+			from: active, to: inactive, reason: locks.ClusterHealthy,
+		},
+		{
+			name: "with a request and no checks it lets go", story: func(w *world) { w.requestCluster() },
+			from: active, to: inactive, reason: locks.ClusterHealthy,
+		},
+		{
+			name: "while a check does not hold it stays active, and says why",
+			story: func(w *world) {
+				checks(w, locks.CheckResult{Check: "analytics", Message: "1 of 3 available"}, locks.CheckResult{Check: "control", Healthy: true})
+				w.requestCluster()
+			},
+			from: active, to: active, action: locks.Update, reason: locks.ClusterNotHealthy, message: "analytics: 1 of 3 available",
+		},
+		{
+			name: "a check that was not looked at does not hold", story: func(w *world) { checks(w, well[0]); w.requestCluster() },
+			from: active, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not looked at",
+		},
+		{
+			name: "it is looked at again when the health changes",
+			story: func(w *world) {
+				checks(w)
+				w.requestCluster()
+				w.settle()
+				checks(w, well...)
+			},
+			from: active, to: inactive, reason: locks.ClusterHealthy,
+		},
+		{
+			name: "once inactive it stays so until the request is gone, healthy or not",
+			story: func(w *world) {
+				w.requestCluster()
+				w.settle()
+				checks(w)
+			},
+			from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
+		},
+		{
+			name: "when the request is gone it is active, without a check",
+			story: func(w *world) {
+				w.requestCluster()
+				w.settle()
+				checks(w)
+				w.withdrawCluster()
+			},
+			from: inactive, to: active, reason: locks.RequestGone,
+		},
+		{
+			name: "of two requests the one that is left keeps it inactive",
+			story: func(w *world) {
+				w.requestCluster()
+				w.requestCluster()
+				w.settle()
+				checks(w)
+				w.snapshot.ClusterRequests = w.snapshot.ClusterRequests[1:]
+			},
+			from: inactive, to: inactive, reason: locks.RequestStands,
+		},
+		{
+			name: "a request that was deleted and made again is a new one: the checks run",
+			story: func(w *world) {
+				w.requestCluster()
+				w.settle()
+				checks(w, well[0])
+				w.withdrawCluster()
+				w.requestCluster()
+			},
+			from: inactive, to: active, reason: locks.ClusterNotHealthy, message: "analytics: not looked at",
+		},
+		{
+			name:  "marked failed by a person it is treated like active: the checks run",
+			story: func(w *world) { w.clusterLock().Status.State = failed; w.requestCluster() },
+			from:  failed, to: inactive, reason: locks.ClusterHealthy,
+		},
+		{
+			name: "marked failed it says what the person wrote until the checks hold",
+			story: func(w *world) {
+				checks(w)
+				w.clusterLock().Status = lcmv1.WorkloadLockStatus{State: failed, ErrorMessage: "database migration"}
+				w.requestCluster()
+			},
+			from: failed, to: failed, action: locks.Keep, reason: locks.MarkedFailed, message: "database migration",
+		},
+		{
+			name: "marked failed without a request it becomes active", story: func(w *world) { w.clusterLock().Status.State = failed },
+			from: failed, to: active, reason: locks.NoRequest,
+		},
+		{
+			name:  "inactive without a record it has let go for what is asked: someone else made it so",
+			story: func(w *world) { checks(w); w.requestCluster(); w.clusterLock().Status.State = inactive },
+			from:  inactive, to: inactive, reason: locks.RequestStands,
+		},
+	} {
+		t.Run(rule.name, rule.run)
+	}
+}
+
+func TestThePodOfTheApplicationMustBeReady(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	for _, test := range []struct {
+		name  string
+		story func(w *world)
+		ready bool
+		says  string
+	}{
+		{name: "all of its containers are ready", story: func(*world) {}, ready: true},
+		{
+			name: "one container is not ready", story: func(w *world) { w.setPod("n1", false) },
+			says: "pod tf/vrouter-n1: container agent is not ready",
+		},
+		{
+			name: "a container has not started", story: func(w *world) {
+				w.snapshot.Pods[0].Status.ContainerStatuses = w.snapshot.Pods[0].Status.ContainerStatuses[:1]
+			},
+			says: "pod tf/vrouter-n1: 1 of 2 containers have started",
+		},
+		{
+			name: "a sidecar is not ready", story: func(w *world) {
+				w.snapshot.Pods[0].Spec.InitContainers = []corev1.Container{{Name: "setup"}, {Name: "proxy", RestartPolicy: &always}}
+			},
+			says: "pod tf/vrouter-n1: container proxy is not ready",
+		},
+		{
+			name: "the node's kubelet has died: its containers' last word does not count", story: func(w *world) {
+				w.snapshot.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+			},
+			says: "pod tf/vrouter-n1: the pod is not ready",
+		},
+		{name: "there is no pod", story: func(w *world) { w.removePod("n1") }, says: "no pod of the application is on the node"},
+		{
+			name: "there is one by the same labels in another namespace", story: func(w *world) { w.snapshot.Pods[0].Namespace = "other" },
+			says: "no pod of the application is on the node",
+		},
+		{
+			name: "there is one of another application", story: func(w *world) { w.snapshot.Pods[0].Labels = nil },
+			says: "no pod of the application is on the node",
+		},
+		{
+			name: "the only one is being deleted", story: func(w *world) {
+				w.snapshot.Pods[0].DeletionTimestamp = &metav1.Time{Time: t0}
+			},
+			says: "no pod of the application is on the node",
+		},
+		{
+			name: "one is being deleted and its successor is ready", story: func(w *world) {
+				w.snapshot.Pods[0].DeletionTimestamp = &metav1.Time{Time: t0}
+				w.snapshot.Pods[0].Status.ContainerStatuses = nil
+				w.addPod("n1", true)
+			},
+			ready: true,
+		},
+		{
+			name: "one has failed and its successor is ready", story: func(w *world) {
+				w.setPod("n1", false)
+				w.snapshot.Pods[len(w.snapshot.Pods)-1].Status.Phase = corev1.PodFailed
+				w.addPod("n1", true)
+			},
+			ready: true,
+		},
+		{
+			name: "of two, one is not ready", story: func(w *world) { w.addPod("n1", false) },
+			says: "pod tf/vrouter-n1: container agent is not ready",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, "n1")
+			w.settle()
+			test.story(w)
+			w.request("n1")
+			got := of(w.settle(), "n1")
+			if test.ready {
+				require.Equal(t, inactive, got.To)
+				require.Equal(t, locks.PodReady, got.Reason)
+				return
+			}
+			require.Equal(t, active, got.To)
+			require.Equal(t, locks.PodNotReady, got.Reason)
+			require.Equal(t, test.says, got.Message)
+		})
+	}
+}
+
+func TestTheDecisionPrintsAsTheCommandLineDocumentsIt(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.settle()
+	w.request("n1")
+	printed, err := json.Marshal(w.decide())
+	require.NoError(t, err)
+	require.JSONEq(t, `{"locks":[
+		{"kind":"ClusterWorkloadLock","name":"tf","action":"keep","from":"active","to":"active","reason":"NoRequest"},
+		{"kind":"NodeWorkloadLock","name":"tf-n1","node":"n1","action":"update","from":"active","to":"inactive","reason":"PodReady"}
+	]}`, string(printed))
+}
+
+func TestWhatCannotBeReadIsNotDecidedAbout(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.settle()
+	w.clusterLock().Annotations[locks.AnnotationTurns] = "n1"
+	_, err := locks.Decide(w.policy, w.snapshot, w.now)
+	require.ErrorContains(t, err, "read annotation drydock.dev/turns of ClusterWorkloadLock tf")
+	w.clusterLock().Annotations = nil
+	w.policy.NodePodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
+	_, err = locks.Decide(w.policy, w.snapshot, w.now)
+	require.ErrorContains(t, err, "spec.nodePodSelector")
+	w.policy.NodeSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tf", Operator: "Is"}}}
+	_, err = locks.Decide(w.policy, w.snapshot, w.now)
+	require.ErrorContains(t, err, "spec.nodeSelector")
+}

@@ -1,0 +1,159 @@
+package locks_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"drydock.dev/drydock/internal/locks"
+)
+
+var names = []string{"n1", "n2", "n3", "n4"}
+
+// happen lets something happen in the cluster, or makes the controller carry out a part of what it decides, or all.
+func happen(t *rapid.T, w *world) {
+	node := rapid.SampledFrom(names).Draw(t, "node")
+	switch rapid.SampledFrom([]string{"request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "die", "settle"}).Draw(t, "event") {
+	case "request":
+		w.request(node)
+	case "withdraw":
+		w.withdraw(node)
+	case "pod":
+		w.setPod(node, rapid.Bool().Draw(t, "ready"))
+	case "noPod":
+		w.removePod(node)
+	case "node":
+		w.removeNode(node)
+		w.addNode(node)
+		w.addPod(node, true)
+	case "noNode":
+		w.removeNode(node)
+	case "role":
+		for i := range w.snapshot.Nodes {
+			w.snapshot.Nodes[i].Labels = map[string]string{"tf": rapid.SampledFrom([]string{"enabled", "disabled"}).Draw(t, "role")}
+		}
+	case "cluster":
+		w.requestCluster()
+	case "noCluster":
+		w.withdrawCluster()
+	case "failed":
+		if lock := w.lock(node); lock != nil {
+			lock.Status.State = failed
+		}
+	case "unlocked":
+		if len(w.snapshot.NodeLocks) > 0 {
+			w.snapshot.NodeLocks = w.snapshot.NodeLocks[1:]
+		}
+	case "late":
+		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
+	case "die":
+		decision := w.decide()
+		w.carryOut(decision, rapid.IntRange(0, len(decision.Changes())).Draw(t, "changes"))
+	case "settle":
+		w.settle()
+	}
+}
+
+func TestWhateverHappensNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		limit := rapid.IntRange(1, 3).Draw(t, "maxInactiveNodes")
+		w.policy.MaxInactiveNodes = ptr.To(int32(limit))
+		if rapid.Bool().Draw(t, "deadline") {
+			w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			happen(t, w)
+			require.LessOrEqual(t, len(w.inactive()), limit)
+		}
+		w.settle()
+		require.LessOrEqual(t, len(w.inactive()), limit)
+	})
+}
+
+func TestWhateverHappenedEveryLockIsActiveOnceAllRequestsAreGoneAndAllPodsReady(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			happen(t, w)
+		}
+		w.withdrawCluster()
+		for _, name := range names {
+			w.withdraw(name)
+			w.setPod(name, true)
+		}
+		w.settle()
+		require.Equal(t, active, w.clusterLock().Status.State)
+		for _, node := range w.snapshot.Nodes {
+			if node.Labels["tf"] == "enabled" {
+				require.Equal(t, active, w.state(node.Name))
+				require.Empty(t, w.lock(node.Name).Status.ErrorMessage)
+			}
+		}
+	})
+}
+
+func TestEveryRequestIsServedInTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		for range rapid.IntRange(1, 20).Draw(t, "events") {
+			happen(t, w)
+		}
+		for _, name := range names {
+			w.withdraw(name)
+			w.removeNode(name)
+			w.addNode(name)
+			w.addPod(name, true)
+			w.request(name)
+		}
+		var served []string
+		for range names {
+			w.settle()
+			inactive := w.inactive()
+			require.Len(t, inactive, 1)
+			served = append(served, inactive...)
+			w.withdraw(inactive[0])
+		}
+		slices.Sort(served)
+		require.Equal(t, names, served)
+	})
+}
+
+func TestReorderedAndRepeatedEventsGiveTheSameEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		// What is asked for and what becomes of the pods, each at its own time. How the watch delivers it is another matter.
+		ready := rapid.SliceOfN(rapid.Bool(), len(names), len(names)).Draw(t, "ready")
+		age := rapid.SliceOfN(rapid.IntRange(0, 2), len(names), len(names)).Draw(t, "age")
+		asked := rapid.SliceOfN(rapid.Bool(), len(names), len(names)).Draw(t, "asked")
+		var events []func(w *world)
+		for i, name := range names {
+			events = append(events, func(w *world) { w.setPod(name, ready[i]) })
+			if asked[i] {
+				events = append(events, func(w *world) {
+					w.withdraw(name)
+					w.now = t0.Add(time.Duration(age[i]) * time.Second)
+					w.request(name)
+					w.snapshot.NodeRequests[len(w.snapshot.NodeRequests)-1].UID = types.UID("request for " + name) // the same one again
+				})
+			}
+		}
+		end := func(order []func(w *world)) []locks.LockDecision {
+			w := newWorld(t, names...)
+			w.settle()
+			for _, event := range order {
+				event(w)
+			}
+			w.settle()
+			return w.decide().Locks
+		}
+		want := end(events)
+		again := append(slices.Clone(events), rapid.SliceOf(rapid.SampledFrom(events)).Draw(t, "repeated")...)
+		require.Equal(t, want, end(rapid.Permutation(again).Draw(t, "order")))
+	})
+}

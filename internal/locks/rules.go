@@ -1,0 +1,226 @@
+package locks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+)
+
+// decideCluster applies the rules of the cluster's lock: it lets go for a request once the application is healthy, and then stays so,
+// healthy or not, until that request is gone.
+func (a *application) decideCluster() {
+	d := &a.cluster
+	served := a.before.Cluster
+	if d.From == lcmv1.LockInactive && len(served) == 0 {
+		served = uids(a.requests) // someone else made it inactive, for what was asked then
+	}
+	sick := a.sickness()
+	switch {
+	case len(a.requests) == 0 && d.From == lcmv1.LockInactive:
+		d.be(lcmv1.LockActive, RequestGone, "")
+	case len(a.requests) == 0:
+		d.be(lcmv1.LockActive, NoRequest, "")
+	case d.From == lcmv1.LockInactive && stands(served, a.requests):
+		d.be(lcmv1.LockInactive, RequestStands, "")
+	case sick == "":
+		d.be(lcmv1.LockInactive, ClusterHealthy, "")
+	case d.From == lcmv1.LockFailed:
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
+	default:
+		d.be(lcmv1.LockActive, ClusterNotHealthy, sick)
+	}
+	if d.To == lcmv1.LockInactive {
+		a.after.Cluster = uids(a.requests)
+	}
+}
+
+// sickness says which of the policy's checks do not hold, or nothing.
+func (a *application) sickness() string {
+	var sick []string
+	for _, check := range a.policy.ClusterHealth {
+		i := slices.IndexFunc(a.health, func(r CheckResult) bool { return r.Check == check.Name })
+		switch {
+		case i < 0:
+			sick = append(sick, check.Name+": not looked at")
+		case !a.health[i].Healthy:
+			sick = append(sick, check.Name+": "+a.health[i].Message)
+		}
+	}
+	return strings.Join(sick, "; ")
+}
+
+// settle decides about a node as far as it does not depend on other nodes: the rest want to let go, and grant decides.
+func (a *application) settle(n *node) {
+	d := &n.decided
+	inMaintenance := n.turn != nil && stands(n.turn.Requests, n.requests)
+	out := n.turn != nil && (d.From == lcmv1.LockInactive || d.From == lcmv1.LockFailed)
+	switch {
+	case d.From == lcmv1.LockInactive && inMaintenance:
+		d.be(lcmv1.LockInactive, RequestStands, "")
+		n.keeps = &Turn{Requests: uids(n.requests)}
+	case out && !inMaintenance && !n.presence.ready:
+		a.awaitReturn(n)
+	case d.From == lcmv1.LockFailed && !n.presence.ready:
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
+		if inMaintenance {
+			n.keeps = &Turn{Requests: uids(n.requests)}
+		}
+	case len(n.requests) == 0 && out:
+		d.be(lcmv1.LockActive, RequestGone, "")
+	case len(n.requests) == 0:
+		d.be(lcmv1.LockActive, NoRequest, "")
+	case !n.presence.ready:
+		d.be(lcmv1.LockActive, PodNotReady, n.presence.message)
+	default:
+		n.wants = true
+	}
+}
+
+// awaitReturn keeps a node that was maintained out, and others held back for it, until its pod is ready. Past the deadline the lock is
+// failed, which tells a person, but the node still counts as out.
+func (a *application) awaitReturn(n *node) {
+	d := &n.decided
+	// The API keeps whole seconds, and what is decided must read the same afterwards.
+	since := metav1.NewTime(a.now.UTC().Truncate(time.Second))
+	if n.turn.AwaitedSince != nil {
+		since = *n.turn.AwaitedSince
+	}
+	n.keeps = &Turn{Requests: n.turn.Requests, AwaitedSince: &since}
+	message := fmt.Sprintf("its maintenance is over, but since %s the application is not back: %s", since.UTC().Format(time.RFC3339), n.presence.message)
+	if d.From == lcmv1.LockFailed {
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
+		return
+	}
+	if limit := a.policy.NodePodDeadlineSeconds; limit != nil {
+		deadline := since.Add(time.Duration(*limit) * time.Second)
+		if !a.now.Before(deadline) {
+			d.be(lcmv1.LockFailed, PodDeadlinePassed, message)
+			return
+		}
+		if a.nextLook == nil || deadline.Before(*a.nextLook) {
+			a.nextLook = &deadline
+		}
+	}
+	d.be(lcmv1.LockInactive, PodNotBack, message)
+}
+
+// grant lets nodes go in the order in which they were asked for, as many as may be out at once. A turn that was recorded and not used
+// yet comes first.
+func (a *application) grant() {
+	var waiting []*node
+	var out []string
+	for _, n := range a.nodes {
+		if n.wants {
+			waiting = append(waiting, n)
+		}
+		if n.keeps != nil {
+			out = append(out, n.name)
+		}
+	}
+	slices.SortFunc(waiting, func(x, y *node) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), byAge(x.requests[0], y.requests[0]), cmp.Compare(x.name, y.name))
+	})
+	for _, n := range waiting {
+		if len(out) < a.maxInactiveNodes() {
+			n.decided.be(lcmv1.LockInactive, PodReady, "")
+			n.keeps = &Turn{Requests: uids(n.requests)}
+			out = append(out, n.name)
+			continue
+		}
+		a.queue(n, out)
+	}
+}
+
+// queue holds a node whose turn has not come.
+func (a *application) queue(n *node, out []string) {
+	if n.decided.From == lcmv1.LockFailed {
+		n.decided.be(lcmv1.LockFailed, MaxInactiveNodes, n.decided.Message)
+		return
+	}
+	const named = 3
+	slices.Sort(out)
+	first := strings.Join(out[:min(named, len(out))], ", ")
+	if len(out) > named {
+		first += fmt.Sprintf(" and %d more", len(out)-named)
+	}
+	n.decided.be(lcmv1.LockActive, MaxInactiveNodes, fmt.Sprintf("its turn comes after %s (at most %d at once)", first, a.maxInactiveNodes()))
+}
+
+// rank is lower for a node that has a turn for what is asked now.
+func rank(n *node) int {
+	if n.turn != nil && stands(n.turn.Requests, n.requests) {
+		return 0
+	}
+	return 1
+}
+
+func (a *application) maxInactiveNodes() int {
+	if limit := a.policy.MaxInactiveNodes; limit != nil {
+		return int(*limit)
+	}
+	return 1
+}
+
+// decision puts together what was decided, with what has to be done for it.
+func (a *application) decision() Decision {
+	decision := Decision{NextLook: a.nextLook}
+	var nodes []LockDecision
+	for _, n := range a.nodes {
+		if n.keeps != nil {
+			a.after.Nodes[n.name] = *n.keeps
+		}
+		nodes = append(nodes, a.nodeDecision(n))
+	}
+	a.cluster.act(a.lock != nil, a.lock != nil && a.lock.Status.ErrorMessage != a.cluster.Message)
+	decision.Locks = append(decision.Locks, a.cluster)
+	decision.Locks = append(append(decision.Locks, nodes...), a.surplus...)
+	slices.SortStableFunc(decision.Locks, func(x, y LockDecision) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Node, y.Node))
+	})
+	decision.Turns, decision.RecordTurns = a.after, !a.after.same(a.before)
+	return decision
+}
+
+func (a *application) nodeDecision(n *node) LockDecision {
+	d := n.decided
+	_, had := a.before.Nodes[n.name]
+	d.EndsTurn = had && n.keeps == nil
+	d.UpdatedFor = a.updatedFor(n)
+	d.act(n.lock != nil, d.EndsTurn || d.UpdatedFor != "" || n.lock != nil && n.lock.Status.ErrorMessage != d.Message)
+	return d
+}
+
+// updatedFor is the maintenance of the cluster during which the node's lock is inactive, if that is not on the lock yet.
+func (a *application) updatedFor(n *node) types.UID {
+	if n.decided.To != lcmv1.LockInactive || len(a.requests) == 0 {
+		return ""
+	}
+	current := a.requests[0].uid
+	if n.lock != nil && n.lock.Annotations[lcmv1.AnnotationUpdatedFor] == string(current) {
+		return ""
+	}
+	return current
+}
+
+func (d *LockDecision) be(state lcmv1.LockState, reason Reason, message string) {
+	d.To, d.Reason, d.Message = state, reason, message
+}
+
+// act says what has to be done with a lock that exists or not; differs: something beside its state is not as it should be.
+func (d *LockDecision) act(exists, differs bool) {
+	switch {
+	case !exists:
+		d.Action = Create
+	case d.From != d.To || differs:
+		d.Action = Update
+	default:
+		d.Action = Keep
+	}
+}

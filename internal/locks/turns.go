@@ -1,0 +1,75 @@
+package locks
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+)
+
+// AnnotationTurns on an application's ClusterWorkloadLock holds its Turns, as JSON.
+const AnnotationTurns = "drydock.dev/turns"
+
+// Turns is the book in which the controller of an application writes for whom its locks let go. It is kept on one object, the
+// application's ClusterWorkloadLock, so that writing it under that object's resourceVersion puts all its writers in one order: a node's
+// lock goes inactive only after its turn was recorded, and there are never more turns than nodes that may be inactive.
+//
+// It also tells a request that was deleted and made again from the one that was served, which the lock's state alone does not.
+type Turns struct {
+	// Cluster are the ClusterMaintenanceRequests that the cluster's lock has let go for.
+	Cluster []types.UID `json:"cluster,omitempty"`
+	// Nodes that are inactive, or about to be.
+	Nodes map[string]Turn `json:"nodes,omitempty"`
+	// Follows is the resourceVersion of the lock that this entry was written over. It makes every entry different from the one before:
+	// writing even the same turns again proves that nobody has written others meanwhile.
+	Follows string `json:"follows,omitempty"`
+}
+
+// Turn is one node's permission to be inactive.
+type Turn struct {
+	// Requests are the NodeMaintenanceRequests that the node's lock lets go for.
+	Requests []types.UID `json:"requests,omitempty"`
+	// AwaitedSince is when the maintenance was found over and the application's pod not ready.
+	AwaitedSince *metav1.Time `json:"awaitedSince,omitempty"`
+}
+
+// ReadTurns returns what is recorded on the lock. An unreadable record is an error: whoever is inactive by it is unknown.
+func ReadTurns(lock *lcmv1.ClusterWorkloadLock) (Turns, error) {
+	text, ok := lock.Annotations[AnnotationTurns]
+	if !ok {
+		return Turns{}, nil
+	}
+	var turns Turns
+	if err := json.Unmarshal([]byte(text), &turns); err != nil {
+		return Turns{}, fmt.Errorf("read annotation %s of ClusterWorkloadLock %s: %w; remove the annotation when no node of %s is under maintenance",
+			AnnotationTurns, lock.Name, err, lock.Spec.ControllerName)
+	}
+	return turns, nil
+}
+
+// Annotation is the value of AnnotationTurns when it is written over the lock with that resourceVersion.
+func (t Turns) Annotation(follows string) (string, error) {
+	t.Follows = follows
+	text, err := json.Marshal(t)
+	if err != nil {
+		return "", fmt.Errorf("write annotation %s: %w", AnnotationTurns, err)
+	}
+	return string(text), nil
+}
+
+// same reports whether two books say the same; when they were written does not matter.
+func (t Turns) same(other Turns) bool {
+	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) {
+		return false
+	}
+	for node, turn := range t.Nodes {
+		if found, ok := other.Nodes[node]; !ok || !slices.Equal(turn.Requests, found.Requests) || !turn.AwaitedSince.Equal(found.AwaitedSince) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,226 @@
+package locks_test
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+)
+
+// t0 is when the story of a test begins.
+var t0 = time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+
+const controller = "tf"
+
+// world is a cluster in memory: what a decision sees, and what carrying it out makes of it.
+type world struct {
+	t        require.TestingT
+	policy   drydockv1.WorkloadLockPolicySpec
+	now      time.Time
+	snapshot locks.Snapshot
+	requests int
+}
+
+// newWorld has these nodes, each enabled and with a ready pod, and no locks yet.
+func newWorld(t require.TestingT, nodes ...string) *world {
+	w := &world{t: t, now: t0, policy: drydockv1.WorkloadLockPolicySpec{
+		ControllerName:  controller,
+		NodeSelector:    metav1.LabelSelector{MatchLabels: map[string]string{"tf": "enabled"}},
+		Namespace:       "tf",
+		NodePodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "vrouter"}},
+	}}
+	for _, name := range nodes {
+		w.addNode(name)
+		w.addPod(name, true)
+	}
+	return w
+}
+
+func (w *world) addNode(name string) {
+	w.snapshot.Nodes = append(w.snapshot.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"tf": "enabled"}}})
+}
+
+func (w *world) removeNode(name string) {
+	w.snapshot.Nodes = slices.DeleteFunc(w.snapshot.Nodes, func(n corev1.Node) bool { return n.Name == name })
+	w.removePod(name)
+}
+
+func (w *world) node(name string) *corev1.Node {
+	i := slices.IndexFunc(w.snapshot.Nodes, func(n corev1.Node) bool { return n.Name == name })
+	return &w.snapshot.Nodes[i]
+}
+
+func (w *world) addPod(node string, ready bool) {
+	w.snapshot.Pods = append(w.snapshot.Pods, corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tf", Name: "vrouter-" + node, Labels: map[string]string{"app": "vrouter"}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "agent"}, {Name: "nodemgr"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "agent", Ready: ready}, {Name: "nodemgr", Ready: true},
+		}},
+	})
+}
+
+func (w *world) removePod(node string) {
+	w.snapshot.Pods = slices.DeleteFunc(w.snapshot.Pods, func(p corev1.Pod) bool { return p.Spec.NodeName == node })
+}
+
+// setPod makes the node's pod ready or not ready, whether it existed or not.
+func (w *world) setPod(node string, ready bool) {
+	w.removePod(node)
+	w.addPod(node, ready)
+}
+
+func (w *world) uid() types.UID {
+	w.requests++
+	return types.UID("uid-" + strconv.Itoa(w.requests))
+}
+
+// request asks for the maintenance of a node; the request is as old as the world's clock says.
+func (w *world) request(node string) {
+	w.snapshot.NodeRequests = append(w.snapshot.NodeRequests, lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: node, UID: w.uid(), CreationTimestamp: metav1.NewTime(w.now)},
+		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: node},
+	})
+}
+
+func (w *world) withdraw(node string) {
+	w.snapshot.NodeRequests = slices.DeleteFunc(w.snapshot.NodeRequests, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == node })
+}
+
+func (w *world) requestCluster() types.UID {
+	uid := w.uid()
+	w.snapshot.ClusterRequests = append(w.snapshot.ClusterRequests, lcmv1.ClusterMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid, CreationTimestamp: metav1.NewTime(w.now)},
+	})
+	return uid
+}
+
+func (w *world) withdrawCluster() { w.snapshot.ClusterRequests = nil }
+
+func (w *world) lock(node string) *lcmv1.NodeWorkloadLock {
+	for i := range w.snapshot.NodeLocks {
+		if lock := &w.snapshot.NodeLocks[i]; lock.Spec.ControllerName == controller && lock.Spec.NodeName == node {
+			return lock
+		}
+	}
+	return nil
+}
+
+func (w *world) clusterLock() *lcmv1.ClusterWorkloadLock {
+	for i := range w.snapshot.ClusterLocks {
+		if lock := &w.snapshot.ClusterLocks[i]; lock.Spec.ControllerName == controller {
+			return lock
+		}
+	}
+	return nil
+}
+
+func (w *world) state(node string) lcmv1.LockState { return w.lock(node).Status.State }
+
+// inactive are the nodes whose lock has let go, by name.
+func (w *world) inactive() []string {
+	var nodes []string
+	for _, lock := range w.snapshot.NodeLocks {
+		if lock.Spec.ControllerName == controller && lock.Status.State == lcmv1.LockInactive {
+			nodes = append(nodes, lock.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+func (w *world) decide() locks.Decision {
+	decision, err := locks.Decide(w.policy, w.snapshot, w.now)
+	require.NoError(w.t, err)
+	return decision
+}
+
+// settle decides and carries the decision out, as the controller does, and checks that this is the end of it.
+func (w *world) settle() locks.Decision {
+	decision := w.decide()
+	w.carryOut(decision, len(decision.Changes()))
+	require.True(w.t, w.decide().Settled(), "deciding again after carrying out %+v", decision.Changes())
+	return decision
+}
+
+// carryOut makes the first changes of a decision: who holds again first, then the record of turns, then who lets go. Fewer than all is
+// a controller that died in the middle.
+func (w *world) carryOut(decision locks.Decision, count int) {
+	changes := decision.Changes()
+	slices.SortStableFunc(changes, func(a, b locks.LockDecision) int { return cmp.Compare(letsGo(a), letsGo(b)) })
+	recorded := false
+	for _, change := range changes[:count] {
+		if change.LetsGo() && !recorded {
+			w.record(decision.Turns)
+			recorded = true
+		}
+		w.make(change)
+	}
+	if count == len(changes) {
+		w.record(decision.Turns)
+	}
+}
+
+func letsGo(change locks.LockDecision) int {
+	if change.LetsGo() {
+		return 1
+	}
+	return 0
+}
+
+func (w *world) record(turns locks.Turns) {
+	lock := w.clusterLock()
+	if lock == nil {
+		return
+	}
+	text, err := turns.Annotation(lock.ResourceVersion)
+	require.NoError(w.t, err)
+	lock.Annotations = map[string]string{locks.AnnotationTurns: text}
+}
+
+func (w *world) make(change locks.LockDecision) {
+	status := lcmv1.WorkloadLockStatus{State: change.To, ErrorMessage: change.Message}
+	cluster := change.Kind == locks.ClusterLockKind
+	switch {
+	case change.Action == locks.Delete && cluster:
+		w.snapshot.ClusterLocks = slices.DeleteFunc(w.snapshot.ClusterLocks, func(l lcmv1.ClusterWorkloadLock) bool { return l.Name == change.Name })
+	case change.Action == locks.Delete:
+		w.snapshot.NodeLocks = slices.DeleteFunc(w.snapshot.NodeLocks, func(l lcmv1.NodeWorkloadLock) bool { return l.Name == change.Name })
+	case change.Action == locks.Create && cluster:
+		created := clusterLock(controller, change.To)
+		created.Name, created.Status = change.Name, status
+		w.snapshot.ClusterLocks = append(w.snapshot.ClusterLocks, created)
+	case cluster:
+		w.clusterLock().Status = status
+	default:
+		if change.Action == locks.Create {
+			w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, nodeLock(change.Name, controller, change.Node, ""))
+		}
+		lock := w.lock(change.Node)
+		lock.Status = status
+		if change.UpdatedFor != "" {
+			lock.Annotations = map[string]string{lcmv1.AnnotationUpdatedFor: string(change.UpdatedFor)}
+		}
+	}
+}
+
+// of returns what was decided about a node's lock.
+func of(decision locks.Decision, node string) locks.LockDecision {
+	i := slices.IndexFunc(decision.Locks, func(d locks.LockDecision) bool { return d.Node == node })
+	if i < 0 {
+		return locks.LockDecision{}
+	}
+	return decision.Locks[i]
+}
+
+// ofCluster returns what was decided about the cluster's lock.
+func ofCluster(decision locks.Decision) locks.LockDecision { return decision.Locks[0] }
