@@ -2,14 +2,71 @@ package activities
 
 import (
 	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Nodes takes nodes out of service and returns them.
-type Nodes struct{}
+type Nodes struct {
+	Clusters *kube.Clusters
+	Waits    Waits
+}
+
+// ReasonNodeBusy is why a maintenance waits for another one of the same node.
+const ReasonNodeBusy = "NodeBusy"
 
 // AwaitNodeFree waits until the node exists and is under nobody else's maintenance. It marks the node MaintenancePlanned.
 // Errors: NodeGone.
-func (n *Nodes) AwaitNodeFree(ctx context.Context, node NodeRef) error { return errNotBuilt }
+func (n *Nodes) AwaitNodeFree(ctx context.Context, ref NodeRef) error {
+	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
+	if err != nil {
+		return err
+	}
+	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ref.Node}}}
+	return n.Waits.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
+		node, err := cluster.Node(ctx, ref.Node)
+		if err == nil {
+			err = planMaintenance(ctx, cluster, node, ref.Owner)
+		}
+		if err != nil {
+			return temporal.Observation{}, false, explainNode(cluster, ref.Node, "mark", err)
+		}
+		holder := kube.Owner(node)
+		if holder == "" || holder == ref.Owner {
+			return temporal.Observation{}, true, nil
+		}
+		return temporal.Observation{Wait: busy(ref.Node, holder)}, false, nil
+	})
+}
+
+// planMaintenance marks a node unless another maintenance that waits for it, too, has done so.
+func planMaintenance(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, owner string) error {
+	if kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) != nil {
+		return nil
+	}
+	return cluster.UpdateNodeConditions(ctx, node, owner,
+		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
+}
+
+func busy(node, holder string) *drydockv1.Wait {
+	workflow, _ := kube.OwnerWorkflow(holder)
+	return &drydockv1.Wait{
+		Reason:   ReasonNodeBusy,
+		Message:  fmt.Sprintf("node %s is under maintenance by %s; it is next when that has returned the node", node, workflow),
+		Blockers: []drydockv1.Blocker{{Kind: "Workflow", Name: workflow, Reason: ReasonNodeBusy, Message: "has the node under maintenance"}},
+	}
+}
 
 // CordonInput says which node to cordon.
 type CordonInput struct {
@@ -27,10 +84,54 @@ type CordonResult struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Cordon marks the node as ours, remembers its former state and cordons it, in one patch; then it sets MaintenanceInProgress.
+// Cordon marks the node as ours, remembers its former state and cordons it, in one patch; then it sets MaintenanceInProgress. Called again,
+// it changes nothing more and returns the same.
 // Errors: NodeGone, NodeBusy, LockRefused.
 func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
-	return CordonResult{}, errNotBuilt
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return CordonResult{}, err
+	}
+	var result CordonResult
+	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+		if holder := kube.Owner(node); holder != "" && holder != in.Owner {
+			workflow, _ := kube.OwnerWorkflow(holder)
+			return nil, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s is under maintenance by %s", node.Name, workflow), nil)
+		}
+		var change nodeChange
+		change, result = cordonChange(node, in)
+		if in.Locked && !kube.OwnedBy(node, in.Owner) {
+			if err := checkLocks(ctx, cluster, in.Node); err != nil {
+				return nil, err
+			}
+		}
+		return change.patch(node)
+	})
+	if err != nil {
+		return CordonResult{}, explainNode(cluster, in.Node, "cordon", err)
+	}
+	err = cluster.SetNodeConditions(ctx, in.Node, in.Owner,
+		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
+		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
+	return result, explainNode(cluster, in.Node, "set the conditions of", err)
+}
+
+// checkLocks reads the locks from the API server: the cache, by which they were found inactive, may be behind.
+func checkLocks(ctx context.Context, cluster *kube.Cluster, node string) error {
+	var found lcmv1.NodeWorkloadLockList
+	err := cluster.Client.List(ctx, &found)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil // a kind that is not served any more has no locks
+	}
+	if err != nil {
+		return explain(cluster, "list workload locks", err)
+	}
+	gate := locks.NodeGate(found.Items, node)
+	if gate.Open {
+		return nil
+	}
+	return temporal.Error(temporal.ErrLockRefused,
+		fmt.Sprintf("node %s is not cordoned: %s: %s", node, gate.Blockers()[0], gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }
 
 // ReturnNodeInput says which node to return.
@@ -42,6 +143,7 @@ type ReturnNodeInput struct {
 
 // ReturnNodeResult says what was done.
 type ReturnNodeResult struct {
+	// Uncordoned by this very call.
 	Uncordoned bool   `json:"uncordoned"`
 	Note       string `json:"note,omitempty"`
 }
@@ -49,5 +151,44 @@ type ReturnNodeResult struct {
 // ReturnNode uncordons the node if we cordoned it and nobody wants it kept so, and removes our marks and conditions. A node that
 // is gone, or not ours, is left as it is.
 func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
-	return ReturnNodeResult{}, errNotBuilt
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return ReturnNodeResult{}, err
+	}
+	var result ReturnNodeResult
+	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+		// Before the mark: as long as that stands, the conditions are found again.
+		if err := cluster.RemoveNodeConditions(ctx, node, in.Owner); err != nil {
+			return nil, err
+		}
+		var change nodeChange
+		change, result = returnChange(node, in)
+		return change.patch(node)
+	})
+	if apierrors.IsNotFound(err) {
+		return ReturnNodeResult{Note: "the node is gone"}, nil
+	}
+	return result, explain(cluster, "return node "+in.Node, err)
+}
+
+// conflictAttempts is how often a change is worked out anew at once because the node changed in between; its kubelet and others write
+// to it all the time.
+const conflictAttempts = 5
+
+// changeNode reads a node from the API server and applies the patch that is worked out from it; nil is none.
+func changeNode(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
+	for attempt := 1; ; attempt++ {
+		node := &corev1.Node{}
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		patch, err := workOut(node)
+		if err != nil || patch == nil {
+			return err
+		}
+		err = cluster.Client.Patch(ctx, node, patch)
+		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
+			return err
+		}
+	}
 }

@@ -49,8 +49,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openTimeout limits the requests that open a cluster, so that one that does not answer is named as such.
-const openTimeout = 20 * time.Second
+// openTimeout limits the requests that open a cluster. It is shorter than an attempt at a short effect may take, so that a cluster that
+// does not answer is named as such.
+const openTimeout = 8 * time.Second
 
 // hubName is how errors name the hub. The hub may be a cluster of a rollout as well, under the name of its ManagedCluster.
 const hubName = "hub"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,18 +47,34 @@ func NoNodeCondition(conditionType corev1.NodeConditionType) corev1.NodeConditio
 // have no status. The kubelet's conditions and other people's stay as they are: the patch merges by type. Conditions that are as
 // wanted already are not written again. Errors: as the API server's; NotFound when the node is gone.
 func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, conditions ...corev1.NodeCondition) error {
-	var found corev1.Node
-	if err := c.Cache.Get(ctx, client.ObjectKey{Name: node}, &found); err != nil {
+	found, err := c.Node(ctx, node)
+	if err != nil {
 		return err
 	}
-	return c.patchNodeConditions(ctx, &found, conditionPatch(&found, owner, metav1.Now(), conditions))
+	return c.UpdateNodeConditions(ctx, found, owner, conditions...)
 }
 
-// RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read.
+// UpdateNodeConditions is SetNodeConditions for a node that was just read; it is then as the API server answers.
+func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, owner string, conditions ...corev1.NodeCondition) error {
+	return c.patchNodeConditions(ctx, node, conditionPatch(node, owner, metav1.Now(), conditions))
+}
+
+// Node reads a node from the cache. Before it calls one missing, it asks the API server: the cache may not have it yet.
+func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
+	node, key := &corev1.Node{}, client.ObjectKey{Name: name}
+	err := c.Cache.Get(ctx, key, node)
+	if apierrors.IsNotFound(err) {
+		err = c.Client.Get(ctx, key, node)
+	}
+	return node, err
+}
+
+// RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read; it is then
+// as the API server answers.
 func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, owner string) error {
 	var patch []any
 	for _, conditionType := range NodeConditions() {
-		if old := findCondition(node, conditionType); old != nil && ConditionOwnedBy(*old, owner) {
+		if old := FindNodeCondition(node, conditionType); old != nil && ConditionOwnedBy(*old, owner) {
 			patch = append(patch, deletion(conditionType))
 		}
 	}
@@ -75,7 +92,7 @@ func ownerSuffix(owner string) string { return " (" + owner + ")" }
 func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []corev1.NodeCondition) []any {
 	var patch []any
 	for _, condition := range wanted {
-		old := findCondition(node, condition.Type)
+		old := FindNodeCondition(node, condition.Type)
 		if condition.Status == "" {
 			if old != nil {
 				patch = append(patch, deletion(condition.Type))
@@ -99,7 +116,8 @@ func deletion(conditionType corev1.NodeConditionType) any {
 	return map[string]any{"$patch": "delete", "type": conditionType}
 }
 
-func findCondition(node *corev1.Node, conditionType corev1.NodeConditionType) *corev1.NodeCondition {
+// FindNodeCondition returns a condition of a node, or nil.
+func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == conditionType {
 			return &node.Status.Conditions[i]
@@ -120,5 +138,5 @@ func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, co
 	if err != nil {
 		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
 	}
-	return c.Client.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.StrategicMergePatchType, patch))
+	return c.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, patch))
 }

@@ -56,3 +56,8 @@ func KeepCordoned(node metav1.Object) bool {
 	value, set := node.GetAnnotations()[AnnotationKeepCordoned]
 	return set && value != "false"
 }
+
+// FormerStateOf returns what a node was before we marked it, or "".
+func FormerStateOf(node metav1.Object) FormerState {
+	return FormerState(node.GetAnnotations()[AnnotationFormerState])
+}

@@ -1,0 +1,121 @@
+package activities
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+)
+
+// nodeChange is how a node should be marked and whether pods may be scheduled on it. The zero value of a mark is no mark.
+type nodeChange struct {
+	owner         string
+	former        kube.FormerState
+	unschedulable bool
+}
+
+// cordonChange decides how a node that is free or ours is cordoned. What it was before is what our mark says, if there is one: a repeated
+// call finds its own cordon.
+func cordonChange(node *corev1.Node, in CordonInput) (nodeChange, CordonResult) {
+	change := nodeChange{owner: in.Owner, unschedulable: node.Spec.Unschedulable || in.Cordon}
+	if !in.Cordon {
+		return change, CordonResult{}
+	}
+	marked := kube.OwnedBy(node, in.Owner) && kube.FormerStateOf(node) == kube.FormerSchedulable
+	switch {
+	case marked || !node.Spec.Unschedulable:
+		change.former = kube.FormerSchedulable
+		return change, CordonResult{CordonedByUs: true}
+	default:
+		change.former = kube.FormerUnschedulable
+		return change, CordonResult{Note: fmt.Sprintf("node %s was cordoned by someone else before; it stays so afterwards", node.Name)}
+	}
+}
+
+// returnChange decides what of a node is taken back. Only our mark shows what is ours.
+func returnChange(node *corev1.Node, in ReturnNodeInput) (nodeChange, ReturnNodeResult) {
+	if !kube.OwnedBy(node, in.Owner) {
+		return currentMarks(node), ReturnNodeResult{Note: notOurs(node)}
+	}
+	change := nodeChange{unschedulable: node.Spec.Unschedulable}
+	former := kube.FormerStateOf(node)
+	switch {
+	case former == "":
+		return change, ReturnNodeResult{}
+	case !node.Spec.Unschedulable:
+		return change, ReturnNodeResult{Note: "someone else had uncordoned the node meanwhile"}
+	case former == kube.FormerUnschedulable:
+		return change, ReturnNodeResult{Note: "left cordoned: someone else had cordoned it before"}
+	case former != kube.FormerSchedulable:
+		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s says %q, which nobody of ours writes", kube.AnnotationFormerState, former)}
+	case kube.KeepCordoned(node):
+		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s asks for it; return it with kubectl uncordon %s",
+			kube.AnnotationKeepCordoned, node.Name)}
+	case in.KeepCordoned:
+		return change, ReturnNodeResult{Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon " + node.Name}
+	}
+	change.unschedulable = false
+	return change, ReturnNodeResult{Uncordoned: true}
+}
+
+// notOurs says why a node without our mark is left as it is; nothing when we had not marked it yet.
+func notOurs(node *corev1.Node) string {
+	if holder := kube.Owner(node); holder != "" {
+		workflow, _ := kube.OwnerWorkflow(holder)
+		return "left as it is: it is under maintenance by " + workflow
+	}
+	if kube.FormerStateOf(node) != "" {
+		return fmt.Sprintf("left as it is: someone has removed our mark, annotation %s", kube.AnnotationOwner)
+	}
+	return ""
+}
+
+func currentMarks(node *corev1.Node) nodeChange {
+	return nodeChange{owner: kube.Owner(node), former: kube.FormerStateOf(node), unschedulable: node.Spec.Unschedulable}
+}
+
+// patch returns the one patch that makes the change, or nil when the node is so already. It holds only for the node as it was read:
+// anyone's write in between is a conflict.
+func (c nodeChange) patch(node *corev1.Node) (client.Patch, error) {
+	if c == currentMarks(node) {
+		return nil, nil
+	}
+	body := map[string]any{
+		"metadata": map[string]any{
+			"uid":             node.UID,
+			"resourceVersion": node.ResourceVersion,
+			"annotations": map[string]any{
+				kube.AnnotationOwner:       orNull(c.owner),
+				kube.AnnotationFormerState: orNull(string(c.former)),
+			},
+		},
+	}
+	if c.unschedulable != node.Spec.Unschedulable {
+		// False is the field's absence, so that a node that was returned is as it was found.
+		body["spec"] = map[string]any{"unschedulable": trueOrNull(c.unschedulable)}
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encode the marks of node %s: %w", node.Name, err)
+	}
+	return client.RawPatch(types.MergePatchType, patch), nil
+}
+
+// orNull removes what is empty: in a merge patch null does.
+func orNull(value string) any {
+	if value == "" {
+		return nil
+	}
+	return value
+}
+
+func trueOrNull(value bool) any {
+	if !value {
+		return nil
+	}
+	return true
+}

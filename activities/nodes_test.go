@@ -1,0 +1,323 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func nodes() *Nodes { return &Nodes{Clusters: clusters} }
+
+// changed writes to a node as a person would.
+func changed(t *testing.T, name string, change func(*corev1.Node)) {
+	t.Helper()
+	node := getNode(t, name)
+	patch := client.MergeFrom(node.DeepCopy())
+	change(node)
+	require.NoError(t, testCluster(t).Client.Patch(t.Context(), node, patch))
+}
+
+func cordoned(node *corev1.Node)   { node.Spec.Unschedulable = true }
+func uncordoned(node *corev1.Node) { node.Spec.Unschedulable = false }
+
+func annotated(key, value string) func(*corev1.Node) {
+	return func(node *corev1.Node) { metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value) }
+}
+
+func unannotated(key string) func(*corev1.Node) {
+	return func(node *corev1.Node) { delete(node.Annotations, key) }
+}
+
+func cordon(t *testing.T, ref NodeRef) CordonResult {
+	t.Helper()
+	result, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	return result
+}
+
+func giveBack(t *testing.T, ref NodeRef) ReturnNodeResult {
+	t.Helper()
+	result, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref})
+	require.NoError(t, err)
+	return result
+}
+
+// requireNoTrace holds a node to bear nothing of ours.
+func requireNoTrace(t *testing.T, name string) {
+	t.Helper()
+	node := getNode(t, name)
+	require.NotContains(t, node.Annotations, kube.AnnotationOwner)
+	require.NotContains(t, node.Annotations, kube.AnnotationFormerState)
+	for _, conditionType := range kube.NodeConditions() {
+		require.Nil(t, kube.FindNodeCondition(node, conditionType), conditionType)
+	}
+}
+
+func TestANodeIsCordonedWithItsMarksAndReturnedAsItWasFound(t *testing.T) {
+	ref := testNode(t)
+	found := getNode(t, ref.Node)
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned).Status)
+
+	require.Equal(t, CordonResult{CordonedByUs: true}, cordon(t, ref))
+	node := getNode(t, ref.Node)
+	require.True(t, node.Spec.Unschedulable)
+	require.Equal(t, ref.Owner, kube.Owner(node))
+	require.Equal(t, kube.FormerSchedulable, kube.FormerStateOf(node))
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
+	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress).Status)
+
+	require.Equal(t, ReturnNodeResult{Uncordoned: true}, giveBack(t, ref))
+	requireNoTrace(t, ref.Node)
+	returned := getNode(t, ref.Node)
+	require.Equal(t, found.Annotations, returned.Annotations)
+	require.False(t, returned.Spec.Unschedulable)
+}
+
+func TestOurConditionsStandBesideTheKubelets(t *testing.T) {
+	ref := testNode(t)
+	kubelets := func() []corev1.NodeCondition {
+		var conditions []corev1.NodeCondition
+		for _, condition := range getNode(t, ref.Node).Status.Conditions {
+			if condition.Reason != "Drydock" {
+				condition.LastHeartbeatTime = metav1.Time{}
+				conditions = append(conditions, condition)
+			}
+		}
+		return conditions
+	}
+	before := kubelets()
+	require.NotEmpty(t, before)
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	cordon(t, ref)
+	require.Equal(t, before, kubelets())
+	giveBack(t, ref)
+	require.Equal(t, before, kubelets())
+}
+
+func TestASecondCordonAfterALostReplyChangesNothingAndSaysTheSame(t *testing.T) {
+	tests := []struct {
+		name   string
+		before func(*corev1.Node)
+		cordon bool
+		want   CordonResult
+	}{
+		{"a node that we cordoned", uncordoned, true, CordonResult{CordonedByUs: true}},
+		{"a node that is only marked", uncordoned, false, CordonResult{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := testNode(t)
+			changed(t, ref.Node, tt.before)
+			in := CordonInput{NodeRef: ref, Cordon: tt.cordon}
+			first, err := nodes().Cordon(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, first)
+			version := getNode(t, ref.Node).Annotations
+
+			second, err := nodes().Cordon(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, first, second)
+			require.Equal(t, version, getNode(t, ref.Node).Annotations)
+			require.Equal(t, tt.cordon, getNode(t, ref.Node).Spec.Unschedulable)
+		})
+	}
+}
+
+func TestSomeoneElsesCordonStaysTheirs(t *testing.T) {
+	ref := testNode(t)
+	changed(t, ref.Node, cordoned)
+	for range 2 {
+		result := cordon(t, ref)
+		require.False(t, result.CordonedByUs)
+		require.Contains(t, result.Note, "was cordoned by someone else before")
+	}
+	result := giveBack(t, ref)
+	require.Equal(t, ReturnNodeResult{Note: "left cordoned: someone else had cordoned it before"}, result)
+	require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
+	requireNoTrace(t, ref.Node)
+}
+
+func TestANodeUnderAnothersMaintenanceIsBusyAndNotTouched(t *testing.T) {
+	ref := testNode(t)
+	other := ref
+	other.Owner = "cgu/default/other/spoke/run"
+	cordon(t, other)
+	before := getNode(t, ref.Node)
+
+	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
+	require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "is under maintenance by cgu/default/other/spoke")
+	require.Equal(t, "left as it is: it is under maintenance by cgu/default/other/spoke", giveBack(t, ref).Note)
+	after := getNode(t, ref.Node)
+	require.Equal(t, before.Spec, after.Spec)
+	require.Equal(t, before.Annotations, after.Annotations)
+	require.NotNil(t, kube.FindNodeCondition(after, kube.ConditionMaintenanceInProgress))
+}
+
+func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
+	ref := testNode(t)
+	other := ref
+	other.Owner = "node/spoke/default/other/run"
+	cordon(t, other)
+	free := make(chan error, 1)
+	go func() { free <- nodes().AwaitNodeFree(t.Context(), ref) }()
+	require.Eventually(t, func() bool {
+		planned := kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned)
+		return planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner)
+	}, 5*time.Second, 20*time.Millisecond)
+	require.Empty(t, free)
+	giveBack(t, other)
+	require.NoError(t, <-free)
+	require.NotNil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned), "returning a node leaves the plans of others")
+	require.Empty(t, giveBack(t, ref))
+	requireNoTrace(t, ref.Node)
+}
+
+func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
+	tests := []struct {
+		name          string
+		meanwhile     func(*corev1.Node)
+		keepCordoned  bool
+		want          ReturnNodeResult
+		unschedulable bool
+	}{
+		{
+			name:      "a person wants it kept cordoned",
+			meanwhile: annotated(kube.AnnotationKeepCordoned, "true"), unschedulable: true,
+			want: ReturnNodeResult{Note: "left cordoned: annotation drydock.dev/keep-cordoned asks for it; return it with kubectl uncordon "},
+		},
+		{
+			name:      "keep-cordoned false asks for nothing",
+			meanwhile: annotated(kube.AnnotationKeepCordoned, "false"),
+			want:      ReturnNodeResult{Uncordoned: true},
+		},
+		{
+			name:      "the failure is to be looked at",
+			meanwhile: func(*corev1.Node) {}, keepCordoned: true, unschedulable: true,
+			want: ReturnNodeResult{Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon "},
+		},
+		{
+			name:      "a person has uncordoned it",
+			meanwhile: uncordoned,
+			want:      ReturnNodeResult{Note: "someone else had uncordoned the node meanwhile"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := testNode(t)
+			cordon(t, ref)
+			changed(t, ref.Node, tt.meanwhile)
+			result, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, KeepCordoned: tt.keepCordoned})
+			require.NoError(t, err)
+			if tt.unschedulable {
+				tt.want.Note += ref.Node
+			}
+			require.Equal(t, tt.want, result)
+			require.Equal(t, tt.unschedulable, getNode(t, ref.Node).Spec.Unschedulable)
+			requireNoTrace(t, ref.Node)
+		})
+	}
+}
+
+func TestACordonWhoseMarkAPersonHasRemovedIsTheirs(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	changed(t, ref.Node, unannotated(kube.AnnotationOwner))
+	result := giveBack(t, ref)
+	require.Equal(t, "left as it is: someone has removed our mark, annotation drydock.dev/owner", result.Note)
+	require.False(t, result.Uncordoned)
+	node := getNode(t, ref.Node)
+	require.True(t, node.Spec.Unschedulable)
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "it says nothing true any more")
+}
+
+func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
+	ref := testNode(t)
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.Empty(t, giveBack(t, ref))
+	requireNoTrace(t, ref.Node)
+	cordon(t, ref)
+	require.True(t, giveBack(t, ref).Uncordoned)
+	require.Empty(t, giveBack(t, ref))
+}
+
+func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
+	ref := testNode(t)
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
+
+	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
+	require.Equal(t, "the node is gone", giveBack(t, ref).Note)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return temporal.ErrorType(nodes().AwaitNodeFree(ctx, ref)) == temporal.ErrNodeGone
+	}, 5*time.Second, 20*time.Millisecond)
+}
+
+func TestAWriterInBetweenMakesUsWorkOutTheChangeAnew(t *testing.T) {
+	ref := testNode(t)
+	cluster := testCluster(t)
+	interruptions := 0
+	err := changeNode(t.Context(), cluster, ref.Node, func(node *corev1.Node) (client.Patch, error) {
+		if interruptions < 2 {
+			interruptions++
+			changed(t, ref.Node, annotated("interruption", time.Now().String()))
+		}
+		change, _ := cordonChange(node, CordonInput{NodeRef: ref, Cordon: true})
+		return change.patch(node)
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, interruptions)
+	require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
+
+	err = changeNode(t.Context(), cluster, ref.Node, func(node *corev1.Node) (client.Patch, error) {
+		changed(t, ref.Node, annotated("interruption", time.Now().String()))
+		return nodeChange{}.patch(node)
+	})
+	require.Empty(t, temporal.ErrorType(explainNode(cluster, ref.Node, "return", err)), "a conflict that lasts is retried")
+	require.ErrorContains(t, err, "the object has been modified")
+}
+
+func TestALockThatIsHeldAgainRefusesTheCordon(t *testing.T) {
+	ref := testNode(t)
+	cluster := testCluster(t)
+	lock := &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{Name: "app-" + ref.Node},
+		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: "app", NodeName: ref.Node},
+	}
+	require.NoError(t, cluster.Client.Create(t.Context(), lock))
+	t.Cleanup(func() { require.NoError(t, cluster.Client.Delete(context.Background(), lock)) })
+	set := func(state lcmv1.LockState) {
+		patch := client.MergeFrom(lock.DeepCopy())
+		lock.Status.State = state
+		require.NoError(t, cluster.Client.Status().Patch(t.Context(), lock, patch))
+	}
+	in := CordonInput{NodeRef: ref, Cordon: true, Locked: true}
+
+	set(lcmv1.LockActive)
+	_, err := nodes().Cordon(t.Context(), in)
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "NodeWorkloadLock app-"+ref.Node+": app holds it")
+	require.Len(t, temporal.Blockers(err), 1)
+	require.False(t, getNode(t, ref.Node).Spec.Unschedulable)
+
+	set(lcmv1.LockInactive)
+	result, err := nodes().Cordon(t.Context(), in)
+	require.NoError(t, err)
+	set(lcmv1.LockActive)
+	again, err := nodes().Cordon(t.Context(), in)
+	require.NoError(t, err, "the node is cordoned: a lock taken now is too late")
+	require.Equal(t, result, again)
+}
