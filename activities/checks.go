@@ -59,11 +59,15 @@ func watchable(cluster *kube.Cluster, kinds []schema.GroupVersionKind) ([]client
 	return watched, nil
 }
 
+// explainCheck types an error of package health, which is wrapped in the name of the check.
 func explainCheck(cluster *kube.Cluster, err error) error {
 	if errors.Is(err, health.ErrInvalid) {
 		return temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
-	return explain(cluster, "judge", err)
+	if errType := temporal.ErrorType(err); errType != "" {
+		return temporal.Error(errType, err.Error(), err)
+	}
+	return explain(cluster, "look", err)
 }
 
 // objects lets checks read from a cluster.
@@ -87,10 +91,12 @@ func (o objects) List(kind schema.GroupVersionKind, namespace string) ([]health.
 		return nil, err
 	}
 	err = o.reader.List(o.ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if meta.IsNoMatchError(err) {
+	switch {
+	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("%w: %w", health.ErrNotServed, err)
-	}
-	if err != nil {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("%w: %w", health.ErrForbidden, err)
+	case err != nil:
 		return nil, err
 	}
 	var listed []health.Object
@@ -140,7 +146,7 @@ func newObject(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Obj
 	if object, ok := known.(client.Object); ok {
 		return object, nil
 	}
-	return nil, noObjects(kind, err)
+	return nil, noObjects(kind)
 }
 
 // newList returns an empty list of objects of the kind, as newObject does.
@@ -155,11 +161,10 @@ func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Objec
 	if list, ok := known.(client.ObjectList); ok {
 		return list, nil
 	}
-	return nil, noObjects(kind, err)
+	return nil, noObjects(kind)
 }
 
 // noObjects is about kinds such as v1 Status, which a server knows but does not keep.
-func noObjects(kind schema.GroupVersionKind, cause error) error {
-	message := fmt.Sprintf("condition.kind: %s is not a kind of object that a cluster keeps", kind)
-	return temporal.Error(temporal.ErrInvalidSpec, message, cause)
+func noObjects(kind schema.GroupVersionKind) error {
+	return fmt.Errorf("%w: condition.kind: a cluster keeps no objects of kind %s", health.ErrInvalid, kind.Kind)
 }

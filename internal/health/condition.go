@@ -28,10 +28,12 @@ func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result,
 		return Result{}, err
 	}
 	listed, err := objects.List(kind, check.Namespace)
-	if errors.Is(err, ErrNotServed) {
+	switch {
+	case errors.Is(err, ErrNotServed):
 		return Result{Reason: ReasonKindNotServed, Message: fmt.Sprintf("the cluster does not serve %s of %s", check.Kind, check.APIVersion)}, nil
-	}
-	if err != nil {
+	case errors.Is(err, ErrForbidden):
+		return Result{Reason: ReasonForbidden, Message: fmt.Sprintf("may not list and watch %s of %s: grant it to the worker", check.Kind, check.APIVersion)}, nil
+	case err != nil:
 		return Result{}, err
 	}
 	meant, err := meantBy(check, listed)

@@ -31,7 +31,7 @@ type Object interface {
 // Objects are what checks are judged on: a cluster's cache, or a file. What they return is not modified.
 type Objects interface {
 	// List returns the objects of a kind in a namespace, or in all of the cluster when namespace is "". The error wraps
-	// ErrNotServed when the cluster does not know the kind.
+	// ErrNotServed or ErrForbidden when the cluster does not show the kind.
 	List(kind schema.GroupVersionKind, namespace string) ([]Object, error)
 	// Node returns the node of that name, or nil when there is none.
 	Node(name string) (*corev1.Node, error)
@@ -39,8 +39,12 @@ type Objects interface {
 	PodsOn(node string) ([]*corev1.Pod, error)
 }
 
-// ErrNotServed says that a cluster does not know a kind. To a check that is an answer, not a failure: its CRD may still come.
-var ErrNotServed = errors.New("kind is not served")
+// Answers of a cluster about a kind that a check wants to see. They make the check unhealthy, not impossible: the CRD, or the
+// permission, may still come.
+var (
+	ErrNotServed = errors.New("the cluster does not serve the kind")
+	ErrForbidden = errors.New("reading the kind is forbidden")
+)
 
 // ErrInvalid says that a check itself is wrong; the message names the field. No look can change that.
 var ErrInvalid = errors.New("cannot be judged")
@@ -48,6 +52,7 @@ var ErrInvalid = errors.New("cannot be judged")
 // Reasons of results that are not healthy, and of their blockers.
 const (
 	ReasonKindNotServed          = "KindNotServed"
+	ReasonForbidden              = "Forbidden"
 	ReasonNothingFound           = "NothingFound"
 	ReasonGenerationNotObserved  = "GenerationNotObserved"
 	ReasonConditionMissing       = "ConditionMissing"
@@ -100,23 +105,32 @@ func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result
 func Kinds(checks ...drydockv1.HealthCheck) ([]schema.GroupVersionKind, error) {
 	var kinds []schema.GroupVersionKind
 	for _, check := range checks {
-		switch {
-		case check.Condition != nil:
-			kind, err := conditionKind(*check.Condition)
-			if err != nil {
-				return nil, fmt.Errorf("health check %q: %w", check.Name, err)
-			}
-			kinds = append(kinds, kind)
-		case check.Workload != nil:
-			for _, kind := range workloadKinds(*check.Workload) {
-				kinds = append(kinds, workloadKind(kind))
-			}
-		case check.Node != nil:
-			kinds = append(kinds, nodeKind)
+		judged, err := kindsOf(check)
+		if err != nil {
+			return nil, fmt.Errorf("health check %q: %w", check.Name, err)
 		}
+		kinds = append(kinds, judged...)
 	}
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
 	return slices.Compact(kinds), nil
+}
+
+func kindsOf(check drydockv1.HealthCheck) ([]schema.GroupVersionKind, error) {
+	switch {
+	case check.Condition != nil:
+		kind, err := conditionKind(*check.Condition)
+		return []schema.GroupVersionKind{kind}, err
+	case check.Workload != nil:
+		workloads, err := workloadKinds(*check.Workload)
+		var kinds []schema.GroupVersionKind
+		for _, workload := range workloads {
+			kinds = append(kinds, workloadKind(workload))
+		}
+		return kinds, err
+	case check.Node != nil:
+		return []schema.GroupVersionKind{nodeKind}, nil
+	}
+	return nil, fmt.Errorf("%w: exactly one of condition, workload and node must be set", ErrInvalid)
 }
 
 // All is healthy when every result is. Otherwise it has the reason and message of the first that is not, and the blockers of all.

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,19 +17,29 @@ func workloadKind(kind drydockv1.WorkloadKind) schema.GroupVersionKind {
 }
 
 // workloadKinds are those the check names, or all.
-func workloadKinds(check drydockv1.WorkloadCheck) []drydockv1.WorkloadKind {
-	if len(check.Kinds) > 0 {
-		return check.Kinds
+func workloadKinds(check drydockv1.WorkloadCheck) ([]drydockv1.WorkloadKind, error) {
+	all := []drydockv1.WorkloadKind{drydockv1.Deployment, drydockv1.StatefulSet, drydockv1.DaemonSet}
+	if len(check.Kinds) == 0 {
+		return all, nil
 	}
-	return []drydockv1.WorkloadKind{drydockv1.Deployment, drydockv1.StatefulSet, drydockv1.DaemonSet}
+	for _, kind := range check.Kinds {
+		if !slices.Contains(all, kind) {
+			return nil, fmt.Errorf("%w: workload.kinds: %q is not one of Deployment, StatefulSet and DaemonSet", ErrInvalid, kind)
+		}
+	}
+	return check.Kinds, nil
 }
 
 // evaluateWorkload wants every workload that the check means rolled out and available. None found is not healthy: it is a misspelt
 // namespace or selector more often than a check that is to pass.
 func evaluateWorkload(check drydockv1.WorkloadCheck, objects Objects) (Result, error) {
+	kinds, err := workloadKinds(check)
+	if err != nil {
+		return Result{}, err
+	}
 	found := 0
 	var blockers []drydockv1.Blocker
-	for _, kind := range workloadKinds(check) {
+	for _, kind := range kinds {
 		listed, err := objects.List(workloadKind(kind), check.Namespace)
 		if err != nil {
 			return Result{}, err
@@ -37,16 +48,12 @@ func evaluateWorkload(check drydockv1.WorkloadCheck, objects Objects) (Result, e
 		if err != nil {
 			return Result{}, fmt.Errorf("workload: %w", err)
 		}
-		found += len(meant)
-		for _, workload := range meant {
-			b, err := judgeWorkload(kind, workload)
-			if err != nil {
-				return Result{}, err
-			}
-			if b != nil {
-				blockers = append(blockers, *b)
-			}
+		unavailable, err := judgeWorkloads(kind, meant)
+		if err != nil {
+			return Result{}, err
 		}
+		found += len(meant)
+		blockers = append(blockers, unavailable...)
 	}
 	if found == 0 {
 		return Result{Reason: ReasonNothingFound, Message: "found no workload in namespace " + check.Namespace + withLabels(check.Selector)}, nil
@@ -64,25 +71,29 @@ func withLabels(selector *metav1.LabelSelector) string {
 // unavailable says why a workload is not available.
 type unavailable struct{ reason, message string }
 
-// judgeWorkload returns what is wrong with one workload, or nil.
-func judgeWorkload(kind drydockv1.WorkloadKind, workload Object) (*drydockv1.Blocker, error) {
-	var why *unavailable
-	var err error
+// judgeWorkloads returns those that are not available.
+func judgeWorkloads(kind drydockv1.WorkloadKind, workloads []Object) ([]drydockv1.Blocker, error) {
+	var blockers []drydockv1.Blocker
+	for _, workload := range workloads {
+		why, err := judgeWorkload(kind, workload)
+		if err != nil {
+			return nil, err
+		}
+		if why != nil {
+			blockers = append(blockers, blocker(string(kind), workload, why.reason, why.message, metav1.Time{}))
+		}
+	}
+	return blockers, nil
+}
+
+func judgeWorkload(kind drydockv1.WorkloadKind, workload Object) (*unavailable, error) {
 	switch kind {
-	case drydockv1.Deployment:
-		why, err = judge(workload, deployment)
 	case drydockv1.StatefulSet:
-		why, err = judge(workload, statefulSet)
+		return judge(workload, statefulSet)
 	case drydockv1.DaemonSet:
-		why, err = judge(workload, daemonSet)
-	default:
-		err = fmt.Errorf("%w: workload.kinds: %q is not one of Deployment, StatefulSet and DaemonSet", ErrInvalid, kind)
+		return judge(workload, daemonSet)
 	}
-	if err != nil || why == nil {
-		return nil, err
-	}
-	b := blocker(string(kind), workload, why.reason, why.message, metav1.Time{})
-	return &b, nil
+	return judge(workload, deployment)
 }
 
 func judge[T any](workload Object, rule func(*T) *unavailable) (*unavailable, error) {
