@@ -1,0 +1,360 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+type nodeStatus = maintenancev1.NodeMaintenanceStatus
+
+// wholeMaintenance asks for everything that a maintenance can do, with a Job as its work.
+func wholeMaintenance() NodeMaintenanceInput {
+	return NodeMaintenanceInput{Cluster: "c1", Object: maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
+		Spec: maintenancev1.NodeMaintenanceSpec{
+			RequestorID: "ops.example.com", NodeName: "n1",
+			WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{},
+			DrainSpec:            &maintenancev1.DrainSpec{},
+			Action:               &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: "ops"}},
+		},
+	}}
+}
+
+// handOver asks for a node that the requestor works on itself.
+func handOver() NodeMaintenanceInput {
+	in := wholeMaintenance()
+	in.Object.Spec.Action = nil
+	return in
+}
+
+func inState(state maintenancev1.NodeState) func(nodeStatus) bool {
+	return func(s nodeStatus) bool { return s.State == state }
+}
+
+func states(s nodeStatus) []maintenancev1.NodeState {
+	var states []maintenancev1.NodeState
+	for _, state := range s.States {
+		states = append(states, state.State)
+	}
+	return states
+}
+
+func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireResult[nodeStatus](w)
+	require.Equal(t, []string{
+		"LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
+		"AwaitNodeHealthy", "RemoveJob", "ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive",
+	}, w.called())
+	require.Equal(t, []maintenancev1.NodeState{
+		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion,
+		maintenancev1.NodeDraining, maintenancev1.NodeReady, maintenancev1.NodeHealthChecks, maintenancev1.NodeCleaningUp, maintenancev1.NodeCompleted,
+	}, states(status))
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+		require.NotNil(t, stage.FinishedAt, stage.Stage)
+	}
+	require.Nil(t, status.Wait)
+}
+
+func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
+	w := newWorld(t)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	requireResult[nodeStatus](w)
+	require.NotContains(t, w.called(), "AwaitNodeLocks")
+	require.NotContains(t, w.called(), "AwaitNodeLocksActive")
+	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Locked)
+}
+
+func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
+	w := newWorld(t)
+	in := handOver()
+	in.Object.Spec.WaitForPodCompletion, in.Object.Spec.DrainSpec = nil, nil
+	in.Object.Spec.Cordon = new(bool)
+	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	requireResult[nodeStatus](w)
+	require.Equal(t, []string{
+		"LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "Cordon", "AwaitNodeHealthy", "ReturnNode", "WithdrawNodeMaintenance",
+	}, w.called())
+	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Cordon)
+}
+
+func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
+	returned := []string{"ReturnNode", "WithdrawNodeMaintenance"}
+	relocked := append(slices.Clone(returned), "AwaitNodeLocksActive")
+	for _, tc := range []struct {
+		step string
+		undo []string
+	}{
+		{"AwaitNodeFree", []string{"ReturnNode"}},
+		{"AwaitNodeLocks", relocked},
+		{"AwaitPodCompletion", relocked},
+		{"Drain", relocked},
+		{"RunJob", append([]string{"RemoveJob"}, relocked...)},
+		{"AwaitNodeHealthy", append([]string{"RemoveJob"}, relocked...)},
+	} {
+		for _, by := range []string{"signal", "Temporal"} {
+			t.Run(tc.step+" by "+by, func(t *testing.T) {
+				w := newWorld(t)
+				w.locked = true
+				w.blocked[tc.step] = true
+				w.RegisterDelayedCallback(func() {
+					if by == "signal" {
+						w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
+					} else {
+						w.CancelWorkflow()
+					}
+				}, time.Minute)
+				w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+				status := requireCancelled[nodeStatus](w)
+				require.Equal(t, maintenancev1.NodeCancelled, status.State)
+				called := w.called()
+				require.Equal(t, tc.undo, called[slices.Index(called, tc.step)+1:])
+			})
+		}
+	}
+}
+
+func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
+	blocker := drydockv1.Blocker{Kind: "Pod", Namespace: "shop", Name: "web-1", Reason: "DisruptionBudget"}
+	w := newWorld(t)
+	w.fail["Drain"] = always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil, blocker))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireFailure[nodeStatus](w, temporal.ErrDrainTimedOut)
+	require.Equal(t, maintenancev1.NodeFailed, status.State)
+	require.Equal(t, []drydockv1.Blocker{blocker}, status.Failure.Blockers)
+	require.Equal(t, "drain n1: 1 pod blocked", status.Failure.Message)
+	require.NotContains(t, w.called(), "RunJob")
+	require.False(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = always(temporal.Error(temporal.ErrDrainTimedOut, "", nil))
+	in := wholeMaintenance()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	requireFailure[nodeStatus](w, temporal.ErrDrainTimedOut)
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = once(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil))
+	in := wholeMaintenance()
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	status := requireResult[nodeStatus](w)
+	first, second := w.inputs["Drain"][0].(activities.DrainInput), w.inputs["Drain"][1].(activities.DrainInput)
+	require.Equal(t, int32(2), second.Attempt)
+	require.False(t, second.Deadline.Before(*first.Deadline))
+	require.Contains(t, status.Notes, "draining once more: drain n1: 1 pod blocked")
+}
+
+func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		timeout *int32
+		want    *time.Duration
+	}{
+		{"absent: 300 seconds", nil, ptr(300 * time.Second)},
+		{"given", ptr(int32(7)), ptr(7 * time.Second)},
+		{"0: no limit", ptr(int32(0)), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			in := wholeMaintenance()
+			in.Object.Spec.DrainSpec.TimeoutSeconds = tc.timeout
+			w.ExecuteWorkflow(NodeMaintenance, in)
+
+			requireResult[nodeStatus](w)
+			deadline := w.inputs["Drain"][0].(activities.DrainInput).Deadline
+			if tc.want == nil {
+				require.Nil(t, deadline)
+				return
+			}
+			require.WithinDuration(t, start.Add(*tc.want), *deadline, time.Second)
+		})
+	}
+}
+
+func TestTheRequestorHasTheNodeUntilItSaysDone(t *testing.T) {
+	w := newWorld(t)
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodeReady, status.State)
+		require.Equal(t, "AwaitingRequestor", status.Wait.Reason)
+		require.NotContains(t, w.called(), "ReturnNode")
+		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Actor: "driver"})
+	}, 24*time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+}
+
+func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
+	w := newWorld(t)
+	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodeRequestorFailed, status.State)
+		require.Contains(t, status.Wait.Message, "no firmware")
+		w.SignalWorkflow(temporal.SignalRecover, nil)
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, maintenancev1.NodeReady, statusOf[nodeStatus](w).State)
+		w.SignalWorkflow(temporal.SignalDone, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+}
+
+func TestAFailedJobHoldsTheNodeAndCancelReturnsItFailed(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3", nil))
+	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireFailure[nodeStatus](w, temporal.ErrJobFailed)
+	require.Equal(t, maintenancev1.NodeFailed, status.State)
+	require.NotContains(t, w.called(), "AwaitNodeHealthy")
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestAFailedJobThatAPersonMadeGoodCompletes(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, temporal.SignalRequest{Actor: "ann"})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireResult[nodeStatus](w)
+	require.Nil(t, status.Failure)
+	require.Contains(t, w.called(), "AwaitNodeHealthy")
+}
+
+func TestDoneBeforeTheNodeIsHandedOverTakesItBack(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["Drain"] = true
+	signalWhen(w, inState(maintenancev1.NodeDraining), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	requireCancelled[nodeStatus](w)
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["Cordon"] = once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	requireResult[nodeStatus](w)
+	require.Equal(t, []string{
+		"LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
+		"WithdrawNodeMaintenance", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
+	}, w.called()[:10])
+}
+
+func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["Cordon"] = once(temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	requireResult[nodeStatus](w)
+	require.Len(t, w.inputs["AwaitNodeLocks"], 2)
+	require.Len(t, w.inputs["Cordon"], 2)
+}
+
+func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = always(temporal.Error(temporal.ErrNodeGone, "node n1 was deleted", nil))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.Equal(t, maintenancev1.NodeGone, requireFailure[nodeStatus](w, temporal.ErrNodeGone).State)
+	require.Contains(t, w.called(), "WithdrawNodeMaintenance")
+}
+
+func TestAnEffectThatIsRefusedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
+	w := newWorld(t)
+	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil)
+	w.fail["Cordon"] = func(call int) error {
+		if call <= 3*effectAttempts {
+			return unreachable
+		}
+		return nil
+	}
+	seen := false
+	w.when(func() bool {
+		wait := statusOf[nodeStatus](w).Wait
+		return wait != nil && wait.Reason == temporal.ErrClusterUnreachable
+	}, func() { seen = true })
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.Nil(t, requireResult[nodeStatus](w).Wait)
+	require.True(t, seen, "the status said ClusterUnreachable while the cordon was refused")
+}
+
+func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testing.T) {
+	w := newWorld(t)
+	w.fail["ReturnNode"] = always(errors.New("the API server is on fire"))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireResult[nodeStatus](w)
+	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
+	require.Contains(t, w.called(), "WithdrawNodeMaintenance")
+}
+
+func TestLocksThatDoNotComeBackAreReported(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocksActive"] = nil
+	play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
+		return []drydockv1.Blocker{{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "vRouter not ready"}}
+	})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.Contains(t, requireResult[nodeStatus](w).Notes, "NodeWorkloadLock tf-n1 is not active again: vRouter not ready")
+}
+
+func TestOnlyTheCurrentActivityIsListenedTo(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["Drain"] = true
+	blocked := &drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0"}
+	w.when(func() bool { return statusOf[nodeStatus](w).State == maintenancev1.NodeDraining }, func() {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Wait: blocked, Drain: &maintenancev1.DrainStatus{PodsToEvict: 2}})
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: &drydockv1.Wait{Reason: "Stale"}})
+	})
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, "DisruptionBudget", status.Wait.Reason)
+		require.Equal(t, int32(2), status.Drain.PodsToEvict)
+		w.CancelWorkflow()
+	}, time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireCancelled[nodeStatus](w)
+}
+
+func ptr[T any](v T) *T { return &v }

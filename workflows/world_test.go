@@ -1,0 +1,191 @@
+package workflows
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// world plays the activities of a workflow test: each call is recorded, and answered at once unless the test says otherwise. Time is
+// skipped.
+type world struct {
+	*testsuite.TestWorkflowEnvironment
+	t *testing.T
+
+	mu    sync.Mutex
+	calls []string
+	// locked: the cluster serves workload locks.
+	locked bool
+	// fail answers a call of an activity with an error as long as the function returns one.
+	fail map[string]func(call int) error
+	// blocked activities wait until they are cancelled.
+	blocked map[string]bool
+	inputs  map[string][]any
+	// plan and nodes are what the hub and the cluster answer.
+	plan  activities.RolloutPlan
+	nodes rollout.NodePlan
+	// slots is how many nodes may be at work at once.
+	slots int
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	suite := &testsuite.WorkflowTestSuite{}
+	w := &world{
+		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t,
+		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1,
+	}
+	w.SetTestTimeout(time.Minute)
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
+	w.register()
+	return w
+}
+
+func (w *world) register() {
+	play(w, "AwaitNodeFree", func(activities.NodeRef) any { return nil })
+	play(w, "Cordon", func(activities.CordonInput) any { return activities.CordonResult{CordonedByUs: true} })
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })
+	play(w, "Drain", func(activities.DrainInput) any {
+		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
+	})
+	play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any { return activities.AwaitPodCompletionResult{} })
+	play(w, "RunJob", func(activities.RunJobInput) any { return nil })
+	play(w, "RemoveJob", func(activities.RunJobInput) any { return nil })
+	play(w, "AwaitNodeHealthy", func(activities.AwaitNodeHealthyInput) any { return nil })
+	play(w, "AwaitClusterHealthy", func(activities.AwaitClusterHealthyInput) any { return nil })
+	play(w, "RequestNodeMaintenance", func(activities.NodeLockInput) any { return w.locked })
+	play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
+	play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return nil })
+	play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any { return []drydockv1.Blocker{} })
+	play(w, "RequestClusterMaintenance", func(activities.ClusterLockInput) any { return w.locked })
+	play(w, "AwaitClusterLocks", func(activities.ClusterLockInput) any { return nil })
+	play(w, "WithdrawClusterMaintenance", func(activities.ClusterLockInput) any { return nil })
+	play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
+	play(w, "PlanRollout", func(any) any { return w.plan })
+	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
+	play(w, "AwaitGrants", func(in activities.AwaitGrantsInput) any {
+		free := max(0, w.slots-len(in.Running))
+		return in.Pending[:min(free, len(in.Pending))]
+	})
+}
+
+// play registers an activity that records its calls.
+func play[In any](w *world, name string, answer func(In) any) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+		w.mu.Lock()
+		w.calls = append(w.calls, name)
+		w.inputs[name] = append(w.inputs[name], in)
+		call, fail, blocked := len(w.inputs[name]), w.fail[name], w.blocked[name]
+		w.mu.Unlock()
+		if fail != nil {
+			if err := fail(call); err != nil {
+				return nil, err
+			}
+		}
+		if grants, ok := any(in).(activities.AwaitGrantsInput); ok && len(grants.Running) >= w.slots {
+			blocked = true
+		}
+		if blocked {
+			return nil, activity.ErrResultPending
+		}
+		return answer(in), nil
+	}, activity.RegisterOptions{Name: name})
+}
+
+// called returns the recorded calls, in order.
+func (w *world) called() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.calls)
+}
+
+// once fails the first call with the error, and no other.
+func once(err error) func(int) error {
+	return func(call int) error {
+		if call == 1 {
+			return err
+		}
+		return nil
+	}
+}
+
+func always(err error) func(int) error { return func(int) error { return err } }
+
+// signalWhen sends the signal when the query's status first satisfies the condition, which is looked at every second of workflow time.
+func signalWhen[S any](w *world, condition func(S) bool, signal string, payload any) {
+	w.when(func() bool { return condition(statusOf[S](w)) }, func() { w.SignalWorkflow(signal, payload) })
+}
+
+// when runs then as soon as the condition holds; it is looked at every second of workflow time.
+func (w *world) when(condition func() bool, then func()) {
+	var look func()
+	look = func() {
+		if condition() {
+			then()
+			return
+		}
+		w.RegisterDelayedCallback(look, time.Second)
+	}
+	w.RegisterDelayedCallback(look, time.Second)
+}
+
+func statusOf[S any](w *world) S {
+	w.t.Helper()
+	value, err := w.QueryWorkflow(temporal.QueryStatus)
+	require.NoError(w.t, err)
+	var status S
+	require.NoError(w.t, value.Get(&status))
+	return status
+}
+
+// requireFailure requires that the workflow ended in an error of that type, and returns the status it carries.
+func requireFailure[S any](w *world, errType string) S {
+	w.t.Helper()
+	require.True(w.t, w.IsWorkflowCompleted())
+	err := w.GetWorkflowError()
+	require.Error(w.t, err)
+	require.Equal(w.t, errType, temporal.ErrorType(err), "%v", err)
+	var status S
+	require.True(w.t, detailsOf(err, &status), "the error carries the status")
+	return status
+}
+
+// requireCancelled requires that the workflow ended cancelled, and returns the status it carries.
+func requireCancelled[S any](w *world) S {
+	w.t.Helper()
+	require.True(w.t, w.IsWorkflowCompleted())
+	err := w.GetWorkflowError()
+	require.True(w.t, sdktemporal.IsCanceledError(err), "%v", err)
+	var status S
+	require.True(w.t, detailsOf(err, &status), "the error carries the status")
+	return status
+}
+
+func requireResult[S any](w *world) S {
+	w.t.Helper()
+	require.True(w.t, w.IsWorkflowCompleted())
+	require.NoError(w.t, w.GetWorkflowError())
+	var status S
+	require.NoError(w.t, w.GetWorkflowResult(&status))
+	return status
+}
+
+// registerAs registers a workflow that plays a child.
+func (w *world) registerAs(name string, child any) {
+	w.RegisterWorkflowWithOptions(child, workflow.RegisterOptions{Name: name})
+}
