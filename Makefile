@@ -16,12 +16,12 @@ help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: demo
-demo: servers ## Watch a rollout on a local stack: one hub, three clusters (KEEP=1 keeps it up afterwards)
-	go run ./deploy/dev demo $(if $(KEEP),--keep)
+demo: dev ## Watch a rollout on a local stack: one hub, three clusters (KEEP=1 keeps it up afterwards)
+	@exec bin/devstack/dev demo $(if $(KEEP),--keep)
 
 .PHONY: up
-up: servers ## Start a local stack and say how to reach it, until Ctrl-C
-	go run ./deploy/dev up
+up: dev ## Start a local stack and say how to reach it, until Ctrl-C
+	@exec bin/devstack/dev up
 
 .PHONY: build
 build: ## Build bin/drydock and bin/drydock-worker
@@ -64,5 +64,10 @@ checkers:
 	@cd internal/tools && GOWORK=off go build -o ../../$(TOOLS)/ tool
 
 .PHONY: servers
-servers:
-	@go run ./deploy/dev programs
+servers: dev
+	@bin/devstack/dev programs
+
+# Built and not `go run`, which would leave the stack behind when it gets a SIGTERM.
+.PHONY: dev
+dev:
+	@go build -o bin/devstack/dev ./deploy/dev

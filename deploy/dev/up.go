@@ -12,8 +12,12 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
-// crdDir holds the kinds that users write; every cluster of the stack knows them.
-const crdDir = "deploy/crds"
+const (
+	// crdDir holds the kinds that users write; every cluster of the stack knows them.
+	crdDir = "deploy/crds"
+	// hubCRDDir holds stand-ins for the kinds of other projects that a hub has, such as ManagedCluster.
+	hubCRDDir = "deploy/crds/testing"
+)
 
 func newUpCommand() *cobra.Command {
 	var dir string
@@ -50,7 +54,7 @@ func up(ctx context.Context, dir string, out, progress io.Writer) error {
 func hubAndSpokes(dir string, progress io.Writer) devstack.Options {
 	options := devstack.Options{
 		Dir:      dir,
-		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{crdDir}, ControlPlaneOnly: true}},
+		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{crdDir, hubCRDDir}, ControlPlaneOnly: true}},
 		Temporal: &devstack.TemporalOptions{WebUI: true},
 		Output:   progress,
 	}

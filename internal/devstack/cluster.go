@@ -57,7 +57,7 @@ var configFiles embed.FS
 
 const (
 	auditPolicyFile = "audit-policy.yaml"
-	stagesFile      = "stages.yaml"
+	kwokFile        = "kwok.yaml"
 	schedulerFile   = "scheduler.yaml"
 )
 
@@ -112,7 +112,7 @@ func (c *Cluster) prepare(apiServerPort int) error {
 	if err := c.authority.write(c.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{auditPolicyFile, stagesFile, schedulerFile} {
+	for _, name := range []string{auditPolicyFile, kwokFile, schedulerFile} {
 		content, err := configFiles.ReadFile("config/" + name)
 		if err != nil {
 			return err

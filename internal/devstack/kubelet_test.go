@@ -2,6 +2,8 @@ package devstack_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -43,6 +45,7 @@ func TestACluster(t *testing.T) {
 		{"completes a Job", completesAJob},
 		{"fails a Job whose pod exits with another code than 0", failsAJob},
 		{"takes a node down and up again, and leaves its other conditions alone", takesANodeDownAndUp},
+		{"applies objects from files", appliesObjectsFromFiles},
 		{"lets a ServiceAccount do what RBAC says, and the audit log tells", letsAServiceAccountDoWhatRBACSays},
 	}
 	for _, test := range tests {
@@ -140,6 +143,26 @@ func takesANodeDownAndUp(t *testing.T, cluster *devstack.Cluster) {
 		return conditionOf(node, corev1.NodeReady) == corev1.ConditionTrue && !hasTaint(node, corev1.TaintNodeNotReady)
 	})
 	require.Equal(t, corev1.ConditionTrue, conditionOf(up.(*corev1.Node), "Example"))
+}
+
+func appliesObjectsFromFiles(t *testing.T, cluster *devstack.Cluster) {
+	namespace := devstacktest.Namespace(t, cluster)
+	dir := t.TempDir()
+	for name, value := range map[string]string{"first.yaml": "1", "second.yaml": "2"} {
+		content := "# a comment\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: " + namespace + "}\ndata: {value: \"" + value + "\"}\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	}
+
+	require.NoError(t, cluster.Apply(t.Context(), dir))
+
+	settings, err := cluster.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "settings", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "2", settings.Data["value"], "files apply in the order of their names")
+
+	broken := filepath.Join(dir, "broken.yaml")
+	require.NoError(t, os.WriteFile(broken, []byte("apiVersion: v1\nkind: Nonsense\nmetadata: {name: settings}\n"), 0o644))
+	err = cluster.Apply(t.Context(), broken)
+	require.ErrorContains(t, err, "apply "+broken+" to cluster spoke: Nonsense /settings")
 }
 
 func letsAServiceAccountDoWhatRBACSays(t *testing.T, cluster *devstack.Cluster) {

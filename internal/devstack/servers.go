@@ -102,9 +102,12 @@ func (c *Cluster) schedulerArgs(port int) []string {
 func (c *Cluster) kwokArgs(port int) []string {
 	return []string{
 		"--kubeconfig=" + c.file(kwokUser+".kubeconfig"),
-		"--config=" + c.file(stagesFile),
+		"--config=" + c.file(kwokFile),
 		"--manage-all-nodes",
 		"--node-lease-duration-seconds=40",
+		"--node-ip=127.0.0.1",
+		"--cidr=10.128.0.0/14",
+		"--v=WARN",
 		"--server-address=" + loopback(port),
 	}
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func TestUpSaysHowToReachTheStackAndLeavesNothingBehind(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	says, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- up(ctx, "", out, os.Stderr)
+		out.Close()
+	}()
+
+	kubeconfig := regexp.MustCompile(`cluster (\S+) +export KUBECONFIG=(\S+)`)
+	nodes := map[string]int{}
+	for lines := bufio.NewScanner(says); lines.Scan(); {
+		if lines.Text() == "Ctrl-C stops it." {
+			interrupt()
+		}
+		if found := kubeconfig.FindStringSubmatch(lines.Text()); found != nil {
+			nodes[found[1]] = countNodes(t, found[2])
+		}
+	}
+
+	require.NoError(t, <-ended)
+	require.Equal(t, map[string]int{"hub": 0, "spoke-1": 4, "spoke-2": 4, "spoke-3": 4}, nodes)
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func countNodes(t *testing.T, kubeconfig string) int {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	return len(nodes.Items)
+}
