@@ -107,7 +107,7 @@ func (b *batch) arm(ctx workflow.Context) {
 		Summary: fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), batchDeadline.UTC().Format("15:04:05Z")),
 	})
 	workflow.GoNamed(ctx, "batch deadline", func(ctx workflow.Context) {
-		if timer.Get(armed, nil) == nil {
+		if timer.Get(ctx, nil) == nil {
 			b.timer = nil
 			b.timeOut(ctx)
 		}
@@ -161,26 +161,24 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 	g.record.clusterStarted(ctx, cluster)
 	workflow.GoNamed(ctx, "cluster "+cluster, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its nodes first.
-		waiting, _ := workflow.NewDisconnectedContext(ctx)
-		err := child.Get(waiting, nil)
+		err := child.Get(ctx, nil)
 		delete(b.running, cluster)
 		b.changed = true
-		g.record.clusterEnded(waiting, b.resultOf(waiting, cluster, child, err))
+		g.record.clusterEnded(ctx, b.resultOf(ctx, cluster, child, err))
 	})
 }
 
 // resultOf is the record of a cluster that is over. One that was withdrawn when the batch ran out of time is timed out, unless it was
 // complete in the same moment.
 func (b *batch) resultOf(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture, err error) ranv1.ClusterStatus {
-	result := ranv1.ClusterStatus{Name: cluster, Batch: b.number}
-	switch {
-	case err == nil:
+	var result ranv1.ClusterStatus
+	if err == nil {
 		_ = child.Get(ctx, &result)
-		return result
-	case !detailsOf(err, &result):
+	} else if !detailsOf(err, &result) {
 		failure := failureOf(err)
 		result.State, result.Reason, result.Message = ranv1.ClusterFailed, failure.Reason, failure.Message
 	}
+	result.Name, result.Batch = cluster, b.number
 	if sdktemporal.IsCanceledError(err) {
 		result.State = ranv1.ClusterCancelled
 		if b.timedOut {

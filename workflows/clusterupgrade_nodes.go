@@ -104,7 +104,7 @@ func (r *nodeRollout) ask(ctx workflow.Context) {
 	answer := workflow.ExecuteActivity(options, r.upgrade.cluster.AwaitGrants, in)
 	workflow.GoNamed(ctx, "grants", func(ctx workflow.Context) {
 		var granted []string
-		err := answer.Get(asking, &granted)
+		err := answer.Get(ctx, &granted)
 		if asking.Err() != nil {
 			return
 		}
@@ -158,10 +158,9 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
-		waiting, _ := workflow.NewDisconnectedContext(ctx)
 		var status maintenancev1.NodeMaintenanceStatus
-		err := child.Get(waiting, &status)
-		r.ended(waiting, node, status, err)
+		err := child.Get(ctx, &status)
+		r.ended(ctx, node, status, err)
 	})
 }
 

@@ -51,9 +51,14 @@ func newWorld(t *testing.T) *world {
 		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1,
 	}
 	w.SetTestTimeout(time.Minute)
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
 	w.register()
 	return w
+}
+
+// ExecuteWorkflow runs the workflow to its end. Progress that it reports to a parent is taken in silence.
+func (w *world) ExecuteWorkflow(run, in any) {
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
+	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
 }
 
 func (w *world) register() {

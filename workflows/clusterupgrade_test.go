@@ -1,0 +1,230 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// children plays the NodeMaintenance or ClusterUpgrade children: each takes a while, and ends well unless the test says otherwise.
+type children struct {
+	events []string
+	atWork int
+	most   int
+	takes  time.Duration
+	// ends is how a child of that name ends; absent: well.
+	ends map[string]func(workflow.Context) error
+}
+
+func (c *children) run(ctx workflow.Context, name string) error {
+	c.events = append(c.events, "+"+name)
+	c.atWork++
+	c.most = max(c.most, c.atWork)
+	defer func() {
+		c.atWork--
+		c.events = append(c.events, "-"+name)
+	}()
+	if end := c.ends[name]; end != nil {
+		return end(ctx)
+	}
+	return workflow.Sleep(ctx, c.takes)
+}
+
+func newChildren() *children {
+	return &children{takes: time.Minute, ends: map[string]func(workflow.Context) error{}}
+}
+
+// playNodes registers a NodeMaintenance that only takes its time.
+func playNodes(w *world) *children {
+	c := newChildren()
+	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
+		err := c.run(ctx, in.Object.Spec.NodeName)
+		status := nodeStatus{State: maintenancev1.NodeCompleted, Drain: &maintenancev1.DrainStatus{Evicted: 2}}
+		if sdktemporal.IsCanceledError(err) {
+			status.State = maintenancev1.NodeCancelled
+			return status, sdktemporal.NewCanceledError(status)
+		}
+		return status, err
+	})
+	return c
+}
+
+// failsWith ends a node in a typed error that carries its status, as NodeMaintenance does.
+func failsWith(state maintenancev1.NodeState, errType string) func(workflow.Context) error {
+	return func(ctx workflow.Context) error {
+		if err := workflow.Sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		status := nodeStatus{State: state, Failure: &maintenancev1.Failure{Reason: errType, Message: "it broke"}}
+		return sdktemporal.NewApplicationErrorWithOptions("it broke", errType, sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
+	}
+}
+
+func newClusterWorld(t *testing.T, controlPlane, workers, slots int) (*world, *children) {
+	w := newWorld(t)
+	w.slots, w.locked = slots, true
+	for i := range controlPlane {
+		w.nodes.ControlPlane = append(w.nodes.ControlPlane, fmt.Sprintf("cp%d", i))
+	}
+	for i := range workers {
+		w.nodes.Workers = append(w.nodes.Workers, fmt.Sprintf("w%d", i))
+	}
+	return w, playNodes(w)
+}
+
+func oneCluster() ClusterUpgradeInput {
+	return ClusterUpgradeInput{Namespace: "ops", Rollout: "june", Cluster: "c1", TaskQueue: temporal.TaskQueue, Batch: 1}
+}
+
+func TestControlPlaneNodesGoFirstOneByOneThenWorkersAsGranted(t *testing.T) {
+	w, nodes := newClusterWorld(t, 3, 4, 2)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	result := requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, []string{"+cp0", "-cp0", "+cp1", "-cp1", "+cp2", "-cp2"}, nodes.events[:6])
+	require.Equal(t, 2, nodes.most)
+	require.Equal(t, ranv1.ClusterComplete, result.State)
+	require.Equal(t, ranv1.NodeCounts{Total: 7, Done: 7, Evicted: 14}, result.Nodes)
+	called := w.called()
+	require.Equal(t, []string{"InspectCluster", "RequestClusterMaintenance", "AwaitClusterLocks"}, called[:3])
+	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, called[len(called)-2:])
+}
+
+func TestNoMoreNodesAreAtWorkThanGranted(t *testing.T) {
+	for _, slots := range []int{1, 3, 20} {
+		w, nodes := newClusterWorld(t, 0, 8, slots)
+		w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+		requireResult[ranv1.ClusterStatus](w)
+		require.Equal(t, min(slots, 8), nodes.most)
+		require.Len(t, nodes.events, 16)
+	}
+}
+
+func TestAClusterWithoutNodesToMaintainIsComplete(t *testing.T) {
+	w, _ := newClusterWorld(t, 0, 0, 1)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, ranv1.ClusterComplete, requireResult[ranv1.ClusterStatus](w).State)
+	require.NotContains(t, w.called(), "RequestClusterMaintenance")
+}
+
+func TestAFailedNodeFailsTheClusterAfterTheNodesAtWorkAreReturned(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 6, 2)
+	nodes.ends["w0"] = failsWith(maintenancev1.NodeFailed, temporal.ErrDrainTimedOut)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	result := requireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
+	require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.events)
+	require.Equal(t, ranv1.ClusterFailed, result.State)
+	require.Equal(t, "node w0: it broke", result.Message)
+	require.Contains(t, w.called(), "WithdrawClusterMaintenance")
+	require.NotContains(t, w.called(), "AwaitClusterHealthy")
+}
+
+func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.ends["w0"] = failsWith(maintenancev1.NodeGone, temporal.ErrNodeGone)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	require.Equal(t, ranv1.ClusterComplete, requireResult[ranv1.ClusterStatus](w).State)
+	require.Equal(t, []string{"w1"}, w.inputs["AwaitClusterHealthy"][0].(activities.AwaitClusterHealthyInput).Nodes)
+}
+
+func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.ends["w0"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	require.Equal(t, "the maintenance of node w0 was cancelled", requireFailure[ranv1.ClusterStatus](w, "NodeCancelled").Message)
+	require.NotContains(t, nodes.events, "+w1")
+}
+
+func TestANodeWhoseWorkFailedIsGivenUp(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	nodes.ends["w0"] = func(ctx workflow.Context) error {
+		workflow.GetSignalChannel(ctx, temporal.SignalCancel).Receive(ctx, nil)
+		return failsWith(maintenancev1.NodeFailed, temporal.ErrJobFailed)(ctx)
+	}
+	w.when(func() bool { return slices.Contains(nodes.events, "+w0") }, func() {
+		w.SignalWorkflow(temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeRequestorFailed})
+	})
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireFailure[ranv1.ClusterStatus](w, temporal.ErrJobFailed)
+}
+
+func TestCancelReturnsTheNodesAtWorkBeforeTheClusterLocks(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 6, 2)
+	w.when(func() bool { return nodes.atWork == 2 }, func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) })
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	require.Equal(t, ranv1.ClusterCancelled, requireCancelled[ranv1.ClusterStatus](w).State)
+	require.Len(t, nodes.events, 4)
+	called := w.called()
+	require.Equal(t, "WithdrawClusterMaintenance", called[len(called)-1])
+}
+
+func TestAPausedClusterStartsNoNodeUntilItIsResumed(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 3, 1)
+	w.when(func() bool { return nodes.atWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.events)
+		require.True(t, statusOf[ranv1.ClusterUpgradeStatus](w).Paused)
+		w.SignalWorkflow(temporal.SignalResume, nil)
+	}, 10*time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	requireResult[ranv1.ClusterStatus](w)
+	require.Len(t, nodes.events, 6)
+}
+
+func TestLocksThatAreNotReleasedInTimeFailTheClusterBeforeAnyNodeIsTouched(t *testing.T) {
+	w, nodes := newClusterWorld(t, 1, 1, 1)
+	w.fail["AwaitClusterLocks"] = always(temporal.Error(temporal.ErrLockTimedOut, "lock ceph is active", nil))
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	requireFailure[ranv1.ClusterStatus](w, temporal.ErrLockTimedOut)
+	require.Empty(t, nodes.events)
+	require.Contains(t, w.called(), "WithdrawClusterMaintenance")
+}
+
+func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
+	w, nodes := newClusterWorld(t, 1, 3, 2)
+	w.when(func() bool { return slices.Contains(nodes.events, "+cp0") }, func() { w.SetContinueAsNewSuggested(true) })
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	require.True(t, w.IsWorkflowCompleted())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	require.Zero(t, nodes.atWork)
+	require.NotContains(t, w.called(), "WithdrawClusterMaintenance")
+
+	second, again := newClusterWorld(t, 1, 3, 2)
+	in := oneCluster()
+	in.Carried = &ClusterUpgradeCarried{Locked: true, Status: ranv1.ClusterUpgradeStatus{Cluster: "c1", State: ranv1.ClusterRunning, Nodes: []ranv1.ClusterNodeStatus{
+		{Name: "cp0", ControlPlane: true, State: maintenancev1.NodeCompleted}, {Name: "w0", State: maintenancev1.NodePending},
+	}}}
+	second.ExecuteWorkflow(ClusterUpgrade, in)
+	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](second).Nodes.Done)
+	require.Equal(t, []string{"+w0", "-w0"}, again.events)
+	require.Equal(t, []string{"AwaitGrants", "AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.called())
+}
+
+func TestSkippedNodesAreNoted(t *testing.T) {
+	w, _ := newClusterWorld(t, 0, 1, 1)
+	w.nodes.Skipped = []rollout.SkippedNode{{Name: "gpu", Reason: rollout.ReasonSkipNodes}}
+	var notes []string
+	w.when(func() bool { notes = statusOf[ranv1.ClusterUpgradeStatus](w).Notes; return len(notes) > 0 }, func() {})
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, []string{"node gpu is skipped: SkipNodes"}, notes)
+}
