@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/safename"
@@ -25,7 +26,7 @@ type NodePlan struct {
 // SkippedNode is not maintained.
 type SkippedNode struct {
 	Name string `json:"name"`
-	// Reason is SkipNodes or NodeSelector.
+	// Reason is SkipNodes, SkipMaintenance or NodeSelector.
 	Reason string `json:"reason"`
 }
 
@@ -33,6 +34,8 @@ type SkippedNode struct {
 const (
 	// ReasonSkipNodes: skipNodes names it.
 	ReasonSkipNodes = "SkipNodes"
+	// ReasonSkipMaintenance: an annotation of the node asks for it.
+	ReasonSkipMaintenance = "SkipMaintenance"
 	// ReasonNodeSelector: nodeSelector does not pick it.
 	ReasonNodeSelector = "NodeSelector"
 )
@@ -59,6 +62,8 @@ func PlanNodes(nodes []corev1.Node, spec ranv1.NodeMaintenanceRemediation) (Node
 		switch {
 		case slices.Contains(spec.SkipNodes, node.Name):
 			plan.Skipped = append(plan.Skipped, SkippedNode{node.Name, ReasonSkipNodes})
+		case metav1.HasAnnotation(node.ObjectMeta, lcmv1.AnnotationSkipMaintenance):
+			plan.Skipped = append(plan.Skipped, SkippedNode{node.Name, ReasonSkipMaintenance})
 		case !selector.Matches(labels.Set(node.Labels)):
 			plan.Skipped = append(plan.Skipped, SkippedNode{node.Name, ReasonNodeSelector})
 		case controlPlaneFirst && isControlPlane(node):
