@@ -16,8 +16,12 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// spokeName is the cluster that every test of this package shares; each test has nodes and namespaces of its own.
-const spokeName = "spoke"
+// spokeName is the cluster that every test of this package shares; each test has nodes and namespaces of its own. hubName is the hub, and at
+// the same time a cluster without controllers and kubelets, whose nodes are what a test says they are.
+const (
+	spokeName = "spoke"
+	hubName   = "hub"
+)
 
 // stack and clusters are set by TestMain.
 var (
@@ -40,13 +44,14 @@ func runOnStack(m *testing.M) (code int, err error) {
 		Output: os.Stderr,
 		Clusters: []devstack.ClusterOptions{
 			{Name: spokeName, CRDs: []string{"deploy/crds"}},
-			{Name: "hub", CRDs: []string{"deploy/crds"}, ControlPlaneOnly: true},
+			{Name: hubName, CRDs: []string{"deploy/crds", "deploy/crds/testing"}, ControlPlaneOnly: true},
 		},
 	})
 	if err != nil {
 		return 1, err
 	}
-	clusters = kube.New(kube.FromConfigs(stack.Cluster("hub").Config, map[string]*rest.Config{spokeName: stack.Cluster(spokeName).Config}), kube.Options{})
+	spoke, hub := stack.Cluster(spokeName).Config, stack.Cluster(hubName).Config
+	clusters = kube.New(kube.FromConfigs(hub, map[string]*rest.Config{spokeName: spoke, hubName: hub}), kube.Options{})
 	code = m.Run()
 	clusters.Close()
 	return code, stack.Stop()

@@ -2,27 +2,133 @@ package activities
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Rollouts decides about rollouts next to the hub's objects.
-type Rollouts struct{}
+type Rollouts struct {
+	Clusters *kube.Clusters
+}
 
 // RolloutPlan is a plan and where the activities of its clusters run.
 type RolloutPlan struct {
+	// Plan as `drydock upgrade plan -o json` prints it.
 	rollout.Plan
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 }
 
-// PlanRollout selects the clusters of a rollout and divides them into batches.
+// managedClusterKind is what registers a cluster on the hub.
+var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+
+// reasonClusterUnreachable of the condition Validated: no worker could do anything to a cluster of the plan.
+const reasonClusterUnreachable = temporal.ErrClusterUnreachable
+
+// PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
+// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters.
 func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
-	return RolloutPlan{}, errNotBuilt
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return RolloutPlan{}, err
+	}
+	registered, err := managedClusters(ctx, hub)
+	if err != nil {
+		return RolloutPlan{}, err
+	}
+	var inventory rollout.Inventory
+	queues, unserved := map[string]string{}, map[string]bool{}
+	for _, cluster := range registered {
+		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.Name, Labels: cluster.Labels})
+		queue, served := r.taskQueue(cluster.Name, cluster.Annotations)
+		queues[cluster.Name], unserved[cluster.Name] = queue, !served
+	}
+	now := time.Now()
+	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
+	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance {
+		return plan, nil // nothing is done on the clusters themselves
+	}
+	var unreachable []string
+	for _, cluster := range slices.Concat(plan.RemediationPlan...) {
+		if unserved[cluster] {
+			unreachable = append(unreachable, cluster)
+		}
+		if queues[cluster] != temporal.TaskQueue {
+			plan.TaskQueues[cluster] = queues[cluster]
+		}
+	}
+	if len(unreachable) > 0 {
+		plan.RemediationPlan = [][]string{}
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasonClusterUnreachable, fmt.Sprintf(
+			"the worker has no credentials for %s: add them to its clusters file, or run a worker inside and annotate the ManagedCluster with %s=%s",
+			strings.Join(unreachable, ", "), kube.AnnotationWorker, kube.WorkerInCluster), now)
+	}
+	return plan, nil
 }
 
 // LocateCluster returns the task queue on which the activities of a cluster run. Errors: NotFound.
 func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, error) {
-	return "", errNotBuilt
+	annotations, err := r.annotations(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	queue, served := r.taskQueue(cluster, annotations)
+	if !served {
+		return "", temporal.Error(temporal.ErrNotFound, fmt.Sprintf(
+			"cluster %s is not known: add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with %s=%s",
+			cluster, kube.AnnotationWorker, kube.WorkerInCluster), nil)
+	}
+	return queue, nil
+}
+
+// annotations of a ManagedCluster; none if the hub does not have it, or there is no hub: a cluster can be maintained without.
+func (r *Rollouts) annotations(ctx context.Context, cluster string) (map[string]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if temporal.ErrorType(err) == temporal.ErrNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	registered := &metav1.PartialObjectMetadata{}
+	registered.SetGroupVersionKind(managedClusterKind)
+	err = hub.Cache.Get(ctx, client.ObjectKey{Name: cluster}, registered)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return registered.Annotations, explain(hub, "get ManagedCluster "+cluster, err)
+}
+
+// taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster
+// goes before the clusters file.
+func (r *Rollouts) taskQueue(cluster string, annotations map[string]string) (queue string, served bool) {
+	known, inClusterWorker := r.Clusters.Knows(cluster)
+	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
+		return temporal.ClusterTaskQueue(cluster), true
+	}
+	return temporal.TaskQueue, known
+}
+
+// managedClusters reads what a plan needs of the clusters on the hub: their metadata.
+func managedClusters(ctx context.Context, hub *kube.Cluster) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(managedClusterKind.GroupVersion().WithKind(managedClusterKind.Kind + "List"))
+	err := hub.Cache.List(ctx, list)
+	if meta.IsNoMatchError(err) {
+		return nil, temporal.Error(temporal.ErrNotFound, "the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
+	}
+	return list.Items, explain(hub, "list ManagedClusters", err)
 }

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,8 +27,8 @@ import (
 // IndexNodeName is the field by which cached pods can be listed: client.MatchingFields{kube.IndexNodeName: node}.
 const IndexNodeName = "spec.nodeName"
 
-// syncPatience is how long a first read may take before it is asked whether the API server answers at all.
-const syncPatience = 5 * time.Second
+// absenceHolds is for how long a kind that is not served is not asked for again.
+const absenceHolds = 5 * time.Second
 
 // informers is a cache whose first read of a kind says why the kind cannot be watched, where controller-runtime's would wait
 // for as long as its caller does.
@@ -40,8 +37,15 @@ type informers struct {
 	cluster *Cluster
 	scheme  *runtime.Scheme
 
-	podsIndexed sync.Mutex
-	indexed     bool
+	mu          sync.Mutex
+	podsIndexed bool
+	// absent are kinds that were not served when last asked.
+	absent map[schema.GroupVersionKind]absence
+}
+
+type absence struct {
+	at  time.Time
+	err error
 }
 
 func newInformers(cluster *Cluster, config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) (*informers, error) {
@@ -57,7 +61,7 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 	if err != nil {
 		return nil, err
 	}
-	return &informers{Cache: inner, cluster: cluster, scheme: scheme}, nil
+	return &informers{Cache: inner, cluster: cluster, scheme: scheme, absent: map[schema.GroupVersionKind]absence{}}, nil
 }
 
 // Get reads one object. Errors: as the API server's, and why the kind cannot be watched.
@@ -110,9 +114,16 @@ func (i *informers) itemOf(list client.ObjectList) (client.Object, error) {
 
 // GetInformer returns the informer of an object's kind once it has all objects.
 func (i *informers) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	kind, err := apiutil.GVKForObject(object, i.scheme)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.recentlyAbsent(kind); err != nil {
+		return nil, err
+	}
 	found, err := i.Cache.GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
 	if err != nil {
-		return nil, i.explain(object, err)
+		return nil, i.explain(kind, err)
 	}
 	if _, ok := object.(*corev1.Pod); ok {
 		if err := i.indexPods(ctx); err != nil {
@@ -121,7 +132,7 @@ func (i *informers) GetInformer(ctx context.Context, object client.Object, optio
 	}
 	if own, ok := found.(*informer); ok {
 		if err := own.await(ctx, i.cluster.reachable); err != nil {
-			return nil, i.explain(object, err)
+			return nil, i.explain(kind, err)
 		}
 	}
 	return found, nil
@@ -138,80 +149,39 @@ func (i *informers) GetInformerForKind(ctx context.Context, kind schema.GroupVer
 
 // indexPods adds the index on first use, so that a cluster whose pods nobody reads does not watch them.
 func (i *informers) indexPods(ctx context.Context) error {
-	i.podsIndexed.Lock()
-	defer i.podsIndexed.Unlock()
-	if i.indexed {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.podsIndexed {
 		return nil
 	}
 	err := i.Cache.IndexField(ctx, &corev1.Pod{}, IndexNodeName, func(object client.Object) []string {
 		return []string{object.(*corev1.Pod).Spec.NodeName}
 	})
-	i.indexed = err == nil
+	i.podsIndexed = err == nil
 	return err
 }
 
-func (i *informers) explain(object client.Object, err error) error {
-	kind, kindErr := apiutil.GVKForObject(object, i.scheme)
-	switch {
-	case kindErr != nil || errors.Is(err, context.Canceled) || temporal.ErrorType(err) != "":
-		return err
-	case meta.IsNoMatchError(err):
-		return fmt.Errorf("cluster %s does not serve %s: %w", i.cluster.Name, kind, err)
-	}
-	return i.cluster.explain("watch "+kind.Kind, err)
-}
-
-// informer remembers why it could not get its objects, as long as it never had them. Later failures are not held against what it
-// has: it reconnects by itself.
-type informer struct {
-	toolscache.SharedIndexInformer
-
-	mu      sync.Mutex
-	failure error
-	failed  chan struct{}
-}
-
-func newInformer(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers, log *slog.Logger) *informer {
-	i := &informer{SharedIndexInformer: toolscache.NewSharedIndexInformer(source, kind, resync, indexers), failed: make(chan struct{})}
-	// It fails only on an informer that runs already.
-	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-		if err == io.EOF || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return // an ordinary end of a watch
-		}
-		log.WarnContext(ctx, "watch failed, will be tried again", "kind", reflector.TypeDescription(), "error", err)
-		i.fail(err)
-	})
-	return i
-}
-
-func (i *informer) fail(err error) {
+// recentlyAbsent returns why a kind cannot be read if it was found not to be served a moment ago: a check that tolerates that may be
+// made at every event, and the API server should not be asked each time.
+func (i *informers) recentlyAbsent(kind schema.GroupVersionKind) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.failure == nil {
-		close(i.failed)
-	}
-	i.failure = err
-}
-
-// await returns when the informer has all objects, or with the last reason why it could not get them. It tries a refused
-// connection again without telling, hence the question whether the API server is reachable.
-func (i *informer) await(ctx context.Context, reachable func(context.Context, time.Duration) error) error {
-	slow := time.NewTicker(syncPatience)
-	defer slow.Stop()
-	for !i.HasSynced() {
-		select {
-		case <-i.HasSyncedChecker().Done():
-		case <-i.failed:
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			return i.failure
-		case <-slow.C:
-			if err := reachable(ctx, syncPatience); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if known := i.absent[kind]; time.Since(known.at) < absenceHolds {
+		return known.err
 	}
 	return nil
+}
+
+func (i *informers) explain(kind schema.GroupVersionKind, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled) || temporal.ErrorType(err) != "":
+		return err
+	case meta.IsNoMatchError(err):
+		err = fmt.Errorf("cluster %s does not serve %s: %w", i.cluster.Name, kind, err)
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.absent[kind] = absence{at: time.Now(), err: err}
+		return err
+	}
+	return i.cluster.explain("watch "+kind.Kind, err)
 }

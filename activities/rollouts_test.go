@@ -1,0 +1,96 @@
+package activities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func managedCluster(t *testing.T, name string, annotations map[string]string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(managedClusterKind)
+	object.SetName(name)
+	object.SetAnnotations(annotations)
+	create(t, bareCluster(t), object)
+}
+
+func nodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {
+	return ranv1.ClusterGroupUpgrade{Spec: ranv1.ClusterGroupUpgradeSpec{
+		Clusters:            clusters,
+		NodeMaintenance:     &ranv1.NodeMaintenanceRemediation{},
+		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(2)},
+	}}
+}
+
+// plan plans once the hub's cache has what the test has just created.
+func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) RolloutPlan {
+	t.Helper()
+	var plan RolloutPlan
+	require.Eventually(t, func() bool {
+		var err error
+		plan, err = (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
+		return err == nil && plan.Conditions[0].Status == metav1.ConditionTrue
+	}, 5*time.Second, 20*time.Millisecond)
+	return plan
+}
+
+func TestARolloutIsPlannedFromTheManagedClustersOfTheHub(t *testing.T) {
+	managedCluster(t, spokeName, nil)
+	managedCluster(t, "inside", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	plan := plan(t, nodeRollout(spokeName, "inside"))
+	require.True(t, plan.Valid(), plan.Problems())
+	require.Equal(t, [][]string{{spokeName, "inside"}}, plan.RemediationPlan)
+	require.Equal(t, map[string]string{"inside": "drydock.inside"}, plan.TaskQueues)
+}
+
+func TestAClusterThatNoWorkerReachesMakesThePlanInvalidAndIsNamed(t *testing.T) {
+	managedCluster(t, spokeName, nil)
+	managedCluster(t, "elsewhere", nil)
+	plan := plan(t, nodeRollout(spokeName, "elsewhere"))
+	require.False(t, plan.Valid())
+	require.Empty(t, plan.RemediationPlan)
+	require.Equal(t, "ClusterUnreachable", plan.Conditions[1].Reason)
+	require.Contains(t, plan.Problems()[0], "the worker has no credentials for elsewhere: add them to its clusters file")
+}
+
+func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {
+	alone := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: stack.Cluster(spokeName).Config}), kube.Options{})
+	t.Cleanup(alone.Close)
+	_, err := (&Rollouts{Clusters: alone}).PlanRollout(t.Context(), nodeRollout(spokeName))
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+
+	wrong := kube.New(kube.FromConfigs(stack.Cluster(spokeName).Config, nil), kube.Options{})
+	t.Cleanup(wrong.Close)
+	_, err = (&Rollouts{Clusters: wrong}).PlanRollout(t.Context(), nodeRollout(spokeName))
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "the hub does not serve ManagedClusters")
+
+	queue, err := (&Rollouts{Clusters: alone}).LocateCluster(t.Context(), spokeName)
+	require.NoError(t, err, "a node can be maintained without a hub")
+	require.Equal(t, temporal.TaskQueue, queue)
+}
+
+func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
+	managedCluster(t, "within", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	rollouts := &Rollouts{Clusters: clusters}
+	queue, err := rollouts.LocateCluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.Equal(t, temporal.TaskQueue, queue)
+	require.Eventually(t, func() bool {
+		queue, err := rollouts.LocateCluster(t.Context(), "within")
+		return err == nil && queue == "drydock.within"
+	}, 5*time.Second, 20*time.Millisecond)
+	_, err = rollouts.LocateCluster(t.Context(), "nowhere")
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "cluster nowhere is not known: add it to the worker's clusters file")
+}
