@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -45,6 +44,7 @@ type Cluster struct {
 	Scheduler         *Process
 	Kwok              *Process
 
+	url       string // of the API server
 	dir       string
 	root      string // of the repository
 	authority *authority
@@ -58,7 +58,6 @@ var configFiles embed.FS
 const (
 	auditPolicyFile = "audit-policy.yaml"
 	kwokFile        = "kwok.yaml"
-	schedulerFile   = "scheduler.yaml"
 )
 
 // Users of a cluster. The stack's own servers are administrators under names that the audit log tells apart.
@@ -112,17 +111,16 @@ func (c *Cluster) prepare(apiServerPort int) error {
 	if err := c.authority.write(c.dir); err != nil {
 		return err
 	}
-	for _, name := range []string{auditPolicyFile, kwokFile, schedulerFile} {
+	for _, name := range []string{auditPolicyFile, kwokFile} {
 		content, err := configFiles.ReadFile("config/" + name)
 		if err != nil {
 			return err
 		}
-		text := strings.ReplaceAll(string(content), "KUBECONFIG", c.file(schedulerUser+".kubeconfig"))
-		if err := os.WriteFile(c.file(name), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(c.file(name), content, 0o644); err != nil {
 			return err
 		}
 	}
-	c.Config = &rest.Config{Host: "https://" + loopback(apiServerPort)}
+	c.url = "https://" + loopback(apiServerPort)
 	if c.Config, err = c.UserConfig(adminUser, adminGroup); err != nil {
 		return err
 	}

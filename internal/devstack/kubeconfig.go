@@ -43,7 +43,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 // anonymous is the way to the API server, without a user.
 func (c *Cluster) anonymous() *rest.Config {
 	return &rest.Config{
-		Host:            c.Config.Host,
+		Host:            c.url,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem()},
 		QPS:             -1,
 	}

@@ -91,7 +91,11 @@ func (c *Cluster) controllerManagerArgs(port int) []string {
 
 func (c *Cluster) schedulerArgs(port int) []string {
 	return []string{
-		"--config=" + c.file(schedulerFile),
+		"--kubeconfig=" + c.file(schedulerUser+".kubeconfig"),
+		"--leader-elect=false",
+		"--profiling=false",
+		"--kube-api-qps=500",
+		"--kube-api-burst=1000",
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + c.file(serverCertFile),

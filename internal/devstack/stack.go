@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -40,6 +41,7 @@ type Stack struct {
 	root     string
 	programs Programs
 	clusters []*Cluster
+	added    []*Process
 	ports    ports
 	group    *group
 	output   io.Writer
@@ -253,7 +255,9 @@ func (s *Stack) end() {
 
 // processes are the stack's servers, each before those it needs, so that none is seen dying of another's end.
 func (s *Stack) processes() []*Process {
-	var all []*Process
+	s.mu.Lock()
+	all := slices.Clone(s.added)
+	s.mu.Unlock()
 	if s.Temporal != nil {
 		all = append(all, s.Temporal.Process)
 	}

@@ -1,0 +1,30 @@
+package devstack
+
+import "fmt"
+
+// Program is a program that joins a stack: it ends with it, and its unasked death ends it.
+type Program struct {
+	// Name says which program it is; its log is Name.log in the stack's directory.
+	Name string
+	// Path of the executable.
+	Path string
+	Args []string
+	// ReadyURL answers 200 once the program serves.
+	ReadyURL string
+}
+
+// Add prepares a program of the caller's. Nothing runs before Process.Start.
+func (s *Stack) Add(program Program) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reason != nil {
+		return nil, fmt.Errorf("add %s: the stack has ended: %w", program.Name, s.reason)
+	}
+	process := s.process("", program.Name, program.Args, httpReady(program.ReadyURL))
+	process.path = program.Path
+	s.added = append(s.added, process)
+	return process, nil
+}
+
+// TakePort reserves a free loopback port for as long as the stack runs.
+func (s *Stack) TakePort() (int, error) { return s.ports.take() }
