@@ -1,0 +1,156 @@
+package drain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Decide says what a drain of the node does with each of its pods at the instant now. The live drain, its dry run and the dry run on a
+// file of objects all ask this function. Errors: InvalidSpec, naming each field that cannot be used; NotFound when the snapshot has no
+// such node.
+func Decide(ctx context.Context, nodeName string, snapshot Snapshot, spec maintenancev1.DrainSpec, now time.Time) (Preview, error) {
+	rules, err := newRules(spec)
+	if err != nil {
+		return Preview{}, err
+	}
+	if snapshot.Node == nil || snapshot.Node.Name != nodeName {
+		return Preview{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("node %s not found", nodeName), nil)
+	}
+	return rules.decide(ctx, snapshot, now), nil
+}
+
+// rules are a drain specification that has been checked.
+type rules struct {
+	spec    maintenancev1.DrainSpec
+	filters filters
+}
+
+func newRules(spec maintenancev1.DrainSpec) (rules, error) {
+	filters, problems := parseSpec(spec, field.NewPath("drainSpec"))
+	return rules{spec: spec, filters: filters}, invalid(problems)
+}
+
+// decide decides about every pod of the snapshot's node.
+func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Preview {
+	kubectl := newKubectlRules(r.spec, snapshot.DaemonSets)
+	budgets := newBudgets(snapshot.Budgets)
+	preview := Preview{Pods: []Decision{}, Drainable: true}
+	for i := range snapshot.Pods {
+		pod := &snapshot.Pods[i]
+		if pod.Spec.NodeName != snapshot.Node.Name {
+			continue
+		}
+		decision := r.decidePod(ctx, pod, kubectl, budgets, now)
+		preview.Pods = append(preview.Pods, decision)
+		preview.Drainable = preview.Drainable && decision.Action != Block
+	}
+	slices.SortFunc(preview.Pods, func(a, b Decision) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return preview
+}
+
+// decidePod asks one rule after the other; the first that has an answer wins. The order matters: pods that the specification spares
+// must not block, a pod that is over needs no permission, and budgets are asked only about pods that may leave.
+func (r rules) decidePod(ctx context.Context, pod *corev1.Pod, kubectl kubectlRules, budgets budgets, now time.Time) Decision {
+	decision := Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, Owner: ownerOf(pod), pod: pod}
+	if reason, message := r.spares(pod); reason != "" {
+		return decision.as(Skip, reason, message)
+	}
+	action, reason := kubectl.verdict(ctx, pod)
+	if action == Skip {
+		return decision.as(Skip, reason, kubectlMessage(reason))
+	}
+	if !pod.DeletionTimestamp.IsZero() {
+		return r.decideTerminating(decision, now)
+	}
+	if action == Block {
+		return decision.as(Block, reason, kubectlMessage(reason))
+	}
+	if isFinished(pod) {
+		return decision.as(Evict, ReasonFinished, "it has run to its end; evicting it only removes it")
+	}
+	decision.Message = r.loss(pod)
+	return applyBudgets(decision, budgets.of(pod))
+}
+
+func (d Decision) as(action Action, reason Reason, message string) Decision {
+	d.Action, d.Reason, d.Message = action, reason, message
+	return d
+}
+
+// spares reports why the specification is not about the pod, if so.
+func (r rules) spares(pod *corev1.Pod) (Reason, string) {
+	if !r.filters.selects(pod) {
+		return ReasonSelector, fmt.Sprintf("podSelector %q does not pick it", r.spec.PodSelector)
+	}
+	if !r.filters.picks(pod) {
+		return ReasonResourceFilter, "it requests no resource that podEvictionFilters name"
+	}
+	return "", ""
+}
+
+// decideTerminating decides about a pod that is being deleted: it is awaited, unless the specification says not to. It does not block
+// even where kubectl would not have it deleted: there is nothing left to protect.
+func (r rules) decideTerminating(decision Decision, now time.Time) Decision {
+	if over, ok := r.awaitedUntil(decision.pod); ok && !now.Before(over) {
+		return decision.as(Skip, ReasonTerminating, fmt.Sprintf("it terminates for longer than skipWaitForDeleteSeconds (%d s)", *r.spec.SkipWaitForDeleteSeconds))
+	}
+	return decision.as(Evict, ReasonTerminating, "it is terminating already")
+}
+
+// awaitedUntil is when a terminating pod is no longer waited for; false when it always is. As in kubectl, the time counts from the end
+// of the pod's grace period, which is what deletionTimestamp says.
+func (r rules) awaitedUntil(pod *corev1.Pod) (time.Time, bool) {
+	if pod.DeletionTimestamp.IsZero() || r.spec.SkipWaitForDeleteSeconds == nil {
+		return time.Time{}, false
+	}
+	return pod.DeletionTimestamp.Add(time.Duration(*r.spec.SkipWaitForDeleteSeconds) * time.Second), true
+}
+
+// loss warns of what an eviction that the specification permits destroys.
+func (r rules) loss(pod *corev1.Pod) string {
+	switch {
+	case ownedByDaemonSet(pod):
+		return "its DaemonSet does not exist; force evicts it, and it does not come back"
+	case metav1.GetControllerOf(pod) == nil:
+		return "no controller brings it back; force evicts it all the same"
+	case refusedBy(pod, maintenancev1.DrainSpec{}) == ReasonLocalStorage:
+		return "its emptyDir data is lost, as deleteEmptyDir permits"
+	}
+	return ""
+}
+
+func kubectlMessage(reason Reason) string {
+	switch reason {
+	case ReasonDaemonSet:
+		return "its DaemonSet would bring it back at once"
+	case ReasonMirror:
+		return "it is a static pod, which only the kubelet starts and stops"
+	case ReasonLocalStorage:
+		return "its emptyDir data would be lost; deleteEmptyDir evicts it all the same"
+	case ReasonNoController:
+		return "no controller would bring it back; force evicts it all the same"
+	case ReasonDaemonSetGone:
+		return "its DaemonSet does not exist, so it would not come back; force evicts it all the same"
+	}
+	return ""
+}
+
+func ownerOf(pod *corev1.Pod) string {
+	controller := metav1.GetControllerOf(pod)
+	if controller == nil {
+		return ""
+	}
+	return controller.Kind + "/" + controller.Name
+}

@@ -1,0 +1,255 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Evictor asks the API server once to evict a pod. Its retries must be off: they would sleep inside the call.
+type Evictor interface {
+	Evict(ctx context.Context, eviction *policyv1.Eviction) error
+}
+
+// Watcher calls check, and again whenever an object of these kinds has changed, until check is done or fails, or ctx is done.
+type Watcher interface {
+	Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error
+}
+
+// Drain empties one node.
+type Drain struct {
+	Node string
+	Spec maintenancev1.DrainSpec
+	// Deadline is when the drain times out; nil: never.
+	Deadline *time.Time
+	// Before is the progress of an earlier run that was interrupted; nil for the first. Its counts go on.
+	Before *maintenancev1.DrainStatus
+
+	// Cache of the cluster's objects, kept by the watches of Watcher.
+	Cache   client.Reader
+	Watcher Watcher
+	// Server reads past the cache: once before the drain is over, and once when its time is.
+	Server  client.Reader
+	Evictor Evictor
+	// Progress, unless nil, is told whenever the progress or what the drain waits for has changed; wait is nil when nothing does.
+	Progress func(status maintenancev1.DrainStatus, wait *drydockv1.Wait)
+}
+
+// Run evicts the pods that must leave, never deletes one, and returns when they are gone: deleted, or running elsewhere under another
+// UID. It may be interrupted at any instant and run again. Errors: InvalidSpec; PodsNotEvictable, before anything is evicted, and
+// DrainTimedOut, both with every pod that is in the way; NodeGone.
+func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
+	rules, err := newRules(d.Spec)
+	if err != nil {
+		return maintenancev1.DrainStatus{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	r := &run{
+		Drain: d, rules: rules, requests: newRequests(), progress: newProgress(d.Before),
+		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer),
+	}
+	r.running.Go(func() { r.watch(ctx) })
+	err = r.loop(ctx)
+	r.tell()
+	cancel()
+	r.running.Wait()
+	return r.progress.status, err
+}
+
+// run is one run of a drain. Only its loop touches the state; watch and evictions tell it by channels.
+type run struct {
+	Drain
+	rules    rules
+	requests *requests
+	progress *progress
+	// nodeUID tells the node from a later one of the same name.
+	nodeUID types.UID
+	begun   bool
+
+	running     sync.WaitGroup
+	changed     chan struct{}
+	watchFailed chan error
+	answers     chan answer
+}
+
+// answer is what became of the eviction of a pod.
+type answer struct {
+	pod types.UID
+	err error
+}
+
+func (r *run) loop(ctx context.Context) error {
+	for {
+		preview, err := r.look(ctx, r.Cache)
+		if err == nil && len(preview.remaining()) == 0 {
+			// The cache may not have seen a pod that was bound right before the node was cordoned.
+			preview, err = r.look(ctx, r.Server)
+		}
+		if err != nil || len(preview.remaining()) == 0 {
+			return err
+		}
+		if r.expired() {
+			return r.timeOut(ctx)
+		}
+		if err := r.begin(preview); err != nil {
+			return err
+		}
+		next := r.evict(ctx, preview)
+		r.tell()
+		if err := r.pause(ctx, earliest(next, r.nextSkip(preview))); err != nil {
+			return err
+		}
+	}
+}
+
+// look reads the node and decides about its pods. Error NodeGone: its pods are gone with it.
+func (r *run) look(ctx context.Context, reader client.Reader) (Preview, error) {
+	snapshot, err := Read(ctx, reader, r.Node)
+	if err != nil {
+		return Preview{}, err
+	}
+	if snapshot.Node == nil && reader == r.Cache {
+		return r.look(ctx, r.Server) // only the API server can say that it does not exist
+	}
+	if snapshot.Node == nil || r.nodeUID != "" && snapshot.Node.UID != r.nodeUID {
+		return Preview{}, temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("drain %s: the node has been deleted", r.Node), nil)
+	}
+	r.nodeUID = snapshot.Node.UID
+	preview := r.rules.decide(ctx, snapshot, time.Now())
+	remaining := preview.remaining()
+	r.requests.forget(remaining)
+	r.progress.observe(snapshot.Node, preview, r.requests, time.Now())
+	return preview, nil
+}
+
+// begin refuses a drain that cannot succeed before it evicts the first pod. Later, such a pod (one that tolerates the cordon, say) is
+// only waited for: what was evicted does not come back by giving up.
+func (r *run) begin(preview Preview) error {
+	if r.begun || r.Before != nil {
+		return nil
+	}
+	r.begun = true
+	var refused []obstacle
+	for _, o := range r.progress.obstacles {
+		if o.decision.Refused() {
+			refused = append(refused, o)
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	return temporal.Error(temporal.ErrPodsNotEvictable, fmt.Sprintf("drain %s: %s", r.Node, summarize(refused)), nil, blockers(refused)...)
+}
+
+// evict asks for every pod that is due, all at once: the cluster's rate limiter is the only bound. It returns when to look again.
+func (r *run) evict(ctx context.Context, preview Preview) time.Time {
+	due, next := r.requests.due(preview.remaining(), time.Now())
+	for _, decision := range due {
+		r.requests.sent(decision, time.Now())
+		r.running.Go(func() {
+			err := r.Evictor.Evict(ctx, evictionOf(decision.pod))
+			select {
+			case r.answers <- answer{decision.pod.UID, err}:
+			case <-ctx.Done():
+			}
+		})
+	}
+	return next
+}
+
+// evictionOf names the very pod: one that has taken its name since is not meant. The pod's own grace period stands.
+func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
+	return &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	}
+}
+
+func (r *run) tell() {
+	if changed := r.progress.changed(r.Deadline, time.Now()); changed && r.Progress != nil {
+		r.Progress(r.progress.status, r.progress.wait)
+	}
+}
+
+// nextSkip is when the next terminating pod is no longer waited for; zero if none is.
+func (r *run) nextSkip(preview Preview) (next time.Time) {
+	for _, decision := range preview.remaining() {
+		if until, ok := r.rules.awaitedUntil(decision.pod); ok {
+			next = earliest(next, until)
+		}
+	}
+	return next
+}
+
+// pause returns when there is reason to look again: something changed, an eviction was answered, or the time has come.
+func (r *run) pause(ctx context.Context, next time.Time) error {
+	if r.Deadline != nil {
+		next = earliest(next, *r.Deadline)
+	}
+	var timer <-chan time.Time
+	if !next.IsZero() {
+		timer = time.After(time.Until(next))
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-r.watchFailed:
+		return err
+	case <-r.changed:
+	case <-timer:
+	case answer := <-r.answers:
+		r.requests.answered(answer.pod, answer.err, time.Now())
+	}
+	return r.settle()
+}
+
+// settle takes the other answers that are there, so that many answers make one look.
+func (r *run) settle() error {
+	for {
+		select {
+		case answer := <-r.answers:
+			r.requests.answered(answer.pod, answer.err, time.Now())
+		default:
+			return nil
+		}
+	}
+}
+
+func (r *run) expired() bool { return r.Deadline != nil && !time.Now().Before(*r.Deadline) }
+
+// timeOut looks once more at what is really there before it calls the drain timed out.
+func (r *run) timeOut(ctx context.Context) error {
+	preview, err := r.look(ctx, r.Server)
+	if err != nil || len(preview.remaining()) == 0 {
+		return err
+	}
+	left := r.progress.obstacles
+	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, summarize(left)), nil, blockers(left)...)
+}
+
+// watch wakes the loop whenever something that it looks at has changed.
+func (r *run) watch(ctx context.Context) {
+	kinds := []client.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node}},
+		&corev1.Pod{Spec: corev1.PodSpec{NodeName: r.Node}},
+		&policyv1.PodDisruptionBudget{},
+	}
+	r.watchFailed <- r.Watcher.Await(ctx, kinds, func(context.Context) (bool, error) {
+		select {
+		case r.changed <- struct{}{}:
+		default: // a look is due already
+		}
+		return false, nil
+	})
+}

@@ -1,0 +1,102 @@
+package drain
+
+import (
+	"regexp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Validate reports every field of a drain specification that cannot be used: a selector or regular expression that does not parse, a
+// filter that names nothing, a negative number. A bad filter must never end in "nothing to evict, node is ready".
+func Validate(spec maintenancev1.DrainSpec, path *field.Path) field.ErrorList {
+	_, problems := parseSpec(spec, path)
+	return problems
+}
+
+// ValidateCompletion does the same for a wait for pods to end by themselves.
+func ValidateCompletion(spec maintenancev1.WaitForPodCompletionSpec, path *field.Path) field.ErrorList {
+	_, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
+	return append(problems, atLeastZero(&spec.TimeoutSeconds, path.Child("timeoutSeconds"))...)
+}
+
+func atLeastZero(value *int32, path *field.Path) field.ErrorList {
+	if value != nil && *value < 0 {
+		return field.ErrorList{field.Invalid(path, *value, "must be at least 0")}
+	}
+	return nil
+}
+
+// invalid turns problems into an InvalidSpec error; nil if there are none.
+func invalid(problems field.ErrorList) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
+}
+
+// filters are the pods that a drain specification is about. They are applied before kubectl's own: a pod that is spared must not block
+// the node.
+type filters struct {
+	selector  labels.Selector
+	resources []*regexp.Regexp
+}
+
+func parseSpec(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.ErrorList) {
+	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
+	resources, invalid := parseResourceFilters(spec.PodEvictionFilters, path.Child("podEvictionFilters"))
+	problems = slices.Concat(problems, invalid,
+		atLeastZero(spec.TimeoutSeconds, path.Child("timeoutSeconds")),
+		atLeastZero(spec.SkipWaitForDeleteSeconds, path.Child("skipWaitForDeleteSeconds")))
+	return filters{selector: selector, resources: resources}, problems
+}
+
+func parseResourceFilters(entries []maintenancev1.PodEvictionFilter, path *field.Path) (expressions []*regexp.Regexp, problems field.ErrorList) {
+	for i, entry := range entries {
+		at := path.Index(i).Child("byResourceNameRegex")
+		if entry.ByResourceNameRegex == nil {
+			problems = append(problems, field.Required(at, "a filter that names nothing would spare every pod; name a resource, or remove the filter"))
+			continue
+		}
+		expression, err := regexp.Compile(*entry.ByResourceNameRegex)
+		if err != nil {
+			problems = append(problems, field.Invalid(at, *entry.ByResourceNameRegex, err.Error()))
+			continue
+		}
+		expressions = append(expressions, expression)
+	}
+	return expressions, problems
+}
+
+func parseSelector(selector string, path *field.Path) (labels.Selector, field.ErrorList) {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return labels.Nothing(), field.ErrorList{field.Invalid(path, selector, err.Error())}
+	}
+	return parsed, nil
+}
+
+func (f filters) selects(pod *corev1.Pod) bool {
+	return f.selector.Matches(labels.Set(pod.Labels))
+}
+
+// picks reports whether a container of the pod, init and sidecar containers included, requests a resource that one of the filters
+// names. Without filters, every pod is picked.
+func (f filters) picks(pod *corev1.Pod) bool {
+	if len(f.resources) == 0 {
+		return true
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for name := range container.Resources.Requests {
+			if slices.ContainsFunc(f.resources, func(r *regexp.Regexp) bool { return r.MatchString(string(name)) }) {
+				return true
+			}
+		}
+	}
+	return false
+}

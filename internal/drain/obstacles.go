@@ -1,0 +1,185 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Reasons of pods that are on their way.
+const (
+	// ReasonEvicting: its eviction has not been answered, or its end not begun.
+	ReasonEvicting Reason = "Evicting"
+	// ReasonNodeNotReady: it terminates, but the node's kubelet does not say that it has ended.
+	ReasonNodeNotReady Reason = "NodeNotReady"
+)
+
+// gravest orders reasons by how much a person would want to know of them: a wait shows the first that there is.
+var gravest = []Reason{
+	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonMultipleBudgets, ReasonDisruptionBudgetNever,
+	ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
+	ReasonNodeNotReady, ReasonTerminating, ReasonEvicting,
+}
+
+// obstacle is a pod that must leave and has not, and why.
+type obstacle struct {
+	decision Decision
+	reason   Reason
+	message  string
+	since    time.Time
+}
+
+// blocks reports whether something stands in the pod's way; otherwise it is leaving.
+func (o obstacle) blocks() bool {
+	switch o.reason {
+	case ReasonEvicting, ReasonTerminating, ReasonNodeNotReady:
+		return false
+	}
+	return true
+}
+
+func (o obstacle) blocker() drydockv1.Blocker {
+	message := o.message
+	if o.decision.Owner != "" {
+		message += " (owner " + o.decision.Owner + ")"
+	}
+	since := metav1.NewTime(o.since)
+	return drydockv1.Blocker{
+		Kind: "Pod", Namespace: o.decision.Namespace, Name: o.decision.Name,
+		Reason: string(o.reason), Message: message, Since: &since,
+	}
+}
+
+// obstacleOf says why a pod is still there.
+func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
+	o := obstacle{decision: decision, reason: decision.Reason, message: decision.Message}
+	switch {
+	case decision.Refused():
+	case !decision.pod.DeletionTimestamp.IsZero():
+		o.reason, o.message = terminating(decision.pod, node)
+	case asked == nil, asked.refusal == nil, asked.refusal.gone:
+		o.reason, o.message = ReasonEvicting, "its eviction is asked for"
+	case decision.Action == Block, asked.refusal.byBudget && decision.Reason == ReasonDisruptionBudget:
+		// What the budget says now is more than the answer of a while ago.
+	default:
+		o.reason, o.message = asked.refusal.reason, asked.refusal.message
+	}
+	return o
+}
+
+func terminating(pod *corev1.Pod, node *corev1.Node) (Reason, string) {
+	message := fmt.Sprintf("its grace period ends at %s", pod.DeletionTimestamp.UTC().Format(time.RFC3339))
+	if len(pod.Finalizers) > 0 {
+		message += "; it is kept by finalizers " + strings.Join(pod.Finalizers, ", ")
+	}
+	if node != nil && !ready(node) {
+		return ReasonNodeNotReady, message + "; the node is not Ready, so nobody may say that it has ended: set skipWaitForDeleteSeconds, or delete the node"
+	}
+	return ReasonTerminating, message
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// gravestReason returns the reason to show for all obstacles; empty without any.
+func gravestReason(obstacles []obstacle) Reason {
+	for _, reason := range gravest {
+		if slices.ContainsFunc(obstacles, func(o obstacle) bool { return o.reason == reason }) {
+			return reason
+		}
+	}
+	return ""
+}
+
+// summarize says in one line what stands in the way: gravest first, pods that wait for the same thing together.
+func summarize(obstacles []obstacle) string {
+	var lines []string
+	for _, reason := range gravest {
+		var order []string
+		groups := map[string][]obstacle{}
+		for _, o := range obstacles {
+			if o.reason != reason {
+				continue
+			}
+			if groups[o.group()] == nil {
+				order = append(order, o.group())
+			}
+			groups[o.group()] = append(groups[o.group()], o)
+		}
+		for _, group := range order {
+			lines = append(lines, describe(reason, groups[group]))
+		}
+	}
+	const shown = 8
+	if more := len(lines) - shown; more > 0 {
+		lines = append(lines[:shown], fmt.Sprintf("and %d more reasons", more))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// group names what the pod waits for, among pods with the same reason.
+func (o obstacle) group() string {
+	switch o.reason {
+	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets:
+		return o.decision.budget.key
+	case ReasonEvictionRefused, ReasonServerError:
+		return o.message
+	}
+	return ""
+}
+
+// describe says what a group of pods with one reason, and the same budgets, waits for.
+func describe(reason Reason, group []obstacle) string {
+	first := group[0]
+	switch reason {
+	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever:
+		if first.decision.budget.state != "" {
+			return fmt.Sprintf("%s blocked by PodDisruptionBudget %s (%s)", count(group), first.decision.budget.key, first.decision.budget.state)
+		}
+	case ReasonMultipleBudgets:
+		return fmt.Sprintf("%s blocked by several PodDisruptionBudgets at once (%s), which the API server does not evict", count(group),
+			strings.Join(first.decision.Budgets, ", "))
+	case ReasonNoController:
+		return fmt.Sprintf("%s without a controller, which only force evicts: %s", count(group), names(group))
+	case ReasonLocalStorage:
+		return fmt.Sprintf("%s with emptyDir data, which only deleteEmptyDir evicts: %s", count(group), names(group))
+	case ReasonDaemonSetGone:
+		return fmt.Sprintf("%s of a DaemonSet that does not exist, which only force evicts: %s", count(group), names(group))
+	case ReasonTerminating:
+		return fmt.Sprintf("%s still terminating: %s", count(group), names(group))
+	case ReasonEvicting:
+		return fmt.Sprintf("%s being evicted: %s", count(group), names(group))
+	case ReasonNodeNotReady:
+		return fmt.Sprintf("%s cannot finish terminating while the node is not Ready: %s", count(group), names(group))
+	}
+	return fmt.Sprintf("%s not evicted yet (%s): %s", count(group), names(group), first.message)
+}
+
+func count(group []obstacle) string {
+	if len(group) == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", len(group))
+}
+
+// names lists pods for a person: the first few.
+func names(group []obstacle) string {
+	const shown = 3
+	var listed []string
+	for _, o := range group[:min(shown, len(group))] {
+		listed = append(listed, o.decision.key())
+	}
+	if more := len(group) - shown; more > 0 {
+		listed = append(listed, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(listed, ", ")
+}

@@ -1,0 +1,159 @@
+package drain
+
+import (
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// listed is how many pods a status names, so that it stays small.
+const listed = 20
+
+// progress is what a drain has reached and what it waits for.
+type progress struct {
+	status maintenancev1.DrainStatus
+	wait   *drydockv1.Wait
+	// obstacles are all pods that must leave and have not.
+	obstacles []obstacle
+
+	before maintenancev1.DrainStatus
+	// leftBefore is how many pods had left in earlier runs. Negative: not known yet.
+	leftBefore int
+	// met are the pods that had to leave at some look of this run.
+	met map[types.UID]bool
+	// waits is since when, and for what reason, each obstacle stands.
+	waits map[types.UID]standing
+	told  report
+}
+
+type standing struct {
+	reason Reason
+	since  time.Time
+}
+
+// report is what was told last.
+type report struct {
+	status maintenancev1.DrainStatus
+	wait   *drydockv1.Wait
+}
+
+func newProgress(before *maintenancev1.DrainStatus) *progress {
+	p := &progress{leftBefore: -1, met: map[types.UID]bool{}, waits: map[types.UID]standing{}}
+	if before != nil {
+		p.before = *before
+	}
+	return p
+}
+
+// observe takes in one look at the node.
+func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, now time.Time) {
+	remaining := preview.remaining()
+	if p.leftBefore < 0 {
+		p.leftBefore = max(0, int(p.before.PodsToEvict)-len(remaining))
+		p.status.TotalPods = max(p.before.TotalPods, int64(len(preview.Pods)))
+		p.status.Attempt = p.before.Attempt
+	}
+	p.obstacles = p.obstacles[:0:0]
+	waits := make(map[types.UID]standing, len(remaining))
+	for _, decision := range remaining {
+		p.met[decision.pod.UID] = true
+		o := obstacleOf(decision, asked.byPod[decision.pod.UID], node)
+		o.since = p.standingSince(o, now)
+		waits[decision.pod.UID] = standing{o.reason, o.since}
+		p.obstacles = append(p.obstacles, o)
+	}
+	p.waits = waits
+	p.count(len(preview.Pods))
+}
+
+// standingSince is since when the pod waits for its reason, also over an interruption.
+func (p *progress) standingSince(o obstacle, now time.Time) time.Time {
+	if known, ok := p.waits[o.decision.pod.UID]; ok {
+		if known.reason == o.reason {
+			return known.since
+		}
+		return now
+	}
+	for _, blocker := range p.before.Blocked {
+		if blocker.Namespace == o.decision.Namespace && blocker.Name == o.decision.Name && blocker.Reason == string(o.reason) && blocker.Since != nil {
+			return blocker.Since.Time
+		}
+	}
+	return now
+}
+
+func (p *progress) count(current int) {
+	remaining := len(p.obstacles)
+	toEvict := p.leftBefore + len(p.met)
+	p.status.CurrentPods = int64(current)
+	p.status.PodsToEvict = int32(toEvict)
+	p.status.Evicted = int32(toEvict - remaining)
+	p.status.DrainProgress = 100
+	if toEvict > 0 {
+		p.status.DrainProgress = int32(100 * (toEvict - remaining) / toEvict)
+	}
+	p.status.WaitForEviction, p.status.Blocked = nil, nil
+	for _, o := range p.obstacles[:min(listed, remaining)] {
+		p.status.WaitForEviction = append(p.status.WaitForEviction, o.decision.key())
+	}
+	blocked := blocking(p.obstacles)
+	p.status.Blocked = blockers(blocked[:min(listed, len(blocked))])
+}
+
+// changed brings the wait up to date, and reports whether there is anything new to tell.
+func (p *progress) changed(deadline *time.Time, now time.Time) bool {
+	p.wait = p.currentWait(deadline, now)
+	current := report{p.status, p.wait}
+	if reflect.DeepEqual(current, p.told) {
+		return false
+	}
+	p.told = current
+	return true
+}
+
+func (p *progress) currentWait(deadline *time.Time, now time.Time) *drydockv1.Wait {
+	if len(p.obstacles) == 0 {
+		return nil
+	}
+	show := blocking(p.obstacles)
+	if len(show) == 0 {
+		show = p.obstacles
+	}
+	wait := &drydockv1.Wait{
+		Reason: string(gravestReason(p.obstacles)), Message: summarize(p.obstacles), Since: metav1.NewTime(now),
+		Blockers: blockers(show[:min(listed, len(show))]),
+	}
+	if p.wait != nil && p.wait.Reason == wait.Reason {
+		wait.Since = p.wait.Since
+	}
+	if deadline != nil {
+		until := metav1.NewTime(*deadline)
+		wait.Until = &until
+	}
+	return wait
+}
+
+// blocking returns the obstacles that something stands in the way of.
+func blocking(obstacles []obstacle) []obstacle {
+	var blocked []obstacle
+	for _, o := range obstacles {
+		if o.blocks() {
+			blocked = append(blocked, o)
+		}
+	}
+	return blocked
+}
+
+func blockers(obstacles []obstacle) []drydockv1.Blocker {
+	var named []drydockv1.Blocker
+	for _, o := range obstacles {
+		named = append(named, o.blocker())
+	}
+	return named
+}

@@ -1,0 +1,74 @@
+package drain
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Reasons why the eviction of a pod that may leave is not accepted. None is a failure of the drain: it asks again until its deadline.
+const (
+	// ReasonNamespaceTerminating: nothing can be created in the pod's namespace, evictions included, until the pod is deleted with it.
+	ReasonNamespaceTerminating Reason = "NamespaceTerminating"
+	// ReasonServerBusy: the API server asks its clients to slow down.
+	ReasonServerBusy Reason = "ServerBusy"
+	// ReasonServerError: the API server failed, or did not answer.
+	ReasonServerError Reason = "ServerError"
+	// ReasonEvictionRefused: the API server or an admission webhook said no.
+	ReasonEvictionRefused Reason = "EvictionRefused"
+)
+
+// refusal is the answer to an eviction that was not accepted.
+type refusal struct {
+	reason  Reason
+	message string
+	// byBudget: it may be asked again when a budget changes.
+	byBudget bool
+	// gone: the pod has left already; the watch will say so.
+	gone bool
+	// delay is how long the API server asks us to wait; 0 if it does not say.
+	delay time.Duration
+}
+
+// classify says what an error of an eviction means.
+func classify(err error) refusal {
+	r := refusal{message: err.Error(), delay: askedDelay(err)}
+	budgetCause, byBudget := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		// No such pod, or one with another UID: ours is gone. Should the API server mean another conflict, the pod is still there
+		// at the next look and is asked for again.
+		r.gone = true
+	case apierrors.IsTooManyRequests(err) && byBudget:
+		r.reason, r.byBudget, r.message, r.delay = ReasonDisruptionBudget, true, budgetCause.Message, 0
+	case strings.Contains(r.message, "more than one PodDisruptionBudget"):
+		// A 500 without reason or cause: the text is all that tells it from a fault of the server.
+		r.reason, r.byBudget = ReasonMultipleBudgets, true
+	case apierrors.IsTooManyRequests(err):
+		r.reason = ReasonServerBusy
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		r.reason = ReasonNamespaceTerminating
+	case saidNo(err):
+		r.reason = ReasonEvictionRefused
+	default:
+		r.reason = ReasonServerError
+	}
+	return r
+}
+
+func askedDelay(err error) time.Duration {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	if !ok {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func saidNo(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Code >= 400 && status.ErrStatus.Code < 500
+}

@@ -1,0 +1,157 @@
+package drain
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// budgetInterval is how often a budget that allows nothing is asked although it has not changed.
+	budgetInterval = 5 * time.Second
+	// The pause after a refusal that is no budget's and asks for no certain pause: it doubles from the first to the longest.
+	firstPause, longestPause = time.Second, 16 * time.Second
+)
+
+// requests remembers which evictions were asked for and how they were answered, and says whom to ask for next. It does no I/O and has no
+// clock.
+type requests struct {
+	byPod map[types.UID]*request
+	// budgetAsked is when each budget, by the key of its pods, was last asked.
+	budgetAsked map[string]time.Time
+}
+
+// request is the eviction of one pod.
+type request struct {
+	inFlight, accepted bool
+	// asked is when, and version what was known of the pod and its budgets then.
+	asked   time.Time
+	version string
+	key     string
+	// refusal is the last answer, if it was one.
+	refusal  *refusal
+	refusals int
+	retryAt  time.Time
+}
+
+func newRequests() *requests {
+	return &requests{byPod: map[types.UID]*request{}, budgetAsked: map[string]time.Time{}}
+}
+
+// due returns the pods to ask for now, and when to look again if nothing happens before; zero if there is no need. A pod waits for
+// nothing but its own refusal, or its own budgets.
+func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, next time.Time) {
+	parked := map[string][]Decision{}
+	for _, decision := range remaining {
+		known, asked := r.byPod[decision.pod.UID]
+		switch {
+		case decision.Refused() || !decision.pod.DeletionTimestamp.IsZero():
+		case !asked:
+			ask = append(ask, decision)
+		case known.inFlight || known.accepted:
+		case known.refusal.byBudget:
+			parked[known.key] = append(parked[known.key], decision)
+		case now.Before(known.retryAt):
+			next = earliest(next, known.retryAt)
+		default:
+			ask = append(ask, decision)
+		}
+	}
+	for key, pods := range parked {
+		released := r.release(key, pods, now)
+		ask = append(ask, released...)
+		if len(released) == 0 && !r.busy(key) {
+			next = earliest(next, r.budgetAsked[key].Add(budgetInterval))
+		}
+	}
+	slices.SortFunc(ask, func(a, b Decision) int { return cmp.Compare(a.key(), b.key()) })
+	return ask, next
+}
+
+// release returns those of the pods parked on a budget that may be asked for again: as many as the budget allows since it has changed,
+// and one, the longest waiting, when the budget has not been asked for a while. To ask for more would only be refused.
+func (r *requests) release(key string, parked []Decision, now time.Time) (released []Decision) {
+	slices.SortFunc(parked, func(a, b Decision) int {
+		return cmp.Or(r.byPod[a.pod.UID].asked.Compare(r.byPod[b.pod.UID].asked), cmp.Compare(a.key(), b.key()))
+	})
+	spent := r.inFlight(key)
+	for _, decision := range parked {
+		changed := decision.budget.version != r.byPod[decision.pod.UID].version
+		if !changed || decision.Reason != "" || decision.budget.counted && spent >= decision.budget.allowed {
+			continue
+		}
+		if decision.budget.counted {
+			spent++
+		}
+		released = append(released, decision)
+	}
+	if len(released) == 0 && !r.busy(key) && !now.Before(r.budgetAsked[key].Add(budgetInterval)) {
+		released = parked[:1]
+	}
+	return released
+}
+
+func (r *requests) busy(key string) bool { return r.inFlight(key) > 0 }
+
+func (r *requests) inFlight(key string) (count int) {
+	for _, request := range r.byPod {
+		if request.inFlight && request.key == key {
+			count++
+		}
+	}
+	return count
+}
+
+// sent records that a pod is being asked for.
+func (r *requests) sent(decision Decision, now time.Time) {
+	known, ok := r.byPod[decision.pod.UID]
+	if !ok {
+		known = &request{}
+		r.byPod[decision.pod.UID] = known
+	}
+	known.inFlight, known.asked, known.version = true, now, decision.budget.version
+	// A pod whose budget we do not see waits alone.
+	known.key = cmp.Or(decision.budget.key, string(decision.pod.UID))
+	r.budgetAsked[known.key] = now
+}
+
+// answered records the answer for a pod.
+func (r *requests) answered(pod types.UID, err error, now time.Time) {
+	known, ok := r.byPod[pod]
+	if !ok {
+		return // it has left in the meantime
+	}
+	known.inFlight = false
+	if err == nil {
+		known.accepted, known.refusal = true, nil
+		return
+	}
+	refused := classify(err)
+	known.refusal = &refused
+	pause := min(longestPause, firstPause<<known.refusals)
+	known.retryAt = now.Add(cmp.Or(refused.delay, pause))
+	known.refusals = min(known.refusals+1, 8) // more would overflow the shift and change nothing
+}
+
+// forget drops what is known of pods that have left.
+func (r *requests) forget(remaining []Decision) {
+	still := make(map[types.UID]bool, len(remaining))
+	for _, decision := range remaining {
+		still[decision.pod.UID] = true
+	}
+	for pod := range r.byPod {
+		if !still[pod] {
+			delete(r.byPod, pod)
+		}
+	}
+}
+
+// earliest returns the earlier of two instants, of which the zero one means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
