@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -66,10 +67,14 @@ func Selectors(spec *ranv1.ClusterGroupUpgradeSpec) ([]labels.Selector, field.Er
 	var selectors []labels.Selector
 	var invalid field.ErrorList
 	for i := range spec.ClusterLabelSelectors {
+		path := field.NewPath("spec", "clusterLabelSelectors").Index(i)
+		problems := validation.ValidateLabelSelector(&spec.ClusterLabelSelectors[i], validation.LabelSelectorValidationOptions{}, path)
 		selector, err := metav1.LabelSelectorAsSelector(&spec.ClusterLabelSelectors[i])
-		if err != nil {
-			path := field.NewPath("spec", "clusterLabelSelectors").Index(i)
-			invalid = append(invalid, field.Invalid(path, field.OmitValueType{}, err.Error()))
+		if err != nil && len(problems) == 0 {
+			problems = field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+		}
+		if len(problems) > 0 {
+			invalid = append(invalid, problems...)
 			continue
 		}
 		selectors = append(selectors, selector)

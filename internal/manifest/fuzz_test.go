@@ -1,0 +1,34 @@
+package manifest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/manifest"
+)
+
+// FuzzDecode feeds anything at all to the reader. It must refuse with an Invalid that says something, or return objects that it takes
+// again as they are: defaults are set once, and nothing that it accepts is invalid afterwards.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{goodRollout, "", "--- {}\n...\n", "{", "[", "&a [*a]", "a: &a [*a, *a]", "\x00", "kind: List\napiVersion: v1\nitems: [1]"} {
+		f.Add([]byte(seed))
+	}
+	for _, test := range invalidCases() {
+		f.Add([]byte(test.text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		objects, err := manifest.Decode("fuzz", text)
+		if err != nil {
+			require.IsType(t, manifest.Invalid{}, err)
+			require.NotEmpty(t, err.Error())
+			require.Empty(t, objects)
+			return
+		}
+		for _, object := range objects {
+			before := object.DeepCopyObject()
+			require.NoError(t, manifest.Complete(object))
+			require.Equal(t, before, object)
+		}
+	})
+}

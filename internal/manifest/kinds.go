@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/deploy/crds"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// kind is a kind of object that users write: its Go type, and the rules that the API server holds it to.
+type kind struct {
+	gvk        schema.GroupVersionKind
+	namespaced bool
+	structural *structuralschema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+	// ruleMessages are what the CEL rules say when they are broken.
+	ruleMessages map[string]bool
+}
+
+// kinds are those read so far. The rules of a kind are compiled when the first object of it is seen.
+type kinds struct {
+	scheme *runtime.Scheme
+	read   map[schema.GroupVersionKind]*kind
+}
+
+func newKinds() (*kinds, error) {
+	k := &kinds{scheme: runtime.NewScheme(), read: map[schema.GroupVersionKind]*kind{}}
+	for _, add := range []func(*runtime.Scheme) error{ranv1.AddToScheme, maintenancev1.AddToScheme, lcmv1.AddToScheme, drydockv1.AddToScheme} {
+		if err := add(k.scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return k, nil
+}
+
+// find returns the rules of a kind, or an error that names the kinds there are.
+func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
+	if found := k.read[gvk]; found != nil {
+		return found, nil
+	}
+	files, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	for _, file := range files {
+		var crd apiextensionsv1.CustomResourceDefinition
+		text, err := fs.ReadFile(crds.Files, file)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.UnmarshalStrict(text, &crd); err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		for _, version := range crd.Spec.Versions {
+			candidate := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
+			known = append(known, candidate.Kind+" ("+candidate.GroupVersion().String()+")")
+			if candidate == gvk {
+				k.read[gvk], err = newKind(gvk, crd.Spec.Scope, version)
+				return k.read[gvk], err
+			}
+		}
+	}
+	slices.Sort(known)
+	return nil, fmt.Errorf("kind %s of %s is not one that Drydock reads; it reads %s", gvk.Kind, gvk.GroupVersion(), strings.Join(known, ", "))
+}
+
+func newKind(gvk schema.GroupVersionKind, scope apiextensionsv1.ResourceScope, version apiextensionsv1.CustomResourceDefinitionVersion) (*kind, error) {
+	var props apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
+	}
+	structural, err := structuralschema.NewStructural(&props)
+	if err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
+	}
+	validator, _, err := validation.NewSchemaValidator(&props)
+	if err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
+	}
+	k := &kind{
+		gvk:          gvk,
+		namespaced:   scope == apiextensionsv1.NamespaceScoped,
+		structural:   structural,
+		schema:       validator,
+		rules:        cel.NewValidator(structural, true, celconfig.PerCallLimit),
+		ruleMessages: map[string]bool{},
+	}
+	visitor := structuralschema.Visitor{Structural: func(s *structuralschema.Structural) bool {
+		for _, rule := range s.XValidations {
+			k.ruleMessages[rule.Message] = true
+		}
+		return false
+	}}
+	visitor.Visit(structural)
+	return k, nil
+}
+
+// prune removes the fields that the schema does not have and returns their paths.
+func (k *kind) prune(object map[string]any) []string {
+	unknown := pruning.PruneWithOptions(object, k.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+	defaulting.PruneNonNullableNullsWithoutDefaults(object, k.structural)
+	return unknown
+}
+
+// setDefaults fills in what was left out.
+func (k *kind) setDefaults(object map[string]any) { defaulting.Default(object, k.structural) }
+
+// validate holds the object to the schema and to the CEL rules. The API server does not run the rules on an object with the wrong
+// shape; here they run, so that everything wrong is told at once, but of what they say only broken rules count then.
+func (k *kind) validate(object map[string]any) field.ErrorList {
+	invalid := validation.ValidateCustomResource(nil, object, k.schema)
+	invalid = append(invalid, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
+	if k.rules == nil {
+		return invalid
+	}
+	broken, _ := k.rules.Validate(context.Background(), nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
+	if len(invalid) == 0 {
+		return broken
+	}
+	for _, err := range broken {
+		if k.ruleMessages[err.Detail] {
+			invalid = append(invalid, err)
+		}
+	}
+	return invalid
+}

@@ -1,0 +1,231 @@
+// Package manifest reads what users write: files of objects, held to the same schema and rules that a cluster holds them to, and to
+// those that no schema can express. Whatever is wrong is told at once, each with the path to its field.
+package manifest
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	kjson "sigs.k8s.io/json"
+)
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// Load reads the objects of one kind from a file, or from stdin if the path is "-". Any other kind in it is refused. An error is an
+// Invalid unless the file could not be read.
+func Load[T client.Object](path string, stdin io.Reader) ([]T, error) {
+	text, err := read(path, stdin)
+	if err != nil {
+		return nil, err
+	}
+	file := fileName(path)
+	objects, err := Decode(file, text)
+	if err != nil {
+		return nil, err
+	}
+	var wanted []T
+	var invalid Invalid
+	for _, object := range objects {
+		if typed, ok := object.(T); ok {
+			wanted = append(wanted, typed)
+			continue
+		}
+		var want T
+		invalid = append(invalid, Problem{File: file, Object: describe(object), Message: fmt.Sprintf("is not a %s", typeName(want))})
+	}
+	if len(objects) == 0 {
+		invalid = append(invalid, Problem{File: file, Message: "holds no objects"})
+	}
+	return wanted, invalid.orNil()
+}
+
+// LoadOne reads a file that holds exactly one object.
+func LoadOne[T client.Object](path string, stdin io.Reader) (T, error) {
+	var none T
+	objects, err := Load[T](path, stdin)
+	if err != nil {
+		return none, err
+	}
+	if len(objects) > 1 {
+		return none, Invalid{{File: fileName(path), Message: fmt.Sprintf("holds %d objects; give one", len(objects))}}
+	}
+	return objects[0], nil
+}
+
+// typeName is the kind that a Go type stands for.
+func typeName(object any) string {
+	name := fmt.Sprintf("%T", object)
+	return name[strings.LastIndex(name, ".")+1:]
+}
+
+// fileName is what messages call the file.
+func fileName(path string) string {
+	if path == Stdin {
+		return "stdin"
+	}
+	return path
+}
+
+func read(path string, stdin io.Reader) ([]byte, error) {
+	if path == Stdin {
+		text, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return text, nil
+	}
+	return os.ReadFile(path)
+}
+
+// Decode reads the objects in a text, sets defaults and validates them. An error is an Invalid with everything that is wrong; file is
+// only named in it.
+func Decode(file string, text []byte) ([]client.Object, error) {
+	parsed, err := Parse(file, text)
+	invalid, unreadable := errors.AsType[Invalid](err)
+	if err != nil && !unreadable {
+		return nil, err
+	}
+	kinds, err := newKinds()
+	if err != nil {
+		return nil, err
+	}
+	var objects []client.Object
+	for _, object := range parsed {
+		// The status is not the user's to write. It is dropped, as the API server drops it.
+		delete(object.Object, "status")
+		typed, problems := kinds.complete(object)
+		for _, problem := range problems {
+			problem.File, problem.Object = file, describe(object)
+			invalid = append(invalid, problem)
+		}
+		objects = append(objects, typed)
+	}
+	if len(invalid) > 0 {
+		return nil, invalid
+	}
+	return objects, nil
+}
+
+// Complete sets defaults on an object that was made in code, e.g. from flags, and validates it. An error is an Invalid with everything
+// that is wrong.
+func Complete(object client.Object) error {
+	kinds, err := newKinds()
+	if err != nil {
+		return err
+	}
+	gvk, err := apiutil.GVKForObject(object, kinds.scheme)
+	if err != nil {
+		return fmt.Errorf("complete %s: %w", describe(object), err)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("complete %s: %w", describe(object), err)
+	}
+	untyped := &unstructured.Unstructured{Object: fields}
+	untyped.SetGroupVersionKind(gvk)
+	typed, problems := kinds.complete(untyped)
+	var invalid Invalid
+	for _, problem := range problems {
+		problem.Object = describe(object)
+		invalid = append(invalid, problem)
+	}
+	if len(invalid) > 0 {
+		return invalid
+	}
+	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(typed).Elem())
+	return nil
+}
+
+// complete sets defaults, validates, and returns the object in its Go type.
+func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Problem) {
+	kind, err := k.find(object.GroupVersionKind())
+	if err != nil {
+		return nil, []Problem{{Message: err.Error()}}
+	}
+	problems := validateMetadata(object.Object, kind.namespaced)
+	for _, path := range kind.prune(object.Object) {
+		problems = append(problems, Problem{Field: path, Message: "unknown field"})
+	}
+	kind.setDefaults(object.Object)
+	for _, err := range kind.validate(object.Object) {
+		problems = append(problems, problemOf(err))
+	}
+	typed, err := k.typed(object)
+	if typed == nil {
+		return nil, append(problems, Problem{Message: err.Error()})
+	}
+	for _, err := range validateMeaning(typed) {
+		problems = append(problems, problemOf(err))
+	}
+	problems = append(problems, validateJobTemplates(object.Object)...)
+	if err != nil && len(problems) == 0 {
+		problems = append(problems, Problem{Message: err.Error()})
+	}
+	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
+	return typed, problems
+}
+
+// typed returns the object in its Go type, as far as its fields have the right types, and an error if one has not.
+func (k *kinds) typed(object *unstructured.Unstructured) (client.Object, error) {
+	new, err := k.scheme.New(object.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	return new.(client.Object), kjson.UnmarshalCaseSensitivePreserveInts(text, new)
+}
+
+// validateMetadata holds the metadata to what the API server wants of it. The namespace may be left out: the caller knows the default.
+func validateMetadata(object map[string]any, namespaced bool) []Problem {
+	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return []Problem{{Field: "metadata", Message: err.Error()}}
+	}
+	var problems []Problem
+	for _, path := range unknown {
+		problems = append(problems, Problem{Field: path, Message: "unknown field"})
+	}
+	if metadata == nil || metadata.Name == "" {
+		return append(problems, Problem{Field: "metadata.name", Message: "must be set"})
+	}
+	if namespaced && metadata.Namespace == "" {
+		metadata.Namespace = metav1.NamespaceDefault
+	}
+	path := field.NewPath("metadata")
+	for _, err := range apivalidation.ValidateObjectMeta(metadata, namespaced, apivalidation.NameIsDNSSubdomain, path) {
+		problems = append(problems, problemOf(err))
+	}
+	return problems
+}
+
+// describe names an object: Kind namespace/name.
+func describe(object client.Object) string {
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	if kind == "" {
+		kind = typeName(object)
+	}
+	name := object.GetName()
+	if object.GetNamespace() != "" {
+		name = object.GetNamespace() + "/" + name
+	}
+	return strings.TrimSuffix(kind+" "+name, " ")
+}

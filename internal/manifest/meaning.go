@@ -1,0 +1,104 @@
+package manifest
+
+import (
+	"regexp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// validateMeaning checks what no schema can express: selectors and regular expressions. A selector that cannot be read must never end
+// in "nothing selected, all is done".
+func validateMeaning(object client.Object) field.ErrorList {
+	spec := field.NewPath("spec")
+	switch object := object.(type) {
+	case *ranv1.ClusterGroupUpgrade:
+		_, invalid := rollout.Selectors(&object.Spec)
+		if remediation := object.Spec.NodeMaintenance; remediation != nil {
+			invalid = append(invalid, validateRemediation(remediation, spec.Child("nodeMaintenance"))...)
+		}
+		return invalid
+	case *maintenancev1.NodeMaintenance:
+		return validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
+	case *drydockv1.WorkloadLockPolicy:
+		invalid := validateSelector(&object.Spec.NodeSelector, spec.Child("nodeSelector"))
+		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)
+		return append(invalid, validateHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
+	}
+	return nil
+}
+
+func validateRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *field.Path) field.ErrorList {
+	invalid := validateSelector(remediation.NodeSelector, path.Child("nodeSelector"))
+	return append(invalid, validateNodeWork(remediation.WaitForPodCompletion, remediation.DrainSpec, remediation.HealthChecks, path)...)
+}
+
+// validateNodeWork checks the fields that a NodeMaintenance and a rollout's nodeMaintenance share.
+func validateNodeWork(
+	wait *maintenancev1.WaitForPodCompletionSpec, drain *maintenancev1.DrainSpec, checks []drydockv1.HealthCheck, path *field.Path,
+) field.ErrorList {
+	var invalid field.ErrorList
+	if wait != nil {
+		invalid = append(invalid, validateSelectorText(wait.PodSelector, path.Child("waitForPodCompletion", "podSelector"))...)
+	}
+	if drain != nil {
+		invalid = append(invalid, validateSelectorText(drain.PodSelector, path.Child("drainSpec", "podSelector"))...)
+		for i, filter := range drain.PodEvictionFilters {
+			invalid = append(invalid, validateFilter(filter, path.Child("drainSpec", "podEvictionFilters").Index(i))...)
+		}
+	}
+	return append(invalid, validateHealthChecks(checks, path.Child("healthChecks"))...)
+}
+
+// validateFilter refuses a filter without a condition: it would match no pod, and nothing would be evicted.
+func validateFilter(filter maintenancev1.PodEvictionFilter, path *field.Path) field.ErrorList {
+	path = path.Child("byResourceNameRegex")
+	if filter.ByResourceNameRegex == nil {
+		return field.ErrorList{field.Required(path, "a filter without a condition matches nothing")}
+	}
+	if _, err := regexp.Compile(*filter.ByResourceNameRegex); err != nil {
+		return field.ErrorList{field.Invalid(path, *filter.ByResourceNameRegex, err.Error())}
+	}
+	return nil
+}
+
+func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
+	var invalid field.ErrorList
+	for i, check := range checks {
+		path := path.Index(i)
+		if check.Condition != nil {
+			invalid = append(invalid, validateSelector(check.Condition.Selector, path.Child("condition", "selector"))...)
+			if _, err := schema.ParseGroupVersion(check.Condition.APIVersion); err != nil {
+				invalid = append(invalid, field.Invalid(path.Child("condition", "apiVersion"), check.Condition.APIVersion, err.Error()))
+			}
+		}
+		if check.Workload != nil {
+			invalid = append(invalid, validateSelector(check.Workload.Selector, path.Child("workload", "selector"))...)
+		}
+		if check.Node != nil {
+			invalid = append(invalid, validateSelector(check.Node.Selector, path.Child("node", "selector"))...)
+		}
+	}
+	return invalid
+}
+
+func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+}
+
+// validateSelectorText checks a label selector in its string form.
+func validateSelectorText(text string, path *field.Path) field.ErrorList {
+	if _, err := labels.Parse(text); err != nil {
+		return field.ErrorList{field.Invalid(path, text, err.Error())}
+	}
+	return nil
+}
