@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	sdkclient "go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -86,7 +85,7 @@ func (r *report) observed() temporal.Observation {
 }
 
 // start reports in the background until stop is called. Outside an activity there is nobody to report to.
-func (r *report) start(ctx context.Context, workflows sdkclient.Client) (stop func()) {
+func (r *report) start(ctx context.Context, workflows Signaller) (stop func()) {
 	if !activity.IsActivity(ctx) {
 		return func() {}
 	}
@@ -101,7 +100,7 @@ func (r *report) start(ctx context.Context, workflows sdkclient.Client) (stop fu
 
 // run sends a heartbeat every heartbeatInterval and a signal when what is observed has changed. The last change before a quiet time
 // is always sent; what is left when the wait ends is not, the activity's result says more.
-func (r *report) run(ctx context.Context, workflows sdkclient.Client) {
+func (r *report) run(ctx context.Context, workflows Signaller) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	var due <-chan time.Time
@@ -131,7 +130,7 @@ func (r *report) run(ctx context.Context, workflows sdkclient.Client) {
 	}
 }
 
-func send(ctx context.Context, workflows sdkclient.Client, observation temporal.Observation) error {
+func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	workflow := activity.GetInfo(ctx).WorkflowExecution

@@ -4,17 +4,21 @@ import (
 	"context"
 	"time"
 
-	sdkclient "go.temporal.io/sdk/client"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
+// Signaller sends signals to workflows, as Temporal's client does.
+type Signaller interface {
+	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
+}
+
 // Waits makes an activity wait for something in a cluster so that its workflow, and whoever looks at it, knows what it waits for.
 type Waits struct {
 	// Temporal takes what is observed to the activity's workflow; nil reports nothing.
-	Temporal sdkclient.Client
+	Temporal Signaller
 }
 
 // await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check

@@ -11,15 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// safetyInterval is how often a wait looks although nothing has changed.
-const safetyInterval = 30 * time.Second
-
 // IfServed makes Await pass over a kind that the cluster does not serve, until it does.
 func IfServed(kind client.Object) client.Object { return optional{Object: kind} }
 
 type optional struct{ client.Object }
 
-// Await calls check, and again whenever an object of one of these kinds has changed and every 30 s, until check is done, fails, or ctx
+// Await calls check, and again whenever an object of one of these kinds has changed and every Options.SafetyInterval, until check is done, fails, or ctx
 // is done. Changes during a check make it one more check, not many. It is the way to wait for anything in a cluster.
 //
 // A kind's object narrows what counts as a change by what is set in it: namespace, name, and a pod's spec.nodeName.
@@ -28,13 +25,13 @@ type optional struct{ client.Object }
 // holds may be long over), and that a kind is not served, unless it is wrapped in IfServed.
 func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error {
 	if !c.answered() {
-		if err := c.reachable(ctx, safetyInterval); err != nil {
+		if err := c.reachable(ctx, c.safetyInterval); err != nil {
 			return err
 		}
 	}
 	w := &watcher{cluster: c, changed: make(chan struct{}, 1), pending: kinds}
 	defer w.stop()
-	safety := time.NewTicker(safetyInterval)
+	safety := time.NewTicker(c.safetyInterval)
 	defer safety.Stop()
 	if err := w.start(ctx); err != nil {
 		return err
@@ -48,7 +45,7 @@ func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(c
 			return ctx.Err()
 		case <-w.changed:
 		case <-safety.C:
-			if err := c.reachable(ctx, safetyInterval/2); err != nil {
+			if err := c.reachable(ctx, c.safetyInterval/2); err != nil {
 				return err
 			}
 			if err := w.start(ctx); err != nil {

@@ -35,9 +35,10 @@ type Cluster struct {
 	Clientset kubernetes.Interface
 	Evictions Evictions
 
-	mapper meta.RESTMapper
-	probe  probe
-	stop   func()
+	mapper         meta.RESTMapper
+	safetyInterval time.Duration
+	probe          probe
+	stop           func()
 }
 
 // newCluster makes the clients and starts the (still empty) cache. Nothing is contacted yet.
@@ -49,7 +50,7 @@ func newCluster(name string, access *rest.Config, scheme *runtime.Scheme, option
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: name, Config: config}
+	c := &Cluster{Name: name, Config: config, safetyInterval: options.SafetyInterval}
 	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, connections); err != nil {
 		return nil, err
 	}
@@ -87,6 +88,27 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 }
 
 func (c *Cluster) close() { c.stop() }
+
+// onRefusal returns config with a look at each answer: refused is called when the API server does not know the credentials.
+func onRefusal(config *rest.Config, refused func()) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusalWatch{next, refused} })
+	return config
+}
+
+type refusalWatch struct {
+	http.RoundTripper
+	refused func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w refusalWatch) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.RoundTripper.RoundTrip(request)
+	if err == nil && response.StatusCode == http.StatusUnauthorized {
+		w.refused()
+	}
+	return response, err
+}
 
 // Serves reports whether the cluster serves a kind. A yes is remembered; a no is asked again each time.
 func (c *Cluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool, error) {

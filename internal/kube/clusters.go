@@ -24,6 +24,8 @@ type Options struct {
 	Burst int
 	// IdleTimeout is how long a cluster that nobody uses stays open; 10 minutes by default.
 	IdleTimeout time.Duration
+	// SafetyInterval is how often a wait looks although nothing has changed, and whether the API server still answers; 30 s by default.
+	SafetyInterval time.Duration
 	// UserAgent is how API servers' audit logs name this program; "drydock" by default.
 	UserAgent string
 	// Log takes what goes wrong in the background; nil discards it.
@@ -39,6 +41,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 10 * time.Minute
+	}
+	if o.SafetyInterval == 0 {
+		o.SafetyInterval = 30 * time.Second
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = FieldManager
@@ -115,10 +120,7 @@ func (c *Clusters) Close() {
 	c.open = map[key]*entry{}
 	c.mu.Unlock()
 	for _, e := range entries {
-		<-e.opened
-		if e.cluster != nil {
-			e.cluster.close()
-		}
+		e.close()
 	}
 }
 
@@ -165,21 +167,29 @@ func (c *Clusters) release(k key, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.uses--
-	if e.uses == 0 && c.open[k] == e {
-		e.idle = time.AfterFunc(c.options.IdleTimeout, func() { c.dropIdle(k, e) })
+	switch {
+	case e.uses > 0:
+	case c.open[k] == e:
+		e.idle = time.AfterFunc(c.options.IdleTimeout, func() { c.drop(k, e) })
+	default: // dropped while it was in use
+		go e.close()
 	}
 }
 
-func (c *Clusters) dropIdle(k key, e *entry) {
+// drop forgets a cluster, so that its next use opens it anew. It is closed when nobody uses it any more.
+func (c *Clusters) drop(k key, e *entry) {
 	c.mu.Lock()
-	idle := e.uses == 0 && c.open[k] == e
-	if idle {
-		delete(c.open, k)
-	}
-	c.mu.Unlock()
-	if !idle {
+	defer c.mu.Unlock()
+	if c.open[k] != e {
 		return
 	}
+	delete(c.open, k)
+	if e.uses == 0 {
+		go e.close()
+	}
+}
+
+func (e *entry) close() {
 	<-e.opened
 	if e.cluster != nil {
 		e.cluster.close()
@@ -191,22 +201,19 @@ func (c *Clusters) openEntry(k key, e *entry) {
 	defer close(e.opened)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	e.cluster, e.err = c.openCluster(ctx, k)
-	if e.err == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[k] == e {
-		delete(c.open, k)
+	// Refused credentials may have been renewed where the source reads them.
+	e.cluster, e.err = c.openCluster(ctx, k, func() { c.drop(k, e) })
+	if e.err != nil {
+		c.drop(k, e)
 	}
 }
 
-func (c *Clusters) openCluster(ctx context.Context, k key) (*Cluster, error) {
+func (c *Clusters) openCluster(ctx context.Context, k key, refused func()) (*Cluster, error) {
 	config, err := c.config(k)
 	if err != nil {
 		return nil, err
 	}
+	config = onRefusal(config, refused)
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,209 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// signals keeps what is reported to a workflow.
+type signals struct {
+	mu       sync.Mutex
+	observed []temporal.Observation
+}
+
+func (s *signals) SignalWorkflow(_ context.Context, _, _, _ string, payload any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observed = append(s.observed, payload.(temporal.Observation))
+	return nil
+}
+
+// reasons are the reasons of the waits that were reported.
+func (s *signals) reasons() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var reasons []string
+	for _, observation := range s.observed {
+		reasons = append(reasons, observation.Wait.Reason)
+	}
+	return reasons
+}
+
+// The annotations by which a test says what a wait for a node sees.
+const (
+	annotationReason = "test.drydock.dev/reason"
+	annotationDone   = "test.drydock.dev/done"
+)
+
+// awaitDone waits until a node is annotated as done. What it observes meanwhile is the reason that the node names.
+func awaitDone(ctx context.Context, waits Waits, cluster *kube.Cluster, node string) error {
+	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}}
+	return waits.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
+		found, err := cluster.Node(ctx, node)
+		_, done := found.Annotations[annotationDone]
+		return temporal.Observation{Wait: &drydockv1.Wait{Reason: found.Annotations[annotationReason]}}, done, err
+	})
+}
+
+// inActivity runs awaitDone as an activity in the background.
+func inActivity(t *testing.T, waits Waits, node string, prepare func(*testsuite.TestActivityEnvironment)) (ended chan error) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	cluster := testCluster(t)
+	AwaitDone := func(ctx context.Context) error { return awaitDone(ctx, waits, cluster, node) }
+	environment.RegisterActivity(AwaitDone)
+	if prepare != nil {
+		prepare(environment)
+	}
+	ended = make(chan error, 1)
+	go func() {
+		_, err := environment.ExecuteActivity(AwaitDone)
+		ended <- err
+	}()
+	return ended
+}
+
+func TestAWaitReportsWhatHasChangedAtMostOnceASecondAndNotTheLastLeast(t *testing.T) {
+	ref := testNode(t)
+	reported := &signals{}
+	changed(t, ref.Node, annotated(annotationReason, "First"))
+	ended := inActivity(t, Waits{Temporal: reported}, ref.Node, nil)
+	require.Eventually(t, func() bool { return len(reported.reasons()) == 1 }, 5*time.Second, 10*time.Millisecond)
+
+	began := time.Now()
+	for _, reason := range []string{"Second", "Third", "Last"} {
+		changed(t, ref.Node, annotated(annotationReason, reason))
+	}
+	require.Less(t, time.Since(began), reportInterval)
+	require.Eventually(t, func() bool { return len(reported.reasons()) == 2 }, 5*time.Second, 10*time.Millisecond)
+	require.Equal(t, []string{"First", "Last"}, reported.reasons())
+	changed(t, ref.Node, annotated("test.drydock.dev/other", "changes nothing that is observed"))
+
+	changed(t, ref.Node, annotated(annotationDone, ""))
+	require.NoError(t, <-ended)
+	require.Len(t, reported.reasons(), 2)
+	require.False(t, reported.observed[0].Wait.Since.IsZero())
+}
+
+func TestAWaitThatEndsAtOnceIsNotReported(t *testing.T) {
+	ref := testNode(t)
+	reported := &signals{}
+	changed(t, ref.Node, annotated(annotationDone, ""))
+	require.NoError(t, <-inActivity(t, Waits{Temporal: reported}, ref.Node, nil))
+	require.Empty(t, reported.reasons())
+}
+
+func TestTheNextAttemptOfAWaitGoesOnSinceTheFirst(t *testing.T) {
+	ref := testNode(t)
+	reported := &signals{}
+	changed(t, ref.Node, annotated(annotationReason, "Same"))
+	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	ended := inActivity(t, Waits{Temporal: reported}, ref.Node, func(environment *testsuite.TestActivityEnvironment) {
+		environment.SetHeartbeatDetails(temporal.Observation{Wait: &drydockv1.Wait{Reason: "Same", Since: since}})
+	})
+	require.Eventually(t, func() bool { return len(reported.reasons()) == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.True(t, since.Equal(&reported.observed[0].Wait.Since))
+
+	changed(t, ref.Node, annotated(annotationReason, "Another"))
+	require.Eventually(t, func() bool { return len(reported.reasons()) == 2 }, 5*time.Second, 10*time.Millisecond)
+	require.WithinDuration(t, time.Now(), reported.observed[1].Wait.Since.Time, 10*time.Second)
+	changed(t, ref.Node, annotated(annotationDone, ""))
+	require.NoError(t, <-ended)
+}
+
+func TestAtItsDeadlineAWaitLooksOnceMoreAtTheAPIServer(t *testing.T) {
+	cluster := testCluster(t)
+	tests := []struct {
+		name     string
+		deadline time.Duration
+		atLast   bool
+	}{
+		{"and is over when what it waits for is not there", 100 * time.Millisecond, false},
+		{"and is done when the cache was only behind", 100 * time.Millisecond, true},
+		{"also when the deadline passed while nobody looked", -time.Minute, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			deadline := time.Now().Add(tt.deadline)
+			looks := 0
+			done, err := Waits{}.awaitUntil(t.Context(), &deadline, cluster, []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "none"}}},
+				func(_ context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+					if reader != client.Reader(cluster.Client) {
+						return temporal.Observation{}, false, nil
+					}
+					looks++
+					return temporal.Observation{}, tt.atLast, nil
+				})
+			require.NoError(t, err)
+			require.Equal(t, tt.atLast, done)
+			require.Equal(t, 1, looks)
+		})
+	}
+}
+
+func TestACancelledWaitEndsWithTheCancellationAndNotWithItsDeadline(t *testing.T) {
+	deadline := time.Now().Add(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	done, err := Waits{}.awaitUntil(ctx, &deadline, testCluster(t), []client.Object{&corev1.Node{}},
+		func(context.Context, client.Reader) (temporal.Observation, bool, error) {
+			cancel()
+			return temporal.Observation{}, false, nil
+		})
+	require.ErrorIs(t, err, context.Canceled)
+	require.False(t, done)
+}
+
+func TestErrorsOfTheAPIServerBecomeWhatWorkflowsUnderstand(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	refused := &url.Error{Op: "Get", URL: "https://api", Err: syscall.ECONNREFUSED}
+	tests := []struct {
+		name     string
+		err      error
+		wantType string
+		final    bool
+	}{
+		{name: "a conflict is retried", err: apierrors.NewConflict(pods, "p", errors.New("changed"))},
+		{name: "a server error is retried", err: apierrors.NewInternalError(errors.New("etcd"))},
+		{name: "an unavailable server is retried", err: apierrors.NewServiceUnavailable("restarting")},
+		{name: "a time-out is retried", err: apierrors.NewServerTimeout(pods, "get", 1)},
+		{name: "pressure is retried", err: apierrors.NewTooManyRequests("slow down", 1)},
+		{name: "a refused connection is an unreachable cluster and retried", err: refused, wantType: temporal.ErrClusterUnreachable},
+		{name: "refused credentials too", err: apierrors.NewUnauthorized("token"), wantType: temporal.ErrClusterUnreachable},
+		{name: "missing rights too", err: apierrors.NewForbidden(pods, "p", errors.New("rbac")), wantType: temporal.ErrClusterUnreachable},
+		{
+			name: "an invalid object is final", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "j", nil),
+			wantType: temporal.ErrInvalidSpec, final: true,
+		},
+		{name: "a typed error stays as it is", err: temporal.Error(temporal.ErrNodeGone, "gone", nil), wantType: temporal.ErrNodeGone, final: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := explain(testCluster(t), "look", tt.err)
+			require.Equal(t, tt.wantType, temporal.ErrorType(err))
+			application, _ := errors.AsType[*sdktemporal.ApplicationError](err)
+			require.Equal(t, tt.final, application != nil && application.NonRetryable())
+			require.ErrorIs(t, err, tt.err)
+		})
+	}
+	cancelled := explain(testCluster(t), "look", context.Canceled)
+	require.Equal(t, context.Canceled, cancelled)
+}
