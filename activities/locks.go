@@ -2,14 +2,37 @@ package activities
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
 )
 
-// Locks asks workloads to let go of clusters and nodes: the initiator's side.
-type Locks struct{}
+// Locks asks workloads to let go of clusters and nodes: the initiator's side. It writes requests, never locks.
+type Locks struct {
+	Clusters *kube.Clusters
+	Waits    Waits
+}
+
+// Reasons why a maintenance waits for workload locks.
+const (
+	// ReasonWorkloadLocksHeld: applications have not let go yet.
+	ReasonWorkloadLocksHeld = "WorkloadLocksHeld"
+	// ReasonWorkloadLocksFailed: an application says that it cannot; a person has to look.
+	ReasonWorkloadLocksFailed = "WorkloadLocksFailed"
+	// ReasonWorkloadLocksNotBack: the maintenance is over and applications do not hold the node again yet.
+	ReasonWorkloadLocksNotBack = "WorkloadLocksNotBack"
+)
 
 // ClusterLockInput says which cluster, on whose behalf.
 type ClusterLockInput struct {
@@ -28,33 +51,202 @@ type NodeLockInput struct {
 
 // RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks.
 func (l *Locks) RequestClusterMaintenance(ctx context.Context, in ClusterLockInput) (bool, error) {
-	return false, errNotBuilt
+	cluster, served, err := l.cluster(ctx, in.Cluster)
+	if err != nil || !served {
+		return false, err
+	}
+	return true, request(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{
+		ObjectMeta: requestMeta(in.Owner, "drydock"),
+		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: in.Scope},
+	})
 }
 
 // AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers).
-func (l *Locks) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) error { return errNotBuilt }
+func (l *Locks) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) error {
+	cluster, _, err := l.cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.ClusterWorkloadLock{})}
+	return l.awaitGate(ctx, cluster, "cluster "+in.Cluster, in.Deadline, watched, func(ctx context.Context, reader client.Reader) (locks.Gate, error) {
+		gate, err := clusterGate(ctx, reader)
+		if err == nil && gate.Open {
+			// Nobody looks again before the first node is touched, and the cache may be behind.
+			return clusterGate(ctx, cluster.Client)
+		}
+		return gate, err
+	})
+}
 
 // WithdrawClusterMaintenance deletes our ClusterMaintenanceRequest, if there is one.
 func (l *Locks) WithdrawClusterMaintenance(ctx context.Context, in ClusterLockInput) error {
-	return errNotBuilt
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	return withdraw(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock")})
 }
 
-// RequestNodeMaintenance creates our NodeMaintenanceRequest. It returns false when the cluster does not serve workload locks.
-// Errors: NodeGone.
+// RequestNodeMaintenance creates our NodeMaintenanceRequest, beside those that others have made for the node. It returns false when the
+// cluster does not serve workload locks, and for a node without locks that no maintenance may be requested for.
+// Errors: NodeGone, LockRefused when locks hold a node that no maintenance may be requested for.
 func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (bool, error) {
-	return false, errNotBuilt
+	cluster, served, err := l.cluster(ctx, in.Cluster)
+	if err != nil || !served {
+		return false, err
+	}
+	node, err := cluster.Node(ctx, in.Node)
+	if err != nil {
+		return false, explainNode(cluster, in.Node, "read", err)
+	}
+	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
+		return false, refuseSkipped(ctx, cluster, in.Node)
+	}
+	return true, request(ctx, cluster, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
+		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope},
+	})
 }
 
-// AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. Errors: LockTimedOut (with blockers), NodeGone.
-func (l *Locks) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error { return errNotBuilt }
+// refuseSkipped is about a node that no maintenance may be requested for: its locks would never let go, and are not to be overrun.
+func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) error {
+	gate, err := nodeGate(ctx, cluster.Client, node)
+	if err != nil || gate.Open {
+		return explain(cluster, "list workload locks", err)
+	}
+	return temporal.Error(temporal.ErrLockRefused, fmt.Sprintf("node %s is held by %s and annotation %s forbids to ask: remove the annotation or leave the node out",
+		node, controllers(gate.Holders), lcmv1.AnnotationSkipMaintenance), nil, gate.Blockers()...)
+}
+
+// AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It believes the cache: whoever cordons the node asks the API
+// server. Errors: LockTimedOut (with blockers), NodeGone.
+func (l *Locks) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
+	cluster, _, err := l.cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node}}}
+	return l.awaitGate(ctx, cluster, "node "+in.Node, in.Deadline, watched, func(ctx context.Context, reader client.Reader) (locks.Gate, error) {
+		if _, err := cluster.Node(ctx, in.Node); err != nil {
+			return locks.Gate{}, explainNode(cluster, in.Node, "read", err)
+		}
+		return nodeGate(ctx, reader, in.Node)
+	})
+}
 
 // WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one.
 func (l *Locks) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) error {
-	return errNotBuilt
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	return withdraw(ctx, cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock", in.Node)})
 }
 
 // AwaitNodeLocksActive waits until every NodeWorkloadLock of the node is active again, or until the deadline, and returns those that
 // are not. While someone else's request for the node stands, it waits for nothing.
 func (l *Locks) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput) ([]drydockv1.Blocker, error) {
-	return nil, errNotBuilt
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.NodeMaintenanceRequest{})}
+	var missing []locks.Holder
+	_, err = l.Waits.awaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+		missing = nil
+		wanted, err := requestedByOthers(ctx, reader, in)
+		if err != nil || wanted {
+			return temporal.Observation{}, wanted, err
+		}
+		var found lcmv1.NodeWorkloadLockList
+		if err := listIfServed(ctx, reader, &found); err != nil {
+			return temporal.Observation{}, false, err
+		}
+		missing = locks.NotActive(found.Items, in.Node)
+		return temporal.Observation{Wait: &drydockv1.Wait{
+			Reason:   ReasonWorkloadLocksNotBack,
+			Message:  fmt.Sprintf("%s to hold node %s again", controllers(missing), in.Node),
+			Blockers: locks.Blockers(missing),
+		}}, len(missing) == 0, nil
+	})
+	return locks.Blockers(missing), err
+}
+
+// awaitGate waits for a gate to open and names those who hold it.
+func (l *Locks) awaitGate(ctx context.Context, cluster *kube.Cluster, what string, deadline *time.Time, watched []client.Object,
+	look func(context.Context, client.Reader) (locks.Gate, error),
+) error {
+	var gate locks.Gate
+	open, err := l.Waits.awaitUntil(ctx, deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+		var err error
+		if gate, err = look(ctx, reader); err != nil {
+			return temporal.Observation{}, false, err
+		}
+		return temporal.Observation{Wait: held(what, gate)}, gate.Open, nil
+	})
+	if err != nil || open {
+		return err
+	}
+	return temporal.Error(temporal.ErrLockTimedOut,
+		fmt.Sprintf("%s did not let go of %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
+}
+
+// held says who has not let go. Those that have failed come first: waiting will not help.
+func held(what string, gate locks.Gate) *drydockv1.Wait {
+	if failed := gate.Failed(); len(failed) > 0 {
+		return &drydockv1.Wait{
+			Reason:   ReasonWorkloadLocksFailed,
+			Message:  fmt.Sprintf("%s: %s; correct it, or delete the lock to do without", what, failed[0].Blocker().Message),
+			Blockers: gate.Blockers(),
+		}
+	}
+	return &drydockv1.Wait{
+		Reason:   ReasonWorkloadLocksHeld,
+		Message:  fmt.Sprintf("%s to let go of %s", controllers(gate.Holders), what),
+		Blockers: gate.Blockers(),
+	}
+}
+
+func controllers(holders []locks.Holder) string {
+	var names []string
+	for _, holder := range holders {
+		if len(names) == 0 || names[len(names)-1] != holder.Controller {
+			names = append(names, holder.Controller)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func clusterGate(ctx context.Context, reader client.Reader) (locks.Gate, error) {
+	var found lcmv1.ClusterWorkloadLockList
+	err := listIfServed(ctx, reader, &found)
+	return locks.ClusterGate(found.Items), err
+}
+
+func nodeGate(ctx context.Context, reader client.Reader, node string) (locks.Gate, error) {
+	var found lcmv1.NodeWorkloadLockList
+	err := listIfServed(ctx, reader, &found)
+	return locks.NodeGate(found.Items, node), err
+}
+
+// requestedByOthers reports whether someone else's request for the node stands: then its locks stay inactive, for them.
+func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInput) (bool, error) {
+	var found lcmv1.NodeMaintenanceRequestList
+	if err := listIfServed(ctx, reader, &found); err != nil {
+		return false, err
+	}
+	for i := range found.Items {
+		if r := &found.Items[i]; r.Spec.NodeName == in.Node && !kube.OwnedBy(r, in.Owner) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// listIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.
+func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList) error {
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
+		return err
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,8 +15,11 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
+// ErrInvalid says that a policy cannot be followed; the message names the field. No look at the cluster can change that.
+var ErrInvalid = errors.New("the policy cannot be followed")
+
 // Decide says what the locks of the application that the policy describes should be. Carried out, the decision stands: deciding again
-// changes nothing until the cluster does. It is an error if a selector of the policy or the record of turns cannot be read.
+// changes nothing until the cluster does. Errors: ErrInvalid, and that the record of turns cannot be read.
 func Decide(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (Decision, error) {
 	a, err := view(policy, snapshot, now)
 	if err != nil {
@@ -105,7 +109,7 @@ func (a *application) viewClusterLock(snapshot Snapshot) {
 			a.lock = lock
 			continue
 		}
-		a.remove(ClusterLockKind, lock.Name, "", lock.Status, Duplicate)
+		a.remove(ClusterLockKind, "", lock.ObjectMeta, lock.Status, Duplicate)
 	}
 	a.cluster = LockDecision{Kind: ClusterLockKind, Name: clusterLockName(a.policy.ControllerName, snapshot.ClusterLocks)}
 	if a.lock != nil {
@@ -161,11 +165,11 @@ func (a *application) viewNodeLocks(snapshot Snapshot, exists map[string]bool, b
 		n := byName[lock.Spec.NodeName]
 		switch {
 		case !exists[lock.Spec.NodeName]:
-			a.remove(NodeLockKind, lock.Name, lock.Spec.NodeName, lock.Status, NodeGone)
+			a.remove(NodeLockKind, lock.Spec.NodeName, lock.ObjectMeta, lock.Status, NodeGone)
 		case n == nil:
-			a.remove(NodeLockKind, lock.Name, lock.Spec.NodeName, lock.Status, NodeNotEnabled)
+			a.remove(NodeLockKind, lock.Spec.NodeName, lock.ObjectMeta, lock.Status, NodeNotEnabled)
 		case n.lock != nil:
-			a.remove(NodeLockKind, lock.Name, lock.Spec.NodeName, lock.Status, Duplicate)
+			a.remove(NodeLockKind, lock.Spec.NodeName, lock.ObjectMeta, lock.Status, Duplicate)
 		default:
 			n.lock = lock
 		}
@@ -181,14 +185,19 @@ func (a *application) viewNodeLocks(snapshot Snapshot, exists map[string]bool, b
 	}
 }
 
-func (a *application) remove(kind, name, node string, status lcmv1.WorkloadLockStatus, reason Reason) {
-	a.surplus = append(a.surplus, LockDecision{Kind: kind, Name: name, Node: node, Action: Delete, From: status.State, Reason: reason})
+// remove has a lock deleted, unless that was asked for already and someone's finalizer holds it.
+func (a *application) remove(kind, node string, lock metav1.ObjectMeta, status lcmv1.WorkloadLockStatus, reason Reason) {
+	decision := LockDecision{Kind: kind, Name: lock.Name, Node: node, Action: Delete, From: status.State, Reason: reason}
+	if lock.DeletionTimestamp != nil {
+		decision.Action = Keep
+	}
+	a.surplus = append(a.surplus, decision)
 }
 
 func selector(field string, s metav1.LabelSelector) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&s)
 	if err != nil {
-		return nil, fmt.Errorf("spec.%s: %w", field, err)
+		return nil, fmt.Errorf("%w: spec.%s: %w", ErrInvalid, field, err)
 	}
 	return selector, nil
 }

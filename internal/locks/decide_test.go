@@ -81,6 +81,14 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 			node: "n1", from: inactive, to: none, action: locks.Delete, reason: locks.NodeGone,
 		},
 		{
+			name: "a lock that is being deleted, and held by someone's finalizer, is not deleted again",
+			story: func(w *world) {
+				w.lock("n1").DeletionTimestamp = &metav1.Time{Time: t0}
+				w.removeNode("n1")
+			},
+			node: "n1", from: active, to: none, action: locks.Keep, reason: locks.NodeGone,
+		},
+		{
 			name: "the cluster's lock is made again when someone deleted it", story: func(w *world) { w.snapshot.ClusterLocks = nil },
 			from: none, to: active, action: locks.Create, reason: locks.NoRequest,
 		},
@@ -346,6 +354,7 @@ func TestWhatCannotBeReadIsNotDecidedAbout(t *testing.T) {
 	w.clusterLock().Annotations = nil
 	w.policy.NodePodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 	_, err = locks.Decide(w.policy, w.snapshot, w.now)
+	require.ErrorIs(t, err, locks.ErrInvalid)
 	require.ErrorContains(t, err, "spec.nodePodSelector")
 	w.policy.NodeSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tf", Operator: "Is"}}}
 	_, err = locks.Decide(w.policy, w.snapshot, w.now)

@@ -66,11 +66,27 @@ func (g *Gate) look(kind, name, controller string, status lcmv1.WorkloadLockStat
 }
 
 func (g *Gate) judge() Gate {
-	slices.SortFunc(g.Holders, func(a, b Holder) int {
-		return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.name, b.name))
-	})
+	slices.SortFunc(g.Holders, byController)
 	g.Open = len(g.Holders) == 0
 	return *g
+}
+
+func byController(a, b Holder) int {
+	return cmp.Or(cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.name, b.name))
+}
+
+// NotActive returns the locks of a node that are not active. After a maintenance there should be none: each application holds again.
+func NotActive(locks []lcmv1.NodeWorkloadLock, node string) []Holder {
+	var missing []Holder
+	for _, lock := range locks {
+		if lock.Spec.NodeName == node && lock.Status.State != lcmv1.LockActive {
+			missing = append(missing, Holder{
+				Controller: lock.Spec.ControllerName, State: lock.Status.State, Message: lock.Status.ErrorMessage, kind: NodeLockKind, name: lock.Name,
+			})
+		}
+	}
+	slices.SortFunc(missing, byController)
+	return missing
 }
 
 // Failed returns the holders whose application cannot let go: they want a person's attention, not patience.
@@ -78,20 +94,24 @@ func (g Gate) Failed() []Holder {
 	return slices.DeleteFunc(slices.Clone(g.Holders), func(h Holder) bool { return h.State != lcmv1.LockFailed })
 }
 
-// Blockers are the holders as every status shows them.
-func (g Gate) Blockers() []drydockv1.Blocker {
-	blockers := make([]drydockv1.Blocker, 0, len(g.Holders))
-	for _, holder := range g.Holders {
+// Blockers are locks as every status shows them.
+func Blockers(holders []Holder) []drydockv1.Blocker {
+	var blockers []drydockv1.Blocker
+	for _, holder := range holders {
 		blockers = append(blockers, holder.Blocker())
 	}
 	return blockers
 }
 
+// Blockers are the holders as every status shows them.
+func (g Gate) Blockers() []drydockv1.Blocker { return Blockers(g.Holders) }
+
 // Reasons of a Blocker that is a lock.
 const (
-	ReasonLockHeld    = "LockHeld"
-	ReasonLockFailed  = "LockFailed"
-	ReasonLockUnknown = "LockStateUnknown"
+	ReasonLockHeld     = "LockHeld"
+	ReasonLockFailed   = "LockFailed"
+	ReasonLockUnknown  = "LockStateUnknown"
+	ReasonLockInactive = "LockInactive"
 )
 
 // Blocker names the lock, its application and what that says.
@@ -100,9 +120,12 @@ func (h Holder) Blocker() drydockv1.Blocker {
 	switch h.State {
 	case lcmv1.LockActive:
 		blocker.Message = fmt.Sprintf("%s holds it", h.Controller)
+	case lcmv1.LockInactive:
+		blocker.Reason = ReasonLockInactive
+		blocker.Message = fmt.Sprintf("%s has let go", h.Controller)
 	case lcmv1.LockFailed:
 		blocker.Reason = ReasonLockFailed
-		blocker.Message = fmt.Sprintf("%s has failed to let go", h.Controller)
+		blocker.Message = fmt.Sprintf("%s has failed", h.Controller)
 	case "":
 		blocker.Reason = ReasonLockUnknown
 		blocker.Message = fmt.Sprintf("%s has not said whether it lets go", h.Controller)

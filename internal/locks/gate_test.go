@@ -112,13 +112,23 @@ func TestAHolderIsNamedWithItsStateAndWhatItSays(t *testing.T) {
 		nodeLock("x", "tf", "n1", lcmv1.LockActive), failed, nodeLock("y", "vendor", "n1", ""), nodeLock("z", "web", "n1", "busy"),
 	}, "n1")
 	require.Equal(t, []drydockv1.Blocker{
-		{Kind: "NodeWorkloadLock", Name: "ceph-n1", Reason: "LockFailed", Message: "ceph has failed to let go: osd.3 is down"},
+		{Kind: "NodeWorkloadLock", Name: "ceph-n1", Reason: "LockFailed", Message: "ceph has failed: osd.3 is down"},
 		{Kind: "NodeWorkloadLock", Name: "x", Reason: "LockHeld", Message: "tf holds it"},
 		{Kind: "NodeWorkloadLock", Name: "y", Reason: "LockStateUnknown", Message: "vendor has not said whether it lets go"},
 		{Kind: "NodeWorkloadLock", Name: "z", Reason: "LockStateUnknown", Message: `web says "busy"; only "inactive" lets go`},
 	}, gate.Blockers())
 	require.Len(t, gate.Failed(), 1)
 	require.Equal(t, "ceph", gate.Failed()[0].Controller)
+}
+
+func TestAfterAMaintenanceEveryLockThatIsNotActiveIsNamed(t *testing.T) {
+	missing := locks.NotActive([]lcmv1.NodeWorkloadLock{
+		nodeLock("a", "tf", "n1", lcmv1.LockInactive), nodeLock("b", "ceph", "n1", lcmv1.LockFailed),
+		nodeLock("c", "web", "n1", lcmv1.LockActive), nodeLock("d", "tf", "n2", lcmv1.LockInactive),
+	}, "n1")
+	require.Len(t, missing, 2)
+	require.Equal(t, drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "b", Reason: "LockFailed", Message: "ceph has failed"}, missing[0].Blocker())
+	require.Equal(t, drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "a", Reason: "LockInactive", Message: "tf has let go"}, missing[1].Blocker())
 }
 
 func TestTheGatePrintsAsTheCommandLineDocumentsIt(t *testing.T) {

@@ -14,6 +14,10 @@ import (
 // AnnotationTurns on an application's ClusterWorkloadLock holds its Turns, as JSON.
 const AnnotationTurns = "drydock.dev/turns"
 
+// AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses a turn that it has not used, for no other sake than that the
+// lock has been written; see LockDecision.EndsTurn.
+const AnnotationTurnEnded = "drydock.dev/turn-ended"
+
 // Turns is the book in which the controller of an application writes for whom its locks let go. It is kept on one object, the
 // application's ClusterWorkloadLock, so that writing it under that object's resourceVersion puts all its writers in one order: a node's
 // lock goes inactive only after its turn was recorded, and there are never more turns than nodes that may be inactive.

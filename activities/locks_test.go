@@ -1,0 +1,307 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func initiator() *Locks { return &Locks{Clusters: clusters} }
+
+// created creates an object as someone else would, and removes it when the test is over.
+func created[T client.Object](t *testing.T, object T) T {
+	t.Helper()
+	cluster := testCluster(t)
+	require.NoError(t, cluster.Client.Create(t.Context(), object))
+	t.Cleanup(func() {
+		require.NoError(t, client.IgnoreNotFound(cluster.Client.Delete(context.Background(), object)))
+	})
+	return object
+}
+
+// say writes the state of a lock as its application would.
+func say(t *testing.T, lock client.Object, state lcmv1.LockState, message string) {
+	t.Helper()
+	patch := client.MergeFrom(lock.DeepCopyObject().(client.Object))
+	status := lcmv1.WorkloadLockStatus{State: state, ErrorMessage: message}
+	switch lock := lock.(type) {
+	case *lcmv1.NodeWorkloadLock:
+		lock.Status = status
+	case *lcmv1.ClusterWorkloadLock:
+		lock.Status = status
+	}
+	require.NoError(t, testCluster(t).Client.Status().Patch(t.Context(), lock, patch))
+}
+
+func heldNode(t *testing.T, controller, node string) *lcmv1.NodeWorkloadLock {
+	t.Helper()
+	lock := created(t, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "of-" + controller + "-"},
+		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: controller, NodeName: node},
+	})
+	say(t, lock, lcmv1.LockActive, "")
+	return lock
+}
+
+func heldCluster(t *testing.T, controller string) *lcmv1.ClusterWorkloadLock {
+	t.Helper()
+	lock := created(t, &lcmv1.ClusterWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "of-" + controller + "-"},
+		Spec:       lcmv1.ClusterWorkloadLockSpec{ControllerName: controller},
+	})
+	say(t, lock, lcmv1.LockActive, "")
+	return lock
+}
+
+// requestsFor returns the requests for a node, as the API server has them.
+func requestsFor(t *testing.T, node string) []lcmv1.NodeMaintenanceRequest {
+	t.Helper()
+	var list lcmv1.NodeMaintenanceRequestList
+	require.NoError(t, testCluster(t).Client.List(t.Context(), &list))
+	var requests []lcmv1.NodeMaintenanceRequest
+	for _, r := range list.Items {
+		if r.Spec.NodeName == node {
+			requests = append(requests, r)
+		}
+	}
+	return requests
+}
+
+// ended runs something that waits, and tells how it ended.
+func ended(wait func() error) chan error {
+	result := make(chan error, 1)
+	go func() { result <- wait() }()
+	return result
+}
+
+func soon(within time.Duration) *time.Time {
+	deadline := time.Now().Add(within)
+	return &deadline
+}
+
+func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t), Scope: lcmv1.ScopeOS}
+	for range 2 { // the second time as if the first reply had been lost
+		requested, err := initiator().RequestNodeMaintenance(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, requested)
+	}
+	requests := requestsFor(t, in.Node)
+	require.Len(t, requests, 1)
+	require.Equal(t, in.Owner, kube.Owner(&requests[0]))
+	require.Equal(t, lcmv1.ScopeOS, requests[0].Spec.Scope)
+	for range 2 {
+		require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), in))
+		require.Empty(t, requestsFor(t, in.Node))
+	}
+}
+
+func TestAClusterIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
+	in := ClusterLockInput{Cluster: spokeName, Owner: "cgu/default/" + t.Name() + "/run", Scope: lcmv1.ScopeDrain}
+	count := func() (n int) {
+		var list lcmv1.ClusterMaintenanceRequestList
+		require.NoError(t, testCluster(t).Client.List(t.Context(), &list))
+		for i := range list.Items {
+			if kube.OwnedBy(&list.Items[i], in.Owner) {
+				n++
+			}
+		}
+		return n
+	}
+	for range 2 {
+		requested, err := initiator().RequestClusterMaintenance(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, requested)
+		require.Equal(t, 1, count())
+	}
+	for range 2 {
+		require.NoError(t, initiator().WithdrawClusterMaintenance(t.Context(), in))
+		require.Zero(t, count())
+	}
+}
+
+func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t)}
+	theirs := created(t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
+	})
+	lock := heldNode(t, "tf", in.Node)
+	say(t, lock, lcmv1.LockInactive, "")
+	_, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	require.NoError(t, err)
+	require.Len(t, requestsFor(t, in.Node), 2)
+	require.NoError(t, initiator().AwaitNodeLocks(t.Context(), in))
+
+	require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), in))
+	left := requestsFor(t, in.Node)
+	require.Len(t, left, 1)
+	require.Equal(t, theirs.UID, left[0].UID)
+	notActive, err := initiator().AwaitNodeLocksActive(t.Context(), in)
+	require.NoError(t, err, "while their request stands there is nothing to wait for")
+	require.Empty(t, notActive)
+}
+
+func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t)}
+	meta := requestMeta(in.Owner, "drydock", in.Node)
+	meta.Annotations = nil
+	created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
+	_, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	require.ErrorContains(t, err, "exists and is not ours")
+	require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), in))
+	require.Len(t, requestsFor(t, in.Node), 1)
+}
+
+func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
+	_, err := initiator().RequestNodeMaintenance(t.Context(), NodeLockInput{NodeRef: NodeRef{Cluster: spokeName, Node: "no-such-node", Owner: "me/1"}})
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
+}
+
+func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} })}
+	requested, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, requested, "nobody holds it: there is nothing to ask")
+	heldNode(t, "tf", in.Node)
+	_, err = initiator().RequestNodeMaintenance(t.Context(), in)
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
+	require.Empty(t, requestsFor(t, in.Node))
+}
+
+func TestANodeIsLetGoWhenTheLastOfItsLocksIsInactiveOrDeleted(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t)}
+	tf, ceph := heldNode(t, "tf", in.Node), heldNode(t, "ceph", in.Node)
+	heldNode(t, "tf", testNode(t).Node)
+	result := ended(func() error { return initiator().AwaitNodeLocks(t.Context(), in) })
+	say(t, tf, lcmv1.LockInactive, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "ceph still holds it")
+	began := time.Now()
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), ceph))
+	require.NoError(t, <-result)
+	require.Less(t, time.Since(began), time.Second)
+}
+
+func TestAWaitForANodesLocksEndsWithTheNode(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t)}
+	heldNode(t, "tf", in.Node)
+	result := ended(func() error { return initiator().AwaitNodeLocks(t.Context(), in) })
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, in.Node)))
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-result))
+}
+
+func TestLocksThatAreHeldAtTheDeadlineAreNamed(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t), Deadline: soon(300 * time.Millisecond)}
+	say(t, heldNode(t, "ceph", in.Node), lcmv1.LockFailed, "osd.3 is down")
+	silent := created(t, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "silent-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: in.Node},
+	})
+	err := initiator().AwaitNodeLocks(t.Context(), in)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "ceph, tf did not let go of node "+in.Node+" in time: ceph has failed: osd.3 is down")
+	require.Len(t, temporal.Blockers(err), 2)
+	require.Equal(t, silent.Name, temporal.Blockers(err)[1].Name)
+	require.Equal(t, locks.ReasonLockUnknown, temporal.Blockers(err)[1].Reason)
+}
+
+func TestAClusterIsLetGoWhenTheLastOfItsLocksIsInactive(t *testing.T) {
+	in := ClusterLockInput{Cluster: spokeName, Owner: "cgu/default/x/run"}
+	require.NoError(t, initiator().AwaitClusterLocks(t.Context(), in), "nobody holds it")
+	tf, ceph := heldCluster(t, "tf"), heldCluster(t, "ceph")
+	result := ended(func() error { return initiator().AwaitClusterLocks(t.Context(), in) })
+	say(t, tf, lcmv1.LockInactive, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	say(t, ceph, lcmv1.LockInactive, "")
+	require.NoError(t, <-result)
+
+	say(t, ceph, "resting", "")
+	in.Deadline = soon(200 * time.Millisecond)
+	err := initiator().AwaitClusterLocks(t.Context(), in)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
+	require.Equal(t, ceph.Name, temporal.Blockers(err)[0].Name)
+}
+
+func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t)}
+	tf, ceph := heldNode(t, "tf", in.Node), heldNode(t, "ceph", in.Node)
+	say(t, tf, lcmv1.LockInactive, "")
+	say(t, ceph, lcmv1.LockFailed, "osd.3 is down")
+	result := ended(func() error {
+		notActive, err := initiator().AwaitNodeLocksActive(t.Context(), in)
+		require.Empty(t, notActive)
+		return err
+	})
+	say(t, ceph, lcmv1.LockActive, "")
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	say(t, tf, lcmv1.LockActive, "")
+	require.NoError(t, <-result)
+
+	say(t, tf, lcmv1.LockInactive, "pod is not back")
+	in.Deadline = soon(200 * time.Millisecond)
+	notActive, err := initiator().AwaitNodeLocksActive(t.Context(), in)
+	require.NoError(t, err, "it is reported, not failed")
+	require.Len(t, notActive, 1)
+	require.Equal(t, "tf has let go: pod is not back", notActive[0].Message)
+}
+
+func TestAWaitNamesTheHoldersAndThoseThatFailedFirst(t *testing.T) {
+	lock := func(controller string, state lcmv1.LockState, message string) lcmv1.NodeWorkloadLock {
+		return lcmv1.NodeWorkloadLock{
+			Spec:   lcmv1.NodeWorkloadLockSpec{ControllerName: controller, NodeName: "n1"},
+			Status: lcmv1.WorkloadLockStatus{State: state, ErrorMessage: message},
+		}
+	}
+	list := []lcmv1.NodeWorkloadLock{lock("tf", lcmv1.LockActive, ""), lock("ceph", lcmv1.LockActive, ""), lock("web", lcmv1.LockInactive, "")}
+	wait := held("node n1", locks.NodeGate(list, "n1"))
+	require.Equal(t, ReasonWorkloadLocksHeld, wait.Reason)
+	require.Equal(t, "ceph, tf to let go of node n1", wait.Message)
+	require.Len(t, wait.Blockers, 2)
+	list[0].Status = lcmv1.WorkloadLockStatus{State: lcmv1.LockFailed, ErrorMessage: "agent crashes"}
+	wait = held("node n1", locks.NodeGate(list, "n1"))
+	require.Equal(t, ReasonWorkloadLocksFailed, wait.Reason)
+	require.Equal(t, "node n1: tf has failed: agent crashes; correct it, or delete the lock to do without", wait.Message)
+}
+
+func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{{Name: "plain", ControlPlaneOnly: true}}})
+	access := stack.Cluster("plain").Config
+	clusters := kube.New(kube.FromConfigs(access, map[string]*rest.Config{"plain": access}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	l := &Locks{Clusters: clusters}
+	node := NodeLockInput{NodeRef: NodeRef{Cluster: "plain", Node: "n1", Owner: "me/1"}}
+	whole := ClusterLockInput{Cluster: "plain", Owner: "me/1"}
+
+	requested, err := l.RequestNodeMaintenance(t.Context(), node)
+	require.NoError(t, err)
+	require.False(t, requested)
+	requested, err = l.RequestClusterMaintenance(t.Context(), whole)
+	require.NoError(t, err)
+	require.False(t, requested)
+	require.NoError(t, l.AwaitClusterLocks(t.Context(), whole))
+	require.NoError(t, l.WithdrawNodeMaintenance(t.Context(), node))
+	require.NoError(t, l.WithdrawClusterMaintenance(t.Context(), whole))
+	notActive, err := l.AwaitNodeLocksActive(t.Context(), node)
+	require.NoError(t, err)
+	require.Empty(t, notActive)
+
+	_, err = envtest.InstallCRDs(access, envtest.CRDInstallOptions{Paths: []string{"../deploy/crds/lcm.mirantis.com_nodeworkloadlocks.yaml"}})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err = l.RequestNodeMaintenance(t.Context(), node)
+		return temporal.ErrorType(err) == temporal.ErrNotFound
+	}, 10*time.Second, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
+	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
+}
