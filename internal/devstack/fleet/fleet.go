@@ -1,0 +1,224 @@
+// Package fleet runs Drydock itself on the local stack, as a user would: one hub, some spokes, the worker with the shipped RBAC, and
+// the command line.
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+)
+
+const (
+	crdDir        = "deploy/crds"
+	testingCRDDir = "deploy/crds/testing"
+	rbacDir       = "deploy/rbac"
+)
+
+// EnvironmentLabel is the label that every ManagedCluster of a fleet has, with the value Environment.
+const (
+	EnvironmentLabel = "environment"
+	Environment      = "demo"
+)
+
+// Options say how large a fleet is.
+type Options struct {
+	// Spokes is how many clusters the hub manages: spoke-1, spoke-2 and so on.
+	Spokes int
+	// Workers is how many worker nodes a spoke has, beside its control-plane node.
+	Workers int
+	// Temporal says how the Temporal server runs.
+	Temporal devstack.TemporalOptions
+	// Output is told what is being done.
+	Output io.Writer
+}
+
+// Fleet is a running fleet. The embedded stack's Stop ends all of it.
+type Fleet struct {
+	*devstack.Stack
+	Hub    *devstack.Cluster
+	Spokes []*devstack.Cluster
+	// Worker is Drydock's worker. It may be stopped, killed and started again.
+	Worker *devstack.Process
+
+	options Options
+	bin     string
+	watched *kube.Clusters
+}
+
+// Start builds Drydock and starts a fleet: servers, ManagedClusters, RBAC, search attributes, worker.
+func Start(ctx context.Context, options Options) (*Fleet, error) {
+	root, err := devstack.RepositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{options: options, bin: filepath.Join(root, "bin")}
+	if err := f.build(ctx, root); err != nil {
+		return nil, err
+	}
+	if f.Stack, err = devstack.Start(ctx, options.stack()); err != nil {
+		return nil, err
+	}
+	f.Hub = f.Cluster(hubName)
+	f.Spokes = f.Clusters()[1:]
+	if err := f.setUp(ctx); err != nil {
+		return nil, errors.Join(err, f.Stop())
+	}
+	return f, nil
+}
+
+const hubName = "hub"
+
+func (o Options) stack() devstack.Options {
+	stack := devstack.Options{
+		Clusters: []devstack.ClusterOptions{{Name: hubName, CRDs: []string{crdDir, testingCRDDir}, ControlPlaneOnly: true}},
+		Temporal: &o.Temporal,
+		Output:   o.Output,
+	}
+	for i := range o.Spokes {
+		stack.Clusters = append(stack.Clusters, devstack.ClusterOptions{
+			Name: fmt.Sprintf("spoke-%d", i+1), CRDs: []string{crdDir}, Nodes: devstack.Nodes(1, o.Workers),
+		})
+	}
+	return stack
+}
+
+// build builds bin/drydock and bin/drydock-worker.
+func (f *Fleet) build(ctx context.Context, root string) error {
+	fmt.Fprintln(f.options.Output, "building drydock and drydock-worker")
+	for program, pkg := range map[string]string{"drydock": "./starter", "drydock-worker": "./worker"} {
+		build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(f.bin, program), pkg)
+		build.Dir = root
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", program, err, output)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) setUp(ctx context.Context) error {
+	var group errgroup.Group
+	group.Go(func() error { return f.registerSpokes(ctx) })
+	for _, cluster := range f.Clusters() {
+		group.Go(func() error { return cluster.Apply(ctx, rbacDir+"/"+siteOf(cluster)) })
+	}
+	group.Go(func() error { return f.Run(ctx, io.Discard, "setup") })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return f.startWorker(ctx)
+}
+
+func siteOf(cluster *devstack.Cluster) string {
+	if cluster.Name == hubName {
+		return "hub"
+	}
+	return "spoke"
+}
+
+// registerSpokes makes a ManagedCluster of the hub for every spoke.
+func (f *Fleet) registerSpokes(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(f.Hub.Config)
+	if err != nil {
+		return err
+	}
+	managedClusters := client.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
+	for _, spoke := range f.Spokes {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "cluster.open-cluster-management.io/v1",
+			"kind":       "ManagedCluster",
+			"metadata":   map[string]any{"name": spoke.Name, "labels": map[string]any{EnvironmentLabel: Environment}},
+			"spec":       map[string]any{"hubAcceptsClient": true},
+		}}
+		if _, err := managedClusters.Create(ctx, object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create ManagedCluster %s: %w", spoke.Name, err)
+		}
+	}
+	return nil
+}
+
+// The ServiceAccount of the worker in every cluster, as deploy/rbac makes it.
+const (
+	workerNamespace = "drydock"
+	workerAccount   = "drydock-worker"
+)
+
+// startWorker writes a clusters file with the worker's own ServiceAccounts and starts it.
+func (f *Fleet) startWorker(ctx context.Context) error {
+	var file kube.ClustersFile
+	for _, cluster := range f.Clusters() {
+		config, err := cluster.ServiceAccountConfig(ctx, workerNamespace, workerAccount)
+		if err != nil {
+			return err
+		}
+		access, err := f.writeAccess(cluster.Name, config)
+		if err != nil {
+			return err
+		}
+		if cluster == f.Hub {
+			file.Hub = &access
+			continue
+		}
+		file.Clusters = append(file.Clusters, kube.ClusterEntry{Name: cluster.Name, KubeconfigContext: access})
+	}
+	content, err := yaml.Marshal(file)
+	if err != nil {
+		return err
+	}
+	clustersFile := filepath.Join(f.Dir, "clusters.yaml")
+	if err := os.WriteFile(clustersFile, content, 0o600); err != nil {
+		return err
+	}
+	port, err := f.TakePort()
+	if err != nil {
+		return err
+	}
+	health := fmt.Sprintf("127.0.0.1:%d", port)
+	f.Worker, err = f.Add(devstack.Program{
+		Name: "drydock-worker", Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
+		Args: []string{"--clusters", clustersFile, "--address", f.Temporal.Address, "--health-address", health},
+	})
+	if err != nil {
+		return err
+	}
+	return f.Worker.Start(ctx)
+}
+
+func (f *Fleet) writeAccess(cluster string, config *rest.Config) (kube.KubeconfigContext, error) {
+	path := filepath.Join(f.Dir, cluster+"-worker.kubeconfig")
+	return kube.KubeconfigContext{Kubeconfig: path, Context: cluster}, devstack.WriteKubeconfig(path, cluster, config)
+}
+
+// Command returns a drydock command for this fleet, as its administrator would run it on the hub.
+func (f *Fleet) Command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(f.bin, "drydock"), args...)
+	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+f.Temporal.Address, "KUBECONFIG="+f.Hub.KubeconfigFile)
+	return cmd
+}
+
+// Run runs a drydock command. An error holds what the command wrote to its standard error.
+func (f *Fleet) Run(ctx context.Context, out io.Writer, args ...string) error {
+	cmd := f.Command(ctx, args...)
+	var complaint strings.Builder
+	cmd.Stdout, cmd.Stderr = out, &complaint
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("drydock %s: %w: %s", args[0], err, complaint.String())
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// waitLimit is generous: two cores may run several stacks.
+const waitLimit = 2 * time.Minute
+
+// Watch opens a cluster as its administrator, with informers to wait on.
+func (f *Fleet) Watch(ctx context.Context, cluster *devstack.Cluster) (*kube.Cluster, error) {
+	if f.watched == nil {
+		configs := map[string]*rest.Config{}
+		for _, c := range f.Clusters() {
+			configs[c.Name] = c.Config
+		}
+		f.watched = kube.New(kube.FromConfigs(nil, configs), kube.Options{})
+	}
+	return f.watched.Cluster(ctx, cluster.Name)
+}
+
+// Await waits until check is done; it is called again whenever an object of one of the kinds changes. The error of a wait that took too
+// long says what was waited for.
+func (f *Fleet) Await(ctx context.Context, cluster *devstack.Cluster, what string, kinds []client.Object, check func(context.Context, client.Reader) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	watched, err := f.Watch(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	err = watched.Await(ctx, kinds, func(ctx context.Context) (bool, error) { return check(ctx, watched.Cache) })
+	if err != nil {
+		return fmt.Errorf("wait in %s until %s: %w", cluster.Name, what, err)
+	}
+	return nil
+}
+
+// AwaitWorkloads waits until every Deployment and DaemonSet of the cluster is available.
+func (f *Fleet) AwaitWorkloads(ctx context.Context, cluster *devstack.Cluster) error {
+	kinds := []client.Object{&appsv1.Deployment{}, &appsv1.DaemonSet{}}
+	return f.Await(ctx, cluster, "all workloads are available", kinds, func(ctx context.Context, reader client.Reader) (bool, error) {
+		var deployments appsv1.DeploymentList
+		var daemonSets appsv1.DaemonSetList
+		for _, list := range []client.ObjectList{&deployments, &daemonSets} {
+			if err := reader.List(ctx, list); err != nil {
+				return false, err
+			}
+		}
+		for _, d := range deployments.Items {
+			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < *d.Spec.Replicas {
+				return false, nil
+			}
+		}
+		for _, d := range daemonSets.Items {
+			if d.Status.ObservedGeneration < d.Generation || d.Status.DesiredNumberScheduled == 0 || d.Status.NumberAvailable < d.Status.DesiredNumberScheduled {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// AwaitLocks waits until the cluster has that many node locks, all active.
+func (f *Fleet) AwaitLocks(ctx context.Context, cluster *devstack.Cluster, count int) error {
+	kinds := []client.Object{&lcmv1.NodeWorkloadLock{}}
+	return f.Await(ctx, cluster, fmt.Sprintf("%d node locks are active", count), kinds, func(ctx context.Context, reader client.Reader) (bool, error) {
+		var locks lcmv1.NodeWorkloadLockList
+		if err := reader.List(ctx, &locks); err != nil {
+			return false, err
+		}
+		active := 0
+		for _, lock := range locks.Items {
+			if lock.Status.State == lcmv1.LockActive {
+				active++
+			}
+		}
+		return active == count && len(locks.Items) == count, nil
+	})
+}
+
+// AwaitNothingLeft waits until nothing of Drydock's is left in the cluster, and returns what still is when it does not come true.
+func (f *Fleet) AwaitNothingLeft(ctx context.Context, cluster *devstack.Cluster) error {
+	kinds := []client.Object{
+		&corev1.Node{}, &lcmv1.ClusterMaintenanceRequest{}, &lcmv1.NodeMaintenanceRequest{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeWorkloadLock{},
+	}
+	var left []string
+	err := f.Await(ctx, cluster, "nothing is left behind", kinds, func(ctx context.Context, reader client.Reader) (bool, error) {
+		var err error
+		left, err = Leftovers(ctx, reader)
+		return len(left) == 0, err
+	})
+	if err != nil && len(left) > 0 {
+		return fmt.Errorf("%w; left: %q", err, left)
+	}
+	return err
+}
