@@ -1,0 +1,137 @@
+// Package e2e tests Drydock as its users meet it: the programs, the shipped RBAC and manifests, real Temporal and real Kubernetes. What a
+// test claims about a cluster it reads from that cluster's API server.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+const (
+	spokes  = 6
+	workers = 2
+)
+
+// theFleet is shared: starting one takes longer than most tests. Tests that run at the same time use different spokes.
+var theFleet *fleet.Fleet
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	ctx := context.Background()
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: spokes, Workers: workers, Output: os.Stderr})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if code != 0 {
+			showWorkerLog(f)
+		}
+		if err := f.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	theFleet = f
+	if err := prepare(ctx, f); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// prepare puts the demo's workloads on every spoke, and starts a controller for the locks of its vRouter.
+func prepare(ctx context.Context, f *fleet.Fleet) error {
+	var group errgroup.Group
+	for _, spoke := range f.Spokes {
+		group.Go(func() error {
+			if err := spoke.Apply(ctx, "deploy/dev/manifests/spoke.yaml"); err != nil {
+				return err
+			}
+			if err := f.AwaitWorkloads(ctx, spoke); err != nil {
+				return err
+			}
+			policy := filepath.Join("..", "..", "docs", "examples", "workload-lock-policy.yaml")
+			if err := f.Run(ctx, io.Discard, "lock", "controller", "start", "--cluster", spoke.Name, "-f", policy); err != nil {
+				return err
+			}
+			return f.AwaitLocks(ctx, spoke, workers)
+		})
+	}
+	return group.Wait()
+}
+
+func showWorkerLog(f *fleet.Fleet) {
+	log, err := os.ReadFile(f.Worker.LogFile)
+	if err == nil {
+		fmt.Fprintf(os.Stderr, "the end of the worker's log:\n%s\n", log[max(0, len(log)-8000):])
+	}
+}
+
+// answer is what a drydock command said.
+type answer struct {
+	out, err string
+	code     int
+}
+
+// drydock runs a command as a person would.
+func drydock(t *testing.T, args ...string) answer {
+	t.Helper()
+	var out, complaint bytes.Buffer
+	cmd := theFleet.Command(t.Context(), args...)
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	err := cmd.Run()
+	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+		require.NoError(t, err)
+	}
+	return answer{out.String(), complaint.String(), cmd.ProcessState.ExitCode()}
+}
+
+// must runs a command that has to succeed.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	a := drydock(t, args...)
+	require.Zero(t, a.code, "drydock %v: %s%s", args, a.out, a.err)
+	return a.out
+}
+
+// startRollout writes a manifest and starts it.
+func startRollout(t *testing.T, manifest string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rollout.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(manifest), 0o600))
+	must(t, "upgrade", "start", "-f", path)
+}
+
+// end waits for the end of a rollout and returns its status and the exit status of the command.
+func end(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, int) {
+	t.Helper()
+	code := drydock(t, "upgrade", "status", name, "--watch").code
+	return status(t, name), code
+}
+
+func status(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
+	t.Helper()
+	a := drydock(t, "upgrade", "status", name, "-o", "json")
+	var rollout struct {
+		Status ranv1.ClusterGroupUpgradeStatus `json:"status"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.out), &rollout), a.err)
+	return rollout.Status
+}

@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// The example of the documentation, on all spokes: a canary, then batches of two. Later tests start from what it leaves behind:
+// nothing.
+func TestAFleetIsMaintainedCanaryFirstAndLeftAsItWasFound(t *testing.T) {
+	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "node-maintenance-rollout.yaml"))
+	status, code := end(t, "june-maintenance")
+
+	require.Zero(t, code)
+	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
+	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}, {"spoke-4", "spoke-5"}, {"spoke-6"}}, status.RemediationPlan)
+	var canaryDone time.Time
+	for _, spoke := range theFleet.Spokes {
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		deeds := deedsOf(t, spoke)
+		requireEveryNodeMaintainedInOrder(t, deeds)
+		first, last := deeds[indexOf(deeds, fleet.DeedRequestCluster)].At, deeds[indexOf(deeds, fleet.DeedWithdrawCluster)].At
+		if spoke.Name == "spoke-1" {
+			canaryDone = last
+			continue
+		}
+		require.True(t, first.After(canaryDone), "%s began before the canary was done", spoke.Name)
+	}
+}
+
+// requireEveryNodeMaintainedInOrder checks a spoke's audit log against the runbook.
+func requireEveryNodeMaintainedInOrder(t *testing.T, deeds []fleet.Deed) {
+	t.Helper()
+	nodes := fleet.Cordoned(deeds)
+	require.Equal(t, "control-plane-1", nodes[0], "the control plane goes first")
+	require.Len(t, nodes, workers+1)
+	out := ""
+	for _, deed := range deeds {
+		switch deed.What {
+		case fleet.DeedCordon:
+			require.Empty(t, out, "%s is cordoned while %s is out of service", deed.Object, out)
+			out = deed.Object
+		case fleet.DeedUncordon:
+			require.Equal(t, out, deed.Object)
+			out = ""
+		case fleet.DeedEviction, fleet.DeedJob:
+			require.NotEmpty(t, out, "%s of %s while no node is out of service", deed.What, deed.Object)
+		}
+	}
+	require.Empty(t, out)
+	// The vRouter holds a lock on every worker, and none on the control plane.
+	runbook := []string{fleet.DeedRequestNode, fleet.DeedLockInactive, fleet.DeedCordon, fleet.DeedJob, fleet.DeedUncordon, fleet.DeedWithdrawNode, fleet.DeedLockActive}
+	for _, node := range nodes[1:] {
+		at := 0
+		for _, step := range runbook {
+			i := slices.IndexFunc(deeds[at:], func(d fleet.Deed) bool { return d.What == step })
+			require.GreaterOrEqual(t, i, 0, "no %s for %s after %d", step, node, at)
+			at += i
+		}
+	}
+	evicted := map[string]bool{}
+	for _, deed := range deeds {
+		if deed.What == fleet.DeedEviction {
+			require.False(t, evicted[deed.Object], "%s was evicted twice", deed.Object)
+			evicted[deed.Object] = true
+		}
+	}
+	require.NotEmpty(t, evicted)
+}
+
+func TestARolloutThatIsOnlyPlannedTouchesNothingUntilItIsEnabled(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-1")
+	before := len(deedsOf(t, spoke))
+	startRollout(t, rollout("planned", "enable: false", 60, "spoke-1"))
+	must(t, "upgrade", "list")
+	planned := awaitPhase(t, "planned", ranv1.ReasonNotEnabled)
+	require.Equal(t, [][]string{{"spoke-1"}}, planned.RemediationPlan)
+	require.Len(t, deedsOf(t, spoke), before)
+
+	must(t, "upgrade", "enable", "planned")
+	status, code := end(t, "planned")
+	require.Zero(t, code)
+	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
+	require.Len(t, fleet.Cordoned(deedsOf(t, spoke)[before:]), workers+1)
+}
+
+func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-2")
+	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	before := len(deedsOf(t, spoke))
+	startRollout(t, rollout("cancelled", "", 60, "spoke-2"))
+	awaitEviction(t, spoke, holdout)
+
+	must(t, "upgrade", "cancel", "cancelled", "--reason", "not today")
+	status, code := end(t, "cancelled")
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.NotContains(t, fleet.Cordoned(deedsOf(t, spoke)[before:]), "worker-2", "nothing starts after the cancel")
+}
+
+func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-3")
+	release := deployBlocked(t, spoke)
+	startRollout(t, rollout("blocked", "", 60, "spoke-3"))
+
+	blocked := awaitStatus(t, "blocked", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Clusters[0].Reason == "DisruptionBudget"
+	})
+	require.Contains(t, blocked.Clusters[0].Message, "shop/guarded")
+	release()
+	status, code := end(t, "blocked")
+	require.Zero(t, code)
+	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+}
+
+func TestAJobThatFailsFailsItsClusterAndTheNodeIsReturned(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-4")
+	before := len(deedsOf(t, spoke))
+	startRollout(t, rolloutWithJob("broken", "1", "spoke-4"))
+	status, code := end(t, "broken")
+
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, status, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterFailed, status.Clusters[0].State)
+	require.Equal(t, "JobFailed", status.Clusters[0].Reason)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(deedsOf(t, spoke)[before:]), "no other node is put at risk")
+}
+
+func TestABatchThatTimesOut(t *testing.T) {
+	t.Parallel()
+	spoke5, spoke6 := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
+	deployHoldout(t, spoke5, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+
+	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
+		before := len(deedsOf(t, spoke6))
+		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"))
+		status, code := end(t, "continued")
+		require.Equal(t, 1, code)
+		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
+		require.Equal(t, ranv1.ClusterComplete, status.Clusters[1].State)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
+		require.Len(t, fleet.Cordoned(deedsOf(t, spoke6)[before:]), workers+1)
+	})
+	t.Run("ends the rollout with Abort", func(t *testing.T) {
+		before := len(deedsOf(t, spoke6))
+		startRollout(t, rollout("aborted", "batchTimeoutAction: Abort", 1, "spoke-5", "spoke-6"))
+		status, code := end(t, "aborted")
+		require.Equal(t, 1, code)
+		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
+		require.Len(t, deedsOf(t, spoke6), before)
+	})
+}
+
+func requireSucceededFalse(t *testing.T, status ranv1.ClusterGroupUpgradeStatus, reason string) {
+	t.Helper()
+	condition := meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded)
+	require.NotNil(t, condition)
+	require.Equal(t, metav1.ConditionFalse, condition.Status)
+	require.Equal(t, reason, condition.Reason, condition.Message)
+}

@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// rollout is a manifest that drains every node of the clusters, one cluster after the other.
+func rollout(name, extra string, timeoutMinutes int, clusters ...string) string {
+	return fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: %s, namespace: default}
+spec:
+  clusters: [%s]
+  remediationStrategy: {maxConcurrency: 1, timeout: %d}
+  nodeMaintenance:
+    drainSpec: {timeoutSeconds: 0}
+    action:
+      type: job
+      job:
+        namespace: maintenance
+        template: {spec: {template: {spec: {containers: [{name: work, image: registry.example.com/work:1.0}]}}}}
+  %s
+`, name, strings.Join(clusters, ", "), timeoutMinutes, extra)
+}
+
+// rolloutWithJob is a rollout whose job ends with that exit code.
+func rolloutWithJob(name, exitCode string, clusters ...string) string {
+	manifest := rollout(name, "", 60, clusters...)
+	job := fmt.Sprintf(`{spec: {backoffLimit: 0, template: {metadata: {annotations: {%q: %q}}, spec:`, devstack.AnnotationExitCode, exitCode)
+	return strings.Replace(manifest, "{spec: {template: {spec:", job, 1)
+}
+
+func deedsOf(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
+	t.Helper()
+	deeds, err := fleet.Deeds(spoke)
+	require.NoError(t, err)
+	return deeds
+}
+
+func indexOf(deeds []fleet.Deed, what string) int {
+	return slices.IndexFunc(deeds, func(d fleet.Deed) bool { return d.What == what })
+}
+
+// deployHoldout runs one pod that starts on the node, and returns its Deployment's name. It is gone after the test.
+func deployHoldout(t *testing.T, spoke *devstack.Cluster, node string, annotations map[string]string) string {
+	t.Helper()
+	holdout := deployment("holdout", 1, annotations)
+	holdout.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 100, Preference: corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}}},
+	}}
+	deploy(t, spoke, holdout)
+	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
+	return holdout.Name
+}
+
+// deployBlocked runs three pods behind a budget that wants two of them, and one is not ready: nothing may be disrupted. The returned
+// function makes it ready.
+func deployBlocked(t *testing.T, spoke *devstack.Cluster) (release func()) {
+	t.Helper()
+	guarded := deployment("guarded", 2, nil)
+	deploy(t, spoke, guarded)
+	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
+	late := deployment("late", 1, map[string]string{devstack.AnnotationReadyAfter: "1000h"})
+	late.Spec.Template.Labels["tier"] = guarded.Spec.Template.Labels["tier"]
+	deploy(t, spoke, late)
+
+	two := intstr.FromInt32(2)
+	budgets := spoke.Client.PolicyV1().PodDisruptionBudgets("shop")
+	_, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "guarded"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "guarded"}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, budgets.Delete(context.Background(), "guarded", metav1.DeleteOptions{})) })
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "the budget has counted", []client.Object{&policyv1.PodDisruptionBudget{}},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			var budget policyv1.PodDisruptionBudget
+			err := reader.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "guarded"}, &budget)
+			return budget.Status.ExpectedPods == 3 && budget.Status.CurrentHealthy == 2, client.IgnoreNotFound(err)
+		}))
+	return func() {
+		patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:null}}}}}`, devstack.AnnotationReadyAfter)
+		_, err := spoke.Client.AppsV1().Deployments("shop").Patch(t.Context(), late.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+}
+
+func deployment(name string, replicas int32, annotations map[string]string) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name, "tier": name}, Annotations: annotations},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/" + name + ":1.0"}}},
+			},
+		},
+	}
+}
+
+// deploy creates a Deployment, which is gone after the test.
+func deploy(t *testing.T, spoke *devstack.Cluster, deployment *appsv1.Deployment) {
+	t.Helper()
+	_, err := spoke.Client.AppsV1().Deployments(deployment.Namespace).Create(t.Context(), deployment, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { remove(t, spoke, deployment.Name) })
+}
+
+// remove deletes a Deployment and lets its pods leave at once.
+func remove(t *testing.T, spoke *devstack.Cluster, name string) {
+	ctx := context.Background()
+	require.NoError(t, spoke.Client.AppsV1().Deployments("shop").Delete(ctx, name, metav1.DeleteOptions{}))
+	letPodsLeave(t, spoke, name)
+}
+
+// letPodsLeave takes the annotation away that makes a Deployment's pods slow to leave.
+func letPodsLeave(t *testing.T, spoke *devstack.Cluster, app string) {
+	ctx := context.Background()
+	pods, err := spoke.Client.CoreV1().Pods("shop").List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+	require.NoError(t, err)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, devstack.AnnotationLeaveAfter)
+	for _, pod := range pods.Items {
+		_, err := spoke.Client.CoreV1().Pods("shop").Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		require.NoError(t, client.IgnoreNotFound(err))
+	}
+}
+
+// awaitEviction waits until a pod of the Deployment is being deleted.
+func awaitEviction(t *testing.T, spoke *devstack.Cluster, app string) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "a pod of "+app+" is evicted", []client.Object{&corev1.Pod{}},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			var pods corev1.PodList
+			err := reader.List(ctx, &pods, client.MatchingLabels{"app": app})
+			return slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), err
+		}))
+}
+
+// awaitStatus asks for the status until it is as wanted.
+func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) ranv1.ClusterGroupUpgradeStatus {
+	t.Helper()
+	var last ranv1.ClusterGroupUpgradeStatus
+	require.Eventually(t, func() bool {
+		last = status(t, name)
+		return wanted(last)
+	}, 2*time.Minute, 200*time.Millisecond)
+	return last
+}
+
+func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStatus {
+	t.Helper()
+	return awaitStatus(t, name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		progressing := meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing)
+		return progressing != nil && progressing.Reason == reason
+	})
+}
