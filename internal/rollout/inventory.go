@@ -41,19 +41,8 @@ func (p Policy) BoundTo(cluster string) bool {
 	return bound
 }
 
-// The label that a policy in a cluster's namespace carries: it is a replica of a root policy.
-const labelRootPolicy = "policy.open-cluster-management.io/root-policy"
-
-// IsRootPolicy tells a root policy from its replicas in the namespaces of clusters.
-func IsRootPolicy(policy *unstructured.Unstructured) bool {
-	_, replica := policy.GetLabels()[labelRootPolicy]
-	return !replica
-}
-
-// ReadCluster reads a ManagedCluster.
-func ReadCluster(managedCluster *unstructured.Unstructured) Cluster {
-	return Cluster{Name: managedCluster.GetName(), Labels: managedCluster.GetLabels()}
-}
+// LabelRootPolicy is the label of a policy in a cluster's namespace: it is a replica of a root policy.
+const LabelRootPolicy = "policy.open-cluster-management.io/root-policy"
 
 // ReadPolicy reads a root policy. It returns an error when a field has another type than the API gives it.
 func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {

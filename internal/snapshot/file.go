@@ -1,0 +1,122 @@
+// Package snapshot reads the objects that a decision needs: from a live cluster, or from a file of objects as kubectl prints them. Both
+// are a client.Reader, so that what is decided offline is what would be decided live.
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifest"
+)
+
+// File is a cluster's objects, read from a file. It answers like an API server that serves every kind and has no objects but these.
+type File struct {
+	scheme  *runtime.Scheme
+	objects map[schema.GroupVersionKind][]*unstructured.Unstructured
+}
+
+// Open reads a file of YAML documents, JSON, or lists, compressed with gzip or not; "-" is stdin. An object that is there twice is
+// refused, as is a version of a kind that no decision reads: it would be overlooked. Kinds that are not known do no harm. What is wrong
+// with the file's content is a manifest.Invalid.
+func Open(path string, stdin io.Reader) (*File, error) {
+	name, text, err := read(path, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(name, text)
+}
+
+// Parse reads the text of a file; name is only named in errors.
+func Parse(name string, text []byte) (*File, error) {
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	text, err = decompressed(text)
+	if err != nil {
+		return nil, manifest.Invalid{{File: name, Message: "decompress: " + err.Error()}}
+	}
+	objects, err := manifest.Parse(name, text)
+	invalid, unreadable := errors.AsType[manifest.Invalid](err)
+	if err != nil && !unreadable {
+		return nil, err
+	}
+	file := &File{scheme: scheme, objects: map[schema.GroupVersionKind][]*unstructured.Unstructured{}}
+	seen := map[string]bool{}
+	for _, object := range objects {
+		identity := describe(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
+		problem := manifest.Problem{File: name, Object: identity, Message: file.refuse(object)}
+		if seen[identity] {
+			problem.Message = "is there twice"
+		}
+		if problem.Message != "" {
+			invalid = append(invalid, problem)
+		}
+		seen[identity] = true
+		gvk := object.GroupVersionKind()
+		file.objects[gvk] = append(file.objects[gvk], object)
+	}
+	if len(invalid) > 0 {
+		return nil, invalid
+	}
+	return file, nil
+}
+
+// refuse says why an object cannot be read; empty if it can, or need not be.
+func (f *File) refuse(object *unstructured.Unstructured) string {
+	gvk := object.GroupVersionKind()
+	versions := f.scheme.VersionsForGroupKind(gvk.GroupKind())
+	if len(versions) == 0 {
+		return ""
+	}
+	if !slices.Contains(versions, gvk.GroupVersion()) {
+		return fmt.Sprintf("version %s is not one that is read; it is read as %s", gvk.Version, versions[0])
+	}
+	typed, err := f.scheme.New(gvk)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// describe names an object: Kind.group namespace/name.
+func describe(kind schema.GroupKind, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return kind.String() + " " + name
+}
+
+func read(path string, stdin io.Reader) (name string, text []byte, err error) {
+	if path == manifest.Stdin {
+		text, err = io.ReadAll(stdin)
+		return "stdin", text, err
+	}
+	text, err = os.ReadFile(path)
+	return path, text, err
+}
+
+// decompressed returns the text within, if it is compressed with gzip (RFC 1952: it then begins with 1f 8b).
+func decompressed(text []byte) ([]byte, error) {
+	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		return text, nil
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(reader)
+}

@@ -1,0 +1,135 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+// Kinds of others that a plan depends on.
+var (
+	managedClusters        = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+	policies               = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
+	manifestWorkReplicaSet = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
+)
+
+// Inventory reads what the plan of a rollout depends on, from the hub. Only what this rollout needs is read.
+func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (rollout.Inventory, error) {
+	var inventory rollout.Inventory
+	clusters, err := metadataOf(ctx, reader, managedClusters)
+	if err != nil {
+		return rollout.Inventory{}, err
+	}
+	for _, cluster := range clusters {
+		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.Name, Labels: cluster.Labels})
+	}
+	if len(cgu.Spec.ManagedPolicies) > 0 {
+		if inventory.Policies, err = rootPolicies(ctx, reader, cgu.Spec.ManagedPolicies); err != nil {
+			return rollout.Inventory{}, err
+		}
+	}
+	if len(cgu.Spec.ManifestWorkTemplates) > 0 {
+		templates, err := metadataOf(ctx, reader, manifestWorkReplicaSet)
+		if err != nil {
+			return rollout.Inventory{}, err
+		}
+		for _, template := range templates {
+			inventory.ManifestWorkTemplates = append(inventory.ManifestWorkTemplates,
+				types.NamespacedName{Namespace: template.Namespace, Name: template.Name})
+		}
+	}
+	return inventory, nil
+}
+
+// rootPolicies reads the root policies of these names, in whatever namespace. Their replicas in the clusters' namespaces, of which there
+// are as many as clusters, are not asked for.
+func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]rollout.Policy, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(policies)
+	roots, err := labels.Parse("!" + rollout.LabelRootPolicy)
+	if err != nil {
+		return nil, err
+	}
+	if err := listIfServed(ctx, reader, &list, client.MatchingLabelsSelector{Selector: roots}); err != nil {
+		return nil, err
+	}
+	var found []rollout.Policy
+	for i := range list.Items {
+		if !slices.Contains(names, list.Items[i].GetName()) {
+			continue
+		}
+		policy, err := rollout.ReadPolicy(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, policy)
+	}
+	return found, nil
+}
+
+// Scheduling reads what the scheduling of node maintenance depends on.
+func Scheduling(ctx context.Context, reader client.Reader) (scheduling.Input, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return scheduling.Input{}, fmt.Errorf("list nodes: %w", err)
+	}
+	var requests maintenancev1.NodeMaintenanceList
+	if err := listIfServed(ctx, reader, &requests); err != nil {
+		return scheduling.Input{}, err
+	}
+	var configs maintenancev1.MaintenanceOperatorConfigList
+	if err := listIfServed(ctx, reader, &configs); err != nil {
+		return scheduling.Input{}, err
+	}
+	config, err := onlyConfig(configs.Items)
+	return scheduling.Input{Nodes: nodes.Items, Requests: requests.Items, Config: config}, err
+}
+
+// onlyConfig returns the budgets of a cluster, which has one configuration or none: then the defaults hold.
+func onlyConfig(configs []maintenancev1.MaintenanceOperatorConfig) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
+	switch len(configs) {
+	case 0:
+		return maintenancev1.MaintenanceOperatorConfigSpec{}, nil
+	case 1:
+		return configs[0].Spec, nil
+	}
+	var names []string
+	for _, config := range configs {
+		names = append(names, config.Namespace+"/"+config.Name)
+	}
+	slices.Sort(names)
+	return maintenancev1.MaintenanceOperatorConfigSpec{}, fmt.Errorf(
+		"there are %d MaintenanceOperatorConfigs (%s), and there may be one: delete the others", len(names), strings.Join(names, ", "))
+}
+
+func metadataOf(ctx context.Context, reader client.Reader, gvk schema.GroupVersionKind) ([]metav1.PartialObjectMetadata, error) {
+	var list metav1.PartialObjectMetadataList
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	err := listIfServed(ctx, reader, &list)
+	return list.Items, err
+}
+
+// listIfServed lists nothing when the cluster does not serve the kind.
+func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) error {
+	err := reader.List(ctx, list, options...)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("list %s: %w", list.GetObjectKind().GroupVersionKind().Kind, err)
+	}
+	return nil
+}
