@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/client"
@@ -23,7 +24,7 @@ type Connection struct {
 // AddFlags adds the flags that the temporal CLI has for the same settings.
 func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Address, "address", c.Address, "Temporal server, as host:port (env TEMPORAL_ADDRESS; default "+client.DefaultHostPort+")")
-	flags.StringVar(&c.Namespace, "namespace", c.Namespace, "Temporal namespace (env TEMPORAL_NAMESPACE; default "+client.DefaultNamespace+")")
+	flags.StringVar(&c.Namespace, "namespace", c.Namespace, `Temporal namespace (env TEMPORAL_NAMESPACE; default "default")`)
 	flags.StringVar(&c.Profile, "profile", c.Profile, "profile of the temporal CLI's configuration file (env TEMPORAL_PROFILE)")
 	flags.StringVar(&c.ConfigFile, "config-file", c.ConfigFile, "configuration file of the temporal CLI (env TEMPORAL_CONFIG_FILE)")
 }
@@ -50,10 +51,23 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 func Dial(ctx context.Context, options client.Options) (client.Client, error) {
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("temporal at %s does not answer (set --address, or TEMPORAL_ADDRESS): %w", options.HostPort, err)
+		return nil, fmt.Errorf("temporal at %s does not answer (set --address, or TEMPORAL_ADDRESS): %w", options.HostPort, dialError{err})
 	}
 	return c, nil
 }
+
+// dialError says only what happened, without the layers of gRPC that it came through.
+type dialError struct{ error }
+
+func (e dialError) Error() string {
+	text := e.error.Error()
+	if _, cause, found := strings.Cut(text, "Error while dialing: "); found {
+		return strings.TrimSuffix(cause, `"`)
+	}
+	return text
+}
+
+func (e dialError) Unwrap() error { return e.error }
 
 func firstSet(values ...string) string {
 	for _, value := range values {

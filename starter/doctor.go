@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newDoctor(c *cli) *cobra.Command {
+	var where sites
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what is reachable and what is missing, with the fix",
+		Long: `Say what is reachable and what is missing, with the fix: Temporal, its search attributes, a worker, and the clusters that are named by
+their kubeconfig contexts. Nothing is changed. The exit status is 0 only if all is well.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			findings := c.examine(ctx, where)
+			if err := c.print(findings, func(w io.Writer) { printFindings(w, findings) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(findings, func(f finding) bool { return !f.OK }) {
+				return errSaidAlready
+			}
+			return nil
+		}),
+	}
+	c.addSiteFlags(cmd, &where)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// finding is the result of one check.
+type finding struct {
+	Check  string `json:"check"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	// Fix is what to do when it is not OK.
+	Fix string `json:"fix,omitempty"`
+}
+
+func well(check, detail string) finding { return finding{Check: check, OK: true, Detail: detail} }
+
+func ill(check, fix string, err error) finding {
+	return finding{Check: check, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix}
+}
+
+// checkTimeout is how long one part may take to answer.
+const checkTimeout = 5 * time.Second
+
+func (c *cli) examine(ctx context.Context, where sites) []finding {
+	findings := c.examineTemporal(ctx)
+	for _, place := range where.places() {
+		findings = append(findings, c.examineCluster(ctx, place, where)...)
+	}
+	return findings
+}
+
+func (c *cli) examineTemporal(ctx context.Context) []finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	s, err := c.dial(ctx)
+	if err != nil {
+		return []finding{ill("temporal", "start a Temporal server, or name one with --address or TEMPORAL_ADDRESS", err)}
+	}
+	defer s.Close()
+	namespace := "temporal namespace " + s.namespace
+	if _, err := s.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace}); err != nil {
+		return []finding{
+			well("temporal", s.address),
+			ill(namespace, "create it with `temporal operator namespace create`, or name another with --namespace", err),
+		}
+	}
+	return []finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx)}
+}
+
+func (s *server) examineSearchAttributes(ctx context.Context) finding {
+	const check = "search attributes"
+	missing, err := temporal.MissingSearchAttributes(ctx, s, s.namespace)
+	switch {
+	case err != nil:
+		return ill(check, "see the message", err)
+	case len(missing) > 0:
+		return finding{Check: check, Detail: "missing: " + listed(missing), Fix: "run `drydock setup`"}
+	}
+	return well(check, "registered")
+}
+
+// pollerMemory is how recently a worker must have polled to count as alive. A worker polls at least once a minute.
+const pollerMemory = 70 * time.Second
+
+// examineWorkers looks who polls the task queue for workflows and for activities.
+func (s *server) examineWorkers(ctx context.Context) finding {
+	const check = "worker"
+	identities := map[string]bool{}
+	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, queueType)
+		if err != nil {
+			return ill(check, "see the message", err)
+		}
+		polls := 0
+		for _, poller := range queue.GetPollers() {
+			if time.Since(poller.GetLastAccessTime().AsTime()) < pollerMemory {
+				polls++
+				identities[poller.GetIdentity()] = true
+			}
+		}
+		if polls == 0 {
+			return finding{
+				Check: check, Detail: fmt.Sprintf("nobody polls task queue %s for %s tasks", temporal.TaskQueue, strings.ToLower(queueType.String())),
+				Fix: "start drydock-worker",
+			}
+		}
+	}
+	return well(check, fmt.Sprintf("%s on task queue %s", plural(len(identities), "worker"), temporal.TaskQueue))
+}
+
+func (c *cli) examineCluster(ctx context.Context, at place, where sites) []finding {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	config, err := c.kube.config(at.context)
+	if err != nil {
+		return []finding{ill(at.String(), "name a context of the kubeconfig", err)}
+	}
+	config = rest.CopyConfig(config)
+	config.Timeout = checkTimeout
+	asked, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return []finding{ill(at.String(), "correct the kubeconfig", err)}
+	}
+	version, err := asked.ServerVersion()
+	if err != nil {
+		return []finding{ill(at.String(), "check that the API server runs and that the credentials are valid", err)}
+	}
+	findings := []finding{well(at.String(), "kubernetes "+version.GitVersion)}
+	if at.site == hubSite {
+		findings = append(findings, examineManagedClusters(asked, at))
+	}
+	return append(findings, examineCRDs(ctx, config, at, where))
+}
+
+// examineManagedClusters looks whether rollouts can select clusters.
+func examineManagedClusters(asked discovery.DiscoveryInterface, at place) finding {
+	const groupVersion = "cluster.open-cluster-management.io/v1"
+	check := at.String() + ": managed clusters"
+	resources, err := asked.ServerResourcesForGroupVersion(groupVersion)
+	if err != nil {
+		return ill(check, "install Open Cluster Management on the hub, or at least the CRD of ManagedCluster", fmt.Errorf("%s is not served: %w", groupVersion, err))
+	}
+	return well(check, "served as "+resources.GroupVersion)
+}
+
+func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites) finding {
+	check := at.String() + ": CRDs"
+	client, err := newCRDClient(config)
+	if err != nil {
+		return ill(check, "correct the kubeconfig", err)
+	}
+	wanted, err := definitions(at.site)
+	if err != nil {
+		return ill(check, "install another build of drydock", err)
+	}
+	var missing []string
+	notes := []string{plural(len(wanted), "CRD")}
+	for _, definition := range wanted {
+		state, lacking, err := client.inspect(ctx, definition)
+		switch {
+		case err != nil:
+			return ill(check, "give the user of this context the right to get CRDs", err)
+		case state == crdMissing:
+			missing = append(missing, definition.GetName())
+		case state == crdForeign && len(lacking) > 0:
+			notes = append(notes, crdNote(definition, lacking))
+		}
+	}
+	if len(missing) > 0 {
+		return finding{Check: check, Detail: "missing: " + listed(missing), Fix: fmt.Sprintf("run `drydock setup --%s-context %s`", at.site, at.context)}
+	}
+	return well(check, strings.Join(notes, "; "))
+}
+
+func crdNote(definition *unstructured.Unstructured, lacking []string) string {
+	return definition.GetName() + ": " + foreignNote(lacking)
+}
+
+func printFindings(w io.Writer, findings []finding) {
+	t := newTable()
+	for _, f := range findings {
+		if f.OK {
+			t.AppendRow(table.Row{"ok", f.Check, f.Detail})
+			continue
+		}
+		t.AppendRow(table.Row{"NOT OK", f.Check, f.Detail})
+		t.AppendRow(table.Row{"", "", "fix: " + f.Fix})
+	}
+	fmt.Fprintln(w, t.Render())
+}

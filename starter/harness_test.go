@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// outcome is what a command line came to.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+// drydock runs a command line as a user does.
+func drydock(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return drydockWith(t, "", args...)
+}
+
+// drydockWith runs a command line with a standard input.
+func drydockWith(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &stdout, ErrOut: &stderr}
+	status := run(t.Context(), streams, args)
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+// succeeds runs a command line that must end with status 0 and without a word of error, and returns its output.
+func succeeds(t *testing.T, args ...string) string {
+	t.Helper()
+	got := drydock(t, args...)
+	require.Equal(t, outcome{status: exitDone, stdout: got.stdout}, got)
+	return got.stdout
+}
+
+// parsed runs a command line with -o json and decodes its output.
+func parsed[T any](t *testing.T, args ...string) T {
+	t.Helper()
+	var object T
+	require.NoError(t, json.Unmarshal([]byte(succeeds(t, append(args, "-o", "json")...)), &object))
+	return object
+}
+
+// running is a command line at work.
+type running struct {
+	stdout, stderr *sharedBuffer
+	stop           context.CancelFunc
+	ended          chan int
+}
+
+// begin runs a command line in the background.
+func begin(t *testing.T, args ...string) *running {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r := &running{stdout: &sharedBuffer{}, stderr: &sharedBuffer{}, stop: stop, ended: make(chan int, 1)}
+	go func() {
+		r.ended <- run(ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: r.stdout, ErrOut: r.stderr}, args)
+	}()
+	t.Cleanup(stop)
+	return r
+}
+
+// prints waits until the output holds a text.
+func (r *running) prints(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, patience, 10*time.Millisecond,
+		"waiting for %q\nstdout: %s\nstderr: %s", text, r.stdout, r.stderr)
+}
+
+// end waits for the exit status.
+func (r *running) end(t *testing.T) outcome {
+	t.Helper()
+	select {
+	case status := <-r.ended:
+		return outcome{status, r.stdout.String(), r.stderr.String()}
+	case <-time.After(patience):
+		require.Fail(t, "the command does not end", "stdout: %s\nstderr: %s", r.stdout, r.stderr)
+		return outcome{}
+	}
+}
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
+
+// sharedBuffer is written by a command and read by its test.
+type sharedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+// file writes a file for a test and returns its path.
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// alone takes away what the person running the tests has set up, so that a test only sees what it gives.
+func alone(t *testing.T) {
+	t.Helper()
+	for _, variable := range os.Environ() {
+		name, _, _ := strings.Cut(variable, "=")
+		if strings.HasPrefix(name, "TEMPORAL_") || name == clusterVariable {
+			t.Setenv(name, "")
+			require.NoError(t, os.Unsetenv(name))
+		}
+	}
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	// Nobody listens here: a test that needs Temporal starts it.
+	t.Setenv("TEMPORAL_ADDRESS", nobody)
+}
+
+const nobody = "127.0.0.1:1"

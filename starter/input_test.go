@@ -1,0 +1,78 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const validRollout = `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata:
+  name: november
+  namespace: prod
+spec:
+  clusters: [spoke-1, spoke-2]
+  remediationStrategy:
+    canaries: [spoke-1]
+    maxConcurrency: 2
+  nodeMaintenance: {}
+`
+
+func TestARolloutThatIsWrongInManyWaysIsRefusedWithAllOfThem(t *testing.T) {
+	alone(t)
+	path := file(t, "cgu.yaml", `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: november}
+spec:
+  clusters: [spoke-1]
+  colour: blue
+  remediationStrategy:
+    maxConcurrency: 0
+    timeout: soon
+`)
+	got := drydock(t, "upgrade", "start", "-f", path)
+	require.Equal(t, exitUsage, got.status)
+	require.Empty(t, got.stdout)
+	require.Contains(t, got.stderr, "error: "+path+": ClusterGroupUpgrade november: spec.colour: unknown field\n")
+	require.Contains(t, got.stderr, "spec.remediationStrategy.maxConcurrency: ")
+	require.Contains(t, got.stderr, "spec.remediationStrategy.timeout: ")
+}
+
+func TestARolloutThatCannotBeCarriedOutYetIsRefusedWithEachField(t *testing.T) {
+	alone(t)
+	got := drydockWith(t, `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: november}
+spec:
+  clusters: [spoke-1]
+  remediationStrategy: {maxConcurrency: 1}
+  managedPolicies: [p1]
+  backup: true
+`, "upgrade", "start", "-f", "-")
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, "spec.managedPolicies")
+	require.Contains(t, got.stderr, "spec.backup")
+}
+
+func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
+	alone(t)
+	got := drydockWith(t, validRollout, "upgrade", "start", "-f", "-", "-n", "test")
+	require.Equal(t, outcome{
+		status: exitUsage,
+		stderr: "error: namespace \"prod\" contradicts -n test (see drydock upgrade start --help)\n",
+	}, got)
+}
+
+func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFile(t *testing.T) {
+	alone(t)
+	got := drydock(t, "node", "maintain", "worker-1", "--cluster", "spoke-1", "--name", "m",
+		"--requestor", "x", "--pod-selector", "a in (", "--on-failure", "Explode", "--drain-timeout", "-1s")
+	require.Equal(t, exitUsage, got.status)
+	for _, path := range []string{"spec.requestorID", "spec.drainSpec.podSelector", "spec.drainSpec.timeoutSeconds", "spec.onFailure"} {
+		require.Contains(t, got.stderr, "error: NodeMaintenance m: "+path+": ")
+	}
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// kubeAccess says which clusters of which kubeconfig a command talks to itself. What workers reach is theirs to know.
+type kubeAccess struct {
+	kubeconfig string
+	context    string
+}
+
+func (c *cli) addKubeconfigFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.kube.kubeconfig, "kubeconfig", "", "kubeconfig file (env KUBECONFIG; default ~/.kube/config)")
+}
+
+func (c *cli) addContextFlag(cmd *cobra.Command, what string) {
+	c.addKubeconfigFlag(cmd)
+	cmd.Flags().StringVar(&c.kube.context, "context", "", "kubeconfig context of "+what+" (default: the current one)")
+	_ = cmd.RegisterFlagCompletionFunc("context", c.completeContexts)
+}
+
+// config returns the access to a kubeconfig context; an empty name is the current one.
+func (k kubeAccess) config(context string) (*rest.Config, error) {
+	loader := k.loader(context)
+	known, err := loader.RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if _, exists := known.Contexts[context]; context != "" && !exists {
+		return nil, usagef("kubeconfig has no context %q; it has %s", context, listed(slices.Sorted(maps.Keys(known.Contexts))))
+	}
+	config, err := loader.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, usagef("no kubeconfig: set --kubeconfig or KUBECONFIG, or decide offline with --snapshot")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	// A single command asks once: it needs no limit.
+	config.QPS = -1
+	return config, nil
+}
+
+func (k kubeAccess) loader(context string) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = k.kubeconfig
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
+}
+
+// contextName is the context's own name, also where it is the current one.
+func (k kubeAccess) contextName(context string) string {
+	if context != "" {
+		return context
+	}
+	known, err := k.loader("").RawConfig()
+	if err != nil {
+		return ""
+	}
+	return known.CurrentContext
+}
+
+// listed renders names for an error message.
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

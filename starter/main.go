@@ -1,0 +1,67 @@
+// Command drydock is the CLI: it starts Drydock's workflows, asks them, tells them, and shows decisions offline.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"drydock.dev/drydock/internal/manifest"
+)
+
+// Exit statuses.
+const (
+	exitDone = iota
+	// exitFailed: it failed, was refused, or is not healthy.
+	exitFailed
+	// exitUsage: the command line or an input file cannot be right. Nothing was started.
+	exitUsage
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, os.Args[1:])
+	stop()
+	os.Exit(status)
+}
+
+// run executes one command line and returns the exit status.
+func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	c := &cli{IOStreams: streams}
+	root := newRoot(c)
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	// Only input has several problems at once, each with a line of its own.
+	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
+		for _, problem := range invalid {
+			fmt.Fprintln(streams.ErrOut, "error:", problem)
+		}
+		return exitUsage
+	}
+	message := strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n", "; "))
+	wrong, isUsage := errors.AsType[usageError](err)
+	switch {
+	case errors.Is(err, errSaidAlready):
+		return exitFailed
+	case isUsage && wrong.input:
+		fmt.Fprintln(streams.ErrOut, "error:", message)
+		return exitUsage
+	case isUsage || !c.understood:
+		fmt.Fprintf(streams.ErrOut, "error: %s (see %s --help)\n", message, command.CommandPath())
+		return exitUsage
+	}
+	fmt.Fprintln(streams.ErrOut, "error:", message)
+	return exitFailed
+}

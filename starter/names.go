@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const defaultNamespace = "default"
+
+// rollout returns the rollout that a person names: NAME, NAMESPACE/NAME, or its workflow id.
+func (c *cli) rollout(name string) (subject, error) {
+	parts := strings.Split(name, "/")
+	switch {
+	case len(parts) == 1:
+	case len(parts) == 2:
+		if err := c.inNamespace(parts[0]); err != nil {
+			return subject{}, err
+		}
+	case len(parts) == 3 && parts[0] == "cgu":
+		if err := c.inNamespace(parts[1]); err != nil {
+			return subject{}, err
+		}
+	default:
+		return subject{}, usagef("%q names no rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME", name)
+	}
+	return rolloutSubject(c.objectNamespace(), parts[len(parts)-1]), nil
+}
+
+func rolloutSubject(namespace, name string) subject {
+	full := namespace + "/" + name
+	return subject{
+		noun: "rollout", name: full, workflowID: temporal.ClusterGroupUpgradeID(namespace, name),
+		show: "drydock upgrade status " + full, list: "drydock upgrade list",
+	}
+}
+
+// inNamespace takes a namespace that an operand or an object names. It must not contradict -n.
+func (c *cli) inNamespace(namespace string) error {
+	if c.namespace != "" && namespace != c.namespace {
+		return usagef("namespace %q contradicts -n %s", namespace, c.namespace)
+	}
+	c.namespace = namespace
+	return nil
+}
+
+func (c *cli) objectNamespace() string {
+	if c.namespace == "" {
+		return defaultNamespace
+	}
+	return c.namespace
+}
+
+// completionTimeout keeps the shell responsive when Temporal is far away.
+const completionTimeout = 2 * time.Second
+
+// completeRollouts suggests the rollouts that run, or all.
+func (c *cli) completeRollouts(running bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return c.completeWorkflows(cmd.Context(), temporal.ClusterGroupUpgrade, running, func(row workflowRow) string {
+			return row.Namespace + "/" + row.Name
+		})
+	}
+}
+
+// completeWorkflows suggests names out of what Temporal lists. A shell has no use for errors: without Temporal there is nothing to suggest.
+func (c *cli) completeWorkflows(ctx context.Context, workflowType string, running bool, name func(workflowRow) string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	s, err := c.dial(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer s.Close()
+	rows, err := s.list(ctx, workflowsOf(workflowType, running))
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := make([]cobra.Completion, 0, len(rows))
+	for _, row := range rows {
+		names = append(names, name(row))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeContexts suggests the contexts of the kubeconfig.
+func (c *cli) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	known, err := c.kube.loader("").RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := make([]cobra.Completion, 0, len(known.Contexts))
+	for name := range known.Contexts {
+		names = append(names, name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

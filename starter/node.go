@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newNode(c *cli) *cobra.Command {
+	cmd := noun("node", "Take a node out of service, work on it and return it")
+	cmd.AddCommand(
+		newNodeMaintain(c),
+		newNodeSignal(c, nodeSignal{
+			verb: "done", signal: temporal.SignalDone, from: handedOverStates, short: "Say that the work on a node is finished: it is checked and returned",
+			says: "is handed back: the node is checked and returned",
+		}),
+		newNodeFail(c),
+		newNodeSignal(c, nodeSignal{
+			verb: "cancel", signal: temporal.SignalCancel, short: "End a maintenance: the node is returned as it was found",
+			says: "is being cancelled: the node is returned as it was found",
+		}),
+		newNodeStatus(c),
+		newNodeList(c),
+	)
+	return cmd
+}
+
+// nodeSignal is a verb that only tells a maintenance something.
+type nodeSignal struct {
+	verb, signal, short, says string
+	// from are the states in which it means something; empty: all.
+	from []maintenancev1.NodeState
+}
+
+// handedOverStates are those in which a person has the node.
+var handedOverStates = []maintenancev1.NodeState{maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed}
+
+func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
+	cmd := &cobra.Command{Use: told.verb + " NAME|NODE", Short: told.short}
+	c.tellsMaintenance(cmd, func() nodeSignal { return told })
+	return cmd
+}
+
+func newNodeFail(c *cli) *cobra.Command {
+	var recovered bool
+	cmd := &cobra.Command{
+		Use:   "fail NAME|NODE",
+		Short: "Say that the work on a node has failed: the node stays out of service (--clear takes that back)",
+	}
+	cmd.Flags().BoolVar(&recovered, "clear", false, "the work goes on: the failure is taken back")
+	c.tellsMaintenance(cmd, func() nodeSignal {
+		if recovered {
+			return nodeSignal{signal: temporal.SignalRecover, from: handedOverStates[1:], says: "has recovered: it waits for the requestor's done again"}
+		}
+		return nodeSignal{signal: temporal.SignalFail, from: handedOverStates, says: "has failed: the node stays out of service until fail --clear, done or cancel"}
+	})
+	return cmd
+}
+
+// tellsMaintenance makes cmd send a signal to a maintenance.
+func (c *cli) tellsMaintenance(cmd *cobra.Command, told func() nodeSignal) {
+	var reason string
+	cmd.Args = operands("NAME")
+	cmd.ValidArgsFunction = c.completeMaintenances
+	cmd.RunE = c.verb(func(ctx context.Context, args []string) error {
+		s, err := c.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		target, err := c.maintenance(ctx, s, args[0])
+		if err != nil {
+			return err
+		}
+		if err := s.expect(ctx, target, told().from); err != nil {
+			return err
+		}
+		if err := s.signal(ctx, target, told().signal, reason); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, told().says, target.show)
+		return nil
+	})
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTemporalFlags(cmd)
+	addReasonFlag(cmd, &reason)
+}
+
+// expect refuses what a maintenance in its present state would not take as it is meant: done and fail are about a node that has been handed
+// over. What the state is when nobody answers is left to the workflow.
+func (s *server) expect(ctx context.Context, target subject, from []maintenancev1.NodeState) error {
+	if len(from) == 0 {
+		return nil
+	}
+	var status maintenancev1.NodeMaintenanceStatus
+	err := s.query(ctx, target, "", &status)
+	switch {
+	case err != nil || status.State.Over() || slices.Contains(from, status.State):
+		return nil
+	case status.State == maintenancev1.NodeReady:
+		return fmt.Errorf("%s is %s: there is no failure to clear", target, status.State)
+	}
+	return fmt.Errorf("%s is %s: the node is not handed over yet; wait for %s, or cancel", target, status.State, maintenancev1.NodeReady)
+}
+
+// nodeMaintenance is a maintenance as its user knows it.
+func nodeMaintenance(cluster, namespace, name string) subject {
+	return subject{
+		noun: "maintenance", name: namespace + "/" + name + " in cluster " + cluster,
+		workflowID: temporal.NodeMaintenanceID(cluster, namespace, name),
+		show:       fmt.Sprintf("drydock node status %s/%s --cluster %s", namespace, name, cluster),
+		list:       "drydock node list --cluster " + cluster,
+	}
+}
+
+// maintenance finds the maintenance that a person names: NAME, NAMESPACE/NAME, its workflow id, or the node that is maintained.
+func (c *cli) maintenance(ctx context.Context, s *server, name string) (subject, error) {
+	parts := strings.Split(name, "/")
+	switch {
+	case len(parts) == 1:
+	case len(parts) == 2:
+		if err := c.inNamespace(parts[0]); err != nil {
+			return subject{}, err
+		}
+	case len(parts) == 4 && parts[0] == "node":
+		if c.cluster != "" && c.cluster != parts[1] {
+			return subject{}, usagef("%q is in cluster %s, which contradicts --cluster %s", name, parts[1], c.cluster)
+		}
+		return nodeMaintenance(parts[1], parts[2], parts[3]), nil
+	default:
+		return subject{}, usagef("%q names no maintenance: give NAME, NAMESPACE/NAME, node/CLUSTER/NAMESPACE/NAME or the NODE", name)
+	}
+	if err := c.requireCluster(); err != nil {
+		return subject{}, err
+	}
+	named := nodeMaintenance(c.cluster, c.objectNamespace(), parts[len(parts)-1])
+	if len(parts) == 2 {
+		return named, nil
+	}
+	_, err := s.DescribeWorkflow(ctx, named.workflowID, "")
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); !unknown {
+		return named, s.explain("find", named, err)
+	}
+	return c.maintenanceOfNode(ctx, s, named, name)
+}
+
+// maintenanceOfNode finds the one maintenance of a node that runs; if there is none, what was named.
+func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, node string) (subject, error) {
+	rows, err := s.list(ctx, workflowsOf(temporal.NodeMaintenance, true)+
+		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node)))
+	if err != nil {
+		return subject{}, err
+	}
+	switch len(rows) {
+	case 0:
+		return named, nil
+	case 1:
+		return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
+	}
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Namespace+"/"+row.Name)
+	}
+	return subject{}, fmt.Errorf("node %s is under several maintenances: name one of %s", node, listed(names))
+}
+
+// quoted makes a value safe within the quotes of a visibility query.
+func quoted(value string) string { return strings.ReplaceAll(value, "'", "''") }
+
+func (c *cli) completeMaintenances(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.completeWorkflows(cmd.Context(), temporal.NodeMaintenance, true, func(row workflowRow) string {
+		if c.cluster != "" && row.Cluster != c.cluster {
+			return ""
+		}
+		return row.Namespace + "/" + row.Name
+	})
+}
+
+func newNodeList(c *cli) *cobra.Command {
+	var running bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List node maintenances, newest first",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			query := workflowsOf(temporal.NodeMaintenance, running)
+			if c.cluster != "" {
+				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH 'node/%s/'", quoted(c.cluster))
+			}
+			rows, err := s.list(ctx, query)
+			if err != nil {
+				return err
+			}
+			list := newListing(rows)
+			return c.print(list, func(w io.Writer) { printMaintenances(w, list, time.Now()) }, list.ids()...)
+		}),
+	}
+	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
+	c.addClusterFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func printMaintenances(w io.Writer, list listing, now time.Time) {
+	if len(list.Items) == 0 {
+		fmt.Fprintln(w, "no node maintenances; start one with `drydock node maintain NODE --cluster CLUSTER`")
+		return
+	}
+	t := newTable("CLUSTER", "NAMESPACE", "NAME", "NODE", "REQUESTOR", "STATE", "REASON", "STARTED", "TOOK")
+	for _, row := range list.Items {
+		t.AppendRow(table.Row{
+			row.Cluster, row.Namespace, row.Name, row.Node, row.Requestor, row.phase(), row.Reason, age(now, row.StartedAt) + " ago", row.took(now),
+		})
+	}
+	fmt.Fprintln(w, t.Render())
+	list.printCounts(w, "maintenance")
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/safename"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// maintainFlags describe a maintenance on the command line.
+type maintainFlags struct {
+	file, name, requestor, podSelector, onDrainTimeout, onFailure string
+
+	cordon, drain, force, deleteEmptyDir, wait bool
+
+	drainTimeout time.Duration
+}
+
+func newNodeMaintain(c *cli) *cobra.Command {
+	var flags maintainFlags
+	cmd := &cobra.Command{
+		Use:   "maintain NODE",
+		Short: "Take a node out of service: cordon and drain it, then hand it over",
+		Long: `Take a node out of service: cordon and drain it, then hand it over. When the work on it is finished, say "drydock node done"; the node
+is then checked and returned.
+
+With -f the whole request comes from a NodeMaintenance; the flags that describe a maintenance do not count then.
+
+With --wait it follows the maintenance until the node is handed over, or, when a Job does the work, until the node is returned.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if flags.file != "" {
+				return operands()(cmd, args)
+			}
+			return operands("NODE")(cmd, args)
+		},
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			if err := c.requireCluster(); err != nil {
+				return err
+			}
+			object, err := c.requestedMaintenance(flags, args)
+			if err != nil {
+				return err
+			}
+			return c.startMaintenance(ctx, object, flags.wait)
+		}),
+	}
+	flags.add(cmd)
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (f *maintainFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "filename", "f", "", "file with the NodeMaintenance, instead of the flags below; - is standard input")
+	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
+	flags.StringVar(&f.requestor, "requestor", defaultRequestor(), "who asks: 2 to 63 characters, like a DNS name")
+	flags.BoolVar(&f.cordon, "cordon", true, "cordon the node")
+	flags.BoolVar(&f.drain, "drain", true, "drain the node")
+	flags.DurationVar(&f.drainTimeout, "drain-timeout", 5*time.Minute, "time for the drain; 0 is no limit")
+	flags.StringVar(&f.podSelector, "pod-selector", "", "evict only the pods that this label selector picks")
+	flags.BoolVar(&f.force, "force", false, "also evict pods that no controller owns: they do not come back")
+	flags.BoolVar(&f.deleteEmptyDir, "delete-emptydir-data", false, "also evict pods with emptyDir volumes: their data is lost")
+	flags.StringVar(&f.onDrainTimeout, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), "Fail or Retry")
+	flags.StringVar(&f.onFailure, "on-failure", string(maintenancev1.FailureUncordon), "Uncordon or KeepCordoned")
+	flags.BoolVar(&f.wait, "wait", false, "wait until the node is handed over")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+}
+
+// defaultRequestor is the person at the keyboard, as a name that a requestor may have.
+func defaultRequestor() string {
+	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(actor()), "-"), "-")
+	return safename.Join(".", strings.TrimPrefix(name+".cli", "."), "drydock")
+}
+
+// requestedMaintenance is the request that a file or the flags describe, complete and valid.
+func (c *cli) requestedMaintenance(flags maintainFlags, args []string) (*maintenancev1.NodeMaintenance, error) {
+	object := &maintenancev1.NodeMaintenance{}
+	var err error
+	if flags.file != "" {
+		object, err = manifest.LoadOne[*maintenancev1.NodeMaintenance](flags.file, c.In)
+	} else {
+		object = flags.object(args[0])
+		err = manifest.Complete(object)
+	}
+	if err != nil {
+		return nil, inputError(err)
+	}
+	if object.Namespace != "" {
+		if err := c.inNamespace(object.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	object.Namespace = c.objectNamespace()
+	return object, nil
+}
+
+func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
+	object := &maintenancev1.NodeMaintenance{
+		TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
+		ObjectMeta: metav1.ObjectMeta{Name: f.name},
+		Spec: maintenancev1.NodeMaintenanceSpec{
+			RequestorID:    f.requestor,
+			NodeName:       node,
+			Cordon:         &f.cordon,
+			OnDrainTimeout: maintenancev1.DrainTimeoutAction(f.onDrainTimeout),
+			OnFailure:      maintenancev1.FailureAction(f.onFailure),
+		},
+	}
+	if object.Name == "" {
+		object.Name = safename.Join("-", node, f.requestor)
+	}
+	if f.drain {
+		timeout := int32(f.drainTimeout.Seconds())
+		object.Spec.DrainSpec = &maintenancev1.DrainSpec{
+			Force: f.force, PodSelector: f.podSelector, TimeoutSeconds: &timeout, DeleteEmptyDir: f.deleteEmptyDir,
+		}
+	}
+	return object
+}
+
+func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMaintenance, wait bool) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	target := nodeMaintenance(c.cluster, object.Namespace, object.Name)
+	run, err := s.start(ctx, target, client.StartWorkflowOptions{
+		StaticSummary: fmt.Sprintf("node %s in %s for %s", object.Spec.NodeName, c.cluster, object.Spec.RequestorID),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeCluster.ValueSet(c.cluster),
+			temporal.AttributeNode.ValueSet(object.Spec.NodeName),
+			temporal.AttributeRequestor.ValueSet(object.Spec.RequestorID),
+		),
+	}, temporal.NodeMaintenance, workflows.NodeMaintenanceInput{Cluster: c.cluster, Object: *object})
+	if err != nil {
+		return err
+	}
+	if wait {
+		return c.watchMaintenance(ctx, s, target, handedOver(object))
+	}
+	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+	return c.print(started, func(w io.Writer) {
+		fmt.Fprintf(w, "%s of node %s started; follow it with `%s --watch`\n", target, object.Spec.NodeName, target.show)
+	}, target.workflowID)
+}
+
+// handedOver returns whether a maintenance has come to where a person takes over: the node is ready for the requestor's work, or a Job has
+// failed on it.
+func handedOver(object *maintenancev1.NodeMaintenance) func(maintenancev1.NodeState) bool {
+	byJob := object.Spec.Action != nil && object.Spec.Action.Type == maintenancev1.ActionJob
+	return func(state maintenancev1.NodeState) bool {
+		return state == maintenancev1.NodeReady && !byJob || state == maintenancev1.NodeRequestorFailed
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// maintenanceStatus is the status of a maintenance as programs read it.
+type maintenanceStatus struct {
+	Metadata maintenanceRef                      `json:"metadata"`
+	Status   maintenancev1.NodeMaintenanceStatus `json:"status"`
+}
+
+// maintenanceRef names a maintenance.
+type maintenanceRef struct {
+	workflowRef
+	Node      string `json:"node,omitempty"`
+	Requestor string `json:"requestor,omitempty"`
+}
+
+func newNodeStatus(c *cli) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status NAME|NODE",
+		Short: "Show where a maintenance stands, and what it waits for",
+		Long: `Show where a maintenance stands, and what it waits for.
+
+With --watch it follows the maintenance to its end, on a terminal as a live view, elsewhere with one line a change (with -o json one
+status a line), and ends with
+status 0 only if it completed.`,
+		Args:              operands("NAME"),
+		ValidArgsFunction: c.completeMaintenances,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			target, err := c.maintenance(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			if watch {
+				return c.watchMaintenance(ctx, s, target, never)
+			}
+			return c.showMaintenance(ctx, s, target)
+		}),
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it to its end")
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// showMaintenance prints the status once.
+func (c *cli) showMaintenance(ctx context.Context, s *server, target subject) error {
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return err
+	}
+	status, err := s.maintenanceStatus(ctx, target, execution)
+	if errors.Is(err, errFromResult) {
+		fmt.Fprintln(c.ErrOut, err)
+	} else if err != nil {
+		return err
+	}
+	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, status.Metadata.WorkflowID)
+}
+
+// maintenanceStatus gets the status of a maintenance. The error may be errFromResult, a remark.
+func (s *server) maintenanceStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (maintenanceStatus, error) {
+	status := maintenanceStatus{Metadata: maintenanceRef{workflowRef: refOf(target.workflowID, execution.WorkflowExecution.RunID)}}
+	status.Metadata.Node, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeNode)
+	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
+	return status, s.status(ctx, target, execution, &status.Status)
+}
+
+// watchMaintenance shows a maintenance until it is over, or until enough says so. It returns nil only if enough did, or if it completed.
+func (c *cli) watchMaintenance(ctx context.Context, s *server, target subject, enough func(maintenancev1.NodeState) bool) error {
+	var last maintenanceStatus
+	get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, _ int) (followed, error) {
+		var err error
+		last, err = s.maintenanceStatus(ctx, target, execution)
+		return last, err
+	}
+	if err := c.watch(ctx, s, target, get, func() bool { return enough(last.Status.State) }); err != nil {
+		return err
+	}
+	switch state := last.Status.State; {
+	case state == maintenancev1.NodeRequestorFailed:
+		return fmt.Errorf("%s: the work has failed%s", target, failureText(last.Status.Failure))
+	case state != maintenancev1.NodeCompleted && !enough(state):
+		return fmt.Errorf("%s ended as %s%s", target, state, failureText(last.Status.Failure))
+	}
+	return nil
+}
+
+// never is for watches that go on to the end.
+func never(maintenancev1.NodeState) bool { return false }
+
+func failureText(failure *maintenancev1.Failure) string {
+	if failure == nil {
+		return ""
+	}
+	return ": " + failure.Reason + ": " + failure.Message
+}
+
+func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
+	status := s.Status
+	lines := []string{strings.Join([]string{
+		fmt.Sprintf("node %s in cluster %s", s.Metadata.Node, s.Metadata.Cluster), style.paint(string(status.State)),
+		fmt.Sprintf("maintenance %s/%s for %s", s.Metadata.Namespace, s.Metadata.Name, s.Metadata.Requestor),
+	}, "   ")}
+	if wait := status.Wait; wait != nil {
+		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+		for _, blocker := range wait.Blockers {
+			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
+		}
+	}
+	if status.Failure != nil {
+		lines = append(lines, "failed"+failureText(status.Failure))
+	}
+	if drain := status.Drain; drain != nil && status.State == maintenancev1.NodeDraining {
+		lines = append(lines, fmt.Sprintf("%s %3d%%  %s", bar(int(drain.DrainProgress), barWidth), drain.DrainProgress, drainText(drain)))
+	}
+	for _, note := range status.Notes {
+		lines = append(lines, "note: "+note)
+	}
+	if len(status.States) > 0 {
+		lines = append(lines, "", s.states(now))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// states is the table of the states with the time each took.
+func (s maintenanceStatus) states(now time.Time) string {
+	t := newTable("STATE", "ENTERED", "TOOK")
+	for i, state := range s.Status.States {
+		left := now
+		switch {
+		case i+1 < len(s.Status.States):
+			left = s.Status.States[i+1].At.Time
+		case s.Status.CompletedAt != nil:
+			left = s.Status.CompletedAt.Time
+		}
+		t.AppendRow([]any{state.State, state.At.Local().Format(time.TimeOnly), duration.HumanDuration(left.Sub(state.At.Time))})
+	}
+	return t.Render()
+}
+
+func drainText(drain *maintenancev1.DrainStatus) string {
+	return fmt.Sprintf("%d of %s gone", drain.Evicted, plural(int(drain.PodsToEvict), "pod"))
+}
+
+func (s maintenanceStatus) lines() []statusLine { return []statusLine{{"maintenance", s.line()}} }
+
+// line is what there is to say about a maintenance in one line, times left out.
+func (s maintenanceStatus) line() string {
+	status := s.Status
+	line := fmt.Sprintf("%s: %s", s.Metadata.Node, status.State)
+	if status.Drain != nil && status.State == maintenancev1.NodeDraining {
+		line += ": " + drainText(status.Drain)
+	}
+	if wait := status.Wait; wait != nil {
+		line += "; " + strings.Trim(wait.Reason+": "+wait.Message, ": ")
+	}
+	if status.Failure != nil {
+		line += "; failed" + failureText(status.Failure)
+	}
+	return line
+}

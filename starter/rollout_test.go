@@ -1,0 +1,254 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestOnARealTemporal(t *testing.T) {
+	s := newStage(t)
+	steps := []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"before setup, a start says what to run first", startBeforeSetup},
+		{"setup registers search attributes, and again finds them there", setUpTwice},
+		{"without a worker, a status says so, and doctor too", statusWithoutWorker},
+		{"a worker starts", s.startWorker},
+		{"doctor is content once a worker polls", doctorContent},
+		{"a rollout is started, watched and ends", s.watchesARollout},
+		{"a rollout that runs is not started twice", s.startsOnce},
+		{"a rollout in which a cluster fails ends the watch with status 1", s.watchesAFailure},
+		{"a rollout that is not enabled is planned, and goes on once enabled", s.enables},
+		{"a rollout is paused and goes on", s.pausesAndResumes},
+		{"rollouts are listed with counts", s.listsRollouts},
+		{"names are completed", s.completes},
+		{"what is over cannot be told anything", s.tellsNothingToTheDead},
+		{"a watch that is stopped leaves the rollout at work", s.stopsWatching},
+		{"a node is maintained by its name", s.maintainsANode},
+		{"without a worker, what has ended is still known", s.remembers},
+	}
+	for _, step := range steps {
+		require.True(t, t.Run(step.name, step.run), "the steps build on each other")
+	}
+}
+
+// startRollout starts a rollout of three clusters, spoke-1 first.
+func startRollout(t *testing.T, name string, more ...string) string {
+	t.Helper()
+	return succeeds(t, append([]string{"upgrade", "start", "-f", file(t, name+".yaml", rolloutText(name))}, more...)...)
+}
+
+func rolloutText(name string) string {
+	text := strings.Replace(validRollout, "name: november", "name: "+name, 1)
+	return strings.Replace(text, "[spoke-1, spoke-2]", "[spoke-1, spoke-2, spoke-3]", 1)
+}
+
+// reaches waits until the status of a rollout is as wanted.
+func reaches(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) rolloutStatus {
+	t.Helper()
+	var status rolloutStatus
+	require.Eventually(t, func() bool {
+		status = parsed[rolloutStatus](t, "upgrade", "status", "prod/"+name)
+		return wanted(status.Status)
+	}, patience, 10*time.Millisecond)
+	return status
+}
+
+func clustersAtWork(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Running > 0 }
+
+var complete = ranv1.ClusterStatus{State: ranv1.ClusterComplete, Nodes: ranv1.NodeCounts{Total: 2, Done: 2, Evicted: 5}}
+
+func startBeforeSetup(t *testing.T) {
+	got := drydockWith(t, validRollout, "upgrade", "start", "-f", "-")
+	require.Equal(t, exitFailed, got.status)
+	require.Contains(t, got.stderr, "error: start rollout prod/november: Temporal namespace default lacks search attributes of Drydock: run `drydock setup`")
+
+	doctor := drydock(t, "doctor")
+	require.Equal(t, exitFailed, doctor.status)
+	require.Contains(t, doctor.stdout, "missing: DrydockGroup, ")
+	require.Contains(t, doctor.stdout, "fix: run `drydock setup`")
+	require.Empty(t, doctor.stderr)
+}
+
+func setUpTwice(t *testing.T) {
+	first := parsed[[]setupStep](t, "setup")
+	require.Len(t, first, len(temporal.SearchAttributes()))
+	require.Equal(t, setupStep{Where: "temporal namespace default", What: "search attribute DrydockGroup", Result: "added"}, first[0])
+	require.Equal(t, []setupStep{{Where: "temporal namespace default", What: "search attributes", Result: "upToDate"}}, parsed[[]setupStep](t, "setup"))
+}
+
+func statusWithoutWorker(t *testing.T) {
+	startRollout(t, "waiting")
+	got := drydock(t, "upgrade", "status", "prod/waiting")
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: get the status of rollout prod/waiting: no worker answers on task queue drydock: start drydock-worker, or see `drydock doctor`\n",
+	}, got)
+	doctor := drydock(t, "doctor")
+	require.Equal(t, exitFailed, doctor.status)
+	require.Contains(t, doctor.stdout, "fix: start drydock-worker")
+}
+
+func doctorContent(t *testing.T) {
+	for _, f := range parsed[[]finding](t, "doctor") {
+		require.True(t, f.OK, f)
+	}
+}
+
+func (s *stage) watchesARollout(t *testing.T) {
+	require.Equal(t, "rollout prod/november started; follow it with `drydock upgrade status prod/november --watch`\n", startRollout(t, "november"))
+	watch := begin(t, "upgrade", "status", "november", "-n", "prod", "--watch")
+	watch.prints(t, "batch 1 of 2: spoke-1\n")
+	s.play(t, "november", "spoke-1", ranv1.ClusterStatus{
+		State: ranv1.ClusterRunning, Step: "worker-1: Draining", Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3",
+		Nodes: ranv1.NodeCounts{Total: 2, Done: 1},
+	})
+	watch.prints(t, "spoke-1: running 1/2 nodes; worker-1: Draining; DisruptionBudget: budget shop/web allows 0 of 3\n")
+	s.play(t, "november", "spoke-1", complete)
+	watch.prints(t, "spoke-1: complete 2/2 nodes; took ")
+	watch.prints(t, "batch 2 of 2: spoke-2, spoke-3\n")
+	s.play(t, "november", "spoke-2", complete)
+	s.play(t, "november", "spoke-3", complete)
+	got := watch.end(t)
+	require.Equal(t, exitDone, got.status, got.stderr)
+	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
+	require.Contains(t, lines[len(lines)-1], "rollout prod/november: Completed")
+
+	status := parsed[rolloutStatus](t, "upgrade", "status", "prod/november")
+	require.Equal(t, "prod", status.Metadata.Namespace)
+	require.Equal(t, "november", status.Metadata.Name)
+	require.Equal(t, "cgu/prod/november", status.Metadata.WorkflowID)
+	require.NotEmpty(t, status.Metadata.RunID)
+	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}}, status.Status.RemediationPlan)
+	require.Equal(t, int32(3), status.Status.Counts.Complete)
+	require.Equal(t, "cgu/prod/november\n", succeeds(t, "upgrade", "status", "cgu/prod/november", "-o", "name"))
+
+	table := succeeds(t, "upgrade", "status", "prod/november")
+	require.Contains(t, table, "rollout prod/november   Completed   took ")
+	require.Contains(t, table, "[################################] 100%  3 of 3 clusters complete\n")
+	require.Regexp(t, `(?m)^2 +spoke-2 +complete +2/2 +took \d+s$`, table)
+}
+
+func (s *stage) startsOnce(t *testing.T) {
+	startRollout(t, "twice")
+	got := drydock(t, "upgrade", "start", "-f", file(t, "twice.yaml", rolloutText("twice")))
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: rollout prod/twice is already running: see it with `drydock upgrade status prod/twice`\n",
+	}, got)
+	require.Contains(t, succeeds(t, "upgrade", "cancel", "prod/twice", "--reason", "wrong day"), "rollout prod/twice is being cancelled")
+	cancelled := reaches(t, "twice", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
+	reason, _ := verdict(cancelled.Status)
+	require.Equal(t, ranv1.ReasonCancelled, reason)
+
+	again := parsed[workflowStarted](t, "upgrade", "start", "-f", file(t, "twice.yaml", rolloutText("twice")))
+	require.NotEqual(t, cancelled.Metadata.RunID, again.Metadata.RunID, "a rollout that is over may be started again")
+}
+
+func (s *stage) watchesAFailure(t *testing.T) {
+	path := file(t, "failing.yaml", rolloutText("failing"))
+	watch := begin(t, "upgrade", "start", "-f", path, "--wait")
+	failed := ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: temporal.ErrDrainTimedOut, Message: "drain worker-1: 1 pod left"}
+	s.play(t, "failing", "spoke-1", failed)
+	got := watch.end(t)
+	require.Equal(t, exitFailed, got.status)
+	require.Contains(t, got.stdout, "spoke-1: failed")
+	require.Contains(t, got.stdout, "DrainTimedOut: drain worker-1: 1 pod left")
+	require.Contains(t, got.stderr, "error: rollout prod/failing ended as ")
+}
+
+func (s *stage) enables(t *testing.T) {
+	planned := strings.Replace(rolloutText("planned"), "spec:", "spec:\n  enable: false", 1)
+	succeeds(t, "upgrade", "start", "-f", file(t, "planned.yaml", planned))
+	status := reaches(t, "planned", func(status ranv1.ClusterGroupUpgradeStatus) bool { return len(status.RemediationPlan) > 0 })
+	require.Zero(t, status.Status.Counts.Running)
+	table := succeeds(t, "upgrade", "status", "prod/planned")
+	require.Contains(t, table, "rollout prod/planned   NotEnabled")
+	require.Contains(t, succeeds(t, "upgrade", "enable", "prod/planned"), "rollout prod/planned is enabled")
+	reaches(t, "planned", clustersAtWork)
+}
+
+func (s *stage) pausesAndResumes(t *testing.T) {
+	startRollout(t, "paused")
+	reaches(t, "paused", clustersAtWork)
+	succeeds(t, "upgrade", "pause", "prod/paused")
+	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Paused })
+	require.Contains(t, succeeds(t, "upgrade", "status", "prod/paused"), "(paused)")
+	succeeds(t, "upgrade", "resume", "prod/paused")
+	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return !status.Paused })
+}
+
+func (s *stage) listsRollouts(t *testing.T) {
+	var list listing
+	require.Eventually(t, func() bool { // Temporal's visibility lags behind
+		list = parsed[listing](t, "upgrade", "list")
+		return list.Counts["Completed"] == 1 && list.Counts["Failed"] == 1
+	}, patience, 50*time.Millisecond)
+	total := 0
+	for _, count := range list.Counts {
+		total += count
+	}
+	require.Len(t, list.Items, total)
+	ids := succeeds(t, "upgrade", "list", "-o", "name")
+	require.Equal(t, 1, strings.Count(ids, "cgu/prod/twice\n"), "of a rollout that ran twice, the newest run is listed")
+	table := succeeds(t, "upgrade", "list", "-n", "prod")
+	require.Regexp(t, `(?m)^prod +november +Completed +2 +`, table)
+	require.Contains(t, table, "1 Completed, 1 Failed, ")
+	require.Equal(t, "no rollouts; start one with `drydock upgrade start -f FILE`\n", succeeds(t, "upgrade", "list", "-n", "test"))
+	require.Empty(t, succeeds(t, "upgrade", "list", "-n", "test", "-o", "name"))
+}
+
+func (s *stage) completes(t *testing.T) {
+	all := succeedsSilently(t, "__complete", "upgrade", "status", "")
+	require.Contains(t, all, "prod/november\n")
+	atWork := succeedsSilently(t, "__complete", "upgrade", "pause", "")
+	require.Contains(t, atWork, "prod/planned\n")
+	require.NotContains(t, atWork, "prod/november\n")
+}
+
+func (s *stage) tellsNothingToTheDead(t *testing.T) {
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: rollout prod/november is over (Completed): there is nothing to pause; see `drydock upgrade status prod/november`\n",
+	}, drydock(t, "upgrade", "pause", "prod/november"))
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: there is no rollout prod/december: `drydock upgrade list` lists those there are\n",
+	}, drydock(t, "upgrade", "pause", "prod/december"))
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: there is no rollout prod/december: `drydock upgrade list` lists those there are\n",
+	}, drydock(t, "upgrade", "status", "prod/december"))
+	require.Equal(t, exitFailed, drydock(t, "upgrade", "list", "--namespace", "elsewhere").status)
+}
+
+func (s *stage) stopsWatching(t *testing.T) {
+	watch := begin(t, "upgrade", "status", "prod/paused", "--watch")
+	watch.prints(t, "spoke-1: running")
+	watch.stop()
+	got := watch.end(t)
+	require.Equal(t, exitFailed, got.status)
+	require.Equal(t, "error: stopped watching rollout prod/paused; it goes on: see `drydock upgrade status prod/paused`\n", got.stderr)
+
+	got = drydock(t, "upgrade", "status", "prod/paused", "--watch", "--timeout", "500ms")
+	require.Equal(t, exitFailed, got.status)
+	require.Equal(t, "error: rollout prod/paused is not over yet (--timeout); it goes on: see `drydock upgrade status prod/paused`\n", got.stderr)
+}
+
+// remembers runs last: it stops the worker.
+func (s *stage) remembers(t *testing.T) {
+	s.worker.Stop()
+	for rollout, reason := range map[string]string{"november": ranv1.ReasonCompleted, "failing": ranv1.ReasonFailed} {
+		got := drydock(t, "upgrade", "status", "prod/"+rollout)
+		require.Equal(t, exitDone, got.status, got.stderr)
+		require.Equal(t, "rollout prod/"+rollout+": no worker answers: this is the status that it ended with\n", got.stderr)
+		require.Contains(t, got.stdout, "rollout prod/"+rollout+"   "+reason)
+	}
+}

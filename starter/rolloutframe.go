@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+const (
+	// frameLines are those of a frame beside its clusters: headline, message, wait, bar, a blank, header, rest, note, and the cursor's.
+	frameLines = 9
+	barWidth   = 32
+)
+
+// clusterLines is how many clusters fit on a terminal of that height.
+func clusterLines(height int) int { return max(5, height-frameLines) }
+
+func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
+	lines := []string{s.headline(now, style)}
+	if _, message := verdict(s.Status); message != "" {
+		lines = append(lines, message)
+	}
+	if wait := s.waitOfItsOwn(); wait != nil {
+		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+	}
+	percentage := int(s.Status.Percentage)
+	lines = append(lines, fmt.Sprintf("%s %3d%%  %s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts)))
+	if len(s.Status.Clusters) > 0 {
+		lines = append(lines, "", s.clusters(now, style))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// waitOfItsOwn is what the rollout waits for; nil while its clusters are at work, since they say that better.
+func (s rolloutStatus) waitOfItsOwn() *drydockv1.Wait {
+	if s.Status.Counts.Running > 0 && !s.Status.Paused {
+		return nil
+	}
+	return s.Status.Wait
+}
+
+// headline is e.g. "rollout ztp/november   InProgress   batch 2 of 3 (times out in 14m)   started 3m ago".
+func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
+	reason, _ := verdict(s.Status)
+	if s.Status.Paused {
+		reason += " (paused)"
+	}
+	run := s.Status.Status
+	parts := []string{fmt.Sprintf("rollout %s/%s", s.Metadata.Namespace, s.Metadata.Name), style.paint(reason)}
+	if run.CurrentBatch > 0 && run.CompletedAt == nil {
+		parts = append(parts, fmt.Sprintf("batch %d of %d%s", run.CurrentBatch, len(s.Status.RemediationPlan), timesOut(run.CurrentBatchDeadline, now)))
+	}
+	switch {
+	case run.CompletedAt != nil && run.StartedAt != nil:
+		parts = append(parts, "took "+duration.HumanDuration(run.CompletedAt.Sub(run.StartedAt.Time)))
+	case run.StartedAt != nil:
+		parts = append(parts, "started "+age(now, run.StartedAt.Time)+" ago"+timesOut(run.Deadline, now))
+	}
+	return strings.Join(parts, "   ")
+}
+
+func timesOut(deadline *metav1.Time, now time.Time) string {
+	if deadline == nil {
+		return ""
+	}
+	return " (times out in " + duration.HumanDuration(deadline.Sub(now)) + ")"
+}
+
+// countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed, 5 pending".
+func countsText(counts ranv1.ClusterCounts) string {
+	parts := []string{fmt.Sprintf("%d of %s complete", counts.Complete, plural(int(counts.Total), "cluster"))}
+	for _, other := range []struct {
+		count int32
+		state ranv1.ClusterState
+	}{
+		{counts.Running, ranv1.ClusterRunning},
+		{counts.Failed, ranv1.ClusterFailed},
+		{counts.TimedOut, ranv1.ClusterTimedOut},
+		{counts.Cancelled, ranv1.ClusterCancelled},
+		{counts.Skipped, ranv1.ClusterSkipped},
+		{counts.Pending, ranv1.ClusterPending},
+	} {
+		if other.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", other.count, other.state))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// clusters is the table of the clusters, in the order of the plan, and what did not fit.
+func (s rolloutStatus) clusters(now time.Time, style frameStyle) string {
+	clusters := slices.Clone(s.Status.Clusters)
+	if style.height > 0 && len(clusters) > clusterLines(style.height) {
+		clusters = clusters[:clusterLines(style.height)]
+	}
+	shown := len(clusters)
+	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
+	t := newTable("BATCH", "CLUSTER", "STATE", "NODES", "NOW")
+	batch := int32(-1)
+	for _, cluster := range clusters {
+		label := ""
+		if cluster.Batch != batch && cluster.Batch > 0 {
+			label = fmt.Sprint(cluster.Batch)
+		}
+		batch = cluster.Batch
+		t.AppendRow(table.Row{label, cluster.Name, style.paint(string(cluster.State)), nodesText(cluster.Nodes), nowText(cluster, now)})
+	}
+	rendered := t.Render()
+	if rest := int(s.Status.Counts.Total) - shown; rest > 0 {
+		rendered += fmt.Sprintf("\nand %s more", plural(rest, "cluster"))
+	}
+	return rendered
+}
+
+// batchRank puts clusters that are skipped, and have no batch, last.
+func batchRank(cluster ranv1.ClusterStatus) int32 {
+	if cluster.Batch == 0 {
+		return 1 << 30
+	}
+	return cluster.Batch
+}
+
+func nodesText(nodes ranv1.NodeCounts) string {
+	if nodes.Total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", nodes.Done, nodes.Total)
+}
+
+// nowText says what happens to a cluster, or how it ended.
+func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
+	var parts []string
+	if cluster.Step != "" && !cluster.State.Over() {
+		parts = append(parts, cluster.Step)
+	}
+	if cluster.Reason != "" || cluster.Message != "" {
+		parts = append(parts, reasonFor(cluster.Reason, cluster.Message, cluster.Since, now))
+	}
+	if cluster.StartedAt != nil && cluster.CompletedAt != nil {
+		parts = append(parts, "took "+duration.HumanDuration(cluster.CompletedAt.Sub(cluster.StartedAt.Time)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// reasonFor is e.g. "DisruptionBudget for 2m: budget shop/web allows 0 of 3".
+func reasonFor(reason, message string, since *metav1.Time, now time.Time) string {
+	words := reason
+	if since != nil && now.Sub(since.Time) >= time.Second {
+		words += " for " + age(now, since.Time)
+	}
+	if message == "" {
+		return words
+	}
+	return strings.TrimPrefix(words+": "+message, ": ")
+}
+
+// paint colours a state: what is good green, what is at work cyan, what is not good red.
+func (s frameStyle) paint(state string) string {
+	if !s.colours {
+		return state
+	}
+	switch {
+	case state == string(ranv1.ClusterComplete), state == ranv1.ReasonCompleted:
+		return text.FgGreen.Sprint(state)
+	case state == string(ranv1.ClusterRunning), state == string(ranv1.ClusterSoaking), state == ranv1.ReasonInProgress:
+		return text.FgCyan.Sprint(state)
+	case state == string(ranv1.ClusterFailed), state == string(ranv1.ClusterTimedOut),
+		state == ranv1.ReasonTimedOut, state == ranv1.ReasonFailed, state == ranv1.ReasonAborted:
+		return text.FgRed.Sprint(state)
+	}
+	return state
+}

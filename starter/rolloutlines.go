@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+func (s rolloutStatus) lines() []statusLine {
+	var lines []statusLine
+	run := s.Status.Status
+	if run.CurrentBatch > 0 && int(run.CurrentBatch) <= len(s.Status.RemediationPlan) {
+		lines = append(lines, statusLine{"batch", fmt.Sprintf("batch %d of %d: %s", run.CurrentBatch, len(s.Status.RemediationPlan),
+			strings.Join(s.Status.RemediationPlan[run.CurrentBatch-1], ", "))})
+	}
+	for _, cluster := range s.Status.Clusters {
+		if cluster.State != ranv1.ClusterPending {
+			lines = append(lines, statusLine{"cluster " + cluster.Name, clusterLine(cluster)})
+		}
+	}
+	return append(lines, s.wholeLine())
+}
+
+// wholeLine is about the rollout itself. It stands last, so that an end is said last.
+func (s rolloutStatus) wholeLine() statusLine {
+	reason, message := verdict(s.Status)
+	line := fmt.Sprintf("rollout %s/%s: %s", s.Metadata.Namespace, s.Metadata.Name, reason)
+	if message != "" {
+		line += ": " + message
+	}
+	if wait := s.waitOfItsOwn(); wait != nil {
+		line += "; waiting: " + strings.TrimSuffix(wait.Reason+": "+wait.Message, ": ")
+	}
+	if s.Status.Paused {
+		line += "; paused"
+	}
+	return statusLine{"rollout", line}
+}
+
+func clusterLine(cluster ranv1.ClusterStatus) string {
+	words := []string{fmt.Sprintf("%s: %s", cluster.Name, cluster.State)}
+	if nodes := nodesText(cluster.Nodes); nodes != "" {
+		words[0] += " " + nodes + " nodes"
+	}
+	if cluster.Step != "" && !cluster.State.Over() {
+		words = append(words, cluster.Step)
+	}
+	if cluster.Reason != "" || cluster.Message != "" {
+		words = append(words, strings.Trim(cluster.Reason+": "+cluster.Message, ": "))
+	}
+	if cluster.StartedAt != nil && cluster.CompletedAt != nil {
+		words = append(words, "took "+duration.HumanDuration(cluster.CompletedAt.Sub(cluster.StartedAt.Time)))
+	}
+	return strings.Join(words, "; ")
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// server is a connection to Temporal.
+type server struct {
+	client.Client
+	address   string
+	namespace string
+}
+
+// dial connects to Temporal.
+func (c *cli) dial(ctx context.Context) (*server, error) {
+	options, err := c.connection.Options(nil, nil)
+	if err != nil {
+		return nil, usageError{error: err}
+	}
+	connection, err := temporal.Dial(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
+}
+
+// subject is a workflow as its user knows it.
+type subject struct {
+	// noun and name, e.g. "rollout" and "ztp/november".
+	noun, name string
+	workflowID string
+	// show and list are the commands that show it and all of its kind.
+	show, list string
+}
+
+func (s subject) String() string { return s.noun + " " + s.name }
+
+// workflowRef names a workflow in output that programs read.
+type workflowRef struct {
+	Cluster    string `json:"cluster,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+}
+
+// start starts the workflow of a subject, unless it runs already. A subject that is over may be started again, whatever its end was: that
+// is a new run of the same id, and the old one stays in Temporal until its retention ends.
+func (s *server) start(ctx context.Context, of subject, options client.StartWorkflowOptions, workflow string, input any) (client.WorkflowRun, error) {
+	options.ID = of.workflowID
+	options.TaskQueue = temporal.TaskQueue
+	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+	options.WorkflowExecutionErrorWhenAlreadyStarted = true
+	run, err := s.ExecuteWorkflow(ctx, options, workflow, input)
+	if err != nil {
+		return nil, s.explain("start", of, err)
+	}
+	return run, nil
+}
+
+// signal sends a signal to a subject that is not over.
+func (s *server) signal(ctx context.Context, to subject, name, reason string) error {
+	err := s.SignalWorkflow(ctx, to.workflowID, "", name, temporal.SignalRequest{Actor: actor(), Reason: reason})
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		if closed, describeErr := s.DescribeWorkflow(ctx, to.workflowID, ""); describeErr == nil {
+			return fmt.Errorf("%s is over (%s): there is nothing to %s; see `%s`", to, closed.Status, name, to.show)
+		}
+	}
+	return s.explain(name, to, err)
+}
+
+// answerTimeout is how long a worker may take to answer a query before it is taken to be absent.
+const answerTimeout = 5 * time.Second
+
+// errNoWorker: Temporal answers, but no worker does.
+var errNoWorker = errors.New("no worker answers on task queue " + temporal.TaskQueue + ": start drydock-worker, or see `drydock doctor`")
+
+// query asks a subject's workflow for its status. Without a worker the error is errNoWorker.
+func (s *server) query(ctx context.Context, of subject, runID string, into any, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer, err := s.QueryWorkflow(ctx, of.workflowID, runID, temporal.QueryStatus, args...)
+	if err != nil {
+		return s.explain("get the status of", of, err)
+	}
+	return decode(of, answer, into)
+}
+
+func decode(of subject, value converter.EncodedValue, into any) error {
+	if err := value.Get(into); err != nil {
+		return fmt.Errorf("%s answers with a status that this version of drydock does not understand: %w", of, err)
+	}
+	return nil
+}
+
+// explain turns an error of Temporal into one that says what to do.
+func (s *server) explain(doing string, of subject, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, running := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); running {
+		return fmt.Errorf("%s is already running: see it with `%s`", of, of.show)
+	}
+	if _, unknown := errors.AsType[*serviceerror.NamespaceNotFound](err); unknown {
+		return fmt.Errorf("temporal at %s has no namespace %q (--namespace is Temporal's; the object's is -n)", s.address, s.namespace)
+	}
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		return fmt.Errorf("there is no %s: `%s` lists those there are", of, of.list)
+	}
+	if s.noWorker(err) {
+		return fmt.Errorf("%s %s: %w", doing, of, errNoWorker)
+	}
+	if invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && strings.Contains(strings.ToLower(invalid.Message), "search attribute") {
+		return fmt.Errorf("%s %s: Temporal namespace %s lacks search attributes of Drydock: run `drydock setup` (%s)", doing, of, s.namespace, invalid.Message)
+	}
+	return fmt.Errorf("%s %s: %w", doing, of, err)
+}
+
+// noWorker reports whether the error says that nobody took a task.
+func (s *server) noWorker(err error) bool {
+	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok {
+		return true
+	}
+	failed, ok := errors.AsType[*serviceerror.QueryFailed](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(failed.Message, "no poller")
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newSetup(c *cli) *cobra.Command {
+	var where sites
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Prepare Temporal and clusters: search attributes, and CRDs on the named clusters",
+		Long: `Prepare Temporal and clusters: search attributes, and CRDs on the named clusters.
+
+In Temporal it registers Drydock's search attributes. On each cluster that is named by its kubeconfig context it installs the CRDs that
+are missing, and brings up to date those it installed before. A CRD that someone else created is left as it is; the fields of Drydock's
+that it lacks are named. Setup may be run again at any time.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			steps, err := c.setUp(ctx, where)
+			if printErr := c.print(steps, func(w io.Writer) { printSteps(w, steps) }); printErr != nil {
+				return printErr
+			}
+			return err
+		}),
+	}
+	c.addSiteFlags(cmd, &where)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// setupStep is one thing that setup looked after.
+type setupStep struct {
+	Where string `json:"where"`
+	What  string `json:"what"`
+	// Result is added, upToDate or kept.
+	Result string `json:"result"`
+	Note   string `json:"note,omitempty"`
+}
+
+// setUp returns the steps it took, also when one failed.
+func (c *cli) setUp(ctx context.Context, where sites) ([]setupStep, error) {
+	steps := []setupStep{}
+	s, err := c.dial(ctx)
+	if err != nil {
+		return steps, err
+	}
+	defer s.Close()
+	added, err := temporal.RegisterSearchAttributes(ctx, s, s.namespace)
+	if err != nil {
+		return steps, err
+	}
+	steps = append(steps, searchAttributeSteps(s, added)...)
+	for _, place := range where.places() {
+		installed, err := c.installCRDs(ctx, place)
+		steps = append(steps, installed...)
+		if err != nil {
+			return steps, err
+		}
+	}
+	return steps, nil
+}
+
+func searchAttributeSteps(s *server, added []string) []setupStep {
+	where := "temporal namespace " + s.namespace
+	if len(added) == 0 {
+		return []setupStep{{Where: where, What: "search attributes", Result: "upToDate"}}
+	}
+	var steps []setupStep
+	for _, name := range added {
+		steps = append(steps, setupStep{Where: where, What: "search attribute " + name, Result: "added"})
+	}
+	return steps
+}
+
+// installTimeout is how long a cluster may take to serve a CRD.
+const installTimeout = 30 * time.Second
+
+// installCRDs installs on a cluster what its use needs.
+func (c *cli) installCRDs(ctx context.Context, at place) ([]setupStep, error) {
+	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	defer cancel()
+	config, err := c.kube.config(at.context)
+	if err != nil {
+		return nil, err
+	}
+	client, err := newCRDClient(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	wanted, err := definitions(at.site)
+	if err != nil {
+		return nil, err
+	}
+	var steps []setupStep
+	for _, definition := range wanted {
+		step := setupStep{Where: at.String(), What: "CRD " + definition.GetName()}
+		state, missing, err := client.inspect(ctx, definition)
+		if err != nil {
+			return steps, fmt.Errorf("%s: get CRD %s: %w", at, definition.GetName(), err)
+		}
+		switch state {
+		case crdForeign:
+			step.Result, step.Note = "kept", foreignNote(missing)
+		default:
+			if err := client.install(ctx, definition); err != nil {
+				return steps, fmt.Errorf("%s: install CRD %s: %w", at, definition.GetName(), err)
+			}
+			step.Result = map[crdState]string{crdMissing: "added", crdOurs: "upToDate"}[state]
+		}
+		steps = append(steps, step)
+	}
+	return steps, nil
+}
+
+func foreignNote(missing []string) string {
+	if len(missing) == 0 {
+		return "someone else created it"
+	}
+	const shown = 3
+	if len(missing) > shown {
+		missing = append(missing[:shown:shown], fmt.Sprintf("and %d more", len(missing)-shown))
+	}
+	return "someone else created it; objects in the cluster cannot have " + listed(missing)
+}
+
+func printSteps(w io.Writer, steps []setupStep) {
+	if len(steps) == 0 {
+		return
+	}
+	t := newTable("WHERE", "WHAT", "RESULT", "NOTE")
+	for _, step := range steps {
+		t.AppendRow(table.Row{step.Where, step.What, step.Result, step.Note})
+	}
+	fmt.Fprintln(w, t.Render())
+}

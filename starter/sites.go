@@ -1,0 +1,39 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// sites are the clusters that a command is about, by kubeconfig context.
+type sites struct {
+	hub    string
+	spokes []string
+}
+
+func (c *cli) addSiteFlags(cmd *cobra.Command, s *sites) {
+	c.addKubeconfigFlag(cmd)
+	cmd.Flags().StringVar(&s.hub, "hub-context", "", "kubeconfig context of the hub")
+	cmd.Flags().StringSliceVar(&s.spokes, "spoke-context", nil, "kubeconfig context of a spoke (may be repeated)")
+	for _, flag := range []string{"hub-context", "spoke-context"} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, c.completeContexts)
+	}
+}
+
+// place is one cluster as one site. A hub that is a spoke too is two places.
+type place struct {
+	context string
+	site    site
+}
+
+func (p place) String() string { return string(p.site) + " " + p.context }
+
+func (s sites) places() []place {
+	var places []place
+	if s.hub != "" {
+		places = append(places, place{s.hub, hubSite})
+	}
+	for _, context := range s.spokes {
+		places = append(places, place{context, spokeSite})
+	}
+	return places
+}

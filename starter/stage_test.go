@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// stage is a real Temporal server with a worker that runs the real workflows of rollouts and nodes. There are no clusters: what they would
+// do is played by the test.
+type stage struct {
+	client client.Client
+	// drained lets the drain of a node end.
+	drained chan struct{}
+	worker  worker.Worker
+}
+
+// newStage starts the server, prepares it with `drydock setup` and starts the worker.
+func newStage(t *testing.T) *stage {
+	alone(t)
+	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{}})
+	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
+	options, err := temporal.Connection{}.Options(nil, nil)
+	require.NoError(t, err)
+	s := &stage{drained: make(chan struct{})}
+	s.client, err = temporal.Dial(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(s.client.Close)
+	return s
+}
+
+func (s *stage) startWorker(t *testing.T) {
+	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{})
+	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
+	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
+	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
+	for name, play := range map[string]any{
+		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (activities.RolloutPlan, error) {
+			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
+			return activities.RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
+		},
+		"LocateCluster":           func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
+		"AwaitNodeFree":           func(context.Context, activities.NodeRef) error { return nil },
+		"RequestNodeMaintenance":  func(context.Context, activities.NodeLockInput) (bool, error) { return false, nil },
+		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) error { return nil },
+		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
+			return activities.CordonResult{CordonedByUs: true}, nil
+		},
+		"Drain":            s.drain,
+		"AwaitNodeHealthy": func(context.Context, activities.AwaitNodeHealthyInput) error { return nil },
+		"ReturnNode": func(context.Context, activities.ReturnNodeInput) (activities.ReturnNodeResult, error) {
+			return activities.ReturnNodeResult{Uncordoned: true}, nil
+		},
+	} {
+		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
+	}
+	require.NoError(t, s.worker.Start())
+}
+
+// drain lasts until the test lets it end, or until it is cancelled.
+func (s *stage) drain(ctx context.Context, _ activities.DrainInput) (maintenancev1.DrainStatus, error) {
+	beat := time.NewTicker(50 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		select {
+		case <-s.drained:
+			return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, nil
+		case <-ctx.Done():
+			return maintenancev1.DrainStatus{}, ctx.Err()
+		case <-beat.C:
+			activity.RecordHeartbeat(ctx)
+		}
+	}
+}
+
+// signalPlay tells a played cluster what to do next: to report a step, or to end in a state.
+const signalPlay = "play"
+
+// playedCluster stands in for the work on a cluster: it reports and ends as the test says, and is cancelled as the real one is.
+func playedCluster(ctx workflow.Context, in workflows.ClusterUpgradeInput) (ranv1.ClusterStatus, error) {
+	started := metav1.NewTime(workflow.Now(ctx))
+	status := ranv1.ClusterStatus{Name: in.Cluster, State: ranv1.ClusterRunning, Batch: in.Batch, Nodes: ranv1.NodeCounts{Total: 2}}
+	parent := workflow.GetInfo(ctx).ParentWorkflowExecution.ID
+	for !status.State.Over() {
+		status.StartedAt = &started
+		if err := workflow.SignalExternalWorkflow(ctx, parent, "", temporal.SignalClusterProgress, status).Get(ctx, nil); err != nil {
+			break
+		}
+		said := workflow.NewSelector(ctx)
+		said.AddReceive(workflow.GetSignalChannel(ctx, signalPlay), func(c workflow.ReceiveChannel, _ bool) {
+			status = ranv1.ClusterStatus{}
+			c.Receive(ctx, &status)
+		})
+		said.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { status.State = ranv1.ClusterCancelled })
+		said.Select(ctx)
+	}
+	switch status.State {
+	case ranv1.ClusterComplete:
+		return status, nil
+	case ranv1.ClusterFailed:
+		return status, sdktemporal.NewApplicationErrorWithOptions(status.Message, status.Reason, sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
+	}
+	return status, sdktemporal.NewCanceledError(status)
+}
+
+// play tells the work on a cluster of a rollout what to do next.
+func (s *stage) play(t *testing.T, rollout, cluster string, status ranv1.ClusterStatus) {
+	t.Helper()
+	status.Name = cluster
+	id := temporal.ClusterUpgradeID("prod", rollout, cluster)
+	require.Eventually(t, func() bool {
+		return s.client.SignalWorkflow(t.Context(), id, "", signalPlay, status) == nil
+	}, patience, 10*time.Millisecond, "the work on %s has not begun", cluster)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newUpgrade(c *cli) *cobra.Command {
+	cmd := noun("upgrade", "Roll a remediation over a group of clusters: canaries first, then batches")
+	cmd.AddCommand(
+		newUpgradeStart(c),
+		newRolloutSignal(c, rolloutSignal{
+			name: temporal.SignalEnable, short: "Start a rollout that was only planned (enable: false)",
+			says: "is enabled: its plan is made once more, then the first batch starts",
+		}),
+		newRolloutSignal(c, rolloutSignal{
+			name: temporal.SignalPause, short: "Start nothing new: no cluster and no node",
+			says: "pauses: clusters and nodes at work finish, nothing new starts, its clock stands still",
+		}),
+		newRolloutSignal(c, rolloutSignal{
+			name: temporal.SignalResume, short: "Go on after a pause",
+			says: "goes on",
+		}),
+		newRolloutSignal(c, rolloutSignal{
+			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn and nodes are returned",
+			says: "is being cancelled: work is withdrawn and nodes are returned",
+		}),
+		newUpgradeStatus(c),
+		newUpgradeList(c),
+	)
+	return cmd
+}
+
+// rolloutSignal is a verb that only tells a rollout something.
+type rolloutSignal struct{ name, short, says string }
+
+func newRolloutSignal(c *cli, signal rolloutSignal) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:               signal.name + " NAME",
+		Short:             signal.short,
+		Args:              operands("NAME"),
+		ValidArgsFunction: c.completeRollouts(true),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.rollout(args[0])
+			if err != nil {
+				return err
+			}
+			return c.tell(ctx, target, signal.name, reason, signal.says)
+		}),
+	}
+	c.addNamespaceFlag(cmd)
+	c.addTemporalFlags(cmd)
+	addReasonFlag(cmd, &reason)
+	return cmd
+}
+
+func addReasonFlag(cmd *cobra.Command, reason *string) {
+	cmd.Flags().StringVar(reason, "reason", "", "why; kept with your name in the history")
+}
+
+// tell sends a signal and says what comes of it.
+func (c *cli) tell(ctx context.Context, target subject, signal, reason, says string) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.signal(ctx, target, signal, reason); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, says, target.show)
+	return nil
+}
+
+func newUpgradeList(c *cli) *cobra.Command {
+	var running bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List rollouts, newest first",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			query := workflowsOf(temporal.ClusterGroupUpgrade, running)
+			if c.namespace != "" {
+				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH '%s'", quoted(temporal.ClusterGroupUpgradeID(c.namespace, "")))
+			}
+			rows, err := s.list(ctx, query)
+			if err != nil {
+				return err
+			}
+			list := newListing(rows)
+			return c.print(list, func(w io.Writer) { printRollouts(w, list, time.Now()) }, list.ids()...)
+		}),
+	}
+	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
+	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", "only those of this namespace")
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func printRollouts(w io.Writer, list listing, now time.Time) {
+	if len(list.Items) == 0 {
+		fmt.Fprintln(w, "no rollouts; start one with `drydock upgrade start -f FILE`")
+		return
+	}
+	t := newTable("NAMESPACE", "NAME", "PHASE", "BATCH", "STARTED", "TOOK")
+	for _, row := range list.Items {
+		batch := ""
+		if row.Batch > 0 {
+			batch = fmt.Sprint(row.Batch)
+		}
+		t.AppendRow(table.Row{row.Namespace, row.Name, row.phase(), batch, age(now, row.StartedAt) + " ago", row.took(now)})
+	}
+	fmt.Fprintln(w, t.Render())
+	list.printCounts(w, "rollout")
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+func newUpgradeStart(c *cli) *cobra.Command {
+	var file string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "start -f FILE",
+		Short: "Start a rollout from a ClusterGroupUpgrade",
+		Long: `Start a rollout from a ClusterGroupUpgrade.
+
+A rollout that runs already is not started twice. One that is over may be started again under its name: that is a new run, which plans
+anew; the former run stays in Temporal's history. With "enable: false" the rollout is planned and waits for "drydock upgrade enable".
+
+With --wait it follows the rollout to its end, as "status --watch" does, and ends with status 0 only if the rollout succeeded.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			object, err := c.loadRollout(file)
+			if err != nil {
+				return err
+			}
+			if refused := rollout.NotYetRunnable(object); len(refused) > 0 {
+				return inputError(fmt.Errorf("%s: %w", file, refused.ToAggregate()))
+			}
+			return c.startRollout(ctx, object, wait)
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout to its end")
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// addFileFlag adds -f, which must be given.
+func addFileFlag(cmd *cobra.Command, file *string, what string) {
+	cmd.Flags().StringVarP(file, "filename", "f", "", what+"; - is standard input")
+	_ = cmd.MarkFlagRequired("filename")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+}
+
+// loadRollout reads the ClusterGroupUpgrade of a file and settles its namespace.
+func (c *cli) loadRollout(file string) (*ranv1.ClusterGroupUpgrade, error) {
+	object, err := manifest.LoadOne[*ranv1.ClusterGroupUpgrade](file, c.In)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	if object.Namespace != "" {
+		if err := c.inNamespace(object.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	object.Namespace = c.objectNamespace()
+	return object, nil
+}
+
+func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrade, wait bool) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	target := rolloutSubject(object.Namespace, object.Name)
+	run, err := s.start(ctx, target, client.StartWorkflowOptions{
+		StaticSummary: rolloutSummary(object),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(target.name),
+			temporal.AttributePaused.ValueSet(false),
+		),
+	}, temporal.ClusterGroupUpgrade, workflows.ClusterGroupUpgradeInput{Object: *object})
+	if err != nil {
+		return err
+	}
+	if wait {
+		fmt.Fprintf(c.ErrOut, "%s started\n", target)
+		return c.watchRollout(ctx, s, target)
+	}
+	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+	return c.print(started, func(w io.Writer) {
+		fmt.Fprintf(w, "%s started; follow it with `%s --watch`\n", target, target.show)
+	}, target.workflowID)
+}
+
+// workflowStarted names a workflow that was started.
+type workflowStarted struct {
+	Metadata workflowRef `json:"metadata"`
+}
+
+// rolloutSummary is what the Web UI shows of a rollout in its list.
+func rolloutSummary(object *ranv1.ClusterGroupUpgrade) string {
+	strategy := object.Spec.RemediationStrategy
+	summary := fmt.Sprintf("%s, %s at once", object.Name, strategy.MaxConcurrency.String())
+	if n := len(strategy.Canaries); n > 0 {
+		summary = fmt.Sprintf("%s, %s, then %s at once", object.Name, pluralOf(n, "canary", "canaries"), strategy.MaxConcurrency.String())
+	}
+	return summary
+}

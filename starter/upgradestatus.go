@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newUpgradeStatus(c *cli) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show where a rollout stands: batches, clusters, and what each waits for",
+		Long: `Show where a rollout stands: batches, clusters, and what each waits for.
+
+With --watch it follows the rollout to its end: on a terminal as a live view, elsewhere with one line a change (with -o json one
+status a line), and ends with status 0 only if the rollout succeeded.`,
+		Args:              operands("NAME"),
+		ValidArgsFunction: c.completeRollouts(false),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.rollout(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if watch {
+				return c.watchRollout(ctx, s, target)
+			}
+			return c.showRollout(ctx, s, target)
+		}),
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it to its end")
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// rolloutStatus is the status of a rollout as programs read it.
+type rolloutStatus struct {
+	Metadata workflowRef                     `json:"metadata"`
+	Status   ranv1.ClusterGroupUpgradeStatus `json:"status"`
+}
+
+// rolloutStatus gets the status of a rollout, with at most so many clusters; 0 is all.
+func (s *server) rolloutStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription, limit int) (rolloutStatus, error) {
+	status := rolloutStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	return status, s.status(ctx, target, execution, &status.Status, temporal.StatusRequest{Limit: limit})
+}
+
+// showRollout prints the status once.
+func (c *cli) showRollout(ctx context.Context, s *server, target subject) error {
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return err
+	}
+	status, err := s.rolloutStatus(ctx, target, execution, 0)
+	if errors.Is(err, errFromResult) {
+		fmt.Fprintln(c.ErrOut, err)
+	} else if err != nil {
+		return err
+	}
+	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, status.Metadata.WorkflowID)
+}
+
+// watchRollout shows a rollout until it is over. It returns nil only if it succeeded.
+func (c *cli) watchRollout(ctx context.Context, s *server, target subject) error {
+	var last rolloutStatus
+	get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, limit int) (followed, error) {
+		var err error
+		last, err = s.rolloutStatus(ctx, target, execution, limit)
+		return last, err
+	}
+	if err := c.watch(ctx, s, target, get, func() bool { return false }); err != nil {
+		return err
+	}
+	if !succeeded(last.Status) {
+		reason, message := verdict(last.Status)
+		return fmt.Errorf("%s ended as %s: %s", target, reason, message)
+	}
+	return nil
+}
+
+// describe returns how the workflow of a subject stands; of its newest run if no other is named.
+func (s *server) describe(ctx context.Context, of subject, runID string) (*client.WorkflowExecutionDescription, error) {
+	execution, err := s.DescribeWorkflow(ctx, of.workflowID, runID)
+	if err != nil {
+		return nil, s.explain("describe", of, err)
+	}
+	return execution, nil
+}
+
+// errFromResult is a remark rather than an error: the status is the one that the workflow ended with.
+var errFromResult = errors.New("no worker answers: this is the status that it ended with")
+
+// status gets the status of a workflow that runs or has ended. A worker answers it; without one, the end of a workflow still tells, and the
+// error is errFromResult.
+func (s *server) status(ctx context.Context, of subject, execution *client.WorkflowExecutionDescription, into any, args ...any) error {
+	err := s.query(ctx, of, execution.WorkflowExecution.RunID, into, args...)
+	if err == nil || !errors.Is(err, errNoWorker) || execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return err
+	}
+	if endErr := s.lastStatus(ctx, of, execution.WorkflowExecution.RunID, into); endErr != nil {
+		return endErr
+	}
+	return fmt.Errorf("%s: %w", of, errFromResult)
+}
+
+// lastStatus reads the status that a workflow ended with: its result, or the details of its failure or cancellation.
+func (s *server) lastStatus(ctx context.Context, of subject, runID string, into any) error {
+	err := s.GetWorkflow(ctx, of.workflowID, runID).Get(ctx, into)
+	if err == nil {
+		return nil
+	}
+	if failed, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok && failed.HasDetails() {
+		return failed.Details(into)
+	}
+	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok && cancelled.HasDetails() {
+		return cancelled.Details(into)
+	}
+	return fmt.Errorf("%s ended without a status, and no worker answers: %w", of, err)
+}
+
+// verdict is how a rollout stands or ended, in a condition's words.
+func verdict(status ranv1.ClusterGroupUpgradeStatus) (reason, message string) {
+	if over := meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded); over != nil {
+		return over.Reason, over.Message
+	}
+	if progressing := meta.FindStatusCondition(status.Conditions, ranv1.ConditionProgressing); progressing != nil {
+		return progressing.Reason, progressing.Message
+	}
+	if n := len(status.Conditions); n > 0 {
+		return status.Conditions[n-1].Reason, status.Conditions[n-1].Message
+	}
+	return "Planning", ""
+}
+
+// succeeded reports whether a rollout is over and every cluster is complete.
+func succeeded(status ranv1.ClusterGroupUpgradeStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded)
+}

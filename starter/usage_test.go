@@ -1,0 +1,150 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	alone(t)
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "drydock"))
+		t.Run("drydock "+path, func(t *testing.T) {
+			help := succeeds(t, append(strings.Fields(path), "--help")...)
+			require.Contains(t, help, cmd.Short)
+			require.Contains(t, help, "Usage:\n  drydock")
+		})
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(&cli{}))
+}
+
+func TestHelpListsTheVerbs(t *testing.T) {
+	alone(t)
+	for noun, verbs := range map[string][]string{
+		"":        {"upgrade", "node", "setup", "doctor", "version", "completion"},
+		"upgrade": {"start", "enable", "pause", "resume", "cancel", "status", "list"},
+		"node":    {"maintain", "done", "fail", "cancel", "status", "list"},
+	} {
+		help := succeeds(t, strings.Fields(noun)...)
+		for _, verb := range verbs {
+			require.Contains(t, help, "\n  "+verb+" ", noun)
+		}
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	alone(t)
+	tests := []struct {
+		name   string
+		args   []string
+		stderr string
+	}{
+		{
+			name:   "an unknown noun is named, with the one that may be meant",
+			args:   []string{"upgrad"},
+			stderr: `error: drydock has no command "upgrad": did you mean upgrade? (see drydock --help)`,
+		},
+		{
+			name:   "an unknown verb is named",
+			args:   []string{"upgrade", "undo"},
+			stderr: `error: drydock upgrade has no command "undo" (see drydock upgrade --help)`,
+		},
+		{
+			name:   "a missing name is asked for",
+			args:   []string{"upgrade", "status"},
+			stderr: "error: NAME is missing (see drydock upgrade status --help)",
+		},
+		{
+			name:   "one name too many is named",
+			args:   []string{"upgrade", "status", "a", "b"},
+			stderr: `error: unexpected argument "b" (see drydock upgrade status --help)`,
+		},
+		{
+			name:   "an unknown flag is named",
+			args:   []string{"upgrade", "list", "--colour"},
+			stderr: "error: unknown flag: --colour (see drydock upgrade list --help)",
+		},
+		{
+			name:   "a missing file is asked for",
+			args:   []string{"upgrade", "start"},
+			stderr: `error: required flag(s) "filename" not set (see drydock upgrade start --help)`,
+		},
+		{
+			name:   "an unknown output format is refused before anything is done",
+			args:   []string{"upgrade", "list", "-o", "wide"},
+			stderr: `error: output format "wide" is not one of table, json, yaml, name (see drydock upgrade list --help)`,
+		},
+		{
+			name:   "a name of too many parts is no rollout",
+			args:   []string{"upgrade", "pause", "cgu/prod/november/spoke-1"},
+			stderr: `error: "cgu/prod/november/spoke-1" names no rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME (see drydock upgrade pause --help)`,
+		},
+		{
+			name:   "a namespace must not contradict -n",
+			args:   []string{"upgrade", "pause", "prod/november", "-n", "test"},
+			stderr: `error: namespace "prod" contradicts -n test (see drydock upgrade pause --help)`,
+		},
+		{
+			name:   "a node is looked for in a cluster",
+			args:   []string{"node", "maintain", "worker-1"},
+			stderr: "error: which cluster? set --cluster or DRYDOCK_CLUSTER (see drydock node maintain --help)",
+		},
+		{
+			name:   "a maintenance is of a node or of a file, not of both",
+			args:   []string{"node", "maintain", "worker-1", "-f", "request.yaml", "--cluster", "spoke-1"},
+			stderr: `error: unexpected argument "worker-1" (see drydock node maintain --help)`,
+		},
+		{
+			name:   "a file that does not exist is named",
+			args:   []string{"upgrade", "start", "-f", "no/such.yaml"},
+			stderr: "error: open no/such.yaml: no such file or directory",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, outcome{status: exitUsage, stderr: tt.stderr + "\n"}, drydock(t, tt.args...))
+		})
+	}
+}
+
+func TestAnUnreachableTemporalIsAFailureAndNamedWithTheFlag(t *testing.T) {
+	alone(t)
+	const stderr = "error: temporal at 127.0.0.1:1 does not answer (set --address, or TEMPORAL_ADDRESS): dial tcp 127.0.0.1:1: connect: connection refused\n"
+	require.Equal(t, outcome{status: exitFailed, stderr: stderr}, drydock(t, "upgrade", "list"))
+	require.Equal(t, outcome{status: exitFailed, stderr: stderr}, drydock(t, "upgrade", "cancel", "november"))
+}
+
+func TestVersion(t *testing.T) {
+	alone(t)
+	require.Regexp(t, `^drydock \S+ \(go1\.\d+.*\)\n$`, succeeds(t, "version"))
+	require.Regexp(t, `^drydock \S+\n$`, succeeds(t, "--version"))
+	built := parsed[map[string]string](t, "version")
+	require.NotEmpty(t, built["version"])
+	require.NotEmpty(t, built["go"])
+}
+
+func TestCompletionScriptsAreWrittenForEachShell(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		require.Contains(t, succeeds(t, "completion", shell), "drydock")
+	}
+}
+
+func TestWithoutTemporalNothingIsSuggestedAndNothingIsComplainedAbout(t *testing.T) {
+	alone(t)
+	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "upgrade", "status", ""))
+}
+
+// succeedsSilently is for cobra's completion, which says on standard error what it did.
+func succeedsSilently(t *testing.T, args ...string) string {
+	t.Helper()
+	got := drydock(t, args...)
+	require.Equal(t, exitDone, got.status, got.stderr)
+	return got.stdout
+}
