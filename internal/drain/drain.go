@@ -33,16 +33,18 @@ type Drain struct {
 	Spec maintenancev1.DrainSpec
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time
-	// Before is the progress of an earlier run that was interrupted; nil for the first. Its counts go on.
+	// Attempt counts drains of the node from 1: another follows one that timed out.
+	Attempt int32
+	// Before is the progress of an earlier run of this attempt that was interrupted, or nil. Its counts go on.
 	Before *maintenancev1.DrainStatus
 
 	// Cache of the cluster's objects, kept by the watches of Watcher.
 	Cache   client.Reader
 	Watcher Watcher
-	// Server reads past the cache: once before the drain is over, and once when its time is.
+	// Server reads past the cache, wherever a wrong answer would end the drain.
 	Server  client.Reader
 	Evictor Evictor
-	// Progress, unless nil, is told whenever the progress or what the drain waits for has changed; wait is nil when nothing does.
+	// Progress, unless nil, is told whenever the progress has changed, or what the drain waits for; nil is nothing.
 	Progress func(status maintenancev1.DrainStatus, wait *drydockv1.Wait)
 }
 
@@ -56,7 +58,7 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{
-		Drain: d, rules: rules, requests: newRequests(), progress: newProgress(d.Before),
+		Drain: d, rules: rules, requests: newRequests(), progress: newProgress(d.Attempt, d.Before),
 		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer),
 	}
 	r.running.Go(func() { r.watch(ctx) })
@@ -91,10 +93,10 @@ type answer struct {
 
 func (r *run) loop(ctx context.Context) error {
 	for {
-		preview, err := r.look(ctx, r.Cache)
+		preview, err := r.look(ctx, cached)
 		if err == nil && len(preview.remaining()) == 0 {
 			// The cache may not have seen a pod that was bound right before the node was cordoned.
-			preview, err = r.look(ctx, r.Server)
+			preview, err = r.look(ctx, confirmed)
 		}
 		if err != nil || len(preview.remaining()) == 0 {
 			return err
@@ -102,7 +104,7 @@ func (r *run) loop(ctx context.Context) error {
 		if r.expired() {
 			return r.timeOut(ctx)
 		}
-		if err := r.begin(preview); err != nil {
+		if err := r.begin(ctx); err != nil {
 			return err
 		}
 		next := r.evict(ctx, preview)
@@ -113,39 +115,61 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
+// view is how far a look trusts the cache.
+type view int
+
+const (
+	// cached trusts it in everything.
+	cached view = iota
+	// confirmed asks the API server for the node and its pods.
+	confirmed
+	// actual asks the API server for everything.
+	actual
+)
+
+func (r *run) read(ctx context.Context, v view) (Snapshot, error) {
+	switch v {
+	case cached:
+		return read(ctx, r.Cache, r.Cache, r.Node)
+	case confirmed:
+		return read(ctx, r.Server, r.Cache, r.Node)
+	}
+	return Read(ctx, r.Server, r.Node)
+}
+
 // look reads the node and decides about its pods. Error NodeGone: its pods are gone with it.
-func (r *run) look(ctx context.Context, reader client.Reader) (Preview, error) {
-	snapshot, err := Read(ctx, reader, r.Node)
+func (r *run) look(ctx context.Context, v view) (Preview, error) {
+	snapshot, err := r.read(ctx, v)
 	if err != nil {
 		return Preview{}, err
 	}
-	if snapshot.Node == nil && reader == r.Cache {
-		return r.look(ctx, r.Server) // only the API server can say that it does not exist
+	if snapshot.Node == nil && v == cached {
+		return r.look(ctx, confirmed)
 	}
 	if snapshot.Node == nil || r.nodeUID != "" && snapshot.Node.UID != r.nodeUID {
 		return Preview{}, temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("drain %s: the node has been deleted", r.Node), nil)
 	}
 	r.nodeUID = snapshot.Node.UID
 	preview := r.rules.decide(ctx, snapshot, time.Now())
-	remaining := preview.remaining()
-	r.requests.forget(remaining)
 	r.progress.observe(snapshot.Node, preview, r.requests, time.Now())
 	return preview, nil
 }
 
 // begin refuses a drain that cannot succeed before it evicts the first pod. Later, such a pod (one that tolerates the cordon, say) is
 // only waited for: what was evicted does not come back by giving up.
-func (r *run) begin(preview Preview) error {
-	if r.begun || r.Before != nil {
+func (r *run) begin(ctx context.Context) error {
+	if r.begun || r.Before != nil || r.Attempt > 1 {
 		return nil
 	}
 	r.begun = true
-	var refused []obstacle
-	for _, o := range r.progress.obstacles {
-		if o.decision.Refused() {
-			refused = append(refused, o)
-		}
+	if len(r.progress.refused()) == 0 {
+		return nil
 	}
+	// The cache's kinds come by separate watches: a pod can be there before its DaemonSet.
+	if _, err := r.look(ctx, actual); err != nil {
+		return err
+	}
+	refused := r.progress.refused()
 	if len(refused) == 0 {
 		return nil
 	}
@@ -177,7 +201,7 @@ func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
 }
 
 func (r *run) tell() {
-	if changed := r.progress.changed(r.Deadline, time.Now()); changed && r.Progress != nil {
+	if changed := r.progress.changed(); changed && r.Progress != nil {
 		r.Progress(r.progress.status, r.progress.wait)
 	}
 }
@@ -230,7 +254,7 @@ func (r *run) expired() bool { return r.Deadline != nil && !time.Now().Before(*r
 
 // timeOut looks once more at what is really there before it calls the drain timed out.
 func (r *run) timeOut(ctx context.Context) error {
-	preview, err := r.look(ctx, r.Server)
+	preview, err := r.look(ctx, confirmed)
 	if err != nil || len(preview.remaining()) == 0 {
 		return err
 	}

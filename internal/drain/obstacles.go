@@ -90,6 +90,24 @@ func ready(node *corev1.Node) bool {
 	})
 }
 
+// refused returns the obstacles that the drain must not begin with.
+func (p *progress) refused() []obstacle {
+	return slices.DeleteFunc(slices.Clone(p.obstacles), func(o obstacle) bool { return !o.decision.Refused() })
+}
+
+// blocking returns the obstacles that something stands in the way of.
+func blocking(obstacles []obstacle) []obstacle {
+	return slices.DeleteFunc(slices.Clone(obstacles), func(o obstacle) bool { return !o.blocks() })
+}
+
+func blockers(obstacles []obstacle) []drydockv1.Blocker {
+	var named []drydockv1.Blocker
+	for _, o := range obstacles {
+		named = append(named, o.blocker())
+	}
+	return named
+}
+
 // gravestReason returns the reason to show for all obstacles; empty without any.
 func gravestReason(obstacles []obstacle) Reason {
 	for _, reason := range gravest {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -43,8 +42,9 @@ type report struct {
 	wait   *drydockv1.Wait
 }
 
-func newProgress(before *maintenancev1.DrainStatus) *progress {
+func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
 	p := &progress{leftBefore: -1, met: map[types.UID]bool{}, waits: map[types.UID]standing{}}
+	p.status.Attempt = attempt
 	if before != nil {
 		p.before = *before
 	}
@@ -57,7 +57,6 @@ func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, 
 	if p.leftBefore < 0 {
 		p.leftBefore = max(0, int(p.before.PodsToEvict)-len(remaining))
 		p.status.TotalPods = max(p.before.TotalPods, int64(len(preview.Pods)))
-		p.status.Attempt = p.before.Attempt
 	}
 	p.obstacles = p.obstacles[:0:0]
 	waits := make(map[types.UID]standing, len(remaining))
@@ -107,8 +106,8 @@ func (p *progress) count(current int) {
 }
 
 // changed brings the wait up to date, and reports whether there is anything new to tell.
-func (p *progress) changed(deadline *time.Time, now time.Time) bool {
-	p.wait = p.currentWait(deadline, now)
+func (p *progress) changed() bool {
+	p.wait = p.currentWait()
 	current := report{p.status, p.wait}
 	if reflect.DeepEqual(current, p.told) {
 		return false
@@ -117,7 +116,8 @@ func (p *progress) changed(deadline *time.Time, now time.Time) bool {
 	return true
 }
 
-func (p *progress) currentWait(deadline *time.Time, now time.Time) *drydockv1.Wait {
+// currentWait is what the drain waits for. Since when, and until when, is known to whoever runs it.
+func (p *progress) currentWait() *drydockv1.Wait {
 	if len(p.obstacles) == 0 {
 		return nil
 	}
@@ -125,35 +125,8 @@ func (p *progress) currentWait(deadline *time.Time, now time.Time) *drydockv1.Wa
 	if len(show) == 0 {
 		show = p.obstacles
 	}
-	wait := &drydockv1.Wait{
-		Reason: string(gravestReason(p.obstacles)), Message: summarize(p.obstacles), Since: metav1.NewTime(now),
+	return &drydockv1.Wait{
+		Reason: string(gravestReason(p.obstacles)), Message: summarize(p.obstacles),
 		Blockers: blockers(show[:min(listed, len(show))]),
 	}
-	if p.wait != nil && p.wait.Reason == wait.Reason {
-		wait.Since = p.wait.Since
-	}
-	if deadline != nil {
-		until := metav1.NewTime(*deadline)
-		wait.Until = &until
-	}
-	return wait
-}
-
-// blocking returns the obstacles that something stands in the way of.
-func blocking(obstacles []obstacle) []obstacle {
-	var blocked []obstacle
-	for _, o := range obstacles {
-		if o.blocks() {
-			blocked = append(blocked, o)
-		}
-	}
-	return blocked
-}
-
-func blockers(obstacles []obstacle) []drydockv1.Blocker {
-	var named []drydockv1.Blocker
-	for _, o := range obstacles {
-		named = append(named, o.blocker())
-	}
-	return named
 }

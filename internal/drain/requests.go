@@ -16,7 +16,7 @@ const (
 )
 
 // requests remembers which evictions were asked for and how they were answered, and says whom to ask for next. It does no I/O and has no
-// clock.
+// clock. Nothing is forgotten: a look at a cache that is behind must not make a pod look new.
 type requests struct {
 	byPod map[types.UID]*request
 	// budgetAsked is when each budget, by the key of its pods, was last asked.
@@ -119,10 +119,7 @@ func (r *requests) sent(decision Decision, now time.Time) {
 
 // answered records the answer for a pod.
 func (r *requests) answered(pod types.UID, err error, now time.Time) {
-	known, ok := r.byPod[pod]
-	if !ok {
-		return // it has left in the meantime
-	}
+	known := r.byPod[pod]
 	known.inFlight = false
 	if err == nil {
 		known.accepted, known.refusal = true, nil
@@ -133,19 +130,6 @@ func (r *requests) answered(pod types.UID, err error, now time.Time) {
 	pause := min(longestPause, firstPause<<known.refusals)
 	known.retryAt = now.Add(cmp.Or(refused.delay, pause))
 	known.refusals = min(known.refusals+1, 8) // more would overflow the shift and change nothing
-}
-
-// forget drops what is known of pods that have left.
-func (r *requests) forget(remaining []Decision) {
-	still := make(map[types.UID]bool, len(remaining))
-	for _, decision := range remaining {
-		still[decision.pod.UID] = true
-	}
-	for pod := range r.byPod {
-		if !still[pod] {
-			delete(r.byPod, pod)
-		}
-	}
 }
 
 // earliest returns the earlier of two instants, of which the zero one means never.

@@ -1,0 +1,455 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// begin runs a drain in the background; ended receives its result.
+func begin(t *testing.T, drain Drain) (ended chan error, status *maintenancev1.DrainStatus) {
+	t.Helper()
+	ended, status = make(chan error, 1), &maintenancev1.DrainStatus{}
+	go func() {
+		var err error
+		*status, err = drain.Run(t.Context())
+		ended <- err
+	}()
+	synctest.Wait()
+	return ended, status
+}
+
+func manyPods(count int) []corev1.Pod {
+	var pods []corev1.Pod
+	for i := range count {
+		pods = append(pods, webPod(fmt.Sprintf("web-%03d", i)))
+	}
+	return pods
+}
+
+func TestADrainTakesAsLongAsTheSlowestPodAndNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(append(manyPods(250), webPod("agent", ownedBy("DaemonSet", "agent"))))
+		began := time.Now()
+		status, err := w.drain().Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, w.grace, time.Since(began))
+		require.Len(t, w.asks(), 250)
+		for _, ask := range w.asks() {
+			require.Zero(t, ask.at, "all at once")
+		}
+		require.Equal(t, maintenancev1.DrainStatus{TotalPods: 251, CurrentPods: 1, PodsToEvict: 250, Evicted: 250, DrainProgress: 100, Attempt: 1}, status)
+	})
+}
+
+func TestANodeWithNothingToEvictIsDrainedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld([]corev1.Pod{webPod("agent", ownedBy("DaemonSet", "agent"))})
+		status, err := w.drain().Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, maintenancev1.DrainStatus{TotalPods: 1, CurrentPods: 1, DrainProgress: 100, Attempt: 1}, status)
+		require.Empty(t, w.asks())
+	})
+}
+
+func TestAPodWaitsForItsBudgetAndTheOthersDoNotWaitForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld([]corev1.Pod{webPod("web"), webPod("other", labelled("app", "other"))}, webBudget(0, 2, 2, 3))
+		var waits []drydockv1.Wait
+		drain := w.drain()
+		drain.Progress = func(_ maintenancev1.DrainStatus, wait *drydockv1.Wait) {
+			if wait != nil {
+				waits = append(waits, *wait)
+			}
+		}
+		ended, status := begin(t, drain)
+		time.Sleep(w.grace + time.Second)
+		synctest.Wait()
+		blocked := waits[len(waits)-1]
+		require.Equal(t, "DisruptionBudget", blocked.Reason)
+		require.Equal(t, "1 pod blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 2 of 3 healthy, needs 2)", blocked.Message)
+		require.Equal(t, "Pod shop/web", blocked.Blockers[0].String())
+		require.Contains(t, blocked.Blockers[0].Message, "owner ReplicaSet/web")
+
+		opened := time.Since(w.began)
+		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 3, 1 })
+		require.NoError(t, <-ended)
+		require.Equal(t, ask{"web", opened}, w.asks()[len(w.asks())-1], "asked for at the instant the budget opened")
+		require.Equal(t, opened+w.grace, time.Since(w.began))
+		require.Equal(t, int32(2), status.Evicted)
+	})
+}
+
+func TestABudgetThatOpensForOneLetsOneGoWithoutAskingForTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(20), webBudget(0, 18, 18, 20))
+		ended, _ := begin(t, w.drain())
+		require.Len(t, w.asks(), 20, "the API server is asked about each once")
+		time.Sleep(time.Second)
+		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 })
+		synctest.Wait()
+		require.Len(t, w.asks(), 21)
+		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 19 })
+		synctest.Wait()
+		require.Len(t, w.asks(), 40)
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestABudgetThatNobodyAnnouncesAsOpenIsAskedEveryFiveSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(2), webBudget(0, 2, 2, 3))
+		open := false
+		w.refuse = func(*policyv1.Eviction) error {
+			if open {
+				w.snapshot.Budgets[0].Status.DisruptionsAllowed = 2
+			}
+			return nil
+		}
+		ended, _ := begin(t, w.drain())
+		time.Sleep(12 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []ask{{"web-000", 5 * time.Second}, {"web-001", 10 * time.Second}}, w.asks()[2:], "each in turn")
+		open = true
+		require.NoError(t, <-ended)
+		require.Equal(t, 15*time.Second+w.grace, time.Since(w.began))
+	})
+}
+
+func TestAPodThatTurnsUnreadyNeedsItsBudgetNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
+		refusals := 1
+		w.refuse = func(*policyv1.Eviction) error {
+			if refusals--; refusals < 0 {
+				w.snapshot.Budgets = nil
+				return nil
+			}
+			return budgetRefusal("needs 2 healthy pods and has 2")
+		}
+		ended, _ := begin(t, w.drain())
+		time.Sleep(time.Second)
+		w.change(func(s *Snapshot) {
+			s.Pods[0] = webPod("web-000", unready)
+			s.Pods[0].ResourceVersion = "2"
+		})
+		require.NoError(t, <-ended)
+		require.Equal(t, ask{"web-000", time.Second}, w.asks()[1])
+	})
+}
+
+func TestRefusalsThatAreNoBudgetsAreTriedAgainAsTold(t *testing.T) {
+	terminating := apierrors.NewForbidden(corev1.Resource("pods"), "web", nil)
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	multiple := apierrors.NewGenericServerResponse(500, "create", corev1.Resource("pods"), "web",
+		"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.", 0, false)
+	cases := []struct {
+		name   string
+		answer error
+		reason Reason
+		again  []time.Duration
+	}{
+		{name: "a busy API server says when to come back", answer: apierrors.NewTooManyRequests("slow down", 7), reason: ReasonServerBusy, again: []time.Duration{0, 7, 14}},
+		{name: "a busy API server that does not say when", answer: apierrors.NewTooManyRequestsError("slow down"), reason: ReasonServerBusy, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
+		{name: "a fault of the API server", answer: apierrors.NewInternalError(fmt.Errorf("etcd")), reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
+		{name: "no answer", answer: context.DeadlineExceeded, reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a webhook that says no", answer: apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("admission webhook")), reason: ReasonEvictionRefused, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a terminating namespace", answer: terminating, reason: ReasonNamespaceTerminating, again: []time.Duration{0, 1, 3}},
+		{name: "a pod under two budgets that the cache does not know yet", answer: multiple, reason: ReasonMultipleBudgets, again: []time.Duration{0, 5, 10}},
+		{name: "a budget that the cache does not know yet", answer: budgetRefusal("needs 2"), reason: ReasonDisruptionBudget, again: []time.Duration{0, 5, 10}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld([]corev1.Pod{webPod("web"), webPod("other")})
+				w.refuse = func(eviction *policyv1.Eviction) error {
+					if eviction.Name == "web" && len(w.asked) <= len(c.again) {
+						return c.answer
+					}
+					return nil
+				}
+				var reported drydockv1.Wait
+				drain := w.drain()
+				drain.Progress = func(_ maintenancev1.DrainStatus, wait *drydockv1.Wait) {
+					if wait != nil && len(wait.Blockers) > 0 && wait.Blockers[0].Name == "web" && wait.Blockers[0].Reason == string(c.reason) {
+						reported = *wait
+					}
+				}
+				_, err := drain.Run(t.Context())
+				require.NoError(t, err)
+				var again []time.Duration
+				for _, ask := range w.asks() {
+					if ask.pod == "web" {
+						again = append(again, ask.at/time.Second)
+					}
+				}
+				require.Equal(t, c.again, again[:len(c.again)])
+				require.Equal(t, string(c.reason), reported.Reason, "the wait names it")
+			})
+		})
+	}
+}
+
+func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
+	for name, answer := range map[string]error{
+		"not found":         apierrors.NewNotFound(corev1.Resource("pods"), "web"),
+		"with another UID":  apierrors.NewConflict(corev1.Resource("pods"), "web", fmt.Errorf("UID in precondition")),
+		"evicted, and its name taken": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld([]corev1.Pod{webPod("web")})
+				w.refuse = func(*policyv1.Eviction) error { return answer }
+				ended, _ := begin(t, w.drain())
+				time.Sleep(100 * time.Millisecond)
+				replacement := webPod("web", elsewhere)
+				replacement.UID = "another"
+				w.change(func(s *Snapshot) { s.Pods[0] = replacement })
+				require.NoError(t, <-ended)
+				require.Len(t, w.asks(), 1)
+				require.Equal(t, 100*time.Millisecond, time.Since(w.began))
+			})
+		})
+	}
+}
+
+func TestPodsThatMayNotBeEvictedEndTheDrainBeforeItBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld([]corev1.Pod{webPod("web"), webPod("bare", bare), webPod("scratch", withEmptyDir), webPod("bare-too", bare)})
+		_, err := w.drain().Run(t.Context())
+		require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
+		require.Equal(t, "drain worker-7: 2 pods without a controller, which only force evicts: shop/bare, shop/bare-too; "+
+			"1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch", temporal.ErrorMessage(err))
+		require.Len(t, temporal.Blockers(err), 3)
+		require.Empty(t, w.asks())
+	})
+}
+
+func TestABudgetThatCanNeverBeMetIsWaitedForBecauseAPersonMayChangeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1), webBudget(0, 3, 3, 3))
+		ended, _ := begin(t, w.drain())
+		time.Sleep(time.Second)
+		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DesiredHealthy, b.Status.DisruptionsAllowed = 2, 1 })
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestAtItsDeadlineADrainNamesWhatIsInTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := append(manyPods(2), webPod("stuck", labelled("app", "other"), terminatingSince(time.Hour)))
+		w := newWorld(pods, webBudget(0, 2, 3, 3))
+		drain := w.drain()
+		deadline := time.Now().Add(12 * time.Second)
+		drain.Deadline = &deadline
+		status, err := drain.Run(t.Context())
+		require.Equal(t, 12*time.Second, time.Since(w.began))
+		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
+		require.Equal(t, "drain worker-7: 2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 2 of 3 healthy, needs 3); "+
+			"1 pod cannot finish terminating while the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
+		blockers := temporal.Blockers(err)
+		require.Len(t, blockers, 3)
+		require.Equal(t, "DisruptionBudgetNever", blockers[2].Reason)
+		require.True(t, blockers[2].Since.Time.Equal(w.began))
+		require.Equal(t, []string{"shop/stuck", "shop/web-000", "shop/web-001"}, status.WaitForEviction)
+	})
+}
+
+func TestADeadlineThatPassedWhileNobodyWorkedEvictsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(2))
+		drain := w.drain()
+		deadline := time.Now().Add(-time.Second)
+		drain.Deadline = &deadline
+		_, err := drain.Run(t.Context())
+		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
+		require.Empty(t, w.asks())
+	})
+}
+
+func TestAtItsDeadlineADrainThatIsReallyOverSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind, server := newWorld(manyPods(1)), newWorld(nil)
+		behind.refuse = func(*policyv1.Eviction) error { return apierrors.NewNotFound(corev1.Resource("pods"), "web-000") }
+		drain := behind.drain()
+		drain.Server = server
+		deadline := time.Now().Add(time.Second)
+		drain.Deadline = &deadline
+		_, err := drain.Run(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+func TestANodeIsNotDrainedWhileTheCacheHasNotSeenItsLastPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind, server := newWorld(nil), newWorld(manyPods(1))
+		drain := server.drain()
+		drain.Cache, drain.Watcher = behind, behind
+		ended, _ := begin(t, drain)
+		for range 3 {
+			behind.change(func(*Snapshot) {})
+			synctest.Wait()
+		}
+		time.Sleep(server.grace + time.Second)
+		behind.change(func(*Snapshot) {})
+		require.NoError(t, <-ended)
+		require.Len(t, server.asks(), 1)
+	})
+}
+
+func TestADaemonSetThatTheCacheHasNotSeenYetDoesNotEndTheDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := []corev1.Pod{webPod("web"), webPod("new", ownedBy("DaemonSet", "new"))}
+		behind, server := newWorld(pods), newWorld(pods)
+		daemonSets := []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}}
+		server.snapshot.DaemonSets = daemonSets
+		drain := behind.drain()
+		drain.Server = server
+		ended, _ := begin(t, drain)
+		require.Equal(t, []ask{{"web", 0}}, behind.asks())
+		behind.change(func(s *Snapshot) { s.DaemonSets = daemonSets })
+		server.remove("web")
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestANodeThatIsDeletedEndsTheDrain(t *testing.T) {
+	for name, change := range map[string]func(*Snapshot){
+		"with its name":                      func(s *Snapshot) { s.Node = nil },
+		"also when another takes its name":   func(s *Snapshot) { s.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "new"}} },
+		"also when all its pods went before": func(s *Snapshot) { s.Node, s.Pods = nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
+				ended, _ := begin(t, w.drain())
+				w.change(change)
+				require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-ended))
+			})
+		})
+	}
+}
+
+func TestPodsThatAppearDuringTheDrainLeaveToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1))
+		ended, status := begin(t, w.drain())
+		w.change(func(s *Snapshot) { s.Pods = append(s.Pods, webPod("late"), webPod("debug", bare)) })
+		synctest.Wait()
+		require.Equal(t, []ask{{"web-000", 0}, {"late", 0}}, w.asks())
+		time.Sleep(w.grace + time.Minute)
+		require.Empty(t, ended, "a pod that came later and may not be evicted is waited for")
+		w.remove("debug")
+		require.NoError(t, <-ended)
+		require.Equal(t, int32(3), status.Evicted)
+		require.Len(t, w.asks(), 2)
+	})
+}
+
+func TestATerminatingPodIsNotWaitedForLongerThanAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1))
+		drain := w.drain()
+		drain.Spec.SkipWaitForDeleteSeconds = ptr.To[int32](60)
+		w.refuse = func(*policyv1.Eviction) error {
+			w.changeLocked(func(s *Snapshot) { s.Pods[0].DeletionTimestamp = &metav1.Time{Time: time.Now().Add(10 * time.Second)} })
+			return apierrors.NewNotFound(corev1.Resource("pods"), "web-000") // its kubelet is dead: nobody removes it
+		}
+		_, err := drain.Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 70*time.Second, time.Since(w.began))
+	})
+}
+
+func TestADrainThatWasInterruptedGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := append(manyPods(2), webPod("bare", bare))
+		pods[0].DeletionTimestamp = &metav1.Time{Time: time.Now().Add(time.Second)}
+		w := newWorld(pods)
+		time.AfterFunc(time.Second, func() { w.remove("web-000"); w.remove("bare") })
+		since := metav1.NewTime(w.began.Add(-time.Minute))
+		drain := w.drain()
+		drain.Before = &maintenancev1.DrainStatus{
+			TotalPods: 12, PodsToEvict: 10, Evicted: 5,
+			Blocked: []drydockv1.Blocker{{Kind: "Pod", Namespace: "shop", Name: "bare", Reason: "NoController", Since: &since}},
+		}
+		var first *drydockv1.Wait
+		drain.Progress = func(_ maintenancev1.DrainStatus, wait *drydockv1.Wait) {
+			if first == nil {
+				first = wait
+			}
+		}
+		status, err := drain.Run(t.Context())
+		require.NoError(t, err, "a pod that came after the drain had begun does not end it")
+		require.Equal(t, []ask{{"web-001", 0}}, w.asks(), "a pod that is leaving is not evicted again")
+		require.Equal(t, int32(10), status.PodsToEvict)
+		require.Equal(t, int32(10), status.Evicted)
+		require.Equal(t, int64(12), status.TotalPods)
+		require.Equal(t, since.Unix(), first.Blockers[0].Since.Unix())
+	})
+}
+
+func TestACancelledDrainEndsAtOnceAndLeavesNothingRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(3), webBudget(0, 2, 2, 3))
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		_, err := w.drain().Run(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, time.Second, time.Since(w.began))
+	})
+}
+
+// failingWatcher is a watch that ends.
+type failingWatcher struct{ err error }
+
+func (f failingWatcher) Await(context.Context, []client.Object, func(context.Context) (bool, error)) error {
+	return f.err
+}
+
+func TestADrainThatCannotWatchSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
+		drain := w.drain()
+		drain.Watcher = failingWatcher{temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)}
+		_, err := drain.Run(t.Context())
+		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	})
+}
+
+func TestProgressCountsAndNamesWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(append(manyPods(30), webPod("agent", ownedBy("DaemonSet", "agent"))), webBudget(10, 30, 20, 30))
+		var reports []maintenancev1.DrainStatus
+		drain := w.drain()
+		drain.Progress = func(status maintenancev1.DrainStatus, _ *drydockv1.Wait) { reports = append(reports, status) }
+		ended, _ := begin(t, drain)
+		time.Sleep(w.grace + time.Second)
+		synctest.Wait()
+		last := reports[len(reports)-1]
+		require.Equal(t, int64(31), last.TotalPods)
+		require.Equal(t, int64(21), last.CurrentPods)
+		require.Equal(t, int32(33), last.DrainProgress)
+		require.Len(t, last.WaitForEviction, 20)
+		require.Len(t, last.Blocked, 20)
+		require.True(t, slices.IsSortedFunc(reports, func(a, b maintenancev1.DrainStatus) int { return int(a.Evicted - b.Evicted) }))
+		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 20 })
+		require.NoError(t, <-ended)
+	})
+}

@@ -1,0 +1,105 @@
+package drain
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+)
+
+// Whatever the API server answers and however the budget moves: a pod is asked for at most once at a time and never again once it is
+// leaving, no more pods than the budget allows are asked for again, nobody waits for another pod's refusal, and whoever waits has a time at
+// which it is looked at again.
+func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		requests, at := newRequests(), now
+		allowed, version := 0, 0
+		decisions := map[types.UID]*Decision{}
+		inFlight, accepted := map[types.UID]bool{}, map[types.UID]bool{}
+
+		current := func() (remaining []Decision) {
+			for _, decision := range decisions {
+				decision.Reason = ""
+				if decision.budget.key != "" {
+					decision.budget.allowed, decision.budget.version = allowed, fmt.Sprint(version)
+					if allowed == 0 {
+						decision.Reason = ReasonDisruptionBudget
+					}
+				}
+				remaining = append(remaining, *decision)
+			}
+			return remaining
+		}
+		answers := []error{
+			nil, budgetRefusal("no"), apierrors.NewTooManyRequests("slow down", 3), apierrors.NewInternalError(fmt.Errorf("etcd")),
+			apierrors.NewNotFound(corev1.Resource("pods"), "p"), apierrors.NewConflict(corev1.Resource("pods"), "p", nil),
+		}
+		pick := func(t *rapid.T, from map[types.UID]bool) types.UID {
+			var candidates []types.UID
+			for uid := range decisions {
+				if from[uid] {
+					candidates = append(candidates, uid)
+				}
+			}
+			if len(candidates) == 0 {
+				t.Skip("none")
+			}
+			return candidates[rapid.IntRange(0, len(candidates)-1).Draw(t, "which")]
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"a pod appears": func(t *rapid.T) {
+				pod := webPod(fmt.Sprintf("pod-%d", len(decisions)))
+				decision := &Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, pod: &pod}
+				if rapid.Bool().Draw(t, "guarded") {
+					decision.budget = guard{key: "shop/web", counted: true}
+				}
+				decisions[pod.UID] = decision
+			},
+			"time passes":      func(t *rapid.T) { at = at.Add(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
+			"the budget moves": func(t *rapid.T) { allowed, version = rapid.IntRange(0, 3).Draw(t, "allowed"), version+1 },
+			"an answer arrives": func(t *rapid.T) {
+				uid := pick(t, inFlight)
+				answer := rapid.SampledFrom(answers).Draw(t, "answer")
+				requests.answered(uid, answer, at)
+				delete(inFlight, uid)
+				accepted[uid] = answer == nil
+			},
+			"a pod begins to terminate": func(t *rapid.T) {
+				decisions[pick(t, accepted)].pod.DeletionTimestamp = &metav1.Time{Time: at}
+			},
+			"": func(t *rapid.T) {
+				due, next := requests.due(current(), at)
+				again := 0
+				for _, decision := range due {
+					uid := decision.pod.UID
+					require.False(t, inFlight[uid], "%s is being asked for", decision.key())
+					require.False(t, accepted[uid], "%s is leaving", decision.key())
+					require.True(t, decision.pod.DeletionTimestamp.IsZero())
+					if known, asked := requests.byPod[uid]; asked && known.refusal.byBudget && known.key == "shop/web" {
+						again++
+					}
+				}
+				require.LessOrEqual(t, again, max(1, allowed))
+				for _, decision := range due {
+					requests.sent(decision, at)
+					inFlight[decision.pod.UID] = true
+				}
+				for uid, decision := range decisions {
+					known, asked := requests.byPod[uid]
+					require.True(t, asked, "%s was asked for at its first look", decision.key())
+					waits := !inFlight[uid] && !accepted[uid]
+					if waits && !(known.refusal.byBudget && requests.busy(known.key)) {
+						require.False(t, next.IsZero(), "%s is looked at again", decision.key())
+					}
+				}
+				require.False(t, next.After(at.Add(longestPause)))
+			},
+		})
+	})
+}

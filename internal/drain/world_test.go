@@ -1,0 +1,166 @@
+package drain
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// world is an API server, a kubelet and a disruption controller as far as a drain sees them. It answers the real ones' answers, and can
+// be told to answer otherwise. Its clock is the test's bubble (testing/synctest).
+type world struct {
+	mu       sync.Mutex
+	changed  chan struct{}
+	snapshot Snapshot
+	// grace is how long an evicted pod takes to end.
+	grace time.Duration
+	// refuse, unless nil, answers an eviction before anything else; nil lets it through.
+	refuse func(eviction *policyv1.Eviction) error
+	// asked are the names of the pods whose eviction was asked for, with the time since the world began.
+	asked []ask
+	began time.Time
+}
+
+type ask struct {
+	pod string
+	at  time.Duration
+}
+
+func newWorld(pods []corev1.Pod, budgets ...policyv1.PodDisruptionBudget) *world {
+	return &world{changed: make(chan struct{}), snapshot: snapshotOf(pods, budgets...), grace: 30 * time.Second, began: time.Now()}
+}
+
+// drain returns a drain of the world's node, of which the cache is always up to date.
+func (w *world) drain() Drain {
+	return Drain{Node: node, Attempt: 1, Cache: w, Server: w, Watcher: w, Evictor: w}
+}
+
+// change changes the world and wakes everyone who watches it.
+func (w *world) change(apply func(*Snapshot)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changeLocked(apply)
+}
+
+func (w *world) changeLocked(apply func(*Snapshot)) {
+	pods, budgets := slices.Clone(w.snapshot.Pods), slices.Clone(w.snapshot.Budgets)
+	w.snapshot.Pods, w.snapshot.Budgets = pods, budgets
+	apply(&w.snapshot)
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+func (w *world) budget(change func(*policyv1.PodDisruptionBudget)) {
+	w.change(func(s *Snapshot) {
+		change(&s.Budgets[0])
+		s.Budgets[0].ResourceVersion += "+"
+	})
+}
+
+func (w *world) remove(pod string) {
+	w.change(func(s *Snapshot) {
+		s.Pods = slices.DeleteFunc(s.Pods, func(p corev1.Pod) bool { return p.Name == pod })
+	})
+}
+
+func (w *world) asks() []ask {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+// Evict is the eviction API.
+func (w *world) Evict(_ context.Context, eviction *policyv1.Eviction) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, ask{eviction.Name, time.Since(w.began)})
+	if w.refuse != nil {
+		if err := w.refuse(eviction); err != nil {
+			return err
+		}
+	}
+	i := slices.IndexFunc(w.snapshot.Pods, func(p corev1.Pod) bool { return p.Name == eviction.Name })
+	if i < 0 {
+		return apierrors.NewNotFound(corev1.Resource("pods"), eviction.Name)
+	}
+	pod := w.snapshot.Pods[i]
+	if uid := eviction.DeleteOptions.Preconditions.UID; *uid != pod.UID {
+		return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, nil)
+	}
+	for j, budget := range w.snapshot.Budgets {
+		if selector, _ := metav1.LabelSelectorAsSelector(budget.Spec.Selector); !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if budget.Status.DisruptionsAllowed == 0 {
+			return budgetRefusal("The disruption budget " + budget.Name + " needs more healthy pods")
+		}
+		w.changeLocked(func(s *Snapshot) {
+			s.Budgets[j].Status.DisruptionsAllowed--
+			s.Budgets[j].ResourceVersion += "-"
+		})
+	}
+	w.changeLocked(func(s *Snapshot) {
+		s.Pods[i].DeletionTimestamp = &metav1.Time{Time: time.Now().Add(w.grace)}
+	})
+	time.AfterFunc(w.grace, func() { w.remove(pod.Name) })
+	return nil
+}
+
+func budgetRefusal(message string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: message}}
+	return err
+}
+
+// Await is kube.Cluster's.
+func (w *world) Await(ctx context.Context, _ []client.Object, check func(context.Context) (bool, error)) error {
+	for {
+		w.mu.Lock()
+		changed := w.changed
+		w.mu.Unlock()
+		if done, err := check(ctx); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case <-time.After(30 * time.Second):
+		}
+	}
+}
+
+// Get reads the node.
+func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.snapshot.Node == nil || w.snapshot.Node.Name != key.Name {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
+	}
+	w.snapshot.Node.DeepCopyInto(object.(*corev1.Node))
+	return nil
+}
+
+// List lists what a drain lists.
+func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch list := list.(type) {
+	case *corev1.PodList:
+		list.Items = slices.Clone(w.snapshot.Pods)
+	case *policyv1.PodDisruptionBudgetList:
+		list.Items = slices.Clone(w.snapshot.Budgets)
+	case *appsv1.DaemonSetList:
+		list.Items = slices.Clone(w.snapshot.DaemonSets)
+	}
+	return nil
+}
