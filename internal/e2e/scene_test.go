@@ -37,7 +37,7 @@ spec:
     action:
       type: job
       job:
-        namespace: maintenance
+        namespace: drydock-system
         template: {spec: {template: {spec: {containers: [{name: work, image: registry.example.com/work:1.0}]}}}}
   %s
 `, name, strings.Join(clusters, ", "), timeoutMinutes, extra)

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/internal/devstack"
@@ -115,21 +114,15 @@ func (f *Fleet) build(ctx context.Context, root string) error {
 func (f *Fleet) setUp(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return f.registerSpokes(ctx) })
-	for _, cluster := range f.Clusters() {
-		group.Go(func() error { return cluster.Apply(ctx, rbacDir+"/"+siteOf(cluster)) })
+	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml") })
+	for _, spoke := range f.Spokes {
+		group.Go(func() error { return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml") })
 	}
 	group.Go(func() error { return f.Run(ctx, io.Discard, "setup") })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	return f.startWorker(ctx)
-}
-
-func siteOf(cluster *devstack.Cluster) string {
-	if cluster.Name == hubName {
-		return "hub"
-	}
-	return "spoke"
 }
 
 // registerSpokes makes a ManagedCluster of the hub for every spoke.
@@ -153,29 +146,32 @@ func (f *Fleet) registerSpokes(ctx context.Context) error {
 	return nil
 }
 
-// The ServiceAccount of the worker in every cluster, as deploy/rbac makes it.
+// The ServiceAccounts that deploy/rbac makes for the worker: one on the hub, two on a cluster, as the two sides of workload locks do
+// not share credentials.
 const (
-	workerNamespace = "drydock"
-	workerAccount   = "drydock-worker"
+	accountNamespace      = "drydock-system"
+	hubAccount            = "drydock-hub"
+	initiatorAccount      = "drydock-initiator"
+	lockControllerAccount = "drydock-lock-controller"
 )
 
 // startWorker writes a clusters file with the worker's own ServiceAccounts and starts it.
 func (f *Fleet) startWorker(ctx context.Context) error {
-	var file kube.ClustersFile
-	for _, cluster := range f.Clusters() {
-		config, err := cluster.ServiceAccountConfig(ctx, workerNamespace, workerAccount)
+	hub, err := f.access(ctx, f.Hub, hubAccount)
+	if err != nil {
+		return err
+	}
+	file := kube.ClustersFile{Hub: hub}
+	for _, spoke := range f.Spokes {
+		initiator, err := f.access(ctx, spoke, initiatorAccount)
 		if err != nil {
 			return err
 		}
-		access, err := f.writeAccess(cluster.Name, config)
+		lockController, err := f.access(ctx, spoke, lockControllerAccount)
 		if err != nil {
 			return err
 		}
-		if cluster == f.Hub {
-			file.Hub = &access
-			continue
-		}
-		file.Clusters = append(file.Clusters, kube.ClusterEntry{Name: cluster.Name, KubeconfigContext: access})
+		file.Clusters = append(file.Clusters, kube.ClusterEntry{Name: spoke.Name, KubeconfigContext: *initiator, LockController: lockController})
 	}
 	content, err := yaml.Marshal(file)
 	if err != nil {
@@ -200,9 +196,14 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	return f.Worker.Start(ctx)
 }
 
-func (f *Fleet) writeAccess(cluster string, config *rest.Config) (kube.KubeconfigContext, error) {
-	path := filepath.Join(f.Dir, cluster+"-worker.kubeconfig")
-	return kube.KubeconfigContext{Kubeconfig: path, Context: cluster}, devstack.WriteKubeconfig(path, cluster, config)
+// access writes a kubeconfig of a ServiceAccount.
+func (f *Fleet) access(ctx context.Context, cluster *devstack.Cluster, account string) (*kube.KubeconfigContext, error) {
+	config, err := cluster.ServiceAccountConfig(ctx, accountNamespace, account)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(f.Dir, cluster.Name+"-"+account+".kubeconfig")
+	return &kube.KubeconfigContext{Kubeconfig: path, Context: cluster.Name}, devstack.WriteKubeconfig(path, cluster.Name, config)
 }
 
 // Command returns a drydock command for this fleet, as its administrator would run it on the hub.
