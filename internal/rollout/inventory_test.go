@@ -1,0 +1,104 @@
+package rollout_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/rollout"
+)
+
+func TestReadPolicy(t *testing.T) {
+	const templates = `
+  policy-templates:
+  - objectDefinition:
+      kind: ConfigurationPolicy
+      spec: {object-templates: [{objectDefinition: {kind: ConfigMap, data: {status: ok}}}]}`
+	tests := []struct {
+		name, text string
+		want       rollout.Policy
+	}{
+		{
+			name: "a cluster is bound by an entry, and compliant only if the entry says so",
+			text: "spec:" + templates + `
+status:
+  status:
+  - {clustername: c1, clusternamespace: c1, compliant: Compliant}
+  - {clustername: c2, clusternamespace: c2, compliant: NonCompliant}
+  - {clustername: c3, clusternamespace: c3, compliant: Pending}
+  - {clustername: c4, clusternamespace: c4}`,
+			want: rollout.Policy{Compliant: compliance{"c1": true, "c2": false, "c3": false, "c4": false}},
+		},
+		{name: "the policy's own action enforces", text: "spec:\n  remediationAction: Enforce" + templates, want: rollout.Policy{Enforces: true, Compliant: compliance{}}},
+		{
+			name: "the policy's own action wins over those of its templates",
+			text: "spec: {remediationAction: inform, policy-templates: [{objectDefinition: {spec: {remediationAction: enforce}}}]}",
+			want: rollout.Policy{Compliant: compliance{}},
+		},
+		{
+			name: "a policy without an action enforces if all its templates do",
+			text: "spec: {policy-templates: [{objectDefinition: {spec: {remediationAction: enforce}}}]}",
+			want: rollout.Policy{Enforces: true, Compliant: compliance{}},
+		},
+		{
+			name: "a policy without an action does not enforce if one of its templates does not",
+			text: "spec: {policy-templates: [{objectDefinition: {spec: {remediationAction: enforce}}}, {objectDefinition: {spec: {}}}]}",
+			want: rollout.Policy{Compliant: compliance{}},
+		},
+		{
+			name: "a template that looks at the status of an object",
+			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates: [{objectDefinition: {status: {phase: Ready}}}]}}}]}",
+			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
+		},
+		{
+			name: "a template in text that looks at a status",
+			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: 'status: {phase: Ready}'}}}]}",
+			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
+		},
+		{
+			name: "a template without a definition",
+			text: "spec: {policy-templates: [{objectDefinition: {spec: {}}}, {}]}",
+			want: rollout.Policy{Invalid: "spec.policy-templates[1]: objectDefinition is missing", Compliant: compliance{}},
+		},
+		{
+			name: "a definition without a spec",
+			text: "spec: {policy-templates: [{objectDefinition: {}}]}",
+			want: rollout.Policy{Invalid: "spec.policy-templates[0]: objectDefinition.spec is missing", Compliant: compliance{}},
+		},
+		{
+			name: "a configuration policy without objects",
+			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {}}}]}",
+			want: rollout.Policy{Invalid: "spec.policy-templates[0]: objectDefinition.spec.object-templates is missing", Compliant: compliance{}},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := rollout.ReadPolicy(parsePolicy(t, test.text))
+			require.NoError(t, err)
+			test.want.Namespace, test.want.Name = "default", "p"
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestAPolicyWithFieldsOfTheWrongTypeIsAnErrorThatNamesThem(t *testing.T) {
+	for text, message := range map[string]string{
+		"spec: {remediationAction: 1}":           "policy default/p: .spec.remediationAction accessor error: 1 is of the type float64, expected string",
+		"status: {status: {}}":                   "policy default/p: .status.status accessor error: map[] is of the type map[string]interface {}, expected []interface{}",
+		"status: {status: [c1]}":                 "policy default/p: status.status[0]: must be an object",
+		"status: {status: [{clustername: [a]}]}": "policy default/p: status.status[0]: .clustername accessor error: [a] is of the type []interface {}, expected string",
+	} {
+		_, err := rollout.ReadPolicy(parsePolicy(t, text))
+		require.EqualError(t, err, message)
+	}
+}
+
+func parsePolicy(t *testing.T, text string) *unstructured.Unstructured {
+	policy := &unstructured.Unstructured{Object: map[string]any{}}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &policy.Object))
+	policy.SetNamespace("default")
+	policy.SetName("p")
+	return policy
+}

@@ -1,0 +1,312 @@
+package rollout_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+
+// rolloutOf rolls node maintenance over clusters, unless changes say otherwise.
+func rolloutOf(concurrency any, clusters []string, changes ...func(*ranv1.ClusterGroupUpgradeSpec)) *ranv1.ClusterGroupUpgrade {
+	cgu := &ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "os-update"}}
+	cgu.Spec.Clusters = clusters
+	cgu.Spec.NodeMaintenance = &ranv1.NodeMaintenanceRemediation{}
+	switch concurrency := concurrency.(type) {
+	case int:
+		cgu.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt32(int32(concurrency))
+	case string:
+		cgu.Spec.RemediationStrategy.MaxConcurrency = intstr.FromString(concurrency)
+	}
+	for _, change := range changes {
+		change(&cgu.Spec)
+	}
+	return cgu
+}
+
+func canaries(names ...string) func(*ranv1.ClusterGroupUpgradeSpec) {
+	return func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Canaries = names }
+}
+
+func labelled(selectors ...map[string]string) func(*ranv1.ClusterGroupUpgradeSpec) {
+	return func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		for _, labels := range selectors {
+			spec.ClusterLabelSelectors = append(spec.ClusterLabelSelectors, metav1.LabelSelector{MatchLabels: labels})
+		}
+	}
+}
+
+func oldSelectors(texts ...string) func(*ranv1.ClusterGroupUpgradeSpec) {
+	return func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.ClusterSelector = texts }
+}
+
+func managing(policies ...string) func(*ranv1.ClusterGroupUpgradeSpec) {
+	return func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.NodeMaintenance = nil
+		spec.ManagedPolicies = policies
+	}
+}
+
+// fleet is c1 to c6, of which c1 and c4 are in zone a, c5 has an empty label old.
+func fleet() []rollout.Cluster {
+	return []rollout.Cluster{
+		{Name: "c6"}, {Name: "c5", Labels: map[string]string{"old": ""}}, {Name: "c4", Labels: map[string]string{"zone": "a"}},
+		{Name: "c3", Labels: map[string]string{"zone": "b"}}, {Name: "c2"}, {Name: "c1", Labels: map[string]string{"zone": "a", "old": "yes"}},
+	}
+}
+
+func TestPlanOfClusters(t *testing.T) {
+	tests := []struct {
+		name        string
+		cgu         *ranv1.ClusterGroupUpgrade
+		concurrency int32
+		batches     [][]string
+	}{
+		{"clusters go in the order they are listed, in chunks", rolloutOf(2, []string{"c3", "c1", "c2"}), 2, [][]string{{"c3", "c1"}, {"c2"}}},
+		{"a cluster that is listed twice is taken once", rolloutOf(5, []string{"c1", "c2", "c1"}), 2, [][]string{{"c1", "c2"}}},
+		{"what selectors pick comes after, by name, each once", rolloutOf(9, []string{"c4"}, labelled(map[string]string{"zone": "b"}, map[string]string{"zone": "a"}), oldSelectors("zone=a")), 3, [][]string{{"c4", "c1", "c3"}}},
+		{"an old selector of a key alone is that label with an empty value", rolloutOf(9, nil, oldSelectors("old")), 1, [][]string{{"c5"}}},
+		{"an empty selector picks every cluster", rolloutOf(9, nil, labelled(nil)), 6, [][]string{{"c1", "c2", "c3", "c4", "c5", "c6"}}},
+		{"a selector that picks nothing is an empty rollout", rolloutOf(2, nil, labelled(map[string]string{"zone": "z"})), 0, [][]string{}},
+		{"canaries go first, each alone, in their order, once", rolloutOf(2, []string{"c1", "c2", "c3", "c4", "c5"}, canaries("c4", "c2", "c4")), 2, [][]string{{"c4"}, {"c2"}, {"c1", "c3"}, {"c5"}}},
+		{"a percentage rounds down", rolloutOf("50%", []string{"c1", "c2", "c3", "c4", "c5"}), 2, [][]string{{"c1", "c2"}, {"c3", "c4"}, {"c5"}}},
+		{"a percentage is at least one cluster", rolloutOf("1%", []string{"c1", "c2"}), 1, [][]string{{"c1"}, {"c2"}}},
+		{"a percentage counts selected clusters, canaries too", rolloutOf("50%", []string{"c1", "c2", "c3", "c4"}, canaries("c1", "c2")), 2, [][]string{{"c1"}, {"c2"}, {"c3", "c4"}}},
+		{"without a remediation no cluster needs work", rolloutOf(2, []string{"c1", "c2"}, managing()), 2, [][]string{}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			plan := rollout.NewPlan(test.cgu, rollout.Inventory{Clusters: fleet()}, noon)
+			require.Empty(t, plan.Problems())
+			require.True(t, plan.Valid())
+			require.Equal(t, test.concurrency, plan.ComputedMaxConcurrency)
+			require.Equal(t, test.batches, plan.RemediationPlan)
+		})
+	}
+}
+
+func TestAnInvalidSelectionNamesEverythingThatIsWrong(t *testing.T) {
+	tests := []struct {
+		name, message string
+		cgu           *ranv1.ClusterGroupUpgrade
+	}{
+		{"all clusters that are missing", "Unable to select clusters: cluster c8 is not a ManagedCluster; cluster c9 is not a ManagedCluster",
+			rolloutOf(1, []string{"c8", "c1", "c9", "c8"})},
+		{"all canaries that are not selected", "Unable to select clusters: canary cluster c3 is not in the list of clusters; canary cluster c4 is not in the list of clusters",
+			rolloutOf(1, []string{"c1"}, canaries("c3", "c1", "c4", "c3"))},
+		{"missing clusters and canaries together", "Unable to select clusters: cluster c9 is not a ManagedCluster; canary cluster c3 is not in the list of clusters",
+			rolloutOf(1, []string{"c9"}, canaries("c9", "c3"))},
+		{"nothing to select from", "Unable to select clusters: nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector", rolloutOf(1, nil)},
+		{"a selector that cannot be read", `Unable to select clusters: spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
+			rolloutOf(1, nil, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+				spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}
+			})},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			plan := rollout.NewPlan(test.cgu, rollout.Inventory{Clusters: fleet()}, noon)
+			require.False(t, plan.Valid())
+			require.Equal(t, []string{test.message}, plan.Problems())
+			require.Equal(t, []metav1.Condition{{
+				Type: "ClustersSelected", Status: "False", Reason: "ClusterNotFound", Message: test.message, LastTransitionTime: metav1.NewTime(noon),
+			}}, plan.Conditions)
+			require.Empty(t, plan.RemediationPlan)
+			require.Zero(t, plan.ComputedMaxConcurrency)
+		})
+	}
+}
+
+// compliance of clusters with a policy: those listed are bound to it.
+type compliance = map[string]bool
+
+func policy(name string, clusters compliance, changes ...func(*rollout.Policy)) rollout.Policy {
+	p := rollout.Policy{Namespace: "default", Name: name, Compliant: clusters}
+	for _, change := range changes {
+		change(&p)
+	}
+	return p
+}
+
+func enforces(p *rollout.Policy)    { p.Enforces = true }
+func readsStatus(p *rollout.Policy) { p.ReadsStatus = true }
+func elsewhere(p *rollout.Policy)   { p.Namespace = "elsewhere" }
+func broken(p *rollout.Policy)      { p.Invalid = "spec.policy-templates[0]: objectDefinition is missing" }
+
+func TestPlanOfPolicies(t *testing.T) {
+	type plan struct {
+		batches                     [][]string
+		forUpgrade, compliantBefore []string
+		start                       map[string]int
+		skipped                     []string
+		validated                   string
+	}
+	tests := []struct {
+		name     string
+		cgu      *ranv1.ClusterGroupUpgrade
+		policies []rollout.Policy
+		want     plan
+	}{
+		{
+			name: "a cluster starts with its first policy that is bound and not compliant",
+			cgu:  rolloutOf(2, []string{"c1", "c2", "c3"}, managing("p1", "p2")),
+			policies: []rollout.Policy{
+				policy("p2", compliance{"c1": false, "c2": false, "c3": false}), policy("p1", compliance{"c1": false, "c2": true}),
+			},
+			want: plan{
+				batches: [][]string{{"c1", "c2"}, {"c3"}}, forUpgrade: []string{"p1", "p2"}, compliantBefore: []string{},
+				start: map[string]int{"c1": 0, "c2": 1, "c3": 1}, validated: "Completed validation",
+			},
+		},
+		{
+			name:     "clusters that need no work take no place in a chunk",
+			cgu:      rolloutOf(2, []string{"c1", "c2", "c3", "c4"}, managing("p1"), canaries("c2", "c4")),
+			policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": true, "c4": false})},
+			want: plan{
+				batches: [][]string{{"c4"}, {"c1"}}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
+				start: map[string]int{"c1": 0, "c4": 0}, skipped: []string{"c2", "c3"}, validated: "Completed validation",
+			},
+		},
+		{
+			name: "a policy that every selected cluster is compliant with is left out, and the index counts without it",
+			cgu:  rolloutOf(1, []string{"c1", "c2"}, managing("p1", "p2")),
+			policies: []rollout.Policy{
+				policy("p1", compliance{"c1": true, "c2": true, "c3": false}), policy("p2", compliance{"c1": false, "c2": true}),
+			},
+			want: plan{
+				batches: [][]string{{"c1"}}, forUpgrade: []string{"p2"}, compliantBefore: []string{"p1"},
+				start: map[string]int{"c1": 0}, skipped: []string{"c2"}, validated: "Completed validation",
+			},
+		},
+		{
+			name:     "a policy that is not bound to every selected cluster stays",
+			cgu:      rolloutOf(1, []string{"c1", "c2"}, managing("p1")),
+			policies: []rollout.Policy{policy("p1", compliance{"c1": true})},
+			want: plan{
+				batches: [][]string{}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
+				start: map[string]int{}, skipped: []string{"c1", "c2"}, validated: "Completed validation",
+			},
+		},
+		{
+			name:     "a policy whose templates look at status stays",
+			cgu:      rolloutOf(1, []string{"c1"}, managing("p1")),
+			policies: []rollout.Policy{policy("p1", compliance{"c1": true}, readsStatus)},
+			want: plan{
+				batches: [][]string{}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
+				start: map[string]int{}, skipped: []string{"c1"}, validated: "Completed validation",
+			},
+		},
+		{
+			name:     "a policy that already enforces is left out, and named",
+			cgu:      rolloutOf(1, []string{"c1"}, managing("p1", "p2")),
+			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, enforces), policy("p2", compliance{"c1": false})},
+			want: plan{
+				batches: [][]string{{"c1"}}, forUpgrade: []string{"p2"}, compliantBefore: []string{},
+				start: map[string]int{"c1": 0}, validated: "Completed validation; policy default/p1 is left out because it already enforces",
+			},
+		},
+		{
+			name:     "a policy of the same name that is bound to no selected cluster is another's",
+			cgu:      rolloutOf(1, []string{"c1"}, managing("p1")),
+			policies: []rollout.Policy{policy("p1", compliance{"c1": false}), policy("p1", compliance{"c2": false}, elsewhere)},
+			want: plan{
+				batches: [][]string{{"c1"}}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
+				start: map[string]int{"c1": 0}, validated: "Completed validation",
+			},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := rollout.NewPlan(test.cgu, rollout.Inventory{Clusters: fleet(), Policies: test.policies}, noon)
+			require.True(t, got.Valid(), got.Problems())
+			var skipped []string
+			for _, cluster := range got.Skipped {
+				require.Equal(t, rollout.ReasonAlreadyCompliant, cluster.Reason)
+				skipped = append(skipped, cluster.Cluster)
+			}
+			require.Equal(t, test.want, plan{
+				got.RemediationPlan, got.ManagedPoliciesForUpgrade, got.ManagedPoliciesCompliantBeforeUpgrade, got.StartPolicyIndex,
+				skipped, got.Conditions[1].Message,
+			})
+		})
+	}
+}
+
+func TestAnInvalidChoiceOfPoliciesNamesEverythingThatIsWrong(t *testing.T) {
+	tests := []struct {
+		name, reason, message string
+		policies              []rollout.Policy
+	}{
+		{
+			name: "policies that do not exist", reason: "NotAllManagedPoliciesExist", message: "Missing managed policies: [p1 p2]",
+		},
+		{
+			name: "a policy whose templates cannot be read", reason: "NotAllManagedPoliciesExist",
+			message:  "Missing managed policies: [p2]; Invalid managed policies: [p1]; policy default/p1: spec.policy-templates[0]: objectDefinition is missing",
+			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, broken)},
+		},
+		{
+			name: "a name that several policies have", reason: "AmbiguousManagedPoliciesNames",
+			message:  `Managed policy name should be unique, but was found in multiple namespaces: {"p1":["default","elsewhere"]}; Missing managed policies: [p2]`,
+			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, elsewhere), policy("p1", compliance{"c1": true})},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			plan := rollout.NewPlan(rolloutOf(1, []string{"c1"}, managing("p1", "p2")), rollout.Inventory{Clusters: fleet(), Policies: test.policies}, noon)
+			require.False(t, plan.Valid())
+			require.Equal(t, "Validated", plan.Conditions[1].Type)
+			require.Equal(t, test.reason, plan.Conditions[1].Reason)
+			require.Equal(t, test.message, plan.Conditions[1].Message)
+			require.Empty(t, plan.RemediationPlan)
+		})
+	}
+}
+
+func TestManifestWorkTemplatesMustExistInTheRolloutsNamespace(t *testing.T) {
+	cgu := rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.NodeMaintenance = nil
+		spec.ManifestWorkTemplates = []string{"a", "b"}
+	})
+	inventory := rollout.Inventory{Clusters: fleet(), ManifestWorkTemplates: []types.NamespacedName{{Namespace: "prod", Name: "a"}, {Namespace: "other", Name: "b"}}}
+	plan := rollout.NewPlan(cgu, inventory, noon)
+	require.Equal(t, []string{"Missing manifest templates: [b]"}, plan.Problems())
+	require.Equal(t, "NotAllManifestTemplatesExist", plan.Conditions[1].Reason)
+
+	inventory.ManifestWorkTemplates[1].Namespace = "prod"
+	require.Equal(t, [][]string{{"c1"}}, rollout.NewPlan(cgu, inventory, noon).RemediationPlan)
+}
+
+func TestAPlanPrintsAsTheCommandLinePromises(t *testing.T) {
+	plan := rollout.NewPlan(rolloutOf(2, []string{"c1", "c2"}, managing("p1", "p2")), rollout.Inventory{Clusters: fleet(), Policies: []rollout.Policy{
+		policy("p1", compliance{"c1": true, "c2": true}), policy("p2", compliance{"c1": false, "c2": true}),
+	}}, noon)
+	text, err := json.Marshal(plan)
+	require.NoError(t, err)
+	require.JSONEq(t, `{
+		"computedMaxConcurrency": 2,
+		"remediationPlan": [["c1"]],
+		"managedPoliciesForUpgrade": ["p2"],
+		"managedPoliciesCompliantBeforeUpgrade": ["p1"],
+		"startPolicyIndex": {"c1": 0},
+		"conditions": [
+			{"type": "ClustersSelected", "status": "True", "reason": "ClusterSelectionCompleted", "message": "All selected clusters are valid", "lastTransitionTime": "2026-01-10T12:00:00Z"},
+			{"type": "Validated", "status": "True", "reason": "ValidationCompleted", "message": "Completed validation", "lastTransitionTime": "2026-01-10T12:00:00Z"}
+		],
+		"skipped": [{"cluster": "c2", "reason": "AlreadyCompliant", "message": "compliant with every policy of the rollout that is bound to the cluster"}]
+	}`, string(text))
+}
+
+func TestAPlanThatCannotBeMadeHasEmptyListsNotNull(t *testing.T) {
+	text, err := json.Marshal(rollout.NewPlan(rolloutOf(1, []string{"c9"}), rollout.Inventory{}, noon))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "null")
+}
