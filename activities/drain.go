@@ -4,11 +4,20 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Drains empties nodes.
-type Drains struct{}
+type Drains struct {
+	Clusters *kube.Clusters
+	Waits    Waits
+}
 
 // DrainInput says which pods leave which node, until when.
 type DrainInput struct {
@@ -19,27 +28,47 @@ type DrainInput struct {
 	Attempt  int32      `json:"attempt"`
 }
 
-// Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations.
+// Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
+// where one was killed.
 // Errors: DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, InvalidSpec.
 func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainStatus, error) {
-	return maintenancev1.DrainStatus{}, errNotBuilt
+	cluster, err := d.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return maintenancev1.DrainStatus{}, err
+	}
+	report := newReport(ctx, in.Deadline)
+	stop := report.start(ctx, d.Waits.Temporal)
+	defer stop()
+	status, err := drain.Drain{
+		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: report.observed().Drain,
+		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions,
+		Begin: func(ctx context.Context) error {
+			return setDrainConditions(ctx, cluster, in.NodeRef,
+				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),
+				kube.NoNodeCondition(kube.ConditionDrained))
+		},
+		Progress: func(status maintenancev1.DrainStatus, wait *drydockv1.Wait) {
+			report.observe(temporal.Observation{Drain: &status, Wait: wait})
+		},
+	}.Run(ctx)
+	if err != nil {
+		return status, d.failed(ctx, cluster, in, err)
+	}
+	return status, setDrainConditions(ctx, cluster, in.NodeRef,
+		kube.NoNodeCondition(kube.ConditionDrainInProgress),
+		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "every pod that had to leave has left"))
 }
 
-// AwaitPodCompletionInput says which pods may end by themselves, until when.
-type AwaitPodCompletionInput struct {
-	NodeRef
-	Spec     maintenancev1.WaitForPodCompletionSpec `json:"spec"`
-	Deadline *time.Time                             `json:"deadline,omitempty"`
+// failed takes back that a drain is in progress when it has timed out. After any other error it goes on, or the node is gone, or it
+// never began.
+func (d *Drains) failed(ctx context.Context, cluster *kube.Cluster, in DrainInput, err error) error {
+	if temporal.ErrorType(err) == temporal.ErrDrainTimedOut {
+		// Its own error would hide the blockers; what is left of the condition goes with the clean-up.
+		_ = setDrainConditions(ctx, cluster, in.NodeRef, kube.NoNodeCondition(kube.ConditionDrainInProgress))
+	}
+	return explainNode(cluster, in.Node, "drain", err)
 }
 
-// AwaitPodCompletionResult says which pods were left when time ran out.
-type AwaitPodCompletionResult struct {
-	// Remaining pods, as namespace/name.
-	Remaining []string `json:"remaining,omitempty"`
-}
-
-// AwaitPodCompletion waits until the selected pods have succeeded, failed or gone, or until the deadline.
-// Errors: NodeGone, InvalidSpec.
-func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionInput) (AwaitPodCompletionResult, error) {
-	return AwaitPodCompletionResult{}, errNotBuilt
+func setDrainConditions(ctx context.Context, cluster *kube.Cluster, node NodeRef, conditions ...corev1.NodeCondition) error {
+	return explainNode(cluster, node.Node, "mark", cluster.SetNodeConditions(ctx, node.Node, node.Owner, conditions...))
 }

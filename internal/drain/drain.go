@@ -44,6 +44,8 @@ type Drain struct {
 	// Server reads past the cache, wherever a wrong answer would end the drain.
 	Server  client.Reader
 	Evictor Evictor
+	// Begin, unless nil, is called before the first eviction of a run.
+	Begin func(context.Context) error
 	// Progress, unless nil, is told whenever the progress has changed, or what the drain waits for; nil is nothing.
 	Progress func(status maintenancev1.DrainStatus, wait *drydockv1.Wait)
 }
@@ -155,13 +157,25 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 	return preview, nil
 }
 
-// begin refuses a drain that cannot succeed before it evicts the first pod. Later, such a pod (one that tolerates the cordon, say) is
-// only waited for: what was evicted does not come back by giving up.
+// begin refuses a drain that cannot succeed before the first pod is evicted, and announces any other. Later, a pod that may not be
+// evicted (one that tolerates the cordon, say) is only waited for: what was evicted does not come back by giving up.
 func (r *run) begin(ctx context.Context) error {
-	if r.begun || r.Before != nil || r.Attempt > 1 {
+	if r.begun {
 		return nil
 	}
+	if r.Before == nil && r.Attempt <= 1 {
+		if err := r.refuse(ctx); err != nil {
+			return err
+		}
+	}
 	r.begun = true
+	if r.Begin == nil {
+		return nil
+	}
+	return r.Begin(ctx)
+}
+
+func (r *run) refuse(ctx context.Context) error {
 	if len(r.progress.refused()) == 0 {
 		return nil
 	}

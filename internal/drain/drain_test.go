@@ -208,8 +208,8 @@ func TestRefusalsThatAreNoBudgetsAreTriedAgainAsTold(t *testing.T) {
 
 func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
 	for name, answer := range map[string]error{
-		"not found":         apierrors.NewNotFound(corev1.Resource("pods"), "web"),
-		"with another UID":  apierrors.NewConflict(corev1.Resource("pods"), "web", fmt.Errorf("UID in precondition")),
+		"not found":                   apierrors.NewNotFound(corev1.Resource("pods"), "web"),
+		"with another UID":            apierrors.NewConflict(corev1.Resource("pods"), "web", fmt.Errorf("UID in precondition")),
 		"evicted, and its name taken": nil,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,516 @@
+package activities
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// drained is how a drain ended.
+type drained struct {
+	status maintenancev1.DrainStatus
+	err    error
+}
+
+// startDrain runs the activity in the background, as a worker does.
+func startDrain(t *testing.T, in DrainInput, workflow Signaller, before *maintenancev1.DrainStatus) chan drained {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	drains := &Drains{Clusters: clusters, Waits: Waits{Temporal: workflow}}
+	environment.RegisterActivity(drains)
+	if before != nil {
+		environment.SetHeartbeatDetails(temporal.Observation{Drain: before})
+	}
+	ended := make(chan drained, 1)
+	go func() {
+		var result drained
+		value, err := environment.ExecuteActivity(drains.Drain, in)
+		if result.err = err; err == nil {
+			result.err = value.Get(&result.status)
+		}
+		ended <- result
+	}()
+	return ended
+}
+
+func drainNode(t *testing.T, in DrainInput) (maintenancev1.DrainStatus, error) {
+	t.Helper()
+	result := <-startDrain(t, in, nil, nil)
+	return result.status, result.err
+}
+
+// tenant is a namespace with an object that controls pods, as an operator's custom resource does: nobody brings its pods back.
+type tenant struct {
+	namespace  string
+	controller metav1.OwnerReference
+}
+
+func newTenant(t *testing.T) tenant {
+	t.Helper()
+	namespace := devstacktest.Namespace(t, stack.Cluster(spokeName))
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), owner))
+	return tenant{namespace, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}}
+}
+
+// pod creates a pod on a node and returns it once it is ready.
+func (n tenant) pod(t *testing.T, node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := n.create(t, node, name, changes...)
+	n.awaitReady(t, pod)
+	return pod
+}
+
+func (n tenant) create(t *testing.T, node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: n.namespace, Name: name, Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{n.controller},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), pod))
+	return pod
+}
+
+// awaitReady returns when the pod is ready and the activities see it so.
+func (n tenant) awaitReady(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{pod.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return err == nil && podReady(pod), client.IgnoreNotFound(err)
+	}))
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// budget creates a budget of the pods with app=web and returns it once it has counted them, and the activities see it so.
+func (n tenant) budget(t *testing.T, name string, minAvailable, pods int32) *policyv1.PodDisruptionBudget {
+	t.Helper()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+	}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), budget))
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{budget.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(budget), budget)
+		return err == nil && budget.Status.CurrentHealthy == pods, client.IgnoreNotFound(err)
+	}))
+	return budget
+}
+
+// lower lets a budget do with fewer pods.
+func lower(t *testing.T, budget *policyv1.PodDisruptionBudget, minAvailable int32) {
+	t.Helper()
+	patch := client.MergeFrom(budget.DeepCopy())
+	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(minAvailable))
+	require.NoError(t, testCluster(t).Client.Patch(t.Context(), budget, patch))
+}
+
+// left returns the names of the pods of the namespace that are not terminating.
+func (n tenant) left(t *testing.T) []string {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, testCluster(t).Client.List(t.Context(), &pods, client.InNamespace(n.namespace)))
+	var names []string
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp.IsZero() {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// evictions returns, from the audit log, how often the eviction of each pod of the namespace was accepted.
+func (n tenant) evictions(t *testing.T) map[string]int {
+	t.Helper()
+	file, err := os.Open(stack.Cluster(spokeName).AuditLogFile)
+	require.NoError(t, err)
+	defer file.Close()
+	accepted := map[string]int{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event auditv1.Event
+		if json.Unmarshal(lines.Bytes(), &event) != nil || event.ObjectRef == nil || event.ResponseStatus == nil {
+			continue // the last line may be half written
+		}
+		if event.ObjectRef.Namespace == n.namespace && event.ObjectRef.Subresource == "eviction" && event.ResponseStatus.Code == 201 {
+			accepted[event.ObjectRef.Name]++
+		}
+	}
+	require.NoError(t, lines.Err())
+	return accepted
+}
+
+// waitsFor returns when what is reported waits for a reason.
+func (s *signals) waitsFor(t *testing.T, reason string) temporal.Observation {
+	t.Helper()
+	var found temporal.Observation
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.observed) == 0 {
+			return false
+		}
+		found = s.observed[len(s.observed)-1]
+		return found.Wait != nil && found.Wait.Reason == reason
+	}, 20*time.Second, 10*time.Millisecond)
+	return found
+}
+
+func withAnnotation(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value) }
+}
+
+func withLabel(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[key] = value }
+}
+
+func withoutController(pod *corev1.Pod) { pod.OwnerReferences = nil }
+
+func TestADrainEvictsEveryPodAndMarksTheNodeDrained(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	for i := range 5 {
+		shop.pod(t, ref.Node, fmt.Sprintf("web-%d", i))
+	}
+	spared := shop.pod(t, ref.Node, "spared", withLabel("app", "other"))
+	status, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1, Spec: maintenancev1.DrainSpec{PodSelector: "app=web"}})
+	require.NoError(t, err)
+	require.Equal(t, maintenancev1.DrainStatus{TotalPods: 6, CurrentPods: 1, PodsToEvict: 5, Evicted: 5, DrainProgress: 100, Attempt: 1}, status)
+	require.Equal(t, []string{spared.Name}, shop.left(t))
+	require.Equal(t, map[string]int{"web-0": 1, "web-1": 1, "web-2": 1, "web-3": 1, "web-4": 1}, shop.evictions(t))
+
+	node := getNode(t, ref.Node)
+	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(node, kube.ConditionDrained).Status)
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionDrainInProgress))
+}
+
+func TestADrainWaitsForABudgetUntilItOpensAndSaysSo(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	for i := range 2 {
+		shop.pod(t, ref.Node, fmt.Sprintf("web-%d", i))
+	}
+	shop.pod(t, ref.Node, "other", withLabel("app", "other"))
+	budget := shop.budget(t, "web", 2, 2)
+	workflow := &signals{}
+	ended := startDrain(t, DrainInput{NodeRef: ref, Attempt: 1}, workflow, nil)
+
+	blocked := workflow.waitsFor(t, "DisruptionBudgetNever")
+	require.Equal(t, "Drain", blocked.Activity)
+	require.Equal(t, fmt.Sprintf("2 pods blocked by PodDisruptionBudget %s/web (0 of 2 may be disrupted; 2 of 2 healthy, needs 2)", shop.namespace), blocked.Wait.Message)
+	require.Len(t, blocked.Drain.Blocked, 2)
+	require.False(t, blocked.Wait.Since.IsZero())
+	require.NotContains(t, shop.left(t), "other", "it does not wait for the others' budget")
+	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionDrainInProgress).Status)
+
+	lower(t, budget, 0)
+	result := <-ended
+	require.NoError(t, result.err)
+	require.Equal(t, int32(3), result.status.Evicted)
+	require.Equal(t, map[string]int{"web-0": 1, "web-1": 1, "other": 1}, shop.evictions(t))
+}
+
+func TestADrainNeverTakesMoreThanTheBudgetAllows(t *testing.T) {
+	apart := func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": "apart"} }
+	from, _ := testNode(t, apart), testNode(t, apart)
+	namespace := newTenant(t).namespace
+	pods := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{devstack.AnnotationReadyAfter: "300ms"}},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{"test.drydock.dev/shop": "apart"},
+			Containers:   []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+		},
+	}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](6), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: pods,
+		},
+	}
+	cluster := testCluster(t)
+	require.NoError(t, cluster.Client.Create(t.Context(), deployment))
+	healthy := func(want int32) func(context.Context) (bool, error) {
+		return func(ctx context.Context) (bool, error) {
+			err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+			return deployment.Status.AvailableReplicas == want, client.IgnoreNotFound(err)
+		}
+	}
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{deployment.DeepCopy()}, healthy(6)))
+	shop := tenant{namespace: namespace}
+	shop.budget(t, "web", 5, 6)
+	changed(t, from.Node, cordoned)
+
+	events, err := stack.Cluster(spokeName).Client.PolicyV1().PodDisruptionBudgets(namespace).Watch(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	fewest := make(chan int32, 1)
+	go func() {
+		least := int32(6)
+		for event := range events.ResultChan() {
+			if budget, ok := event.Object.(*policyv1.PodDisruptionBudget); ok {
+				least = min(least, budget.Status.CurrentHealthy)
+			}
+		}
+		fewest <- least
+	}()
+	status, err := drainNode(t, DrainInput{NodeRef: from, Attempt: 1})
+	require.NoError(t, err)
+	require.Positive(t, status.Evicted)
+	require.Equal(t, int(status.Evicted), len(shop.evictions(t)))
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{deployment.DeepCopy()}, healthy(6)))
+	events.Stop()
+	require.Equal(t, int32(5), <-fewest)
+}
+
+func TestADrainThatRunsOutOfTimeNamesWhatIsInTheWay(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	for i := range 3 {
+		shop.pod(t, ref.Node, fmt.Sprintf("web-%d", i))
+	}
+	shop.budget(t, "web", 3, 3)
+	deadline := time.Now().Add(time.Second)
+	_, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1, Deadline: &deadline})
+	require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
+	require.Equal(t, fmt.Sprintf("drain %s: 3 pods blocked by PodDisruptionBudget %s/web (0 of 3 may be disrupted; 3 of 3 healthy, needs 3)",
+		ref.Node, shop.namespace), temporal.ErrorMessage(err))
+	blockers := temporal.Blockers(err)
+	require.Len(t, blockers, 3)
+	require.Equal(t, "Pod "+shop.namespace+"/web-0", blockers[0].String())
+	require.Contains(t, blockers[0].Message, "owner ConfigMap/operator")
+	require.Len(t, shop.left(t), 3)
+	require.Nil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionDrainInProgress))
+}
+
+func TestADrainWithPodsThatMayNotBeEvictedTouchesNone(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	shop.pod(t, ref.Node, "bare", withoutController)
+	_, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1})
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
+	require.Equal(t, []drydockv1.Blocker{{Kind: "Pod", Namespace: shop.namespace, Name: "bare", Reason: "NoController",
+		Message: "no controller would bring it back; force evicts it all the same", Since: temporal.Blockers(err)[0].Since}}, temporal.Blockers(err))
+	require.Len(t, shop.left(t), 2)
+	requireNoTrace(t, ref.Node)
+
+	_, err = drainNode(t, DrainInput{NodeRef: ref, Attempt: 1, Spec: maintenancev1.DrainSpec{Force: true}})
+	require.NoError(t, err)
+	require.Empty(t, shop.left(t))
+}
+
+func TestADrainWithAnInvalidFilterTouchesNone(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	_, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1, Spec: maintenancev1.DrainSpec{PodSelector: "app in (web"}})
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.Contains(t, temporal.ErrorMessage(err), "drainSpec.podSelector")
+	require.Len(t, shop.left(t), 1)
+	requireNoTrace(t, ref.Node)
+}
+
+func TestAPodUnderTwoBudgetsIsNamed(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	shop.budget(t, "one", 0, 1)
+	two := shop.budget(t, "two", 0, 1)
+	workflow := &signals{}
+	ended := startDrain(t, DrainInput{NodeRef: ref, Attempt: 1}, workflow, nil)
+	blocked := workflow.waitsFor(t, "MultipleBudgets")
+	require.Contains(t, blocked.Wait.Message, shop.namespace+"/one, "+shop.namespace+"/two")
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), two))
+	require.NoError(t, (<-ended).err)
+}
+
+func TestAPodThatCameBackElsewhereUnderItsNameIsLeftAlone(t *testing.T) {
+	apart := func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": "stateful"} }
+	from, to := testNode(t, apart), testNode(t, apart)
+	changed(t, to.Node, cordoned)
+	namespace := newTenant(t).namespace
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "db"}},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{"test.drydock.dev/shop": "stateful"},
+					Containers:   []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+				},
+			},
+		},
+	}
+	cluster, shop := testCluster(t), tenant{namespace: namespace}
+	require.NoError(t, cluster.Client.Create(t.Context(), set))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db-0"}}
+	shop.awaitReady(t, pod)
+	require.Equal(t, from.Node, pod.Spec.NodeName)
+
+	changed(t, to.Node, uncordoned)
+	changed(t, from.Node, cordoned)
+	_, err := drainNode(t, DrainInput{NodeRef: from, Attempt: 1})
+	require.NoError(t, err)
+	again := &corev1.Pod{}
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{pod.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(pod), again)
+		return again.Spec.NodeName == to.Node && podReady(again), client.IgnoreNotFound(err)
+	}))
+	require.NotEqual(t, pod.UID, again.UID)
+	_, err = drainNode(t, DrainInput{NodeRef: from, Attempt: 1})
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"db-0": 1}, shop.evictions(t))
+}
+
+func TestAnEvictionLeavesAPodItsGracePeriod(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	pod := shop.pod(t, ref.Node, "web", withAnnotation(devstack.AnnotationLeaveAfter, "2s"), func(pod *corev1.Pod) {
+		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17)
+	})
+	workflow := &signals{}
+	began := time.Now()
+	ended := startDrain(t, DrainInput{NodeRef: ref, Attempt: 1}, workflow, nil)
+	workflow.waitsFor(t, "Terminating")
+	require.NoError(t, testCluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	require.Equal(t, int64(17), *pod.DeletionGracePeriodSeconds)
+	require.NoError(t, (<-ended).err)
+	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "a drain is over when the pods have ended, not when they were asked to")
+	require.Less(t, time.Since(began), 4*time.Second)
+}
+
+func TestANodeThatIsDeletedEndsItsDrain(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	shop.budget(t, "web", 1, 1)
+	workflow := &signals{}
+	ended := startDrain(t, DrainInput{NodeRef: ref, Attempt: 1}, workflow, nil)
+	workflow.waitsFor(t, "DisruptionBudgetNever")
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType((<-ended).err))
+
+	_, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1})
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
+}
+
+func TestACancelledDrainEndsAtOnce(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	shop.budget(t, "web", 1, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := (&Drains{Clusters: clusters}).Drain(ctx, DrainInput{NodeRef: ref, Attempt: 1})
+		ended <- err
+	}()
+	require.Eventually(t, func() bool {
+		return kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionDrainInProgress) != nil
+	}, 10*time.Second, 10*time.Millisecond)
+	cancelled := time.Now()
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.Less(t, time.Since(cancelled), time.Second)
+	require.Equal(t, []string{"web"}, shop.left(t))
+}
+
+func TestTheNextWorkerGoesOnWhereOneWasKilled(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	for i := range 3 {
+		shop.pod(t, ref.Node, fmt.Sprintf("slow-%d", i), withLabel("app", "slow"), withAnnotation(devstack.AnnotationLeaveAfter, "2s"))
+	}
+	shop.pod(t, ref.Node, "web")
+	budget := shop.budget(t, "web", 1, 1)
+	in := DrainInput{NodeRef: ref, Attempt: 1}
+	ctx, kill := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := (&Drains{Clusters: clusters}).Drain(ctx, in)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return len(shop.left(t)) == 1 }, 10*time.Second, 10*time.Millisecond)
+	kill(errors.New("the worker was killed"))
+	require.Error(t, <-ended)
+
+	lower(t, budget, 0)
+	before := &maintenancev1.DrainStatus{TotalPods: 4, PodsToEvict: 4}
+	result := <-startDrain(t, in, nil, before)
+	require.NoError(t, result.err)
+	require.Equal(t, int32(4), result.status.Evicted)
+	require.Equal(t, map[string]int{"slow-0": 1, "slow-1": 1, "slow-2": 1, "web": 1}, shop.evictions(t), "nothing is evicted twice")
+}
+
+func TestPodsOfATerminatingNamespaceAreWaitedFor(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	pod := shop.pod(t, ref.Node, "web", func(pod *corev1.Pod) { pod.Finalizers = []string{"test.drydock.dev/kept"} })
+	cluster := testCluster(t)
+	require.NoError(t, cluster.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shop.namespace}}))
+	workflow := &signals{}
+	ended := startDrain(t, DrainInput{NodeRef: ref, Attempt: 1}, workflow, nil)
+	waiting := workflow.waitsFor(t, "Terminating")
+	require.Contains(t, waiting.Wait.Blockers[0].Message, "test.drydock.dev/kept", "it says who keeps the pod")
+	require.NoError(t, cluster.Client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, (<-ended).err)
+}
+
+func TestANodeWith250PodsIsDrainedInOneGo(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	for i := range 250 {
+		shop.create(t, ref.Node, fmt.Sprintf("web-%03d", i))
+	}
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Pod{Spec: corev1.PodSpec{NodeName: ref.Node}}}, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := cluster.Cache.List(ctx, &pods, client.MatchingFields{kube.IndexNodeName: ref.Node})
+		ready := 0
+		for i := range pods.Items {
+			if podReady(&pods.Items[i]) {
+				ready++
+			}
+		}
+		return ready == 250, err
+	}))
+	began := time.Now()
+	status, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1})
+	require.NoError(t, err)
+	require.Equal(t, int32(250), status.Evicted)
+	require.Len(t, shop.evictions(t), 250)
+	t.Logf("drained in %s", time.Since(began))
+}
