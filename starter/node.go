@@ -32,6 +32,7 @@ func newNode(c *cli) *cobra.Command {
 		}),
 		newNodeStatus(c),
 		newNodeList(c),
+		newNodeDrain(c),
 	)
 	return cmd
 }

@@ -97,6 +97,8 @@ func statusWithoutWorker(t *testing.T) {
 }
 
 func doctorContent(t *testing.T) {
+	// A worker that has just started shows after its first poll.
+	require.Eventually(t, func() bool { return drydock(t, "doctor").status == exitDone }, patience, 50*time.Millisecond)
 	for _, f := range parsed[[]finding](t, "doctor") {
 		require.True(t, f.OK, f)
 	}

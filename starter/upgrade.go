@@ -15,6 +15,7 @@ import (
 func newUpgrade(c *cli) *cobra.Command {
 	cmd := noun("upgrade", "Roll a remediation over a group of clusters: canaries first, then batches")
 	cmd.AddCommand(
+		newUpgradePlan(c),
 		newUpgradeStart(c),
 		newRolloutSignal(c, rolloutSignal{
 			name: temporal.SignalEnable, short: "Start a rollout that was only planned (enable: false)",

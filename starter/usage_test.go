@@ -29,8 +29,8 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	alone(t)
 	for noun, verbs := range map[string][]string{
 		"":        {"upgrade", "node", "setup", "doctor", "version", "completion"},
-		"upgrade": {"start", "enable", "pause", "resume", "cancel", "status", "list"},
-		"node":    {"maintain", "done", "fail", "cancel", "status", "list"},
+		"upgrade": {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
+		"node":    {"maintain", "done", "fail", "cancel", "status", "list", "drain"},
 	} {
 		help := succeeds(t, strings.Fields(noun)...)
 		for _, verb := range verbs {

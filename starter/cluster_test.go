@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+func TestOnARealCluster(t *testing.T) {
+	alone(t)
+	stack := devstacktest.Start(t, devstack.Options{
+		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true}},
+		Temporal: &devstack.TemporalOptions{},
+	})
+	hub := stack.Cluster("hub")
+	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
+	t.Setenv("KUBECONFIG", hub.KubeconfigFile)
+	objects, err := dynamic.NewForConfig(hub.Config)
+	require.NoError(t, err)
+
+	t.Run("doctor names the CRDs that are missing, with the fix", doctorNamesMissingCRDs)
+	t.Run("setup leaves a CRD of someone else as it is, and names what it lacks", func(t *testing.T) { setupKeepsForeignCRD(t, objects) })
+	t.Run("setup installs the other CRDs, and brings its own up to date", func(t *testing.T) { setupInstalls(t, objects) })
+	t.Run("doctor is content with them", doctorContentWithCluster)
+	t.Run("a plan from the live hub is that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
+	t.Run("contexts are completed, and an unknown one is named", namesContexts)
+}
+
+var (
+	crdResource            = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	managedClusterResource = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
+)
+
+const lockCRD = "nodeworkloadlocks.lcm.mirantis.com"
+
+func doctorNamesMissingCRDs(t *testing.T) {
+	got := drydock(t, "doctor", "--hub-context", "hub", "--spoke-context", "hub", "-o", "json")
+	require.Equal(t, exitFailed, got.status)
+	var findings []finding
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &findings))
+	require.Equal(t, finding{
+		Check: "hub hub: CRDs", Detail: "missing: clustergroupupgrades.ran.openshift.io", Fix: "run `drydock setup --hub-context hub`",
+	}, find(t, findings, "hub hub: CRDs"))
+	require.True(t, find(t, findings, "hub hub: managed clusters").OK)
+	require.Contains(t, find(t, findings, "spoke hub: CRDs").Detail, lockCRD)
+
+	got = drydock(t, "doctor", "--spoke-context", "nowhere")
+	require.Equal(t, exitFailed, got.status)
+	require.Contains(t, got.stdout, `kubeconfig has no context "nowhere"; it has hub`)
+}
+
+func find(t *testing.T, findings []finding, check string) finding {
+	t.Helper()
+	i := slices.IndexFunc(findings, func(f finding) bool { return f.Check == check })
+	require.GreaterOrEqual(t, i, 0, "%s in %v", check, findings)
+	return findings[i]
+}
+
+// setupKeepsForeignCRD makes the CRD of node locks as an older operator would have: without the field that says for which release.
+func setupKeepsForeignCRD(t *testing.T, objects dynamic.Interface) {
+	wanted, err := definitions(spokeSite)
+	require.NoError(t, err)
+	i := slices.IndexFunc(wanted, func(d *unstructured.Unstructured) bool { return d.GetName() == lockCRD })
+	foreign := wanted[i].DeepCopy()
+	versions, _, err := unstructured.NestedSlice(foreign.Object, "spec", "versions")
+	require.NoError(t, err)
+	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", "release")
+	require.NoError(t, unstructured.SetNestedSlice(foreign.Object, versions, "spec", "versions"))
+	_, err = objects.Resource(crdResource).Create(t.Context(), foreign, metav1.CreateOptions{})
+	require.NoError(t, err)
+	before := crdNamed(t, objects, lockCRD)
+
+	steps := parsed[[]setupStep](t, "setup", "--spoke-context", "hub")
+	i = slices.IndexFunc(steps, func(s setupStep) bool { return s.What == "CRD "+lockCRD })
+	require.Equal(t, setupStep{
+		Where: "spoke hub", What: "CRD " + lockCRD, Result: "kept", Note: "someone else created it; objects in the cluster cannot have status.release",
+	}, steps[i])
+	require.Equal(t, before.GetGeneration(), crdNamed(t, objects, lockCRD).GetGeneration())
+}
+
+func crdNamed(t *testing.T, objects dynamic.Interface, name string) *unstructured.Unstructured {
+	t.Helper()
+	definition, err := objects.Resource(crdResource).Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return definition
+}
+
+func setupInstalls(t *testing.T, objects dynamic.Interface) {
+	const cgus = "clustergroupupgrades.ran.openshift.io"
+	table := succeeds(t, "setup", "--hub-context", "hub")
+	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +added$`, table)
+	require.True(t, established(crdNamed(t, objects, cgus)), "setup returns when the cluster serves it")
+
+	// An older version of ours lacked a short name.
+	older := crdNamed(t, objects, cgus)
+	require.NoError(t, unstructured.SetNestedStringSlice(older.Object, nil, "spec", "names", "shortNames"))
+	older.SetManagedFields(nil)
+	_, err := objects.Resource(crdResource).Apply(t.Context(), cgus, withoutServerFields(older), metav1.ApplyOptions{FieldManager: createdBySetup, Force: true})
+	require.NoError(t, err)
+	table = succeeds(t, "setup", "--hub-context", "hub")
+	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +upToDate$`, table)
+	shortNames, _, err := unstructured.NestedStringSlice(crdNamed(t, objects, cgus).Object, "spec", "names", "shortNames")
+	require.NoError(t, err)
+	require.Equal(t, []string{"cgu"}, shortNames)
+}
+
+func withoutServerFields(object *unstructured.Unstructured) *unstructured.Unstructured {
+	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(object.Object, "status")
+	return object
+}
+
+func doctorContentWithCluster(t *testing.T) {
+	got := drydock(t, "doctor", "--hub-context", "hub", "--spoke-context", "hub")
+	for _, check := range []string{"hub hub: CRDs", "spoke hub: CRDs", "hub hub: managed clusters"} {
+		require.Regexp(t, `(?m)^ok +`+check, got.stdout)
+	}
+	require.Contains(t, got.stdout, lockCRD+": someone else created it; objects in the cluster cannot have status.release")
+}
+
+func plansAlike(t *testing.T, objects dynamic.Interface) {
+	for _, document := range strings.Split(hubObjects, "---") {
+		cluster := &unstructured.Unstructured{Object: map[string]any{}}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &cluster.Object))
+		_, err := objects.Resource(managedClusterResource).Create(t.Context(), cluster, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	list, err := objects.Resource(managedClusterResource).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	text, err := list.MarshalJSON()
+	require.NoError(t, err)
+	at := []string{"upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--at", "2026-11-20T22:00:00Z", "-o", "json"}
+	offline := succeeds(t, append(at, "--snapshot", file(t, "hub.json", string(text)))...)
+	require.Equal(t, offline, succeeds(t, append(at, "--context", "hub")...))
+	var plan rollout.Plan
+	require.NoError(t, json.Unmarshal([]byte(offline), &plan))
+	require.Len(t, plan.RemediationPlan, 3)
+}
+
+func namesContexts(t *testing.T) {
+	require.Equal(t, "hub\n:4\n", succeedsSilently(t, "__complete", "upgrade", "plan", "--context", ""))
+	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--context", "nowhere")
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, `error: kubeconfig has no context "nowhere"; it has hub`)
+}

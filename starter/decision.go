@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+// decisionFlags say on what, and for when, a decision is made.
+type decisionFlags struct {
+	snapshot string
+	at       string
+}
+
+func (c *cli) addDecisionFlags(cmd *cobra.Command, flags *decisionFlags, what string) {
+	cmd.Flags().StringVar(&flags.snapshot, "snapshot", "", "decide on the Kubernetes objects in this file instead of a cluster: YAML, JSON or a List, gzip or not; - is standard input")
+	cmd.Flags().StringVar(&flags.at, "at", "", "decide as if it were this time, e.g. 2026-11-20T22:00:00Z (default: now)")
+	_ = cmd.MarkFlagFilename("snapshot")
+	c.addContextFlag(cmd, what)
+	cmd.MarkFlagsMutuallyExclusive("snapshot", "context")
+	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
+}
+
+// reader reads the objects of a decision: from the file, or from the cluster. Either way they are decided on by the same function.
+func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
+	if flags.snapshot != "" {
+		file, err := snapshot.Open(flags.snapshot, c.In)
+		if err != nil {
+			return nil, inputError(err)
+		}
+		return file, nil
+	}
+	config, err := c.kube.config(c.kube.context)
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("cluster at %s: %w", config.Host, err)
+	}
+	return reader, nil
+}
+
+// now is when the decision is made.
+func (f decisionFlags) now() (time.Time, error) {
+	if f.at == "" {
+		return time.Now(), nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, f.at)
+	if err != nil {
+		return time.Time{}, usagef("--at %q is not a time as in 2026-11-20T22:00:00Z", f.at)
+	}
+	return at, nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+const hubObjects = `
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: spoke-3, labels: {env: prod}}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: spoke-1, labels: {env: prod}}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: spoke-2, labels: {env: prod}}
+---
+apiVersion: cluster.open-cluster-management.io/v1
+kind: ManagedCluster
+metadata: {name: lab, labels: {env: lab}}
+`
+
+const selectingRollout = `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: november, namespace: prod}
+spec:
+  clusterLabelSelectors:
+  - matchLabels: {env: prod}
+  remediationStrategy:
+    canaries: [spoke-2]
+    maxConcurrency: 50%
+  nodeMaintenance: {}
+`
+
+func TestPlanFromAFile(t *testing.T) {
+	alone(t)
+	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects))
+	require.Equal(t, [][]string{{"spoke-2"}, {"spoke-1"}, {"spoke-3"}}, plan.RemediationPlan)
+	require.Equal(t, int32(1), plan.ComputedMaxConcurrency)
+
+	require.Equal(t, `rollout prod/november: 3 clusters in 3 batches, at most 1 at once
+BATCH   CLUSTER   NOTE
+1       spoke-2   canary
+2       spoke-1
+3       spoke-3
+`, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects)))
+}
+
+func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {
+	alone(t)
+	at := "2027-03-28T02:00:00Z"
+	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects), "--at", at)
+	require.Equal(t, at, plan.Conditions[0].LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"))
+
+	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--at", "tomorrow")
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, `--at "tomorrow" is not a time as in 2026-11-20T22:00:00Z`)
+}
+
+func TestAPlanThatCannotBeCarriedOutIsPrintedAndRefused(t *testing.T) {
+	alone(t)
+	snapshot := file(t, "hub.yaml", hubObjects)
+	got := drydockWith(t, validRollout, "upgrade", "plan", "-f", "-", "--snapshot", snapshot)
+	require.Equal(t, exitDone, got.status)
+
+	wanted := file(t, "cgu.yaml", `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: november, namespace: prod}
+spec:
+  clusters: [spoke-1, spoke-7, spoke-8]
+  remediationStrategy: {maxConcurrency: 1}
+  nodeMaintenance: {}
+`)
+	got = drydock(t, "upgrade", "plan", "-f", wanted, "--snapshot", snapshot, "-o", "json")
+	require.Equal(t, exitFailed, got.status)
+	var plan rollout.Plan
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &plan))
+	require.Equal(t, "ClusterNotFound", plan.Conditions[0].Reason)
+	require.Contains(t, got.stderr, "error: rollout prod/november cannot be carried out: ")
+	require.Contains(t, got.stderr, "spoke-7")
+	require.Contains(t, got.stderr, "spoke-8")
+}
+
+func TestAPlanThatIsAheadOfThisVersionIsMadeWithANote(t *testing.T) {
+	alone(t)
+	got := drydockWith(t, `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: november}
+spec:
+  clusters: [spoke-1]
+  remediationStrategy: {maxConcurrency: 1}
+  managedPolicies: [p1]
+`, "upgrade", "plan", "-f", "-", "--snapshot", file(t, "hub.yaml", hubObjects+`
+---
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata: {name: p1, namespace: policies}
+spec: {remediationAction: inform, policy-templates: []}
+status: {status: [{clustername: spoke-1, clusternamespace: spoke-1, compliant: NonCompliant}]}
+`))
+	require.Equal(t, exitDone, got.status)
+	require.Contains(t, got.stdout, "1       spoke-1   from policy p1\n")
+	require.Equal(t, "note: this version plans the rollout, but cannot start it because of spec.managedPolicies\n", got.stderr)
+}
+
+func TestWithoutSnapshotAndKubeconfigADecisionSaysWhatItNeeds(t *testing.T) {
+	alone(t)
+	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout))
+	require.Equal(t, outcome{
+		status: exitUsage,
+		stderr: "error: no kubeconfig: set --kubeconfig or KUBECONFIG, or decide offline with --snapshot (see drydock upgrade plan --help)\n",
+	}, got)
+}
+
+const nodeObjects = `
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: worker-1}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: web-1
+    namespace: shop
+    labels: {app: web}
+    ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: web, controller: true}]
+  spec: {nodeName: worker-1, containers: [{name: web}]}
+  status: {phase: Running, conditions: [{type: Ready, status: "True"}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: bare, namespace: shop}
+  spec: {nodeName: worker-1, containers: [{name: bare}]}
+  status: {phase: Running}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: elsewhere, namespace: shop}
+  spec: {nodeName: worker-2, containers: [{name: bare}]}
+  status: {phase: Running}
+- apiVersion: policy/v1
+  kind: PodDisruptionBudget
+  metadata: {name: web, namespace: shop}
+  spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
+  status: {disruptionsAllowed: 1, currentHealthy: 3, desiredHealthy: 2, expectedPods: 3}
+`
+
+const forcedMaintenance = `
+apiVersion: maintenance.nvidia.com/v1alpha1
+kind: NodeMaintenance
+metadata: {name: m}
+spec:
+  requestorID: kim.example.com
+  nodeName: worker-1
+  drainSpec: {force: true}
+`
+
+func TestDrainPreviewFromAFile(t *testing.T) {
+	alone(t)
+	objects := file(t, "node.yaml", nodeObjects)
+	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-o", "json")
+	require.Equal(t, exitFailed, got.status)
+	require.Equal(t, "error: node worker-1 cannot be drained: pod shop/bare (NoController)\n", got.stderr)
+	require.JSONEq(t, `{"pods": [
+		{"namespace": "shop", "name": "bare", "action": "block", "reason": "NoController"},
+		{"namespace": "shop", "name": "web-1", "action": "evict", "reason": "", "owner": "ReplicaSet/web", "budgets": ["shop/web"]}
+	], "drainable": false}`, withoutMessages(t, got.stdout))
+
+	forced := file(t, "request.yaml", forcedMaintenance)
+	table := succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced)
+	require.Regexp(t, `(?m)^shop +web-1 +evict +ReplicaSet/web +shop/web`, table)
+	require.Contains(t, table, "2 pods: 2 to evict, 0 to skip, 0 in the way\n")
+	require.Equal(t, "shop/bare\nshop/web-1\n", succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced, "-o", "name"))
+}
+
+// withoutMessages drops what is said to people.
+func withoutMessages(t *testing.T, text string) string {
+	t.Helper()
+	var preview drain.Preview
+	require.NoError(t, json.Unmarshal([]byte(text), &preview))
+	for i := range preview.Pods {
+		preview.Pods[i].Message = ""
+	}
+	plain, err := json.Marshal(preview)
+	require.NoError(t, err)
+	return string(plain)
+}
+
+func TestASnapshotMayBeCompressed(t *testing.T) {
+	alone(t)
+	var compressed bytes.Buffer
+	writer := gzip.NewWriter(&compressed)
+	_, err := writer.Write([]byte(nodeObjects))
+	require.NoError(t, err)
+	require.NoError(t, writer.Close())
+	path := filepath.Join(t.TempDir(), "node.yaml.gz")
+	require.NoError(t, os.WriteFile(path, compressed.Bytes(), 0o600))
+	require.Equal(t, exitFailed, drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", path).status)
+}
+
+func TestADrainThatCannotBeShownIsRefused(t *testing.T) {
+	alone(t)
+	objects := file(t, "node.yaml", nodeObjects)
+	tests := []struct {
+		name   string
+		args   []string
+		status int
+		stderr string
+	}{
+		{
+			name:   "without --dry-run it says how to drain for real",
+			args:   []string{"worker-1"},
+			status: exitUsage,
+			stderr: "error: drain only shows what would be done: add --dry-run; to take the node out of service, use `drydock node maintain worker-1` (see drydock node drain --help)\n",
+		},
+		{
+			name:   "a node that is not there is named",
+			args:   []string{"worker-9", "--dry-run", "--snapshot", objects},
+			status: exitFailed,
+			stderr: "error: node worker-9 not found\n",
+		},
+		{
+			name:   "a maintenance of another node is refused",
+			args:   []string{"worker-2", "--dry-run", "--snapshot", objects, "-f", file(t, "request.yaml", forcedMaintenance)},
+			status: exitUsage,
+		},
+		{
+			name:   "a cluster and a file contradict each other",
+			args:   []string{"worker-1", "--dry-run", "--snapshot", objects, "--context", "spoke-1"},
+			status: exitUsage,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := drydock(t, append([]string{"node", "drain"}, tt.args...)...)
+			require.Equal(t, tt.status, got.status, got.stderr)
+			require.Empty(t, got.stdout)
+			if tt.stderr != "" {
+				require.Equal(t, tt.stderr, got.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newNodeDrain(c *cli) *cobra.Command {
+	var dryRun bool
+	var file string
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "drain NODE --dry-run",
+		Short: "Show what a drain would do with each pod of a node: evict, skip or block",
+		Long: `Show what a drain would do with each pod of a node: evict, skip or block. Nothing is touched: it is decided on the objects of the cluster
+(--context), or of a file (--snapshot), by the function that drains the node itself. A drain for real is part of a maintenance: "drydock node
+maintain".
+
+With -f the drain is that of a NodeMaintenance; without, it has the defaults: pods that no controller owns, and pods with emptyDir volumes,
+block. The exit status is 1 if a pod blocks.`,
+		Args:              operands("NODE"),
+		ValidArgsFunction: c.completeNodes,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			if !dryRun {
+				return usagef("drain only shows what would be done: add --dry-run; to take the node out of service, use `drydock node maintain %s`", args[0])
+			}
+			return c.previewDrain(ctx, args[0], file, flags)
+		}),
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show; required")
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the NodeMaintenance whose drain it is; - is standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	c.addDecisionFlags(cmd, &flags, "the cluster")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) previewDrain(ctx context.Context, node, file string, flags decisionFlags) error {
+	now, err := flags.now()
+	if err != nil {
+		return err
+	}
+	spec, err := c.drainSpec(node, file)
+	if err != nil {
+		return err
+	}
+	reader, err := c.reader(flags)
+	if err != nil {
+		return err
+	}
+	objects, err := drain.Read(ctx, reader, node)
+	if err != nil {
+		return err
+	}
+	preview, err := drain.Decide(ctx, node, objects, spec, now)
+	if err != nil {
+		return errors.New(temporal.ErrorMessage(err))
+	}
+	leaving := []string{}
+	for _, pod := range preview.Pods {
+		if pod.Action == drain.Evict {
+			leaving = append(leaving, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	if err := c.print(preview, func(w io.Writer) { renderPreview(w, node, preview) }, leaving...); err != nil {
+		return err
+	}
+	if !preview.Drainable {
+		return fmt.Errorf("node %s cannot be drained: %s", node, blockedText(preview))
+	}
+	return nil
+}
+
+// drainSpec is the drain of a NodeMaintenance in a file, or one with the defaults.
+func (c *cli) drainSpec(node, file string) (maintenancev1.DrainSpec, error) {
+	if file == "" {
+		return maintenancev1.DrainSpec{}, nil
+	}
+	object, err := manifest.LoadOne[*maintenancev1.NodeMaintenance](file, c.In)
+	if err != nil {
+		return maintenancev1.DrainSpec{}, inputError(err)
+	}
+	if object.Spec.NodeName != node {
+		return maintenancev1.DrainSpec{}, inputError(fmt.Errorf("%s: spec.nodeName is %s, not %s", file, object.Spec.NodeName, node))
+	}
+	if object.Spec.DrainSpec == nil {
+		return maintenancev1.DrainSpec{}, inputError(fmt.Errorf("%s: spec.drainSpec is not set: this maintenance drains nothing", file))
+	}
+	return *object.Spec.DrainSpec, nil
+}
+
+func renderPreview(w io.Writer, node string, preview drain.Preview) {
+	if len(preview.Pods) == 0 {
+		fmt.Fprintf(w, "no pods on node %s\n", node)
+		return
+	}
+	t := newTable("NAMESPACE", "POD", "ACTION", "REASON", "OWNER", "BUDGETS", "NOTE")
+	counts := map[drain.Action]int{}
+	for _, pod := range preview.Pods {
+		counts[pod.Action]++
+		budgets := ""
+		if len(pod.Budgets) > 0 {
+			budgets = listed(pod.Budgets)
+		}
+		t.AppendRow(table.Row{pod.Namespace, pod.Name, pod.Action, pod.Reason, pod.Owner, budgets, pod.Message})
+	}
+	fmt.Fprintln(w, t.Render())
+	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d in the way\n", plural(len(preview.Pods), "pod"),
+		counts[drain.Evict], counts[drain.Skip], counts[drain.Block])
+}
+
+// blockedText names the first pods that block.
+func blockedText(preview drain.Preview) string {
+	var blocked []string
+	for _, pod := range preview.Pods {
+		if pod.Action == drain.Block {
+			blocked = append(blocked, fmt.Sprintf("pod %s/%s (%s)", pod.Namespace, pod.Name, pod.Reason))
+		}
+	}
+	const shown = 3
+	if len(blocked) > shown {
+		blocked = append(blocked[:shown:shown], fmt.Sprintf("and %d more", len(blocked)-shown))
+	}
+	return listed(blocked)
+}
+
+// completeNodes suggests the nodes of the kubeconfig's cluster.
+func (c *cli) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	reader, err := c.reader(decisionFlags{})
+	var nodes corev1.NodeList
+	if len(args) > 0 || err != nil || reader.List(ctx, &nodes) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names := make([]cobra.Completion, 0, len(nodes.Items))
+	for _, node := range nodes.Items {
+		names = append(names, node.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

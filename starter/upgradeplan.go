@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+func newUpgradePlan(c *cli) *cobra.Command {
+	var file string
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Show which clusters a rollout would take, in which batches",
+		Long: `Show which clusters a rollout would take, in which batches. Nothing is started: the plan is made from the objects of the hub (--context),
+or of a file (--snapshot), by the function that plans the rollout itself.
+
+The exit status is 1 if the rollout could not be carried out; what keeps it from that is in the conditions.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			now, err := flags.now()
+			if err != nil {
+				return err
+			}
+			object, err := c.loadRollout(file)
+			if err != nil {
+				return err
+			}
+			reader, err := c.reader(flags)
+			if err != nil {
+				return err
+			}
+			inventory, err := snapshot.Inventory(ctx, reader, object)
+			if err != nil {
+				return err
+			}
+			return c.printPlan(object, rollout.NewPlan(object, inventory, now))
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
+	c.addNamespaceFlag(cmd)
+	c.addDecisionFlags(cmd, &flags, "the hub")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// printPlan prints the plan. One that could not be carried out is an error as well.
+func (c *cli) printPlan(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) error {
+	clusters := slices.Concat(plan.RemediationPlan...)
+	if err := c.print(plan, func(w io.Writer) { renderPlan(w, object, plan) }, clusters...); err != nil {
+		return err
+	}
+	if !plan.Valid() {
+		return fmt.Errorf("rollout %s/%s cannot be carried out: %s", object.Namespace, object.Name, strings.Join(plan.Problems(), "; "))
+	}
+	var fields []string
+	for _, refused := range rollout.NotYetRunnable(object) {
+		fields = append(fields, refused.Field)
+	}
+	if len(fields) > 0 {
+		fmt.Fprintf(c.ErrOut, "note: this version plans the rollout, but cannot start it because of %s\n", listed(fields))
+	}
+	return nil
+}
+
+func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
+	if !plan.Valid() {
+		return // the error says it all
+	}
+	clusters := len(slices.Concat(plan.RemediationPlan...))
+	fmt.Fprintf(w, "rollout %s/%s: %s in %s, at most %d at once\n", object.Namespace, object.Name, plural(clusters, "cluster"),
+		pluralOf(len(plan.RemediationPlan), "batch", "batches"), plan.ComputedMaxConcurrency)
+	t := newTable("BATCH", "CLUSTER", "NOTE")
+	for i, batch := range plan.RemediationPlan {
+		for j, cluster := range batch {
+			row := table.Row{"", cluster, planNote(object, plan, cluster)}
+			if j == 0 {
+				row[0] = fmt.Sprint(i + 1)
+			}
+			t.AppendRow(row)
+		}
+	}
+	for _, skipped := range plan.Skipped {
+		t.AppendRow(table.Row{"skipped", skipped.Cluster, skipped.Reason + ": " + skipped.Message})
+	}
+	if t.Length() > 0 {
+		fmt.Fprintln(w, t.Render())
+	}
+	if len(plan.ManagedPoliciesCompliantBeforeUpgrade) > 0 {
+		fmt.Fprintf(w, "left out, since every cluster complies already: %s\n", listed(plan.ManagedPoliciesCompliantBeforeUpgrade))
+	}
+}
+
+// planNote says what is particular about a cluster of the plan: that it is a canary, and where its policies begin.
+func planNote(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan, cluster string) string {
+	var notes []string
+	if slices.Contains(object.Spec.RemediationStrategy.Canaries, cluster) {
+		notes = append(notes, "canary")
+	}
+	if start, known := plan.StartPolicyIndex[cluster]; known {
+		notes = append(notes, "from policy "+plan.ManagedPoliciesForUpgrade[start])
+	}
+	return strings.Join(notes, ", ")
+}
