@@ -4,16 +4,25 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/health"
+	"drydock.dev/drydock/internal/kube"
 )
 
 // Health looks whether nodes and clusters are well.
-type Health struct{}
+type Health struct {
+	Clusters *kube.Clusters
+	Waits    Waits
+}
 
 // AwaitNodeHealthyInput says what must hold on a node.
 type AwaitNodeHealthyInput struct {
 	NodeRef
-	// Since is when the step that is judged began; older evidence does not count.
+	// Since is when the work on the node was over and the checks began; older evidence does not count. The times of Checks count
+	// from it.
 	Since time.Time `json:"since"`
 	// Deadline for the node being Ready and its DaemonSet pods ready; each of Checks has its own limit.
 	Deadline *time.Time              `json:"deadline,omitempty"`
@@ -21,23 +30,93 @@ type AwaitNodeHealthyInput struct {
 }
 
 // AwaitNodeHealthy waits until the node is Ready, its DaemonSet pods are ready and every check holds.
-// Errors: HealthGateFailed (with blockers), NodeGone.
+// Errors: HealthGateFailed (with blockers), NodeGone, InvalidSpec.
 func (h *Health) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) error {
-	return errNotBuilt
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	kinds, err := checkKinds(cluster, in.Checks)
+	if err != nil {
+		return err
+	}
+	node, pod := &corev1.Node{}, &corev1.Pod{}
+	node.Name, pod.Spec.NodeName = in.Node, in.Node
+	wait := gateWait{
+		waits:   h.Waits,
+		cluster: cluster,
+		subject: "node " + in.Node,
+		kinds:   append(kinds, node, pod, &appsv1.DaemonSet{}),
+		gate:    newGate(in.Since, health.Check{Name: "node and its DaemonSet pods", Deadline: in.Deadline}, in.Checks),
+		evaluate: func(objects objects) ([]health.Result, error) {
+			return evaluateNode(objects, in)
+		},
+	}
+	return wait.run(ctx)
+}
+
+func evaluateNode(objects objects, in AwaitNodeHealthyInput) ([]health.Result, error) {
+	node, err := health.EvaluateNode(in.Node, objects)
+	if err != nil {
+		return nil, explainCheck(objects.cluster, err)
+	}
+	if node.Reason == health.ReasonNodeMissing {
+		return nil, nodeGone(objects.cluster, in.Node)
+	}
+	declared, err := evaluate(objects, in.Checks, in.Node)
+	return append([]health.Result{node}, declared...), err
 }
 
 // AwaitClusterHealthyInput says what must hold in a cluster after its nodes were maintained.
 type AwaitClusterHealthyInput struct {
 	Cluster string `json:"cluster"`
-	// Nodes that were maintained and must be Ready and free of marks.
-	Nodes    []string                `json:"nodes"`
-	Since    time.Time               `json:"since"`
+	// Nodes that were maintained and must be Ready, if they still exist.
+	Nodes []string `json:"nodes"`
+	// Since is when the work on the cluster was over and the checks began, as in AwaitNodeHealthyInput.
+	Since time.Time `json:"since"`
+	// Deadline for the nodes; each of Checks has its own limit.
 	Deadline *time.Time              `json:"deadline,omitempty"`
 	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
 }
 
 // AwaitClusterHealthy waits until every maintained node that still exists is Ready and every check holds.
-// Errors: HealthGateFailed (with blockers).
+// Errors: HealthGateFailed (with blockers), InvalidSpec.
 func (h *Health) AwaitClusterHealthy(ctx context.Context, in AwaitClusterHealthyInput) error {
-	return errNotBuilt
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	kinds, err := checkKinds(cluster, in.Checks)
+	if err != nil {
+		return err
+	}
+	wait := gateWait{
+		waits:   h.Waits,
+		cluster: cluster,
+		subject: "cluster " + in.Cluster,
+		kinds:   append(kinds, &corev1.Node{}),
+		gate:    newGate(in.Since, health.Check{Name: "maintained nodes", Deadline: in.Deadline}, in.Checks),
+		evaluate: func(objects objects) ([]health.Result, error) {
+			return evaluateCluster(objects, in)
+		},
+	}
+	return wait.run(ctx)
+}
+
+func evaluateCluster(objects objects, in AwaitClusterHealthyInput) ([]health.Result, error) {
+	nodes, err := health.EvaluateNodes(in.Nodes, objects)
+	if err != nil {
+		return nil, explainCheck(objects.cluster, err)
+	}
+	declared, err := evaluate(objects, in.Checks, "")
+	return append([]health.Result{nodes}, declared...), err
+}
+
+// newGate makes a gate of a built-in check and the declared ones.
+func newGate(since time.Time, builtIn health.Check, declared []drydockv1.HealthCheck) health.Gate {
+	checks := []health.Check{builtIn}
+	for _, check := range declared {
+		checks = append(checks, health.Declared(check, since))
+	}
+	return health.NewGate(since, checks...)
 }

@@ -2,13 +2,33 @@ package activities
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Jobs runs Jobs on nodes.
-type Jobs struct{}
+//
+// Work on a node must not be done twice without anybody knowing. A Job is therefore held by a finalizer from its creation to RemoveJob:
+// an attempt that finds none knows that none was ever created, and one that finds it being deleted knows that somebody wants it gone.
+type Jobs struct {
+	Clusters *kube.Clusters
+	Waits    Waits
+}
 
 // RunJobInput says which Job to run on which node.
 type RunJobInput struct {
@@ -16,12 +36,195 @@ type RunJobInput struct {
 	// Maintenance is the name of the NodeMaintenance; the Job is named after it.
 	Maintenance string                  `json:"maintenance"`
 	Job         maintenancev1.JobAction `json:"job"`
-	Deadline    *time.Time              `json:"deadline,omitempty"`
+	// Deadline is when the Job is stopped and has failed; nil: never. RemoveJob does not read it.
+	Deadline *time.Time `json:"deadline,omitempty"`
 }
 
 // RunJob creates the Job if it does not exist yet and waits until it is complete.
 // Errors: JobFailed, NodeGone, InvalidSpec (the API server refuses the template).
-func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error { return errNotBuilt }
+func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
+	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	job, err := jobFor(in)
+	if err != nil {
+		return err
+	}
+	if err := startJob(ctx, cluster, job, in); err != nil {
+		return err
+	}
+	node, pod := &corev1.Node{}, &corev1.Pod{}
+	node.Name, pod.Namespace = in.Node, job.Namespace
+	var last *drydockv1.Wait
+	done, err := j.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{job, node, pod},
+		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+			seen, err := lookAtJob(ctx, cluster, reader, job, in)
+			if err != nil {
+				return temporal.Observation{}, false, explain(cluster, "look at "+jobPath(job), err)
+			}
+			wait, done, err := seen.judge()
+			if wait != nil {
+				last = wait
+			}
+			return temporal.Observation{Wait: wait}, done, err
+		})
+	if err != nil || done {
+		return err
+	}
+	if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationForeground); err != nil {
+		return err
+	}
+	return jobTimedOut(job, in, last.Message, last.Blockers...)
+}
 
-// RemoveJob deletes the Job and its pods, if it is ours. A Job that failed is kept for a day, so that its logs can be read.
-func (j *Jobs) RemoveJob(ctx context.Context, in RunJobInput) error { return errNotBuilt }
+// startJob creates the Job, or finds that an earlier attempt has. It is a plain create: server-side apply would take a Job of somebody
+// else for ours. The deadline holds here, too: a Job that could not be created in time is not started late.
+func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in RunJobInput) error {
+	overdue := in.Deadline != nil && time.Now().After(*in.Deadline)
+	if !overdue {
+		if err := cluster.Client.Create(ctx, job); !apierrors.IsAlreadyExists(err) {
+			return refused(cluster, job, err)
+		}
+	}
+	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
+	switch {
+	case apierrors.IsNotFound(err) && overdue:
+		return jobTimedOut(job, in, "it could not be created in time")
+	case err != nil:
+		return explain(cluster, "read "+jobPath(job), err)
+	case !kube.OwnedBy(job, in.Owner):
+		message := fmt.Sprintf("cluster %s: %s exists and is not ours: delete it, or give the maintenance another name", cluster.Name, jobPath(job))
+		return temporal.Error(temporal.ErrInvalidSpec, message, nil)
+	}
+	return nil
+}
+
+// refused types the error of a create. A create that is refused has no effect, so the API server's answer is all the checking that a
+// template needs: what only the user can mend is InvalidSpec and names the field, the rest is tried again.
+func refused(cluster *kube.Cluster, job *batchv1.Job, err error) error {
+	switch {
+	case apierrors.IsInvalid(err):
+		return temporal.Error(temporal.ErrInvalidSpec, strings.Join(refusedFields(err), "; "), err)
+	case apierrors.IsBadRequest(err):
+		return temporal.Error(temporal.ErrInvalidSpec, "action.job.template: "+err.Error(), err)
+	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		message := fmt.Sprintf("action.job.namespace: cluster %s: %v: create the namespace, or name another", cluster.Name, err)
+		return temporal.Error(temporal.ErrInvalidSpec, message, err)
+	}
+	return explain(cluster, "create "+jobPath(job), err)
+}
+
+// refusedFields are the API server's complaints, each with the path of its field in the maintenance.
+func refusedFields(err error) []string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return []string{"action.job.template: " + err.Error()}
+	}
+	var fields []string
+	for _, cause := range status.Status().Details.Causes {
+		fields = append(fields, "action.job.template."+cause.Field+": "+cause.Message)
+	}
+	return fields
+}
+
+// RemoveJob removes the Job and its pods, if it is ours. A Job that failed is kept for a day, so that its logs can be read. One that still
+// runs is stopped, and its pods are gone when RemoveJob returns. Called again, it goes on.
+func (j *Jobs) RemoveJob(ctx context.Context, in RunJobInput) error {
+	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	job := &batchv1.Job{}
+	err = cluster.Client.Get(ctx, client.ObjectKey{Namespace: in.Job.Namespace, Name: nameOfJob(in)}, job)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return explain(cluster, "read job "+nameOfJob(in), err)
+	case !kube.OwnedBy(job, in.Owner):
+		return nil
+	case finished(job, batchv1.JobFailed) != nil:
+		return releaseJob(ctx, cluster, job)
+	case finished(job, batchv1.JobComplete) != nil:
+		if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationBackground); err != nil {
+			return err
+		}
+		return releaseJob(ctx, cluster, job)
+	}
+	return j.stopJob(ctx, cluster, job, in.Node)
+}
+
+// stopJob deletes a Job that runs and waits until its pods are gone; those of a node that is gone count as gone. Only then it lets go of the
+// Job: until then another attempt must find what it has to wait for.
+func (j *Jobs) stopJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, node string) error {
+	if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationForeground); err != nil {
+		return err
+	}
+	watchedNode, pod := &corev1.Node{}, &corev1.Pod{}
+	watchedNode.Name, pod.Namespace = node, job.Namespace
+	var left []string
+	done, err := j.Waits.awaitUntil(ctx, beforeTimeout(ctx), cluster, []client.Object{watchedNode, pod},
+		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+			var err error
+			left, err = podsLeft(ctx, cluster, reader, job, node)
+			return temporal.Observation{Wait: stopping(job, left), Pods: left}, len(left) == 0, err
+		})
+	switch {
+	case err != nil:
+		return explain(cluster, "stop "+jobPath(job), err)
+	case !done:
+		return temporal.Error(ReasonJobStopping, stopping(job, left).Message, nil)
+	}
+	return releaseJob(ctx, cluster, job)
+}
+
+// podsLeft names the Job's pods that are not gone.
+func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, job *batchv1.Job, node string) ([]string, error) {
+	pods, err := podsOfJob(ctx, reader, job)
+	if err == nil && len(pods) == 0 {
+		// The cache may not have heard of a pod that was made just now.
+		pods, err = podsOfJob(ctx, cluster.Client, job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cluster.Node(ctx, node); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	var left []string
+	for _, pod := range pods {
+		left = append(left, pod.Namespace+"/"+pod.Name)
+	}
+	return left, nil
+}
+
+// beforeTimeout is when an attempt should say what it waits for, because soon after it is timed out and nobody hears it any more.
+func beforeTimeout(ctx context.Context) *time.Time {
+	timeout, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	return new(timeout.Add(-time.Second))
+}
+
+func deleteJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, propagation metav1.DeletionPropagation) error {
+	err := cluster.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(propagation))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // it is gone, and one of that name is another
+	}
+	return explain(cluster, "delete "+jobPath(job), err)
+}
+
+// releaseJob takes our finalizer off the Job.
+func releaseJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
+			return err
+		}
+		before := job.DeepCopy()
+		job.Finalizers = slices.DeleteFunc(job.Finalizers, func(f string) bool { return f == finalizerJob })
+		return cluster.Client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+	return explain(cluster, "release "+jobPath(job), client.IgnoreNotFound(err))
+}

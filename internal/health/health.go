@@ -101,34 +101,40 @@ func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result
 	return Result{}, fmt.Errorf("%w: exactly one of condition, workload and node must be set", ErrInvalid)
 }
 
-// Kinds returns the kinds of object that the checks judge, each once. The error names the check and wraps ErrInvalid.
-func Kinds(checks ...drydockv1.HealthCheck) ([]schema.GroupVersionKind, error) {
-	var kinds []schema.GroupVersionKind
+// Watch says which objects a check depends on: those of a kind, in one namespace and of one name when these are set.
+type Watch struct {
+	Kind      schema.GroupVersionKind
+	Namespace string
+	Name      string
+}
+
+// Watches returns what must be watched to see the results of the checks change. The error names the check and wraps ErrInvalid.
+func Watches(checks ...drydockv1.HealthCheck) ([]Watch, error) {
+	var watches []Watch
 	for _, check := range checks {
-		judged, err := kindsOf(check)
+		watched, err := watchesOf(check)
 		if err != nil {
 			return nil, fmt.Errorf("health check %q: %w", check.Name, err)
 		}
-		kinds = append(kinds, judged...)
+		watches = append(watches, watched...)
 	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { return cmp.Compare(a.String(), b.String()) })
-	return slices.Compact(kinds), nil
+	return watches, nil
 }
 
-func kindsOf(check drydockv1.HealthCheck) ([]schema.GroupVersionKind, error) {
+func watchesOf(check drydockv1.HealthCheck) ([]Watch, error) {
 	switch {
 	case check.Condition != nil:
 		kind, err := conditionKind(*check.Condition)
-		return []schema.GroupVersionKind{kind}, err
+		return []Watch{{Kind: kind, Namespace: check.Condition.Namespace, Name: check.Condition.Name}}, err
 	case check.Workload != nil:
-		workloads, err := workloadKinds(*check.Workload)
-		var kinds []schema.GroupVersionKind
-		for _, workload := range workloads {
-			kinds = append(kinds, workloadKind(workload))
+		kinds, err := workloadKinds(*check.Workload)
+		var watches []Watch
+		for _, kind := range kinds {
+			watches = append(watches, Watch{Kind: workloadKind(kind), Namespace: check.Workload.Namespace})
 		}
-		return kinds, err
+		return watches, err
 	case check.Node != nil:
-		return []schema.GroupVersionKind{nodeKind}, nil
+		return []Watch{{Kind: nodeKind}}, nil
 	}
 	return nil, fmt.Errorf("%w: exactly one of condition, workload and node must be set", ErrInvalid)
 }

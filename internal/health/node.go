@@ -2,11 +2,11 @@ package health
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
@@ -15,11 +15,6 @@ var (
 	nodeKind      = corev1.SchemeGroupVersion.WithKind("Node")
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 )
-
-// NodeKinds are the kinds that EvaluateNode judges.
-func NodeKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{nodeKind, daemonSetKind, corev1.SchemeGroupVersion.WithKind("Pod")}
-}
 
 // EvaluateNode judges whether a node is fit to be returned after maintenance: it is Ready, and every DaemonSet that places a pod on
 // it has a ready one there. A DaemonSet pod that should be on the node but is missing counts as not ready.
@@ -43,16 +38,18 @@ func EvaluateNode(name string, objects Objects) (Result, error) {
 
 // EvaluateNodes judges whether those of the named nodes that still exist are Ready. A node that somebody removed is not waited for.
 func EvaluateNodes(names []string, objects Objects) (Result, error) {
-	var existing []*corev1.Node
-	for _, name := range names {
-		node, err := objects.Node(name)
-		if err != nil {
-			return Result{}, err
-		}
-		if node != nil {
-			existing = append(existing, node)
-		}
+	listed, err := objects.List(nodeKind, "")
+	if err != nil {
+		return Result{}, err
 	}
+	if listed, err = selected(listed, nil); err != nil {
+		return Result{}, err
+	}
+	existing, err := allTyped[corev1.Node](listed)
+	if err != nil {
+		return Result{}, err
+	}
+	existing = slices.DeleteFunc(existing, func(node *corev1.Node) bool { return !slices.Contains(names, node.Name) })
 	return judged(fmt.Sprintf("%d nodes are Ready", len(existing)), judgeNodes(existing...)), nil
 }
 

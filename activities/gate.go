@@ -1,0 +1,79 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/health"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// gateWait waits until a health gate opens.
+type gateWait struct {
+	waits   Waits
+	cluster *kube.Cluster
+	// subject is whose health it is, e.g. "node worker-1".
+	subject string
+	kinds   []client.Object
+	gate    health.Gate
+	// evaluate returns a result for each check of the gate.
+	evaluate func(objects) ([]health.Result, error)
+}
+
+// run looks whenever an object changes, and when the gate says that time alone changes its mind. Errors: HealthGateFailed, and evaluate's.
+func (w *gateWait) run(ctx context.Context) error {
+	for {
+		waiting, wake := context.WithCancel(ctx)
+		alarm := time.AfterFunc(math.MaxInt64, wake)
+		err := w.waits.await(waiting, w.cluster, w.kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+			decision, err := w.look(ctx)
+			if err != nil {
+				return temporal.Observation{}, false, err
+			}
+			if decision.LookAgain != nil {
+				alarm.Reset(time.Until(*decision.LookAgain))
+			}
+			return temporal.Observation{Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
+		})
+		woken := waiting.Err() != nil && ctx.Err() == nil
+		alarm.Stop()
+		wake()
+		if err == nil || !woken {
+			return err
+		}
+	}
+}
+
+// look decides on the cache while the gate waits. It neither opens nor fails on that alone: a cache whose watch is broken shows what
+// was, so both are decided on what the API server itself says.
+func (w *gateWait) look(ctx context.Context) (health.Decision, error) {
+	decision, err := w.observe(objectsOf(ctx, w.cluster, w.cluster.Cache))
+	if err != nil || decision.Verdict == health.Waiting {
+		return decision, err
+	}
+	return w.observe(objectsOf(ctx, w.cluster, w.cluster.Client))
+}
+
+func (w *gateWait) observe(objects objects) (health.Decision, error) {
+	now := time.Now() // before the objects are read, so that none of them is older than it seems
+	results, err := w.evaluate(objects)
+	if err != nil {
+		return health.Decision{}, err
+	}
+	var decision health.Decision
+	w.gate, decision = w.gate.Observe(now, results)
+	return decision, nil
+}
+
+func (w *gateWait) failure(decision health.Decision) error {
+	if decision.Verdict != health.Failed {
+		return nil
+	}
+	message := fmt.Sprintf("health gate of %s failed: %s", w.subject, decision.Wait.Message)
+	return temporal.Error(temporal.ErrHealthGateFailed, message, nil, decision.Wait.Blockers...)
+}

@@ -1,0 +1,291 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func jobs() *Jobs { return &Jobs{Clusters: clusters} }
+
+// firmware is a Job to run on the node. The annotations of its pod steer how it ends.
+func firmware(t *testing.T, ref NodeRef, podAnnotations map[string]string) RunJobInput {
+	t.Helper()
+	var template batchv1.JobTemplateSpec
+	template.Labels = map[string]string{"app": "firmware"}
+	template.Spec.BackoffLimit = new(int32(0))
+	template.Spec.Template.Annotations = podAnnotations
+	template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "flash", Image: "firmware"}}
+	return RunJobInput{
+		NodeRef:     ref,
+		Maintenance: "fw-" + ref.Node,
+		Job:         maintenancev1.JobAction{Namespace: devstacktest.Namespace(t, stack.Cluster(spokeName)), Template: template},
+		Deadline:    inSeconds(60),
+	}
+}
+
+func lasting(duration string) map[string]string {
+	return map[string]string{devstack.AnnotationCompleteAfter: duration}
+}
+
+// running starts RunJob, and returns where it ends once its pod runs.
+func running(t *testing.T, in RunJobInput) (<-chan error, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	end := make(chan error, 1)
+	go func() { end <- jobs().RunJob(ctx, in) }()
+	require.Eventually(t, func() bool {
+		pods := podsIn(t, in.Job.Namespace)
+		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning
+	}, 20*time.Second, 20*time.Millisecond)
+	return end, cancel
+}
+
+func podsIn(t *testing.T, namespace string) []corev1.Pod {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, testCluster(t).Client.List(t.Context(), &pods, client.InNamespace(namespace)))
+	return pods.Items
+}
+
+// jobOf returns the Job of a maintenance, or nil.
+func jobOf(t *testing.T, in RunJobInput) *batchv1.Job {
+	t.Helper()
+	job := &batchv1.Job{}
+	err := testCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: in.Job.Namespace, Name: nameOfJob(in)}, job)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return job
+}
+
+func removeJob(t *testing.T, in RunJobInput) {
+	t.Helper()
+	require.NoError(t, jobs().RemoveJob(t.Context(), in))
+}
+
+func requireJobGone(t *testing.T, in RunJobInput) {
+	t.Helper()
+	require.Eventually(t, func() bool { return jobOf(t, in) == nil && len(podsIn(t, in.Job.Namespace)) == 0 }, 10*time.Second, 20*time.Millisecond)
+}
+
+func TestAJobRunsOnTheCordonedNodeAndIsRemoved(t *testing.T) {
+	ref := testNode(t)
+	changed(t, ref.Node, cordoned)
+	in := firmware(t, ref, lasting("200ms"))
+	require.NoError(t, jobs().RunJob(t.Context(), in))
+
+	job := jobOf(t, in)
+	require.NotNil(t, finished(job, batchv1.JobComplete))
+	require.True(t, kube.OwnedBy(job, ref.Owner))
+	require.Equal(t, "firmware", job.Labels["app"])
+	pods := podsIn(t, in.Job.Namespace)
+	require.Len(t, pods, 1)
+	require.Equal(t, ref.Node, pods[0].Spec.NodeName)
+	require.Equal(t, corev1.RestartPolicyNever, pods[0].Spec.RestartPolicy)
+
+	require.NoError(t, jobs().RunJob(t.Context(), in), "an attempt whose reply was lost sees that the work is done")
+	require.Len(t, podsIn(t, in.Job.Namespace), 1, "and does not do it again")
+	removeJob(t, in)
+	removeJob(t, in)
+	requireJobGone(t, in)
+}
+
+func TestAFailedJobSaysHowItsPodEndedAndIsKeptForADay(t *testing.T) {
+	ref := testNode(t)
+	in := firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "3"})
+	err := jobs().RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
+	pod := podsIn(t, in.Job.Namespace)[0]
+	require.ErrorContains(t, err, "failed on node "+ref.Node+": BackoffLimitExceeded: ")
+	require.ErrorContains(t, err, "in pod "+pod.Name+" container flash exited with code 3")
+	require.Equal(t, "Pod "+pod.Namespace+"/"+pod.Name, temporal.Blockers(err)[0].String())
+
+	removeJob(t, in)
+	removeJob(t, in)
+	job := jobOf(t, in)
+	require.NotNil(t, job)
+	require.Nil(t, job.DeletionTimestamp)
+	require.NotContains(t, job.Finalizers, finalizerJob, "nobody needs us to delete it")
+	require.EqualValues(t, 24*60*60, *job.Spec.TTLSecondsAfterFinished)
+
+	again := in
+	again.Owner += "-2"
+	again.Job.Template.Spec.Template.Annotations = nil
+	require.NoError(t, jobs().RunJob(t.Context(), again), "it is not in the way of the next run of the same maintenance")
+	removeJob(t, again)
+}
+
+func TestAnAttemptThatIsLostIsTakenUp(t *testing.T) {
+	in := firmware(t, testNode(t), lasting("2s"))
+	end, kill := running(t, in)
+	kill()
+	require.ErrorIs(t, <-end, context.Canceled)
+	uid := jobOf(t, in).UID
+	require.NoError(t, jobs().RunJob(t.Context(), in))
+	require.Equal(t, uid, jobOf(t, in).UID)
+	require.Len(t, podsIn(t, in.Job.Namespace), 1)
+	removeJob(t, in)
+}
+
+func TestAJobThatSomebodyDeletesHasFailedAndIsNotRunAgain(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		propagation metav1.DeletionPropagation
+	}{
+		{"deleted as kubectl does", metav1.DeletePropagationBackground},
+		{"deleted in the foreground", metav1.DeletePropagationForeground},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := firmware(t, testNode(t), lasting("1h"))
+			end, _ := running(t, in)
+			require.NoError(t, testCluster(t).Client.Delete(t.Context(), jobOf(t, in), client.PropagationPolicy(test.propagation)))
+			err := <-end
+			require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
+			require.ErrorContains(t, err, "was deleted before it was complete: somebody deleted it at ")
+
+			err = jobs().RunJob(t.Context(), in)
+			require.ErrorContains(t, err, "was deleted before it was complete", "another attempt finds the same")
+			removeJob(t, in)
+			requireJobGone(t, in)
+		})
+	}
+}
+
+func TestAJobIsStoppedAtItsDeadline(t *testing.T) {
+	in := firmware(t, testNode(t), lasting("1h"))
+	in.Deadline = inSeconds(3)
+	end, _ := running(t, in)
+	err := <-end
+	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "timed out on node "+in.Node)
+	require.ErrorContains(t, err, "runs on node "+in.Node+" in pod ")
+	require.Eventually(t, func() bool { return len(podsIn(t, in.Job.Namespace)) == 0 }, 10*time.Second, 20*time.Millisecond)
+
+	err = jobs().RunJob(t.Context(), in)
+	require.ErrorContains(t, err, "timed out on node", "another attempt finds the same, and starts nothing")
+	removeJob(t, in)
+	requireJobGone(t, in)
+}
+
+func TestAJobThatCouldNotBeCreatedInTimeIsNotStartedLate(t *testing.T) {
+	in := firmware(t, testNode(t), nil)
+	in.Deadline = inSeconds(-1)
+	err := jobs().RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "it could not be created in time")
+	require.Nil(t, jobOf(t, in))
+}
+
+func TestAJobThatRunsIsGoneWithItsPodsBeforeTheNodeIsReturned(t *testing.T) {
+	podAnnotations := lasting("1h")
+	podAnnotations[devstack.AnnotationLeaveAfter] = "1s"
+	in := firmware(t, testNode(t), podAnnotations)
+	_, cancel := running(t, in)
+	cancel()
+
+	short, stop := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer stop()
+	err := jobs().RemoveJob(short, in)
+	require.Equal(t, ReasonJobStopping, temporal.ErrorType(err), "an attempt that runs out of time says what it waits for: %v", err)
+	require.ErrorContains(t, err, podsIn(t, in.Job.Namespace)[0].Name)
+
+	removeJob(t, in)
+	require.Empty(t, podsIn(t, in.Job.Namespace))
+	requireJobGone(t, in)
+}
+
+func TestAJobWaitsForANodeThatCannotTakeIt(t *testing.T) {
+	in := firmware(t, testNode(t), nil)
+	in.Job.Template.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}
+	in.Deadline = inSeconds(3)
+	err := jobs().RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "cannot be scheduled: ")
+	require.Equal(t, ReasonJobPodPending, temporal.Blockers(err)[0].Reason)
+	removeJob(t, in)
+	requireJobGone(t, in)
+}
+
+func TestANodeThatIsDeletedEndsItsJob(t *testing.T) {
+	in := firmware(t, testNode(t), lasting("1h"))
+	end, _ := running(t, in)
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, in.Node)))
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-end))
+	removeJob(t, in)
+	job := jobOf(t, in) // it goes when Kubernetes collects its pod, which can take a minute on a node that is gone
+	require.True(t, job == nil || job.DeletionTimestamp != nil && !slices.Contains(job.Finalizers, finalizerJob))
+}
+
+func TestATemplateThatCannotBeIsAnInvalidSpecThatNamesTheField(t *testing.T) {
+	ref := testNode(t)
+	for _, test := range []struct {
+		name   string
+		change func(*RunJobInput)
+		says   string
+	}{
+		{"a field that the API server refuses", func(in *RunJobInput) { in.Job.Template.Spec.Template.Spec.Containers[0].Image = "" }, "action.job.template.spec.template.spec.containers[0].image: Required value"},
+		{"a restart policy that Jobs have not", func(in *RunJobInput) { in.Job.Template.Spec.Template.Spec.RestartPolicy = "Always" }, "action.job.template.spec.template.spec.restartPolicy: "},
+		{"a node of its own choice", func(in *RunJobInput) { in.Job.Template.Spec.Template.Spec.NodeName = "elsewhere" }, "action.job.template.spec.template.spec.nodeName: must not be set"},
+		{"a namespace that does not exist", func(in *RunJobInput) { in.Job.Namespace = "nowhere" }, `action.job.namespace: cluster spoke: namespaces "nowhere" not found`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			in := firmware(t, ref, nil)
+			test.change(&in)
+			err := jobs().RunJob(t.Context(), in)
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, test.says)
+			require.NoError(t, jobs().RemoveJob(t.Context(), in))
+		})
+	}
+}
+
+func TestAJobOfSomebodyElseIsNotTouched(t *testing.T) {
+	in := firmware(t, testNode(t), lasting("1h"))
+	theirs, err := jobFor(in)
+	require.NoError(t, err)
+	theirs.Annotations, theirs.Finalizers = nil, nil
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), theirs))
+
+	err = jobs().RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "exists and is not ours: delete it, or give the maintenance another name")
+	removeJob(t, in)
+	require.Nil(t, jobOf(t, in).DeletionTimestamp)
+}
+
+func TestAJobIsPinnedBesideWhatItsTemplateAsksOfNodes(t *testing.T) {
+	zone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
+	var in RunJobInput
+	in.Node, in.Maintenance = "worker-1", "fw"
+	in.Job.Template.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, {}},
+		},
+	}}
+	job, err := jobFor(in)
+	require.NoError(t, err)
+	terms := job.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for _, term := range terms {
+		require.Equal(t, []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"worker-1"}}}, term.MatchFields)
+	}
+	require.Equal(t, []corev1.NodeSelectorRequirement{zone}, terms[0].MatchExpressions)
+	require.Empty(t, in.Job.Template.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields,
+		"the maintenance's own template stays as it is")
+}

@@ -1,0 +1,82 @@
+package activities
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/safename"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// finalizerJob keeps a Job from vanishing before its maintenance has seen the end of it.
+const finalizerJob = "drydock.dev/job"
+
+// failedJobTTL is how long a finished Job is kept, in seconds, unless its template says otherwise. One that completed is removed sooner.
+const failedJobTTL = 24 * 60 * 60
+
+// nameOfJob is the same for every attempt of a maintenance, and another for every run of it: a failed Job that is kept must not be in the
+// way of the next run.
+func nameOfJob(in RunJobInput) string {
+	owner := sha256.Sum256([]byte(in.Owner))
+	return safename.Join("-", in.Maintenance, in.Node, hex.EncodeToString(owner[:4]))
+}
+
+// jobFor makes the Job of the template: named, marked as ours, held by the finalizer and pinned to the node. Errors: InvalidSpec.
+func jobFor(in RunJobInput) (*batchv1.Job, error) {
+	template := in.Job.Template.DeepCopy()
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   in.Job.Namespace,
+			Name:        nameOfJob(in),
+			Labels:      template.Labels,
+			Annotations: template.Annotations,
+			Finalizers:  []string{finalizerJob},
+		},
+		Spec: template.Spec,
+	}
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
+	if job.Spec.TTLSecondsAfterFinished == nil {
+		job.Spec.TTLSecondsAfterFinished = new(int32(failedJobTTL))
+	}
+	pod := &job.Spec.Template.Spec
+	if pod.NodeName != "" {
+		return nil, temporal.Error(temporal.ErrInvalidSpec,
+			"action.job.template.spec.template.spec.nodeName: must not be set: the job runs on the node under maintenance", nil)
+	}
+	if pod.RestartPolicy == "" {
+		// The API's own default, Always, is refused in a Job. Never leaves the failed pod to look at.
+		pod.RestartPolicy = corev1.RestartPolicyNever
+	}
+	pinTo(pod, in.Node)
+	return job, nil
+}
+
+// pinTo lets the scheduler place the pod on the node and nowhere else, as the DaemonSet controller does. Setting nodeName would pass the
+// scheduler by: a node that is short of something would reject the pod, and the Job would fail where it could have waited; and volumes
+// that are bound on first use never would be. But the scheduler heeds the cordon, so the pod tolerates it. Any other taint
+// of the node is for the template to tolerate.
+func pinTo(pod *corev1.PodSpec, node string) {
+	onNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+	if pod.Affinity == nil {
+		pod.Affinity = &corev1.Affinity{}
+	}
+	if pod.Affinity.NodeAffinity == nil {
+		pod.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	affinity := pod.Affinity.NodeAffinity
+	if affinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		affinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: make([]corev1.NodeSelectorTerm, 1)}
+	}
+	terms := affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms { // terms are ORed, so each gets the node
+		terms[i].MatchFields = append(terms[i].MatchFields, onNode)
+	}
+	pod.Tolerations = append(pod.Tolerations, corev1.Toleration{
+		Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+	})
+}
