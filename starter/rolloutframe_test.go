@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// ago is an instant before noon.
+func ago(d time.Duration) *metav1.Time {
+	at := metav1.NewTime(noon.Add(-d))
+	return &at
+}
+
+// atNoon is a rollout in its second batch: one cluster is done, one at work, one has not begun.
+func atNoon() rolloutStatus {
+	status := rolloutStatus{
+		Metadata: refOf("cgu/prod/november", "run"),
+		Status: ranv1.ClusterGroupUpgradeStatus{
+			RemediationPlan: [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}},
+			Clusters: []ranv1.ClusterStatus{
+				{
+					Name: "spoke-1", State: ranv1.ClusterComplete, Batch: 1, Nodes: ranv1.NodeCounts{Total: 4, Done: 4},
+					StartedAt: ago(10 * time.Minute), CompletedAt: ago(7 * time.Minute),
+				},
+				{
+					Name: "spoke-2", State: ranv1.ClusterRunning, Batch: 2, Nodes: ranv1.NodeCounts{Total: 4, Done: 1}, StartedAt: ago(7 * time.Minute),
+					Step: "worker-2: Draining", Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3", Since: ago(2 * time.Minute),
+				},
+				{Name: "spoke-3", State: ranv1.ClusterPending, Batch: 2},
+				{Name: "spoke-4", State: ranv1.ClusterSkipped, Reason: "AlreadyCompliant", Message: "nothing to do"},
+			},
+			Status: ranv1.RunStatus{
+				StartedAt: ago(10 * time.Minute), CurrentBatch: 2, CurrentBatchStartedAt: ago(7 * time.Minute),
+				CurrentBatchDeadline: ago(-14 * time.Minute), Deadline: ago(-4 * time.Hour),
+			},
+		},
+	}
+	status.Status.Counts = rollout.Count(status.Status.Clusters)
+	status.Status.Percentage = rollout.Percentage(status.Status.Clusters)
+	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, "Maintaining nodes", noon)
+	return status
+}
+
+func TestTheFrameOfARolloutAtWork(t *testing.T) {
+	require.Equal(t, `rollout prod/november   InProgress   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
+Maintaining nodes
+[##########......................]  33%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending
+
+BATCH   CLUSTER   STATE      NODES   NOW
+1       spoke-1   complete   4/4     took 3m
+2       spoke-2   running    1/4     worker-2: Draining; DisruptionBudget for 2m: budget shop/web allows 0 of 3
+        spoke-3   pending
+        spoke-4   skipped            AlreadyCompliant: nothing to do`, atNoon().frame(noon, frameStyle{}))
+}
+
+func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {
+	status := atNoon()
+	status.Status.Paused = true
+	status.Status.Wait = &drydockv1.Wait{Reason: "Paused", Message: "paused by kim", Since: *ago(time.Minute)}
+	frame := status.frame(noon, frameStyle{})
+	require.Contains(t, frame, "rollout prod/november   InProgress (paused)   ")
+	require.Contains(t, frame, "\nwaiting: Paused for 60s: paused by kim\n")
+}
+
+func TestTheFrameOfARolloutThatIsOver(t *testing.T) {
+	status := atNoon()
+	status.Status.Status.CompletedAt = ago(0)
+	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 of 3 clusters timed out: spoke-2", noon)
+	frame := status.frame(noon, frameStyle{})
+	require.Contains(t, frame, "rollout prod/november   TimedOut   took 10m\n1 of 3 clusters timed out: spoke-2\n")
+}
+
+func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {
+	status := atNoon()
+	for range 100 {
+		status.Status.Clusters = append(status.Status.Clusters, ranv1.ClusterStatus{Name: "more", State: ranv1.ClusterPending, Batch: 3})
+	}
+	status.Status.Counts = rollout.Count(status.Status.Clusters)
+	const height = 24
+	frame := status.frame(noon, frameStyle{height: height})
+	require.Less(t, strings.Count(frame, "\n")+1, height)
+	require.Contains(t, frame, "\nand 89 clusters more")
+}
+
+func TestColoursAreForTerminals(t *testing.T) {
+	require.NotContains(t, atNoon().frame(noon, frameStyle{}), "\x1b[")
+	require.Contains(t, atNoon().frame(noon, frameStyle{colours: true}), "\x1b[32mcomplete\x1b[0m")
+}
+
+func TestLinesAreSaidOnceAndAgainWhenTheyChange(t *testing.T) {
+	var out bytes.Buffer
+	c := &cli{output: formatTable}
+	c.Out = &out
+	view := c.newView()
+	said := func(status rolloutStatus) string {
+		out.Reset()
+		require.NoError(t, view.show(status))
+		var lines strings.Builder
+		for line := range strings.Lines(out.String()) {
+			lines.WriteString(line[len("15:04:05  "):])
+		}
+		return lines.String()
+	}
+	require.Equal(t, `batch 2 of 2: spoke-2, spoke-3
+spoke-1: complete 4/4 nodes; took 3m
+spoke-2: running 1/4 nodes; worker-2: Draining; DisruptionBudget: budget shop/web allows 0 of 3
+spoke-4: skipped; AlreadyCompliant: nothing to do
+rollout prod/november: InProgress: Maintaining nodes
+`, said(atNoon()))
+	require.Empty(t, said(atNoon()))
+
+	changed := atNoon()
+	changed.Status.Clusters[1].Reason, changed.Status.Clusters[1].Message = "", ""
+	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining\n", said(changed))
+}
+
+func TestTheScreenIsRedrawnInPlace(t *testing.T) {
+	var out bytes.Buffer
+	s := screen{out: &out}
+	s.draw("first\nsecond\nthird", 80)
+	require.Equal(t, "first\x1b[K\nsecond\x1b[K\nthird\x1b[K\n\x1b[J", out.String())
+	out.Reset()
+	s.draw("a line that is longer than the screen", 10)
+	require.Equal(t, "\r\x1b[3Aa line th~\x1b[K\n\x1b[J", out.String())
+}
