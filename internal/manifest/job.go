@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -45,7 +44,7 @@ func validateJobTemplate(template map[string]any) []Problem {
 		var job batchv1.JobTemplateSpec
 		strict, err := kjson.UnmarshalStrict(text, &job)
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && remove(template, strings.Split(wrong.Field, ".")) {
-			problems = append(problems, Problem{Field: wrong.Field, Message: fmt.Sprintf("must be of type %s, not %s", typeWord(wrong.Type), wrong.Value)})
+			problems = append(problems, Problem{Field: wrong.Field, Message: wrongType(wrong)})
 			continue
 		}
 		if err != nil {
@@ -59,23 +58,6 @@ func validateJobTemplate(template map[string]any) []Problem {
 		}
 		return problems
 	}
-}
-
-// typeWord is what a person calls a Go type in a file.
-func typeWord(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Struct, reflect.Map:
-		return "object"
-	case reflect.Slice, reflect.Array:
-		return "array"
-	case reflect.String:
-		return "string"
-	case reflect.Bool:
-		return "boolean"
-	case reflect.Pointer:
-		return typeWord(t.Elem())
-	}
-	return "integer"
 }
 
 // remove removes the field at path, in every element of the lists on the way, and reports whether it was there.

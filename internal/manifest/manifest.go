@@ -166,32 +166,38 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 	for _, err := range kind.validate(object.Object) {
 		problems = append(problems, problemOf(err))
 	}
-	typed, err := k.typed(object)
-	if typed == nil {
+	typed, err := k.scheme.New(object.GroupVersionKind())
+	if err != nil {
 		return nil, append(problems, Problem{Message: err.Error()})
 	}
+	// What has the right type is filled in whatever else is wrong, and judged.
+	wrong := Convert(object.Object, typed)
 	for _, err := range validateMeaning(typed) {
 		problems = append(problems, problemOf(err))
 	}
 	problems = append(problems, validateJobTemplates(object.Object)...)
-	if err != nil && len(problems) == 0 {
-		problems = append(problems, Problem{Message: err.Error()})
+	if wrong != nil && len(problems) == 0 {
+		problems = append(problems, *wrong)
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Field, b.Field) })
-	return typed, problems
+	return typed.(client.Object), problems
 }
 
-// typed returns the object in its Go type, as far as its fields have the right types, and an error if one has not.
-func (k *kinds) typed(object *unstructured.Unstructured) (client.Object, error) {
-	new, err := k.scheme.New(object.GroupVersionKind())
+// Convert fills in a Go type from the fields of an object, as far as they have the right types, and returns the first that has not.
+// Fields that the type does not have are passed over.
+func Convert(fields map[string]any, typed any) *Problem {
+	text, err := json.Marshal(fields)
 	if err != nil {
-		return nil, err
+		return &Problem{Message: err.Error()}
 	}
-	text, err := json.Marshal(object.Object)
+	err = kjson.UnmarshalCaseSensitivePreserveInts(text, typed)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return &Problem{Field: wrong.Field, Message: wrongType(wrong)}
+	}
 	if err != nil {
-		return nil, err
+		return &Problem{Message: err.Error()}
 	}
-	return new.(client.Object), kjson.UnmarshalCaseSensitivePreserveInts(text, new)
+	return nil
 }
 
 // validateMetadata holds the metadata to what the API server wants of it. The namespace may be left out: the caller knows the default.

@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -18,7 +18,7 @@ import (
 
 // validateMeaning checks what no schema can express: selectors and regular expressions. A selector that cannot be read must never end
 // in "nothing selected, all is done".
-func validateMeaning(object client.Object) field.ErrorList {
+func validateMeaning(object runtime.Object) field.ErrorList {
 	spec := field.NewPath("spec")
 	switch object := object.(type) {
 	case *ranv1.ClusterGroupUpgrade:

@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -66,4 +68,26 @@ func problemOf(err *field.Error) Problem {
 		return Problem{Field: err.Field, Message: fmt.Sprintf("%s, not %v", want, err.BadValue)}
 	}
 	return Problem{Field: err.Field, Message: shorter.ErrorBody()}
+}
+
+// wrongType says what was found and what is wanted, in the words of a file.
+func wrongType(err *json.UnmarshalTypeError) string {
+	return fmt.Sprintf("must be of type %s, not %s", typeWord(err.Type), err.Value)
+}
+
+// typeWord is what a person calls a Go type in a file.
+func typeWord(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		return "object"
+	case reflect.Slice, reflect.Array:
+		return "array"
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Pointer:
+		return typeWord(t.Elem())
+	}
+	return "integer"
 }

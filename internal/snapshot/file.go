@@ -10,12 +10,20 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"drydock.dev/drydock/internal/kube"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
 )
 
@@ -38,7 +46,7 @@ func Open(path string, stdin io.Reader) (*File, error) {
 
 // Parse reads the text of a file; name is only named in errors.
 func Parse(name string, text []byte) (*File, error) {
-	scheme, err := kube.NewScheme()
+	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
@@ -55,12 +63,13 @@ func Parse(name string, text []byte) (*File, error) {
 	seen := map[string]bool{}
 	for _, object := range objects {
 		identity := describe(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
-		problem := manifest.Problem{File: name, Object: identity, Message: file.refuse(object)}
+		problem := file.refuse(object)
 		if seen[identity] {
-			problem.Message = "is there twice"
+			problem = &manifest.Problem{Message: "is there twice"}
 		}
-		if problem.Message != "" {
-			invalid = append(invalid, problem)
+		if problem != nil {
+			problem.File, problem.Object = name, identity
+			invalid = append(invalid, *problem)
 		}
 		seen[identity] = true
 		gvk := object.GroupVersionKind()
@@ -72,24 +81,30 @@ func Parse(name string, text []byte) (*File, error) {
 	return file, nil
 }
 
-// refuse says why an object cannot be read; empty if it can, or need not be.
-func (f *File) refuse(object *unstructured.Unstructured) string {
+// newScheme has the kinds that decisions read as Go types, each in the one version they read.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	return scheme, errors.Join(
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
+		drydockv1.AddToScheme(scheme), lcmv1.AddToScheme(scheme), maintenancev1.AddToScheme(scheme), ranv1.AddToScheme(scheme),
+	)
+}
+
+// refuse says why an object cannot be read; nil if it can, or need not be.
+func (f *File) refuse(object *unstructured.Unstructured) *manifest.Problem {
 	gvk := object.GroupVersionKind()
 	versions := f.scheme.VersionsForGroupKind(gvk.GroupKind())
 	if len(versions) == 0 {
-		return ""
+		return nil
 	}
 	if !slices.Contains(versions, gvk.GroupVersion()) {
-		return fmt.Sprintf("version %s is not one that is read; it is read as %s", gvk.Version, versions[0])
+		return &manifest.Problem{Message: fmt.Sprintf("version %s is not one that is read; it is read as %s", gvk.Version, versions[0])}
 	}
 	typed, err := f.scheme.New(gvk)
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed)
-	}
 	if err != nil {
-		return err.Error()
+		return &manifest.Problem{Message: err.Error()}
 	}
-	return ""
+	return manifest.Convert(object.Object, typed)
 }
 
 // describe names an object: Kind.group namespace/name.
@@ -97,7 +112,7 @@ func describe(kind schema.GroupKind, namespace, name string) string {
 	if namespace != "" {
 		name = namespace + "/" + name
 	}
-	return kind.String() + " " + name
+	return strings.TrimSpace(kind.String() + " " + name)
 }
 
 func read(path string, stdin io.Reader) (name string, text []byte, err error) {

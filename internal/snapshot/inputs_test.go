@@ -1,0 +1,155 @@
+package snapshot_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+
+const policyRollout = `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: r, namespace: default}
+spec:
+  clusterLabelSelectors: [{}]
+  managedPolicies: [p1]
+  remediationStrategy: {maxConcurrency: 1}
+`
+
+// decisions are all that Drydock decides from objects, as it prints them.
+func decisions(t *testing.T, reader client.Reader) map[string]string {
+	t.Helper()
+	objects, err := manifest.Decode("rollout", []byte(policyRollout))
+	require.NoError(t, err)
+	cgu := objects[0].(*ranv1.ClusterGroupUpgrade)
+
+	inventory, err := snapshot.Inventory(t.Context(), reader, cgu)
+	require.NoError(t, err)
+	schedulingInput, err := snapshot.Scheduling(t.Context(), reader)
+	require.NoError(t, err)
+	drainInput, err := drain.Read(t.Context(), reader, "n1")
+	require.NoError(t, err)
+	preview, err := drain.Decide(t.Context(), "n1", drainInput, maintenancev1.DrainSpec{}, noon)
+	require.NoError(t, err)
+
+	printed := map[string]string{}
+	for name, decision := range map[string]any{
+		"plan": rollout.NewPlan(cgu, inventory, noon), "schedule": scheduling.Schedule(schedulingInput), "drain": preview,
+	} {
+		text, err := json.MarshalIndent(decision, "", "  ")
+		require.NoError(t, err)
+		printed[name] = string(text)
+	}
+	return printed
+}
+
+func TestDecisionsFromAFile(t *testing.T) {
+	file, err := snapshot.Open("testdata/cluster.yaml", nil)
+	require.NoError(t, err)
+	got := decisions(t, file)
+
+	var plan rollout.Plan
+	require.NoError(t, json.Unmarshal([]byte(got["plan"]), &plan))
+	require.Equal(t, [][]string{{"c1"}, {"c3"}}, plan.RemediationPlan)
+	var schedule scheduling.Decision
+	require.NoError(t, json.Unmarshal([]byte(got["schedule"]), &schedule))
+	require.Equal(t, 1, schedule.AvailableSlots)
+	require.Equal(t, "m3", schedule.Granted[0].Name)
+	require.Contains(t, got["drain"], `"name": "bare"`)
+	require.NotContains(t, got["drain"], "elsewhere")
+}
+
+func TestAClusterHasOneConfiguration(t *testing.T) {
+	file, err := snapshot.Parse("f", []byte("{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+
+		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}\n---\n"+
+		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}"))
+	require.NoError(t, err)
+	_, err = snapshot.Scheduling(t.Context(), file)
+	require.EqualError(t, err, "there are 2 MaintenanceOperatorConfigs (a/default, b/default), and there may be one: delete the others")
+}
+
+// TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster reads one cluster in every way there is.
+func TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{{
+		Name: "hub", CRDs: []string{"deploy/crds", "deploy/crds/testing"}, ControlPlaneOnly: true,
+	}}})
+	clusters := kube.New(kube.FromConfigs(stack.Cluster("hub").Config, nil), kube.Options{})
+	t.Cleanup(clusters.Close)
+	hub, err := clusters.Hub(t.Context())
+	require.NoError(t, err)
+	create(t, hub.Client)
+
+	live := decisions(t, hub.Client)
+	require.Equal(t, live, decisions(t, hub.Cache), "from the cache")
+
+	text := dump(t, hub.Client)
+	file, err := snapshot.Parse("live.yaml", text)
+	require.NoError(t, err)
+	require.Equal(t, live, decisions(t, file), "from a file")
+
+	original, err := snapshot.Open("testdata/cluster.yaml", nil)
+	require.NoError(t, err)
+	require.Equal(t, live, decisions(t, original), "from the file that the cluster was made of")
+}
+
+// create creates the objects of the test file, with their status, in a cluster whose controllers do not run.
+func create(t *testing.T, c client.Client) {
+	text, err := os.ReadFile("testdata/cluster.yaml")
+	require.NoError(t, err)
+	objects, err := manifest.Parse("cluster.yaml", text)
+	require.NoError(t, err)
+	// Pods are admitted only with the account that the controllers would have made.
+	require.NoError(t, c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
+	for _, object := range objects {
+		status, hasStatus := object.Object["status"]
+		require.NoError(t, c.Create(t.Context(), object))
+		if hasStatus {
+			object.Object["status"] = status
+			require.NoError(t, c.Status().Update(t.Context(), object))
+		}
+	}
+}
+
+// dump prints the objects of a cluster as kubectl prints several kinds at once.
+func dump(t *testing.T, c client.Client) []byte {
+	all := &unstructured.UnstructuredList{}
+	all.SetAPIVersion("v1")
+	all.SetKind("List")
+	for kind, apiVersion := range map[string]string{
+		"ManagedCluster": "cluster.open-cluster-management.io/v1", "Policy": "policy.open-cluster-management.io/v1",
+		"Node": "v1", "Pod": "v1", "PodDisruptionBudget": "policy/v1", "ServiceAccount": "v1",
+		"NodeMaintenance": "maintenance.nvidia.com/v1alpha1", "MaintenanceOperatorConfig": "maintenance.nvidia.com/v1alpha1",
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(apiVersion)
+		list.SetKind(kind + "List")
+		require.NoError(t, c.List(t.Context(), list))
+		all.Items = append(all.Items, list.Items...)
+	}
+	printed, err := all.MarshalJSON()
+	require.NoError(t, err)
+	text, err := yaml.JSONToYAML(printed)
+	require.NoError(t, err)
+	return text
+}
