@@ -1,0 +1,196 @@
+// Package architecture holds the tree to its own layout: what stands at the top, which package may import which, and what pure means.
+package architecture
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "drydock.dev/drydock"
+	root   = "../.."
+)
+
+// goPackage is what `go list -json` says of a package. Deps are all packages it depends on, near or far; tests do not count.
+type goPackage struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Deps       []string
+}
+
+// name is the package's path within the module; empty for one of another module.
+func name(importPath string) string {
+	within, ours := strings.CutPrefix(importPath, module+"/")
+	if !ours {
+		return ""
+	}
+	return within
+}
+
+// within reports whether a package is one of those, or lies below one of them.
+func within(name string, trees ...string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return name == tree || strings.HasPrefix(name, tree+"/") })
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Deps", "./...")
+	list.Dir = root
+	var errors bytes.Buffer
+	list.Stderr = &errors
+	output, err := list.Output()
+	require.NoError(t, err, errors.String())
+	var found []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(output)); decoder.More(); {
+		var p goPackage
+		require.NoError(t, decoder.Decode(&p))
+		found = append(found, p)
+	}
+	require.NotEmpty(t, found)
+	return found
+}
+
+func TestNothingStandsAtTheTopBesideWhatTheLayoutSays(t *testing.T) {
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	var found []string
+	for _, entry := range entries {
+		// bin is what make builds; it is not under version control.
+		if !strings.HasPrefix(entry.Name(), ".") && entry.Name() != "bin" {
+			found = append(found, entry.Name())
+		}
+	}
+	require.Subset(t, []string{
+		"workflows", "activities", "worker", "starter", "internal", "deploy", "docs", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE",
+	}, found)
+}
+
+var purePackages = []string{"internal/rollout", "internal/scheduling", "internal/windows", "internal/locks", "internal/health"}
+
+func TestImports(t *testing.T) {
+	all := packages(t)
+	t.Run("run one way", func(t *testing.T) { importsRunOneWay(t, all) })
+	t.Run("of the programs do not reach the local stack", func(t *testing.T) { programsDoNotReachTheLocalStack(t, all) })
+	t.Run("of workflows are no Kubernetes clients", func(t *testing.T) { workflowsImportNoClients(t, all) })
+	t.Run("of pure packages are types and small pure libraries", func(t *testing.T) { purePackagesImportOnlyPurePackages(t, all) })
+	t.Run("pure packages read no clock and start nothing", func(t *testing.T) { purePackagesReadNoClock(t, all) })
+}
+
+// importsRunOneWay: starter, worker -> workflows -> activities -> drain, kube -> pure decisions -> API types. Whatever stands in no layer
+// serves them, and may not depend on the first three.
+func importsRunOneWay(t *testing.T, all []goPackage) {
+	layers := [][]string{
+		{"starter", "worker"},
+		{"workflows"},
+		{"activities"},
+		{"internal/drain", "internal/kube"},
+		purePackages,
+		{"internal/apis"},
+	}
+	for _, p := range all {
+		above := slices.IndexFunc(layers, func(trees []string) bool { return within(name(p.ImportPath), trees...) })
+		if above < 0 {
+			above = 3
+		}
+		requireNoDependency(t, p, slices.Concat(layers[:above]...))
+		requireNoDependency(t, p, layers[0])
+	}
+}
+
+func requireNoDependency(t *testing.T, p goPackage, forbidden []string) {
+	t.Helper()
+	for _, dependency := range p.Deps {
+		if within(name(dependency), forbidden...) {
+			t.Errorf("%s depends on %s", name(p.ImportPath), name(dependency))
+		}
+	}
+}
+
+// programsDoNotReachTheLocalStack: what is for tests and for trying out is not shipped.
+func programsDoNotReachTheLocalStack(t *testing.T, all []goPackage) {
+	for _, p := range all {
+		if within(name(p.ImportPath), "starter", "worker") {
+			requireNoDependency(t, p, []string{"internal/devstack", "deploy/dev"})
+		}
+	}
+}
+
+// workflowsImportNoClients: they use Kubernetes' types only.
+func workflowsImportNoClients(t *testing.T, all []goPackage) {
+	for _, p := range all {
+		if !within(name(p.ImportPath), "workflows") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if within(imported, "k8s.io/client-go", "sigs.k8s.io/controller-runtime") || within(name(imported), "internal/kube", "internal/drain") {
+				t.Errorf("%s imports %s", name(p.ImportPath), imported)
+			}
+		}
+	}
+}
+
+func purePackagesImportOnlyPurePackages(t *testing.T, all []goPackage) {
+	ours := append([]string{"internal/apis", "internal/safename"}, purePackages...)
+	libraries := []string{
+		"k8s.io/api", "k8s.io/apimachinery",
+		"k8s.io/component-helpers/scheduling", "github.com/go-logr/logr", // where DaemonSet pods belong
+	}
+	impure := []string{"os", "io", "net", "bufio", "sync", "log", "syscall", "math/rand", "crypto/rand"}
+	for _, p := range pure(t, all) {
+		for _, imported := range p.Imports {
+			domain, _, _ := strings.Cut(imported, "/")
+			standard := !strings.Contains(domain, ".")
+			if within(imported, impure...) || !standard && !within(name(imported), ours...) && !within(imported, libraries...) {
+				t.Errorf("%s imports %s", name(p.ImportPath), imported)
+			}
+		}
+	}
+}
+
+func purePackagesReadNoClock(t *testing.T, all []goPackage) {
+	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+	for _, p := range pure(t, all) {
+		for _, file := range p.GoFiles {
+			files := token.NewFileSet()
+			parsed, err := parser.ParseFile(files, filepath.Join(p.Dir, file), nil, 0)
+			require.NoError(t, err)
+			ast.Inspect(parsed, func(node ast.Node) bool {
+				switch node := node.(type) {
+				case *ast.GoStmt:
+					t.Errorf("%s: starts a goroutine", files.Position(node.Pos()))
+				case *ast.SelectorExpr:
+					if from, ok := node.X.(*ast.Ident); ok && from.Name == "time" && slices.Contains(clock, node.Sel.Name) {
+						t.Errorf("%s: calls time.%s", files.Position(node.Pos()), node.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// pure returns the pure packages.
+func pure(t *testing.T, all []goPackage) []goPackage {
+	t.Helper()
+	var found []goPackage
+	for _, p := range all {
+		if within(name(p.ImportPath), purePackages...) {
+			found = append(found, p)
+		}
+	}
+	require.NotEmpty(t, found)
+	return found
+}
