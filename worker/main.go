@@ -1,0 +1,117 @@
+// Command drydock-worker runs Drydock's workflows and activities.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/worker"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// version is set by the linker (see the Makefile).
+var version = "unknown"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	o := defaultOptions()
+	cmd := &cobra.Command{
+		Use:   "drydock-worker",
+		Short: "Run Drydock's workflows and activities",
+		Long: `Run Drydock's workflows and activities.
+
+Clusters come from a clusters file (--clusters), or are contexts of a kubeconfig (--contexts, --hub-context). Inside a cluster, with
+--cluster NAME, it runs only that cluster's activities, with its own ServiceAccount.
+
+On SIGTERM or Ctrl-C it takes no new work and hands over what it is doing: other workers go on with it at once.`,
+		Version:       version,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd.ErrOrStderr(), o) },
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+// run works until ctx is done or the worker fails for good. It logs to logs.
+func run(ctx context.Context, logs io.Writer, o *options) error {
+	log, err := o.logger(logs)
+	if err != nil {
+		return err
+	}
+	source, err := o.source()
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	metrics, err := temporal.NewMetrics(registry, log)
+	if err != nil {
+		return err
+	}
+	connection, err := o.connection.Options(log, metrics)
+	if err != nil {
+		return err
+	}
+	server, err := temporal.Dial(ctx, connection)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	clusters := kube.New(source, kube.Options{QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + version})
+	defer clusters.Close()
+
+	failed := make(chan error, 1)
+	w := worker.New(server, o.taskQueue(), o.workerOptions(func(err error) { failed <- err }))
+	if o.cluster == "" {
+		registerWorkflows(w, o.versioned())
+	}
+	registerActivities(w, clusters, server)
+
+	ready := &readiness{temporal: server, clusters: clusters}
+	health, err := serveHealth(o.healthAddress, ready, registry)
+	if err != nil {
+		return err
+	}
+	defer health.close()
+	return work(ctx, w, ready, failed, log.With("taskQueue", o.taskQueue(), "temporal", connection.HostPort, "health", health.address()))
+}
+
+// work runs the worker until ctx is done or the worker fails for good, and hands over what it is doing.
+func work(ctx context.Context, w worker.Worker, ready *readiness, failed <-chan error, log *slog.Logger) error {
+	if err := w.Start(); err != nil {
+		return fmt.Errorf("start the worker: %w", err)
+	}
+	ready.working.Store(true)
+	log.Info("worker started", "version", version)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("the worker cannot go on: %w", err)
+	}
+	ready.working.Store(false)
+	log.Info("worker stops: activities are handed over")
+	w.Stop()
+	log.Info("worker stopped")
+	return err
+}

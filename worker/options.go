@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// options are what the command line says.
+type options struct {
+	connection temporal.Connection
+
+	clustersFile string
+	kubeconfig   string
+	contexts     []string
+	hubContext   string
+	cluster      string
+
+	qps   float32
+	burst int
+
+	activities, workflowTasks, activityPollers, workflowPollers int
+
+	stopTimeout time.Duration
+
+	deployment, buildID string
+
+	healthAddress string
+	logLevel      string
+	logFormat     string
+}
+
+func defaultOptions() *options {
+	return &options{
+		// Waits are activities, and each node under maintenance has one: they cost a goroutine each.
+		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 5,
+		// Activities are handed over when the stop begins; this is how long that may take.
+		stopTimeout:   20 * time.Second,
+		healthAddress: "127.0.0.1:9091",
+		logLevel:      "info",
+		logFormat:     "text",
+	}
+}
+
+func (o *options) addFlags(flags *pflag.FlagSet) {
+	o.connection.AddFlags(flags)
+	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with how each is reached")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of --contexts and --hub-context (env KUBECONFIG; default ~/.kube/config)")
+	flags.StringSliceVar(&o.contexts, "contexts", nil, "kubeconfig contexts of the clusters; a cluster's name is its context's")
+	flags.StringVar(&o.hubContext, "hub-context", "", "kubeconfig context of the hub")
+	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster this worker runs in: only its activities, with its own ServiceAccount")
+	flags.Float32Var(&o.qps, "kube-qps", 0, "requests a second to one cluster, on average (default 300)")
+	flags.IntVar(&o.burst, "kube-burst", 0, "requests to one cluster at once (default 600)")
+	flags.IntVar(&o.activities, "max-activities", o.activities, "activities at once; every node that is drained or waited for takes one")
+	flags.IntVar(&o.workflowTasks, "max-workflow-tasks", o.workflowTasks, "workflow tasks at once")
+	flags.IntVar(&o.activityPollers, "activity-pollers", o.activityPollers, "concurrent polls for activities")
+	flags.IntVar(&o.workflowPollers, "workflow-pollers", o.workflowPollers, "concurrent polls for workflow tasks, at least 2")
+	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "how long a stop may take to hand over activities")
+	flags.StringVar(&o.deployment, "deployment", "", "worker deployment to be a version of; with --build-id it turns worker versioning on")
+	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
+	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "where /healthz, /readyz and /metrics are served")
+	flags.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warn or error")
+	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
+}
+
+func (o *options) logger(to io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level %q is not one of debug, info, warn, error", o.logLevel)
+	}
+	settings := &slog.HandlerOptions{Level: level}
+	switch o.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(to, settings)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(to, settings)), nil
+	}
+	return nil, fmt.Errorf("--log-format %q is neither text nor json", o.logFormat)
+}
+
+// source says which clusters this worker serves. Exactly one way to name them must be used.
+func (o *options) source() (kube.Source, error) {
+	byContext := len(o.contexts) > 0 || o.hubContext != ""
+	ways := 0
+	for _, used := range []bool{o.clustersFile != "", byContext, o.cluster != ""} {
+		if used {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0:
+		return kube.Source{}, errors.New("which clusters? give --clusters FILE, --contexts with --hub-context, or, inside a cluster, --cluster NAME")
+	case ways > 1:
+		return kube.Source{}, errors.New("--clusters, --contexts (with --hub-context) and --cluster exclude each other")
+	case o.cluster != "":
+		return kube.FromWithin(o.cluster), nil
+	case byContext:
+		return kube.FromKubeconfig(o.kubeconfig, o.hubContext, o.contexts...)
+	}
+	return kube.FromClustersFile(o.clustersFile)
+}
+
+// taskQueue is where this worker's work comes from.
+func (o *options) taskQueue() string {
+	if o.cluster != "" {
+		return temporal.ClusterTaskQueue(o.cluster)
+	}
+	return temporal.TaskQueue
+}
+
+// versioned: this worker is a version of a worker deployment. Off unless asked for: a versioned queue dispatches nothing until somebody has
+// set a current version.
+func (o *options) versioned() bool { return o.deployment != "" && o.buildID != "" }
+
+func (o *options) workerOptions(onFatalError func(error)) worker.Options {
+	settings := worker.Options{
+		MaxConcurrentActivityExecutionSize:     o.activities,
+		MaxConcurrentWorkflowTaskExecutionSize: o.workflowTasks,
+		MaxConcurrentActivityTaskPollers:       o.activityPollers,
+		MaxConcurrentWorkflowTaskPollers:       o.workflowPollers,
+		WorkerStopTimeout:                      o.stopTimeout,
+		// A cancellation reaches an activity with the answer to a heartbeat: it must not be held back for long.
+		MaxHeartbeatThrottleInterval:     2 * time.Second,
+		DefaultHeartbeatThrottleInterval: 2 * time.Second,
+		DisableWorkflowWorker:            o.cluster != "",
+		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}},
+		OnFatalError:                     onFatalError,
+	}
+	if o.versioned() {
+		settings.DeploymentOptions = worker.DeploymentOptions{
+			UseVersioning:             true,
+			Version:                   worker.WorkerDeploymentVersion{DeploymentName: o.deployment, BuildID: o.buildID},
+			DefaultVersioningBehavior: workflow.VersioningBehaviorPinned,
+		}
+	}
+	return settings
+}

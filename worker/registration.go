@@ -1,0 +1,35 @@
+package main
+
+import (
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// registerWorkflows registers every workflow under its name. In a versioned deployment they stay with the version that started them.
+func registerWorkflows(w worker.WorkflowRegistry, versioned bool) {
+	once := workflow.VersioningBehaviorUnspecified
+	if versioned {
+		once = workflow.VersioningBehaviorPinned
+	}
+	w.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade, VersioningBehavior: once})
+	w.RegisterWorkflowWithOptions(workflows.ClusterUpgrade, workflow.RegisterOptions{Name: temporal.ClusterUpgrade, VersioningBehavior: once})
+	w.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance, VersioningBehavior: once})
+}
+
+// registerActivities registers every activity by the name of its method.
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client) {
+	waits := activities.Waits{Temporal: server}
+	w.RegisterActivity(&activities.Rollouts{Clusters: clusters})
+	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Jobs{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Health{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Locks{Clusters: clusters, Waits: waits})
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestTheClustersMustBeNamedInOneWay(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		err  string
+	}{
+		{
+			name: "none",
+			err:  "which clusters? give --clusters FILE, --contexts with --hub-context, or, inside a cluster, --cluster NAME",
+		},
+		{
+			name: "two",
+			args: []string{"--clusters", "clusters.yaml", "--hub-context", "hub"},
+			err:  "--clusters, --contexts (with --hub-context) and --cluster exclude each other",
+		},
+		{
+			name: "a file that is not there",
+			args: []string{"--clusters", "no/such.yaml"},
+			err:  "read the clusters file: open no/such.yaml: no such file or directory",
+		},
+		{
+			name: "a log level that is none",
+			args: []string{"--cluster", "spoke-1", "--log-level", "loud"},
+			err:  `--log-level "loud" is not one of debug, info, warn, error`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := newCommand()
+			cmd.SetArgs(tt.args)
+			require.EqualError(t, cmd.ExecuteContext(t.Context()), tt.err)
+		})
+	}
+}
+
+func TestAWorkerInsideAClusterRunsOnlyItsActivities(t *testing.T) {
+	o := defaultOptions()
+	require.Equal(t, "drydock", o.taskQueue())
+	require.False(t, o.workerOptions(nil).DisableWorkflowWorker)
+	o.cluster = "spoke-1"
+	require.Equal(t, "drydock.spoke-1", o.taskQueue())
+	require.True(t, o.workerOptions(nil).DisableWorkflowWorker)
+}
+
+func TestVersioningIsOffUnlessAskedFor(t *testing.T) {
+	o := defaultOptions()
+	require.Zero(t, o.workerOptions(nil).DeploymentOptions)
+	o.deployment = "drydock"
+	require.Zero(t, o.workerOptions(nil).DeploymentOptions, "a deployment without a build id is no version")
+	o.buildID = "1.2"
+	versioning := o.workerOptions(nil).DeploymentOptions
+	require.True(t, versioning.UseVersioning)
+	require.Equal(t, "1.2", versioning.Version.BuildID)
+	require.Equal(t, workflow.VersioningBehaviorPinned, versioning.DefaultVersioningBehavior)
+}
+
+func TestAWorkerLivesFromReadyToStopped(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{
+		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true}},
+		Temporal: &devstack.TemporalOptions{},
+	})
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
+	hub := stack.Cluster("hub")
+	require.NoError(t, hub.APIServer.Stop())
+	w := begin(t, "--address", stack.Temporal.Address, "--kubeconfig", hub.KubeconfigFile,
+		"--hub-context", "hub", "--contexts", "hub", "--health-address", "127.0.0.1:0")
+	address := w.says(t, `msg="worker started" .*health=(\S+)`)
+	get := func(path string) (int, string) {
+		response, err := http.Get("http://" + address + path)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(body)
+	}
+
+	status, _ := get("/healthz")
+	require.Equal(t, http.StatusOK, status)
+	status, body := get("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status, "without its hub a worker plans no rollouts")
+	require.Contains(t, body, "hub")
+	require.NoError(t, hub.APIServer.Start(t.Context()))
+	require.Eventually(t, func() bool {
+		status, body = get("/readyz")
+		return status == http.StatusOK
+	}, patience, 50*time.Millisecond)
+	_, body = get("/metrics")
+	for _, metric := range []string{"temporal_worker_start_total", "rest_client_requests_total", "go_goroutines"} {
+		require.True(t, strings.Contains(body, "\n"+metric), metric)
+	}
+	polled(t, stack.Temporal)
+
+	w.stop()
+	require.NoError(t, w.end(t))
+	w.says(t, `(msg="worker stopped")`)
+	_, err := http.Get("http://" + address + "/healthz")
+	require.Error(t, err)
+}
+
+// polled waits until the task queue is polled for workflows and activities.
+func polled(t *testing.T, server *devstack.Temporal) {
+	t.Helper()
+	options, err := temporal.Connection{Address: server.Address}.Options(nil, nil)
+	require.NoError(t, err)
+	c, err := temporal.Dial(t.Context(), options)
+	require.NoError(t, err)
+	defer c.Close()
+	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		require.Eventually(t, func() bool {
+			queue, err := c.DescribeTaskQueue(t.Context(), temporal.TaskQueue, queueType)
+			return err == nil && len(queue.GetPollers()) > 0
+		}, patience, 20*time.Millisecond)
+	}
+}
+
+func TestAWorkerWithoutTemporalSaysWhereItLooked(t *testing.T) {
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
+	w := begin(t, "--address", "127.0.0.1:1", "--cluster", "spoke-1", "--health-address", "127.0.0.1:0")
+	require.EqualError(t, w.end(t),
+		"temporal at 127.0.0.1:1 does not answer (set --address, or TEMPORAL_ADDRESS): dial tcp 127.0.0.1:1: connect: connection refused")
+}
+
+// patience is how long anything may take on a busy machine.
+const patience = 30 * time.Second
+
+// running is a worker at work.
+type running struct {
+	log   *sharedBuffer
+	stop  context.CancelFunc
+	ended chan error
+}
+
+func begin(t *testing.T, args ...string) *running {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	r := &running{log: &sharedBuffer{}, stop: stop, ended: make(chan error, 1)}
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetErr(r.log)
+	go func() { r.ended <- cmd.ExecuteContext(ctx) }()
+	return r
+}
+
+// says waits until the log matches, and returns what the first group of the expression matched.
+func (r *running) says(t *testing.T, expression string) string {
+	t.Helper()
+	pattern := regexp.MustCompile(expression)
+	var found []string
+	require.Eventually(t, func() bool {
+		found = pattern.FindStringSubmatch(r.log.String())
+		return found != nil
+	}, patience, 10*time.Millisecond, "%s in\n%s", expression, r.log)
+	return found[1]
+}
+
+func (r *running) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(patience):
+		require.Fail(t, "the worker does not end", r.log)
+		return nil
+	}
+}
+
+// sharedBuffer is written by the worker and read by its test.
+type sharedBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
