@@ -19,10 +19,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// bareCluster is the hub, used as a cluster: all its nodes are the test's.
+// bareCluster is an administrator's access to the hub, used as a cluster: all its nodes are the test's.
 func bareCluster(t *testing.T) *kube.Cluster {
 	t.Helper()
-	cluster, err := clusters.Cluster(t.Context(), hubName)
+	cluster, err := admin.Cluster(t.Context(), hubName)
 	require.NoError(t, err)
 	return cluster
 }
@@ -45,24 +45,18 @@ func bareNodes(t *testing.T, names ...string) *kube.Cluster {
 		node := create(t, cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		require.NoError(t, cluster.Client.Status().Update(t.Context(), node))
+		settled(t, hubName, node)
 	}
-	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(ctx context.Context) (bool, error) {
-		var cached corev1.NodeList
-		err := cluster.Cache.List(ctx, &cached)
-		ready := 0
-		for _, node := range cached.Items {
-			ready += len(node.Status.Conditions)
-		}
-		return len(cached.Items) == len(names) && ready == len(names), err
-	}))
 	return cluster
 }
 
 func budgets(t *testing.T, cluster *kube.Cluster, spec maintenancev1.MaintenanceOperatorConfigSpec) *maintenancev1.MaintenanceOperatorConfig {
 	t.Helper()
-	return create(t, cluster, &maintenancev1.MaintenanceOperatorConfig{
+	config := create(t, cluster, &maintenancev1.MaintenanceOperatorConfig{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "config-"}, Spec: spec,
 	})
+	settled(t, hubName, config)
+	return config
 }
 
 // awaitGrants asks for grants in the background.
@@ -116,10 +110,7 @@ func TestANodeIsGrantedTheMomentAnotherIsAvailableAgain(t *testing.T) {
 	patch := client.MergeFrom(down.DeepCopy())
 	cordoned(down)
 	require.NoError(t, cluster.Client.Patch(t.Context(), down, patch))
-	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(ctx context.Context) (bool, error) {
-		node, err := cluster.Node(ctx, "b")
-		return node.Spec.Unschedulable, err
-	}))
+	settled(t, hubName, down)
 
 	granted := awaitGrants(t, []string{"a"}, nil)
 	requireWaiting(t, granted)

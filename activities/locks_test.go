@@ -26,6 +26,7 @@ func created[T client.Object](t *testing.T, object T) T {
 	t.Helper()
 	cluster := testCluster(t)
 	require.NoError(t, cluster.Client.Create(t.Context(), object))
+	settled(t, spokeName, object)
 	t.Cleanup(func() {
 		require.NoError(t, client.IgnoreNotFound(cluster.Client.Delete(context.Background(), object)))
 	})
@@ -44,6 +45,7 @@ func say(t *testing.T, lock client.Object, state lcmv1.LockState, message string
 		lock.Status = status
 	}
 	require.NoError(t, testCluster(t).Client.Status().Patch(t.Context(), lock, patch))
+	settled(t, spokeName, lock)
 }
 
 func heldNode(t *testing.T, controller, node string) *lcmv1.NodeWorkloadLock {

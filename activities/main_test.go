@@ -2,13 +2,19 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,10 +29,12 @@ const (
 	hubName   = "hub"
 )
 
-// stack and clusters are set by TestMain.
+// stack, clusters and admin are set by TestMain. Activities reach the clusters with the roles of deploy/rbac and nothing else; tests do as
+// administrators what is not ours to do.
 var (
 	stack     *devstack.Stack
 	clusters  *kube.Clusters
+	admin     *kube.Clusters
 	testNodes atomic.Int32
 )
 
@@ -40,7 +48,8 @@ func TestMain(m *testing.M) {
 }
 
 func runOnStack(m *testing.M) (code int, err error) {
-	stack, err = devstack.Start(context.Background(), devstack.Options{
+	ctx := context.Background()
+	stack, err = devstack.Start(ctx, devstack.Options{
 		Output: os.Stderr,
 		Clusters: []devstack.ClusterOptions{
 			{Name: spokeName, CRDs: []string{"deploy/crds"}},
@@ -50,17 +59,67 @@ func runOnStack(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	spoke, hub := stack.Cluster(spokeName).Config, stack.Cluster(hubName).Config
-	clusters = kube.New(kube.FromConfigs(hub, map[string]*rest.Config{spokeName: spoke, hubName: hub}), kube.Options{})
+	spoke, hub := stack.Cluster(spokeName), stack.Cluster(hubName)
+	admin = kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: spoke.Config, hubName: hub.Config}), kube.Options{})
+	source, err := shippedRoles(ctx, spoke, hub)
+	if err != nil {
+		return 1, errors.Join(err, stack.Stop())
+	}
+	clusters = kube.New(source, kube.Options{})
 	code = m.Run()
 	clusters.Close()
+	admin.Close()
 	return code, stack.Stop()
 }
 
-// testCluster returns the access to the shared spoke: a whole cluster with controllers, and KWOK for kubelets.
+// shippedRoles grants what deploy/rbac grants and returns a source that reaches the clusters with it. Which namespaces
+// the tests' Jobs run in is not known beforehand, so the role for them is bound everywhere.
+func shippedRoles(ctx context.Context, spoke, hub *devstack.Cluster) (kube.Source, error) {
+	var file strings.Builder
+	fmt.Fprintf(&file, "hub: {kubeconfig: %s}\nclusters:\n", kubeconfigOf(hub, "drydock-hub"))
+	for _, cluster := range []*devstack.Cluster{spoke, hub} {
+		fmt.Fprintf(&file, "- {name: %s, kubeconfig: %s, lockController: {kubeconfig: %s}}\n",
+			cluster.Name, kubeconfigOf(cluster, "drydock-initiator"), kubeconfigOf(cluster, "drydock-lock-controller"))
+		if err := grantShippedRoles(ctx, cluster); err != nil {
+			return kube.Source{}, err
+		}
+	}
+	path := filepath.Join(stack.Dir, "clusters.yaml")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		return kube.Source{}, err
+	}
+	return kube.FromClustersFile(path)
+}
+
+func grantShippedRoles(ctx context.Context, cluster *devstack.Cluster) error {
+	if err := cluster.Apply(ctx, "deploy/rbac"); err != nil {
+		return err
+	}
+	for _, account := range []string{"drydock-hub", "drydock-initiator", "drydock-lock-controller"} {
+		config, err := cluster.ServiceAccountConfig(ctx, "drydock-system", account)
+		if err != nil {
+			return err
+		}
+		if err := devstack.WriteKubeconfig(kubeconfigOf(cluster, account), account, config); err != nil {
+			return err
+		}
+	}
+	_, err := cluster.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "jobs-everywhere"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-job-runner"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func kubeconfigOf(cluster *devstack.Cluster, account string) string {
+	return filepath.Join(stack.Dir, cluster.Name+"-"+account+".kubeconfig")
+}
+
+// testCluster returns an administrator's access to the shared spoke: a whole cluster with controllers, and KWOK for kubelets.
 func testCluster(t *testing.T) *kube.Cluster {
 	t.Helper()
-	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	cluster, err := admin.Cluster(t.Context(), spokeName)
 	require.NoError(t, err)
 	return cluster
 }
@@ -76,7 +135,7 @@ func testNode(t *testing.T, options ...func(*devstack.Node)) NodeRef {
 	t.Cleanup(func() {
 		object := &corev1.Node{}
 		object.Name = node.Name
-		cluster, err := clusters.Cluster(context.Background(), spokeName)
+		cluster, err := admin.Cluster(context.Background(), spokeName)
 		require.NoError(t, err)
 		require.NoError(t, client.IgnoreNotFound(cluster.Client.Delete(context.Background(), object)))
 	})
@@ -89,4 +148,19 @@ func getNode(t *testing.T, name string) *corev1.Node {
 	node := &corev1.Node{}
 	require.NoError(t, testCluster(t).Client.Get(t.Context(), client.ObjectKey{Name: name}, node))
 	return node
+}
+
+// settled returns when the activities see an object at least as it is: what they read is a watch that may be behind.
+func settled(t *testing.T, clusterName string, object client.Object) {
+	t.Helper()
+	cluster, err := clusters.Cluster(t.Context(), clusterName)
+	require.NoError(t, err)
+	seen := object.DeepCopyObject().(client.Object)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{seen}, func(ctx context.Context) (bool, error) {
+		if err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(object), seen); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), object.GetResourceVersion())
+		return order >= 0, err
+	}))
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IfServed makes Await pass over a kind that the cluster does not serve, until it does.
+// IfServed makes Await pass over a kind that the cluster does not serve, or does not let us watch, until it does.
 func IfServed(kind client.Object) client.Object { return optional{Object: kind} }
 
 type optional struct{ client.Object }
@@ -64,7 +65,7 @@ type watcher struct {
 	stops   []func()
 }
 
-// start watches the pending kinds. Those that the cluster does not serve, and need not, stay pending.
+// start watches the pending kinds. Those that cannot be watched, and need not, stay pending.
 func (w *watcher) start(ctx context.Context) error {
 	kinds := w.pending
 	w.pending = nil
@@ -74,7 +75,7 @@ func (w *watcher) start(ctx context.Context) error {
 			kind = ifServed.Object
 		}
 		informer, err := w.cluster.Cache.GetInformer(ctx, kind)
-		if isOptional && meta.IsNoMatchError(err) {
+		if isOptional && (meta.IsNoMatchError(err) || apierrors.IsForbidden(err)) {
 			w.pending = append(w.pending, ifServed)
 			continue
 		}

@@ -2,10 +2,12 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // FieldManager is who Drydock is in the managed fields of objects.
@@ -29,6 +33,9 @@ type Cluster struct {
 	Config *rest.Config
 	// Client reads from the API server and writes to it, as field manager "drydock".
 	Client client.Client
+	// LockController writes workload locks where Drydock stands in for an application's lock controller: with the credentials of that
+	// role and a limit of its own, or it is Client where there are none.
+	LockController client.Client
 	// Cache reads from informers. A kind is watched from its first use on; if that fails, the reads say why instead of waiting. Pods
 	// are indexed by spec.nodeName.
 	Cache     cache.Cache
@@ -42,10 +49,8 @@ type Cluster struct {
 }
 
 // newCluster makes the clients and starts the (still empty) cache. Nothing is contacted yet.
-func newCluster(name string, access *rest.Config, scheme *runtime.Scheme, options Options) (*Cluster, error) {
-	config := rest.CopyConfig(access)
-	config.UserAgent = options.UserAgent
-	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(options.QPS, options.Burst)
+func newCluster(name string, found credentials, scheme *runtime.Scheme, options Options) (*Cluster, error) {
+	config := limited(found.config, options)
 	connections, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -54,11 +59,16 @@ func newCluster(name string, access *rest.Config, scheme *runtime.Scheme, option
 	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, connections); err != nil {
 		return nil, err
 	}
-	writer, err := client.New(config, client.Options{HTTPClient: connections, Scheme: scheme, Mapper: c.mapper})
-	if err != nil {
+	if c.Client, err = newClient(config, client.Options{HTTPClient: connections, Scheme: scheme, Mapper: c.mapper}); err != nil {
 		return nil, err
 	}
-	c.Client = client.WithFieldOwner(writer, FieldManager)
+	c.LockController = c.Client
+	if found.lockController != nil {
+		own := limited(found.lockController, options)
+		if c.LockController, err = newClient(own, client.Options{Scheme: scheme, Mapper: c.mapper}); err != nil {
+			return nil, err
+		}
+	}
 	builtIn := rest.CopyConfig(config)
 	builtIn.ContentType = runtime.ContentTypeProtobuf
 	builtIn.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -68,6 +78,22 @@ func newCluster(name string, access *rest.Config, scheme *runtime.Scheme, option
 	}
 	c.Clientset, c.Evictions = clientset, Evictions{core: clientset.CoreV1().RESTClient()}
 	return c, c.startCache(config, connections, scheme, options)
+}
+
+// limited returns config with one limit for all who use it.
+func limited(config *rest.Config, options Options) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.UserAgent = options.UserAgent
+	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(options.QPS, options.Burst)
+	return config
+}
+
+func newClient(config *rest.Config, options client.Options) (client.Client, error) {
+	plain, err := client.New(config, options)
+	if err != nil {
+		return nil, err
+	}
+	return client.WithFieldOwner(plain, FieldManager), nil
 }
 
 func (c *Cluster) startCache(config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) error {
@@ -89,11 +115,18 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 
 func (c *Cluster) close() { c.stop() }
 
-// onRefusal returns config with a look at each answer: refused is called when the API server does not know the credentials.
-func onRefusal(config *rest.Config, refused func()) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusalWatch{next, refused} })
-	return config
+// watched returns the credentials with a look at each answer: refused is called when the API server does not know them.
+func (c credentials) watched(refused func()) credentials {
+	watch := func(config *rest.Config) *rest.Config {
+		config = rest.CopyConfig(config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusalWatch{next, refused} })
+		return config
+	}
+	c.config = watch(c.config)
+	if c.lockController != nil {
+		c.lockController = watch(c.lockController)
+	}
+	return c
 }
 
 type refusalWatch struct {
@@ -122,13 +155,24 @@ func (c *Cluster) Serves(_ context.Context, kind schema.GroupVersionKind) (bool,
 	return true, nil
 }
 
-// uid identifies the cluster: it is that of the namespace kube-system, which cannot be deleted.
+// uid identifies the cluster: it is that of the namespace kube-system, which cannot be deleted. Errors: ClusterUnreachable, and InvalidSpec
+// when the lock controller's credentials are for another cluster.
 func (c *Cluster) uid(ctx context.Context) (types.UID, error) {
-	namespace, err := c.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	system, err := c.Clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return "", c.explain("get namespace kube-system", err)
 	}
-	return namespace.UID, nil
+	if c.LockController == c.Client {
+		return system.UID, nil
+	}
+	var theirs corev1.Namespace
+	if err := c.LockController.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &theirs); err != nil {
+		return "", c.explain("get namespace kube-system as the lock controller", err)
+	}
+	if theirs.UID != system.UID {
+		return "", temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: the credentials of its lockController are for another cluster", c.Name), nil)
+	}
+	return system.UID, nil
 }
 
 // probe remembers when the API server was last seen to answer.

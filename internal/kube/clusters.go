@@ -10,8 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -92,7 +93,10 @@ type entry struct {
 
 // New returns access to the clusters of a source. Nothing is contacted before it is used.
 func New(source Source, options Options) *Clusters {
-	return &Clusters{source: source, options: options.withDefaults(), open: map[key]*entry{}, names: map[types.UID]string{}}
+	options = options.withDefaults()
+	// Controller-runtime has one logger for all its caches, and complains on standard error when it has none.
+	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))
+	return &Clusters{source: source, options: options, open: map[key]*entry{}, names: map[types.UID]string{}}
 }
 
 // Cluster returns a cluster by name, opening it if necessary. It stays open at least until ctx is done. Errors: NotFound,
@@ -209,16 +213,15 @@ func (c *Clusters) openEntry(k key, e *entry) {
 }
 
 func (c *Clusters) openCluster(ctx context.Context, k key, refused func()) (*Cluster, error) {
-	config, err := c.config(k)
+	found, err := c.credentials(k)
 	if err != nil {
 		return nil, err
 	}
-	config = onRefusal(config, refused)
 	scheme, err := NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := newCluster(k.name, config, scheme, c.options)
+	cluster, err := newCluster(k.name, found.watched(refused), scheme, c.options)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
 	}
@@ -233,11 +236,11 @@ func (c *Clusters) openCluster(ctx context.Context, k key, refused func()) (*Clu
 	return cluster, nil
 }
 
-func (c *Clusters) config(k key) (*rest.Config, error) {
+func (c *Clusters) credentials(k key) (credentials, error) {
 	if k.hub {
-		return c.source.hubConfig()
+		return c.source.hubCredentials()
 	}
-	return c.source.clusterConfig(k.name)
+	return c.source.clusterCredentials(k.name)
 }
 
 // claim refuses a second name for a cluster: its budgets would be spent twice. The hub is exempt: it has none under that name.

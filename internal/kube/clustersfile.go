@@ -26,6 +26,9 @@ type ClusterEntry struct {
 	// Name is the cluster's name everywhere: that of its ManagedCluster.
 	Name              string `json:"name"`
 	KubeconfigContext `json:",inline"`
+	// LockController are the credentials for writing workload locks, where Drydock stands in for an application's lock controller.
+	// Absent: the same as for everything else.
+	LockController *KubeconfigContext `json:"lockController,omitempty"`
 	// InClusterWorker: an activity-only worker inside the cluster runs its activities; no credentials are needed here.
 	InClusterWorker bool `json:"inClusterWorker,omitempty"`
 }
@@ -74,6 +77,9 @@ func (f ClustersFile) source(path string) Source {
 		if !entry.InClusterWorker || entry.KubeconfigContext != (KubeconfigContext{}) {
 			known.config = entry.access(directory).config
 		}
+		if entry.LockController != nil {
+			known.lockController = entry.LockController.access(directory).config
+		}
 		source.clusters[entry.Name] = known
 	}
 	return source
@@ -101,6 +107,9 @@ func (f ClustersFile) validate() field.ErrorList {
 		names[entry.Name] = true
 		if !entry.InClusterWorker && entry.KubeconfigContext == (KubeconfigContext{}) {
 			problems = append(problems, field.Required(path, "kubeconfig or context, or inClusterWorker"))
+		}
+		if entry.LockController != nil && entry.KubeconfigContext == (KubeconfigContext{}) {
+			problems = append(problems, field.Forbidden(path.Child("lockController"), "the worker inside the cluster has its own ServiceAccount"))
 		}
 	}
 	return problems

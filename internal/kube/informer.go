@@ -13,7 +13,7 @@ import (
 )
 
 // syncPatience is how long a first read may take before it is asked whether the API server answers at all.
-const syncPatience = 5 * time.Second
+const syncPatience = 3 * time.Second
 
 // informer remembers why it could not get its objects, as long as it never had them. Later failures are not held against what it
 // has: it reconnects by itself.

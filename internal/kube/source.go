@@ -23,6 +23,8 @@ type Source struct {
 type access struct {
 	// config is read when the cluster is opened, so that renewed credentials are taken up. Nil: this process cannot reach it.
 	config func() (*rest.Config, error)
+	// lockController is read in the same way, for writes to workload locks. Nil: as config.
+	lockController func() (*rest.Config, error)
 	// inClusterWorker: an activity-only worker inside the cluster runs its activities.
 	inClusterWorker bool
 }
@@ -75,31 +77,40 @@ func kubeconfigAccess(path, context string) access {
 	}}
 }
 
-// hubConfig returns the way to the hub. Errors: NotFound, ClusterUnreachable.
-func (s Source) hubConfig() (*rest.Config, error) {
-	if s.hub.config == nil {
-		return nil, temporal.Error(temporal.ErrNotFound, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
-	}
-	config, err := s.hub.config()
-	if err != nil {
-		return nil, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("read the credentials of the hub: %v", err), err)
-	}
-	return config, nil
+// credentials are how a cluster is reached, by role.
+type credentials struct {
+	config *rest.Config
+	// lockController is nil when it has none of its own.
+	lockController *rest.Config
 }
 
-// clusterConfig returns the way to a cluster. Errors: NotFound, ClusterUnreachable.
-func (s Source) clusterConfig(name string) (*rest.Config, error) {
+// hubCredentials returns the way to the hub. Errors: NotFound, ClusterUnreachable.
+func (s Source) hubCredentials() (credentials, error) {
+	if s.hub.config == nil {
+		return credentials{}, temporal.Error(temporal.ErrNotFound, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
+	}
+	return s.hub.read("the hub")
+}
+
+// clusterCredentials returns the way to a cluster. Errors: NotFound, ClusterUnreachable.
+func (s Source) clusterCredentials(name string) (credentials, error) {
 	known, ok := s.clusters[name]
 	switch {
 	case !ok:
-		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known; %s", name, s.remedy), nil)
+		return credentials{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known; %s", name, s.remedy), nil)
 	case known.config == nil:
-		return nil, temporal.Error(temporal.ErrNotFound,
+		return credentials{}, temporal.Error(temporal.ErrNotFound,
 			fmt.Sprintf("cluster %s is served by a worker inside it, this one has no credentials for it", name), nil)
 	}
-	config, err := known.config()
-	if err != nil {
-		return nil, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("read the credentials of cluster %s: %v", name, err), err)
+	return known.read("cluster " + name)
+}
+
+func (a access) read(what string) (found credentials, err error) {
+	if found.config, err = a.config(); err == nil && a.lockController != nil {
+		found.lockController, err = a.lockController()
 	}
-	return config, nil
+	if err != nil {
+		return credentials{}, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("read the credentials of %s: %v", what, err), err)
+	}
+	return found, nil
 }
