@@ -27,7 +27,11 @@ type guard struct {
 }
 
 // budgets finds the PodDisruptionBudgets of pods.
-type budgets map[string][]budget
+type budgets struct {
+	byNamespace map[string][]*policyv1.PodDisruptionBudget
+	// parsed selectors of the namespaces that were asked about: a cluster has many more budgets than a node has pods.
+	parsed map[string][]budget
+}
 
 type budget struct {
 	*policyv1.PodDisruptionBudget
@@ -35,21 +39,32 @@ type budget struct {
 }
 
 func newBudgets(list []policyv1.PodDisruptionBudget) budgets {
-	found := budgets{}
+	b := budgets{byNamespace: map[string][]*policyv1.PodDisruptionBudget{}, parsed: map[string][]budget{}}
 	for i := range list {
+		b.byNamespace[list[i].Namespace] = append(b.byNamespace[list[i].Namespace], &list[i])
+	}
+	return b
+}
+
+func (b budgets) in(namespace string) []budget {
+	parsed, ok := b.parsed[namespace]
+	if ok {
+		return parsed
+	}
+	for _, candidate := range b.byNamespace[namespace] {
 		// As for the API server, a budget whose selector is invalid guards nothing.
-		selector, err := metav1.LabelSelectorAsSelector(list[i].Spec.Selector)
-		if err == nil {
-			found[list[i].Namespace] = append(found[list[i].Namespace], budget{&list[i], selector})
+		if selector, err := metav1.LabelSelectorAsSelector(candidate.Spec.Selector); err == nil {
+			parsed = append(parsed, budget{candidate, selector})
 		}
 	}
-	return found
+	b.parsed[namespace] = parsed
+	return parsed
 }
 
 // of returns the budgets that select a pod, by name.
 func (b budgets) of(pod *corev1.Pod) []budget {
 	var guarding []budget
-	for _, candidate := range b[pod.Namespace] {
+	for _, candidate := range b.in(pod.Namespace) {
 		if candidate.selector.Matches(labels.Set(pod.Labels)) {
 			guarding = append(guarding, candidate)
 		}

@@ -42,15 +42,23 @@ func newRules(spec maintenancev1.DrainSpec) (rules, error) {
 
 // decide decides about every pod of the snapshot's node.
 func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Preview {
-	kubectl := newKubectlRules(r.spec, snapshot.DaemonSets)
-	budgets := newBudgets(snapshot.Budgets)
 	preview := Preview{Pods: []Decision{}, Drainable: true}
+	var concerned []corev1.Pod
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
 		if pod.Spec.NodeName != snapshot.Node.Name {
 			continue
 		}
-		decision := r.decidePod(ctx, pod, kubectl, budgets, now)
+		if reason, message := r.spares(pod); reason != "" {
+			preview.Pods = append(preview.Pods, decisionOn(pod).as(Skip, reason, message))
+			continue
+		}
+		concerned = append(concerned, *pod)
+	}
+	verdicts := newKubectlRules(r.spec, snapshot.DaemonSets).verdicts(ctx, concerned)
+	budgets := newBudgets(snapshot.Budgets)
+	for i := range concerned {
+		decision := r.decidePod(&concerned[i], verdicts[nameOf(&concerned[i])], budgets, now)
 		preview.Pods = append(preview.Pods, decision)
 		preview.Drainable = preview.Drainable && decision.Action != Block
 	}
@@ -60,28 +68,28 @@ func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Pre
 	return preview
 }
 
-// decidePod asks one rule after the other; the first that has an answer wins. The order matters: pods that the specification spares
-// must not block, a pod that is over needs no permission, and budgets are asked only about pods that may leave.
-func (r rules) decidePod(ctx context.Context, pod *corev1.Pod, kubectl kubectlRules, budgets budgets, now time.Time) Decision {
-	decision := Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, Owner: ownerOf(pod), pod: pod}
-	if reason, message := r.spares(pod); reason != "" {
-		return decision.as(Skip, reason, message)
-	}
-	action, reason := kubectl.verdict(ctx, pod)
-	if action == Skip {
-		return decision.as(Skip, reason, kubectlMessage(reason))
+// decidePod asks one rule after the other; the first that has an answer wins. The order matters: a pod that is over needs no permission,
+// and budgets are asked only about pods that may leave.
+func (r rules) decidePod(pod *corev1.Pod, kubectl verdict, budgets budgets, now time.Time) Decision {
+	decision := decisionOn(pod)
+	if kubectl.action == Skip {
+		return decision.as(Skip, kubectl.reason, kubectlMessage(kubectl.reason))
 	}
 	if !pod.DeletionTimestamp.IsZero() {
 		return r.decideTerminating(decision, now)
 	}
-	if action == Block {
-		return decision.as(Block, reason, kubectlMessage(reason))
+	if kubectl.action == Block {
+		return decision.as(Block, kubectl.reason, kubectlMessage(kubectl.reason))
 	}
 	if isFinished(pod) {
 		return decision.as(Evict, ReasonFinished, "it has run to its end; evicting it only removes it")
 	}
 	decision.Message = r.loss(pod)
 	return applyBudgets(decision, budgets.of(pod))
+}
+
+func decisionOn(pod *corev1.Pod) Decision {
+	return Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, Owner: ownerOf(pod), pod: pod}
 }
 
 func (d Decision) as(action Action, reason Reason, message string) Decision {

@@ -26,30 +26,58 @@ type kubectlRules struct {
 func newKubectlRules(spec maintenancev1.DrainSpec, daemonSets []appsv1.DaemonSet) kubectlRules {
 	rules := kubectlRules{spec: spec, daemonSets: make(map[types.NamespacedName]*appsv1.DaemonSet, len(daemonSets))}
 	for i := range daemonSets {
-		rules.daemonSets[types.NamespacedName{Namespace: daemonSets[i].Namespace, Name: daemonSets[i].Name}] = &daemonSets[i]
+		key := types.NamespacedName{Namespace: daemonSets[i].Namespace, Name: daemonSets[i].Name}
+		rules.daemonSets[key] = &daemonSets[i]
 	}
 	return rules
 }
 
-// verdict is what kubectl says of one pod. The filters' own answer is not exported, but which of them gave it follows from the pod.
-func (k kubectlRules) verdict(ctx context.Context, pod *corev1.Pod) (Action, Reason) {
+// verdict is what kubectl says of a pod: it leaves, it stays, or it must not be deleted.
+type verdict struct {
+	action Action
+	reason Reason
+}
+
+// verdicts asks about pods of one node. Kubectl names those that leave; about each of the others it is asked alone, because only then its
+// refusal can be told from its sparing the pod. Which filter it was follows from the pod.
+func (k kubectlRules) verdicts(ctx context.Context, pods []corev1.Pod) map[types.NamespacedName]verdict {
+	found := make(map[types.NamespacedName]verdict, len(pods))
+	leaving, _ := k.ask(ctx, pods)
+	for _, pod := range leaving.Pods() {
+		found[nameOf(&pod)] = verdict{action: Evict}
+	}
+	for i := range pods {
+		pod := &pods[i]
+		if _, leaves := found[nameOf(pod)]; leaves {
+			continue
+		}
+		_, refusals := k.ask(ctx, pods[i:i+1])
+		switch {
+		case len(refusals) > 0:
+			found[nameOf(pod)] = verdict{Block, refusedBy(pod, k.spec)}
+		case ownedByDaemonSet(pod):
+			found[nameOf(pod)] = verdict{Skip, ReasonDaemonSet}
+		default:
+			found[nameOf(pod)] = verdict{Skip, ReasonMirror}
+		}
+	}
+	return found
+}
+
+func (k kubectlRules) ask(ctx context.Context, pods []corev1.Pod) (*kubectldrain.PodDeleteList, []error) {
 	helper := kubectldrain.Helper{
 		Ctx:                 ctx,
-		Client:              onePodClient{pod: pod, daemonSets: k.daemonSets},
+		Client:              snapshotClient{pods: pods, daemonSets: k.daemonSets},
 		Force:               k.spec.Force,
 		DeleteEmptyDirData:  k.spec.DeleteEmptyDir,
 		IgnoreAllDaemonSets: true,
+		// SkipWaitForDeleteTimeoutSeconds is not set: kubectl would measure it on the wall clock.
 	}
-	list, refusals := helper.GetPodsForDeletion(pod.Spec.NodeName)
-	switch {
-	case len(refusals) > 0:
-		return Block, refusedBy(pod, k.spec)
-	case len(list.Pods()) > 0:
-		return Evict, ""
-	case ownedByDaemonSet(pod):
-		return Skip, ReasonDaemonSet
-	}
-	return Skip, ReasonMirror
+	return helper.GetPodsForDeletion("")
+}
+
+func nameOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 }
 
 // refusedBy names the filter that refused a pod, in the order kubectl applies them.
@@ -78,33 +106,34 @@ func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// onePodClient is all of Kubernetes that kubectl's filters look at: one pod, and the DaemonSets of a snapshot. Every other call would
-// be a change in kubectl; the embedded nil interfaces make it panic in the tests.
-type onePodClient struct {
+// snapshotClient is all of Kubernetes that kubectl's filters look at: the pods in question, and the DaemonSets of a snapshot. Any other
+// call would be a change in kubectl; the embedded nil interfaces make it panic in the tests.
+type snapshotClient struct {
 	kubernetes.Interface
-	pod        *corev1.Pod
+	pods       []corev1.Pod
 	daemonSets map[types.NamespacedName]*appsv1.DaemonSet
 }
 
-func (c onePodClient) CoreV1() coreclient.CoreV1Interface { return onePodCore{pod: c.pod} }
-func (c onePodClient) AppsV1() appsclient.AppsV1Interface {
+func (c snapshotClient) CoreV1() coreclient.CoreV1Interface { return snapshotCore{pods: c.pods} }
+
+func (c snapshotClient) AppsV1() appsclient.AppsV1Interface {
 	return snapshotApps{daemonSets: c.daemonSets}
 }
 
-type onePodCore struct {
+type snapshotCore struct {
 	coreclient.CoreV1Interface
-	pod *corev1.Pod
+	pods []corev1.Pod
 }
 
-func (c onePodCore) Pods(string) coreclient.PodInterface { return onePod{pod: c.pod} }
+func (c snapshotCore) Pods(string) coreclient.PodInterface { return snapshotPods{pods: c.pods} }
 
-type onePod struct {
+type snapshotPods struct {
 	coreclient.PodInterface
-	pod *corev1.Pod
+	pods []corev1.Pod
 }
 
-func (c onePod) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
-	return &corev1.PodList{Items: []corev1.Pod{*c.pod}}, nil
+func (c snapshotPods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+	return &corev1.PodList{Items: c.pods}, nil
 }
 
 type snapshotApps struct {

@@ -1,0 +1,118 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// completed is how a wait for pods to end by themselves ended.
+type completed struct {
+	remaining []string
+	err       error
+}
+
+func startCompletion(t *testing.T, in AwaitPodCompletionInput, workflow Signaller) chan completed {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	drains := &Drains{Clusters: clusters, Waits: Waits{Temporal: workflow}}
+	environment.RegisterActivity(drains)
+	ended := make(chan completed, 1)
+	go func() {
+		var result AwaitPodCompletionResult
+		value, err := environment.ExecuteActivity(drains.AwaitPodCompletion, in)
+		if err == nil {
+			err = value.Get(&result)
+		}
+		ended <- completed{result.Remaining, err}
+	}()
+	return ended
+}
+
+// job runs a Job on a node whose pod ends by itself after a while, and returns once the activities see the pod.
+func (n tenant) job(t *testing.T, node, name string, after time.Duration) {
+	t.Helper()
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: name},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{devstack.AnnotationCompleteAfter: after.String()}},
+			Spec: corev1.PodSpec{
+				NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
+				Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+			},
+		}},
+	}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), job))
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace}}}, func(ctx context.Context) (bool, error) {
+		var pods corev1.PodList
+		err := cluster.Cache.List(ctx, &pods, client.InNamespace(n.namespace), client.MatchingLabels{batchv1.JobNameLabel: name})
+		return len(pods.Items) == 1, err
+	}))
+}
+
+func TestPodsAreLeftToEndByThemselves(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.job(t, ref.Node, "training", 2*time.Second)
+	gone := shop.pod(t, ref.Node, "web")
+	workflow := &signals{}
+	ended := startCompletion(t, AwaitPodCompletionInput{NodeRef: ref}, workflow)
+	waiting := workflow.waitsFor(t, ReasonPodsRunning)
+	require.Contains(t, waiting.Pods, shop.namespace+"/web")
+	require.Equal(t, "Pod "+waiting.Pods[0], waiting.Wait.Blockers[0].String())
+
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), gone))
+	result := <-ended
+	require.NoError(t, result.err)
+	require.Empty(t, result.remaining)
+	require.Empty(t, shop.evictions(t))
+}
+
+func TestOnlyTheSelectedPodsAreWaitedFor(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	spec := maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=training"}
+	require.NoError(t, (<-startCompletion(t, AwaitPodCompletionInput{NodeRef: ref, Spec: spec}, nil)).err)
+}
+
+func TestAtItsDeadlineAWaitForPodsNamesThoseThatAreLeft(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web-2")
+	shop.pod(t, ref.Node, "web-1")
+	deadline := time.Now().Add(time.Second)
+	result := <-startCompletion(t, AwaitPodCompletionInput{NodeRef: ref, Deadline: &deadline}, nil)
+	require.NoError(t, result.err)
+	require.Equal(t, []string{shop.namespace + "/web-1", shop.namespace + "/web-2"}, result.remaining)
+	require.Len(t, shop.left(t), 2)
+}
+
+func TestAWaitForPodsEndsWithItsNode(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	workflow := &signals{}
+	ended := startCompletion(t, AwaitPodCompletionInput{NodeRef: ref}, workflow)
+	workflow.waitsFor(t, ReasonPodsRunning)
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
+	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType((<-ended).err))
+}
+
+func TestAWaitForPodsWithAnInvalidSelectorDoesNotBegin(t *testing.T) {
+	ref := testNode(t)
+	spec := maintenancev1.WaitForPodCompletionSpec{PodSelector: "app in"}
+	result := <-startCompletion(t, AwaitPodCompletionInput{NodeRef: ref, Spec: spec}, nil)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(result.err))
+	require.Contains(t, temporal.ErrorMessage(result.err), "waitForPodCompletion.podSelector")
+}
