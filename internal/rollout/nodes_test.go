@@ -50,8 +50,11 @@ func TestPlanNodes(t *testing.T) {
 			name: "nodes that are named, and nodes that are not picked, are skipped, each with its reason",
 			spec: ranv1.NodeMaintenanceRemediation{SkipNodes: []string{"w1", "elsewhere"}, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}},
 			want: rollout.NodePlan{ControlPlane: []string{}, Workers: []string{"w2"}, Skipped: []rollout.SkippedNode{
-				{Name: "cp1", Reason: rollout.ReasonNodeSelector}, {Name: "cp2", Reason: rollout.ReasonNodeSelector},
-				{Name: "w1", Reason: rollout.ReasonSkipNodes}, {Name: "w3", Reason: rollout.ReasonNodeSelector}, skipsItself,
+				{Name: "cp1", Reason: rollout.ReasonNodeSelector},
+				{Name: "cp2", Reason: rollout.ReasonNodeSelector},
+				{Name: "w1", Reason: rollout.ReasonSkipNodes},
+				{Name: "w3", Reason: rollout.ReasonNodeSelector},
+				skipsItself,
 			}},
 		},
 	}

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,12 +66,7 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 }
 
 func anyIn(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) bool {
-	for _, cluster := range clusters {
-		if cluster.State == state {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(clusters, func(cluster ranv1.ClusterStatus) bool { return cluster.State == state })
 }
 
 func unfinished(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
@@ -86,7 +82,7 @@ func unfinished(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 // describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3", each list at most 20 names long: the status has them all.
 func describe(clusters []ranv1.ClusterStatus) string {
 	const most = 20
-	var text strings.Builder
+	var text string
 	for _, group := range []struct {
 		title  string
 		states []ranv1.ClusterState
@@ -98,20 +94,18 @@ func describe(clusters []ranv1.ClusterStatus) string {
 		{"not started", []ranv1.ClusterState{ranv1.ClusterPending}},
 	} {
 		var names []string
-		for _, state := range group.states {
-			for _, cluster := range clusters {
-				if cluster.State == state {
-					names = append(names, cluster.Name)
-				}
+		for _, cluster := range clusters {
+			if slices.Contains(group.states, cluster.State) {
+				names = append(names, cluster.Name)
 			}
 		}
 		if len(names) == 0 {
 			continue
 		}
-		fmt.Fprintf(&text, "; %s: %s", group.title, strings.Join(names[:min(len(names), most)], ", "))
+		text += "; " + group.title + ": " + strings.Join(names[:min(len(names), most)], ", ")
 		if len(names) > most {
-			fmt.Fprintf(&text, " and %d more", len(names)-most)
+			text += fmt.Sprintf(" and %d more", len(names)-most)
 		}
 	}
-	return text.String()
+	return text
 }

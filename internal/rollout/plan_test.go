@@ -59,8 +59,12 @@ func managing(policies ...string) func(*ranv1.ClusterGroupUpgradeSpec) {
 // fleet is c1 to c6, of which c1 and c4 are in zone a, c5 has an empty label old.
 func fleet() []rollout.Cluster {
 	return []rollout.Cluster{
-		{Name: "c6"}, {Name: "c5", Labels: map[string]string{"old": ""}}, {Name: "c4", Labels: map[string]string{"zone": "a"}},
-		{Name: "c3", Labels: map[string]string{"zone": "b"}}, {Name: "c2"}, {Name: "c1", Labels: map[string]string{"zone": "a", "old": "yes"}},
+		{Name: "c6"},
+		{Name: "c5", Labels: map[string]string{"old": ""}},
+		{Name: "c4", Labels: map[string]string{"zone": "a"}},
+		{Name: "c3", Labels: map[string]string{"zone": "b"}},
+		{Name: "c2"},
+		{Name: "c1", Labels: map[string]string{"zone": "a", "old": "yes"}},
 	}
 }
 
@@ -99,17 +103,25 @@ func TestAnInvalidSelectionNamesEverythingThatIsWrong(t *testing.T) {
 		name, message string
 		cgu           *ranv1.ClusterGroupUpgrade
 	}{
-		{"all clusters that are missing", "Unable to select clusters: cluster c8 is not a ManagedCluster; cluster c9 is not a ManagedCluster",
-			rolloutOf(1, []string{"c8", "c1", "c9", "c8"})},
-		{"all canaries that are not selected", "Unable to select clusters: canary cluster c3 is not in the list of clusters; canary cluster c4 is not in the list of clusters",
-			rolloutOf(1, []string{"c1"}, canaries("c3", "c1", "c4", "c3"))},
-		{"missing clusters and canaries together", "Unable to select clusters: cluster c9 is not a ManagedCluster; canary cluster c3 is not in the list of clusters",
-			rolloutOf(1, []string{"c9"}, canaries("c9", "c3"))},
+		{
+			"all clusters that are missing", "Unable to select clusters: cluster c8 is not a ManagedCluster; cluster c9 is not a ManagedCluster",
+			rolloutOf(1, []string{"c8", "c1", "c9", "c8"}),
+		},
+		{
+			"all canaries that are not selected", "Unable to select clusters: canary cluster c3 is not in the list of clusters; canary cluster c4 is not in the list of clusters",
+			rolloutOf(1, []string{"c1"}, canaries("c3", "c1", "c4", "c3")),
+		},
+		{
+			"missing clusters and canaries together", "Unable to select clusters: cluster c9 is not a ManagedCluster; canary cluster c3 is not in the list of clusters",
+			rolloutOf(1, []string{"c9"}, canaries("c9", "c3")),
+		},
 		{"nothing to select from", "Unable to select clusters: nothing to select from: set spec.clusters, spec.clusterLabelSelectors or spec.clusterSelector", rolloutOf(1, nil)},
-		{"a selector that cannot be read", `Unable to select clusters: spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
+		{
+			"a selector that cannot be read", `Unable to select clusters: spec.clusterLabelSelectors[0].matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator`,
 			rolloutOf(1, nil, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 				spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}}}}
-			})},
+			}),
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ func NotYetRunnable(cgu *ranv1.ClusterGroupUpgrade) field.ErrorList {
 	var refused field.ErrorList
 	refuse := func(set bool, path *field.Path) {
 		if set {
+			//workflowcheck:ignore field paths are printed with fmt.Fprintf, but into memory
 			refused = append(refused, field.Forbidden(path, "can be planned, but not carried out by this version; remove it"))
 		}
 	}
