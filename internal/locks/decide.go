@@ -88,7 +88,7 @@ func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.T
 			n.turn = &turn
 		} else if n.lock != nil && n.lock.Status.State == lcmv1.LockInactive {
 			// Someone else made it inactive, for what was asked then. It counts like any other.
-			n.turn = &Turn{Requests: uids(n.requests)}
+			n.turn = &Turn{Requests: served(n.requests)}
 		}
 	}
 	return a, nil

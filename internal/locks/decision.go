@@ -136,3 +136,9 @@ func (d Decision) Settled() bool { return len(d.Changes()) == 0 && !d.RecordTurn
 func (d LockDecision) LetsGo() bool {
 	return d.To == lcmv1.LockInactive && d.From != lcmv1.LockInactive
 }
+
+// Grave reports whether the change must not be made on old information: a lock lets go or holds again, is removed, or loses its turn. All
+// others can be put right afterwards without anybody having noticed.
+func (d LockDecision) Grave() bool {
+	return d.Action == Delete || d.EndsTurn || d.Action == Update && (d.From == lcmv1.LockInactive) != (d.To == lcmv1.LockInactive)
+}

@@ -24,18 +24,20 @@ func byAge(a, b request) int {
 	return cmp.Or(a.created.Compare(b.created.Time), cmp.Compare(a.name, b.name))
 }
 
-// uids are the requests' UIDs in alphabetical order: the same requests give the same list.
-func uids(requests []request) []types.UID {
-	var list []types.UID
+// served are the requests as the record of turns keeps them, ordered by UID: the same requests give the same list.
+func served(requests []request) []Served {
+	var list []Served
 	for _, r := range requests {
-		list = append(list, r.uid)
+		list = append(list, Served{Name: r.name, UID: r.uid})
 	}
-	slices.Sort(list)
+	slices.SortFunc(list, func(a, b Served) int { return cmp.Compare(a.UID, b.UID) })
 	return list
 }
 
 // stands reports whether one of the requests that were served still exists. A request that was deleted and made again has another UID
 // and is another request.
-func stands(served []types.UID, requests []request) bool {
-	return slices.ContainsFunc(requests, func(r request) bool { return slices.Contains(served, r.uid) })
+func stands(list []Served, requests []request) bool {
+	return slices.ContainsFunc(requests, func(r request) bool {
+		return slices.ContainsFunc(list, func(s Served) bool { return s.UID == r.uid })
+	})
 }

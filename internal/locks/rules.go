@@ -17,9 +17,9 @@ import (
 // healthy or not, until that request is gone.
 func (a *application) decideCluster() {
 	d := &a.cluster
-	served := a.before.Cluster
-	if d.From == lcmv1.LockInactive && len(served) == 0 {
-		served = uids(a.requests) // someone else made it inactive, for what was asked then
+	lastServed := a.before.Cluster
+	if d.From == lcmv1.LockInactive && len(lastServed) == 0 {
+		lastServed = served(a.requests) // someone else made it inactive, for what was asked then
 	}
 	sick := a.sickness()
 	switch {
@@ -27,7 +27,7 @@ func (a *application) decideCluster() {
 		d.be(lcmv1.LockActive, RequestGone, "")
 	case len(a.requests) == 0:
 		d.be(lcmv1.LockActive, NoRequest, "")
-	case d.From == lcmv1.LockInactive && stands(served, a.requests):
+	case d.From == lcmv1.LockInactive && stands(lastServed, a.requests):
 		d.be(lcmv1.LockInactive, RequestStands, "")
 	case sick == "":
 		d.be(lcmv1.LockInactive, ClusterHealthy, "")
@@ -37,7 +37,7 @@ func (a *application) decideCluster() {
 		d.be(lcmv1.LockActive, ClusterNotHealthy, sick)
 	}
 	if d.To == lcmv1.LockInactive {
-		a.after.Cluster = uids(a.requests)
+		a.after.Cluster = served(a.requests)
 	}
 }
 
@@ -64,13 +64,13 @@ func (a *application) settle(n *node) {
 	switch {
 	case d.From == lcmv1.LockInactive && inMaintenance:
 		d.be(lcmv1.LockInactive, RequestStands, "")
-		n.keeps = &Turn{Requests: uids(n.requests)}
+		n.keeps = &Turn{Requests: served(n.requests)}
 	case out && !inMaintenance && !n.presence.ready:
 		a.awaitReturn(n)
 	case d.From == lcmv1.LockFailed && !n.presence.ready:
 		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
 		if inMaintenance {
-			n.keeps = &Turn{Requests: uids(n.requests)}
+			n.keeps = &Turn{Requests: served(n.requests)}
 		}
 	case len(n.requests) == 0 && out:
 		d.be(lcmv1.LockActive, RequestGone, "")
@@ -130,7 +130,7 @@ func (a *application) grant() {
 	for _, n := range waiting {
 		if len(out) < a.maxInactiveNodes() {
 			n.decided.be(lcmv1.LockInactive, PodReady, "")
-			n.keeps = &Turn{Requests: uids(n.requests)}
+			n.keeps = &Turn{Requests: served(n.requests)}
 			out = append(out, n.name)
 			continue
 		}

@@ -25,7 +25,7 @@ const AnnotationTurnEnded = "drydock.dev/turn-ended"
 // It also tells a request that was deleted and made again from the one that was served, which the lock's state alone does not.
 type Turns struct {
 	// Cluster are the ClusterMaintenanceRequests that the cluster's lock has let go for.
-	Cluster []types.UID `json:"cluster,omitempty"`
+	Cluster []Served `json:"cluster,omitempty"`
 	// Nodes that are inactive, or about to be.
 	Nodes map[string]Turn `json:"nodes,omitempty"`
 	// Follows is the resourceVersion of the lock that this entry was written over. It makes every entry different from the one before:
@@ -36,9 +36,15 @@ type Turns struct {
 // Turn is one node's permission to be inactive.
 type Turn struct {
 	// Requests are the NodeMaintenanceRequests that the node's lock lets go for.
-	Requests []types.UID `json:"requests,omitempty"`
+	Requests []Served `json:"requests,omitempty"`
 	// AwaitedSince is when the maintenance was found over and the application's pod not ready.
 	AwaitedSince *metav1.Time `json:"awaitedSince,omitempty"`
+}
+
+// Served is a request that a lock has let go for.
+type Served struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
 }
 
 // ReadTurns returns what is recorded on the lock. An unreadable record is an error: whoever is inactive by it is unknown.

@@ -1,0 +1,327 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+)
+
+// slowly is a client that a test lets make one request at a time.
+type slowly struct {
+	client.Client
+	ctx context.Context
+	// wants is sent what the next request is; it is made when proceed is received from.
+	wants   chan string
+	proceed chan struct{}
+}
+
+func (s slowly) await(verb, name string) {
+	select {
+	case s.wants <- verb + " " + name:
+		<-s.proceed
+	case <-s.ctx.Done():
+	}
+}
+
+func (s slowly) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	s.await("get", key.Name)
+	return s.Client.Get(ctx, key, object, options...)
+}
+
+func (s slowly) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	s.await("create", object.GetName())
+	return s.Client.Create(ctx, object, options...)
+}
+
+func (s slowly) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	s.await("delete", object.GetName())
+	return s.Client.Delete(ctx, object, options...)
+}
+
+func (s slowly) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	s.await("patch", object.GetName())
+	return s.Client.Patch(ctx, object, patch, options...)
+}
+
+func (s slowly) Status() client.SubResourceWriter { return slowStatus{s.Client.Status(), s} }
+
+type slowStatus struct {
+	client.SubResourceWriter
+	slowly slowly
+}
+
+func (s slowStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	s.slowly.await("patch status of", object.GetName())
+	return s.SubResourceWriter.Patch(ctx, object, patch, options...)
+}
+
+// race is several keepers of the same locks, each with a view that may be old, whose requests a test interleaves.
+type race struct {
+	t      require.TestingT
+	ctx    context.Context
+	api    client.Client
+	policy drydockv1.WorkloadLockPolicySpec
+	// views are what the cluster was at some time; a keeper begins with one of them.
+	views   []locks.Snapshot
+	keepers []*racer
+	// turns of the nodes that were inactive when the locks were looked at last.
+	turns map[string]locks.Turn
+	nodes []string
+}
+
+type racer struct {
+	client slowly
+	ended  chan error
+	// next is the request that it wants to make.
+	next string
+}
+
+func newRace(ctx context.Context, t require.TestingT, limit int32) *race {
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	r := &race{t: t, ctx: ctx, nodes: []string{"n1", "n2", "n3"}, policy: drydockv1.WorkloadLockPolicySpec{
+		ControllerName: "tf", Namespace: "tf", MaxInactiveNodes: ptr.To(limit),
+	}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{})
+	for _, node := range r.nodes {
+		api.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+	}
+	r.api = api.Build()
+	for _, node := range r.nodes {
+		r.setPod(node, true)
+	}
+	r.look()
+	r.finish(r.start(0))
+	r.look()
+	return r
+}
+
+// look adds a view of the cluster as it is now.
+func (r *race) look() {
+	var nodes corev1.NodeList
+	var pods corev1.PodList
+	var nodeRequests lcmv1.NodeMaintenanceRequestList
+	var clusterLocks lcmv1.ClusterWorkloadLockList
+	var nodeLocks lcmv1.NodeWorkloadLockList
+	for _, list := range []client.ObjectList{&nodes, &pods, &nodeRequests, &clusterLocks, &nodeLocks} {
+		require.NoError(r.t, r.api.List(r.ctx, list))
+	}
+	r.views = append(r.views, locks.Snapshot{
+		Nodes: nodes.Items, Pods: pods.Items, NodeRequests: nodeRequests.Items, ClusterLocks: clusterLocks.Items, NodeLocks: nodeLocks.Items,
+	})
+}
+
+// start lets another keeper begin with a view, and stop before its first request.
+func (r *race) start(view int) *racer {
+	one := &racer{client: slowly{Client: r.api, ctx: r.ctx, wants: make(chan string), proceed: make(chan struct{})}, ended: make(chan error, 1)}
+	keeper := &lockKeeper{cluster: &kube.Cluster{Name: "test", Client: one.client, LockController: one.client}, in: WorkloadLocksInput{Policy: r.policy}}
+	snapshot := r.views[view]
+	keeper.snapshot = locks.Snapshot{
+		Nodes: snapshot.Nodes, Pods: slices.Clone(snapshot.Pods), NodeRequests: slices.Clone(snapshot.NodeRequests),
+		ClusterLocks: slices.Clone(snapshot.ClusterLocks), NodeLocks: slices.Clone(snapshot.NodeLocks),
+	}
+	go func() {
+		_, err := keeper.keep(r.ctx)
+		one.ended <- err
+	}()
+	r.keepers = append(r.keepers, one)
+	r.settle(one)
+	return one
+}
+
+// startNow is start with the view that was taken last.
+func (r *race) startNow() *racer { return r.start(len(r.views) - 1) }
+
+// settle waits until a keeper wants to make a request, and forgets it when it has ended.
+func (r *race) settle(one *racer) {
+	select {
+	case one.next = <-one.client.wants:
+	case err := <-one.ended:
+		require.NoError(r.t, err)
+		one.next = ""
+		r.keepers = slices.DeleteFunc(r.keepers, func(k *racer) bool { return k == one })
+	}
+}
+
+// step lets one keeper make one request, and looks at the locks.
+func (r *race) step(one *racer) {
+	one.client.proceed <- struct{}{}
+	r.settle(one)
+	r.requireOrder()
+}
+
+// stepUntil lets a keeper go on until this is its next request.
+func (r *race) stepUntil(one *racer, request string) {
+	for one.next != request {
+		require.NotEmpty(r.t, one.next, "it ended without %q", request)
+		r.step(one)
+	}
+}
+
+func (r *race) finish(one *racer) {
+	for one.next != "" {
+		r.step(one)
+	}
+}
+
+func (r *race) inactive() []string {
+	var list lcmv1.NodeWorkloadLockList
+	require.NoError(r.t, r.api.List(r.ctx, &list))
+	var nodes []string
+	for _, lock := range list.Items {
+		if lock.Status.State == lcmv1.LockInactive {
+			nodes = append(nodes, lock.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+// requireOrder holds the locks to what must be so at every instant: no more are inactive than may be, and none that was inactive is not while
+// a request that it let go for still stands.
+func (r *race) requireOrder() {
+	inactive := r.inactive()
+	require.LessOrEqual(r.t, len(inactive), int(*r.policy.MaxInactiveNodes), "inactive at the same time: %v", inactive)
+	var requests lcmv1.NodeMaintenanceRequestList
+	require.NoError(r.t, r.api.List(r.ctx, &requests))
+	for node, turn := range r.turns {
+		for _, request := range requests.Items {
+			served := slices.ContainsFunc(turn.Requests, func(s locks.Served) bool { return s.UID == request.UID })
+			require.False(r.t, served && !slices.Contains(inactive, node), "%s holds again while request %s stands", node, request.UID)
+		}
+	}
+	lock := &lcmv1.ClusterWorkloadLock{}
+	if r.api.Get(r.ctx, client.ObjectKey{Name: r.policy.ControllerName}, lock) != nil {
+		return
+	}
+	book, err := locks.ReadTurns(lock)
+	require.NoError(r.t, err)
+	r.turns = map[string]locks.Turn{}
+	for _, node := range inactive {
+		r.turns[node] = book.Nodes[node]
+	}
+}
+
+func (r *race) setPod(node string, ready bool) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tf", Name: node}, Spec: corev1.PodSpec{NodeName: node}}
+	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.ctx, pod)))
+	pod.ResourceVersion = ""
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Ready: ready}}
+	require.NoError(r.t, r.api.Create(r.ctx, pod))
+}
+
+// setRequest makes a request for a node, instead of the one before, or withdraws it.
+func (r *race) setRequest(node string, wanted bool, serial int) {
+	request := &lcmv1.NodeMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.ctx, request)))
+	if !wanted {
+		return
+	}
+	require.NoError(r.t, r.api.Create(r.ctx, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: node, UID: types.UID(fmt.Sprintf("%s-%d", node, serial))},
+		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: node},
+	}))
+}
+
+func TestAWriterThatFrozeCannotUseATurnThatHasEnded(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.setRequest("n1", true, 1)
+	r.look()
+	frozen := r.startNow()
+	r.stepUntil(frozen, "patch status of tf-n1")
+
+	r.setRequest("n1", false, 0)
+	r.setRequest("n2", true, 2)
+	r.look()
+	r.finish(r.startNow())
+	require.Equal(t, []string{"n2"}, r.inactive())
+	r.finish(frozen)
+	require.Equal(t, []string{"n2"}, r.inactive())
+}
+
+func TestAWriterThatTakesOverATurnAndOneThatEndsItAreInOneOrder(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.setRequest("n1", true, 1)
+	r.look()
+	dead := r.startNow()
+	r.stepUntil(dead, "patch status of tf-n1") // the turn is recorded, and nothing more comes of it
+	r.look()
+	withTurn := len(r.views) - 1
+
+	r.setRequest("n2", true, 2)
+	r.setPod("n1", false)
+	r.look()
+	ender := r.startNow()
+	r.stepUntil(ender, "patch tf") // n1's lock says that its pod is not ready; the end of its turn is about to be recorded
+	r.setPod("n1", true)
+	r.finish(r.start(withTurn))
+	require.Equal(t, []string{"n1"}, r.inactive())
+	r.finish(ender)
+	require.Equal(t, []string{"n1"}, r.inactive())
+}
+
+func TestAControllerThatDiedAfterAnyRequestIsTakenOver(t *testing.T) {
+	for requests := 0; ; requests++ {
+		r := newRace(t.Context(), t, 1)
+		r.setRequest("n1", true, 1)
+		r.look()
+		dies := r.startNow()
+		for i := 0; i < requests && dies.next != ""; i++ {
+			r.step(dies)
+		}
+		if dies.next == "" {
+			require.Greater(t, requests, 4)
+			return
+		}
+		r.look()
+		r.finish(r.startNow())
+		require.Equal(t, []string{"n1"}, r.inactive(), "dead before %q", dies.next)
+	}
+}
+
+func TestHoweverWritersOverlapLocksStayInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		r := newRace(ctx, t, rapid.Int32Range(1, 2).Draw(t, "maxInactiveNodes"))
+		for serial := range rapid.IntRange(1, 60).Draw(t, "events") {
+			node := rapid.SampledFrom(r.nodes).Draw(t, "node")
+			switch event := rapid.SampledFrom([]string{"request", "withdraw", "pod", "look", "start", "step", "step", "step"}).Draw(t, "event"); {
+			case event == "request" || event == "withdraw":
+				r.setRequest(node, event == "request", serial)
+				r.look()
+			case event == "pod":
+				r.setPod(node, rapid.Bool().Draw(t, "ready"))
+				r.look()
+			case event == "look":
+				r.look()
+			case event == "start" && len(r.keepers) < 3:
+				r.start(rapid.IntRange(max(0, len(r.views)-4), len(r.views)-1).Draw(t, "view"))
+			case event == "step" && len(r.keepers) > 0:
+				one := r.keepers[rapid.IntRange(0, len(r.keepers)-1).Draw(t, "keeper")]
+				for range rapid.IntRange(1, 10).Draw(t, "requests") {
+					if one.next != "" {
+						r.step(one)
+					}
+				}
+			}
+		}
+		for len(r.keepers) > 0 {
+			r.finish(r.keepers[0])
+		}
+	})
+}
