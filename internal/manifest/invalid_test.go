@@ -243,11 +243,12 @@ nodeMaintenance:
 			}, onlyHere: true,
 		},
 		{
-			name: "a Job that a cluster would refuse", text: job("{template: {spec: {restartPolicy: Always, containers: [{}]}}}"),
+			name: "a Job that a cluster would refuse", text: job("{template: {spec: {restartPolicy: Always, nodeName: n1, containers: [{}]}}}"),
 			lines: []string{
 				nm + "spec.action.job.template.spec.template.spec.containers[0].image: must be set",
 				nm + "spec.action.job.template.spec.template.spec.containers[0].name: must be set",
-				nm + "spec.action.job.template.spec.template.spec.restartPolicy: must be Never or OnFailure",
+				nm + "spec.action.job.template.spec.template.spec.nodeName: must not be set: the Job runs on the node under maintenance",
+				nm + "spec.action.job.template.spec.template.spec.restartPolicy: must be Never, which is the default, or OnFailure",
 			}, onlyHere: true,
 		},
 		{

@@ -87,7 +87,7 @@ func strictProblem(err error) Problem {
 	return Problem{Message: err.Error()}
 }
 
-// validatePod checks what a cluster would refuse in the pod of a Job.
+// validatePod checks what a cluster, or the maintenance itself, would refuse in the pod of a Job.
 func validatePod(pod corev1.PodSpec) []Problem {
 	var problems []Problem
 	if len(pod.Containers) == 0 {
@@ -102,8 +102,13 @@ func validatePod(pod corev1.PodSpec) []Problem {
 			problems = append(problems, Problem{Field: path + ".image", Message: "must be set"})
 		}
 	}
-	if pod.RestartPolicy != corev1.RestartPolicyNever && pod.RestartPolicy != corev1.RestartPolicyOnFailure {
-		problems = append(problems, Problem{Field: "spec.template.spec.restartPolicy", Message: "must be Never or OnFailure"})
+	if pod.NodeName != "" {
+		problems = append(problems, Problem{Field: "spec.template.spec.nodeName", Message: "must not be set: the Job runs on the node under maintenance"})
+	}
+	switch pod.RestartPolicy {
+	case "", corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure:
+	default:
+		problems = append(problems, Problem{Field: "spec.template.spec.restartPolicy", Message: "must be Never, which is the default, or OnFailure"})
 	}
 	return problems
 }

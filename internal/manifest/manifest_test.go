@@ -129,3 +129,16 @@ func TestCompleteHoldsObjectsMadeInCodeToTheSameRules(t *testing.T) {
 		Spec:       ranv1.ClusterGroupUpgradeSpec{Clusters: []string{"c1"}, RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(0)}},
 	}), "ClusterGroupUpgrade r: spec.remediationStrategy.maxConcurrency: Invalid value: 0: must be a number of at least 1 or a percentage from 1% to 100%")
 }
+
+func TestTheExamplesAreValid(t *testing.T) {
+	examples, err := filepath.Glob("../../docs/examples/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, examples)
+	for _, example := range examples {
+		text, err := os.ReadFile(example)
+		require.NoError(t, err)
+		objects, err := manifest.Decode(filepath.Base(example), text)
+		require.NoError(t, err)
+		require.NotEmpty(t, objects, example)
+	}
+}

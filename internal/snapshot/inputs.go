@@ -23,32 +23,34 @@ import (
 
 // Kinds of others that a plan depends on.
 var (
-	managedClusters        = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
-	policies               = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
-	manifestWorkReplicaSet = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
+	managedClusters         = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+	policies                = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
+	manifestWorkReplicaSets = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
 )
 
-// Inventory reads what the plan of a rollout depends on, from the hub. Only what this rollout needs is read.
+// Inventory reads what the plan of a rollout depends on, from the hub. Only what this rollout needs is read. A cluster that does not
+// serve ManagedClusters is not a hub, and an error.
 func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (rollout.Inventory, error) {
 	var inventory rollout.Inventory
-	clusters, err := metadataOf(ctx, reader, managedClusters)
-	if err != nil {
-		return rollout.Inventory{}, err
+	clusters := metadataList(managedClusters)
+	if err := reader.List(ctx, clusters); err != nil {
+		return rollout.Inventory{}, fmt.Errorf("list ManagedClusters on the hub: %w", err)
 	}
-	for _, cluster := range clusters {
+	for _, cluster := range clusters.Items {
 		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.Name, Labels: cluster.Labels})
 	}
 	if len(cgu.Spec.ManagedPolicies) > 0 {
+		var err error
 		if inventory.Policies, err = rootPolicies(ctx, reader, cgu.Spec.ManagedPolicies); err != nil {
 			return rollout.Inventory{}, err
 		}
 	}
 	if len(cgu.Spec.ManifestWorkTemplates) > 0 {
-		templates, err := metadataOf(ctx, reader, manifestWorkReplicaSet)
-		if err != nil {
+		templates := metadataList(manifestWorkReplicaSets)
+		if err := listIfServed(ctx, reader, templates); err != nil {
 			return rollout.Inventory{}, err
 		}
-		for _, template := range templates {
+		for _, template := range templates.Items {
 			inventory.ManifestWorkTemplates = append(inventory.ManifestWorkTemplates,
 				types.NamespacedName{Namespace: template.Namespace, Name: template.Name})
 		}
@@ -117,12 +119,10 @@ func onlyConfig(configs []maintenancev1.MaintenanceOperatorConfig) (maintenancev
 		"there are %d MaintenanceOperatorConfigs (%s), and there may be one: delete the others", len(names), strings.Join(names, ", "))
 }
 
-func metadataOf(ctx context.Context, reader client.Reader, gvk schema.GroupVersionKind) ([]metav1.PartialObjectMetadata, error) {
-	var list metav1.PartialObjectMetadataList
-	gvk.Kind += "List"
-	list.SetGroupVersionKind(gvk)
-	err := listIfServed(ctx, reader, &list)
-	return list.Items, err
+func metadataList(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	return list
 }
 
 // listIfServed lists nothing when the cluster does not serve the kind.
