@@ -223,35 +223,40 @@ func TestMaintainedNodesMustBeReadyUnlessTheyAreGone(t *testing.T) {
 	require.ErrorContains(t, err, "maintained nodes: Node "+ref.Node)
 }
 
-// turbine is a kind that no program of ours knows.
+// turbineCheck is about a kind that no program of ours knows.
 func turbineCheck() drydockv1.HealthCheck {
-	return drydockv1.HealthCheck{Name: "turbine", Condition: &drydockv1.ConditionCheck{
+	return drydockv1.HealthCheck{Name: "turbine", TimeoutSeconds: new(int32(30)), Condition: &drydockv1.ConditionCheck{
 		APIVersion: "wind.example.com/v1", Kind: "Turbine", Name: "north", Type: "Turning",
 	}}
 }
 
-func TestAKindThatIsNotServedYetIsWaitedFor(t *testing.T) {
-	check := turbineCheck()
-	check.TimeoutSeconds = new(int32(1))
-	err := <-clusterGateOf(t, check)
-	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "turbine: the cluster does not serve Turbine of wind.example.com/v1")
-
-	// A Deployment that changes makes the gate look again, and so see what has come without being watched.
-	d := web(t)
-	reports(t, d, 1)
-	end := clusterGateOf(t, turbineCheck(), workloadsOf(d))
+func TestAConditionOfAnyKindOfObjectIsWaitedFor(t *testing.T) {
 	letChecksRead(t, "wind.example.com", "turbines")
 	serveTurbines(t)
+	hub := hubCluster(t).Client
 	north := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "wind.example.com/v1", "kind": "Turbine", "metadata": map[string]any{"name": "north"},
-		"status": map[string]any{"conditions": []any{map[string]any{"type": "Turning", "status": "True", "observedGeneration": int64(1)}}},
 	}}
-	require.NoError(t, hubCluster(t).Client.Create(t.Context(), north))
-	reports(t, d, 2)
+	require.NoError(t, hub.Create(t.Context(), north))
+	end := clusterGateOf(t, turbineCheck())
+	waits := func(why string) {
+		require.Never(t, func() bool { return len(end) > 0 }, 300*time.Millisecond, 50*time.Millisecond, why)
+	}
+	waits("nobody has said that it turns")
+	turns := func(observed int64) {
+		condition := map[string]any{"type": "Turning", "status": "True", "observedGeneration": observed}
+		north.Object["status"] = map[string]any{"conditions": []any{condition}}
+		require.NoError(t, hub.Status().Update(t.Context(), north))
+	}
+	north.Object["spec"] = map[string]any{"speed": "low"}
+	require.NoError(t, hub.Update(t.Context(), north))
+	turns(1)
+	waits("that was about the generation before")
+	turns(2)
 	require.NoError(t, <-end)
 }
 
+// serveTurbines installs their CRD.
 func serveTurbines(t *testing.T) {
 	t.Helper()
 	anything := &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
@@ -259,17 +264,27 @@ func serveTurbines(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "turbines.wind.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "wind.example.com", Scope: apiextensionsv1.ClusterScoped,
-			Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "turbines", Singular: "turbine", Kind: "Turbine", ListKind: "TurbineList"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: anything}}},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "turbines", Singular: "turbine", Kind: "Turbine", ListKind: "TurbineList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: anything},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+			}},
 		},
 	}}})
 	require.NoError(t, err)
-	worker, err := clusters.Cluster(t.Context(), hubName)
-	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		served, err := worker.Serves(t.Context(), schema.GroupVersionKind{Group: "wind.example.com", Version: "v1", Kind: "Turbine"})
+		served, err := hubCluster(t).Serves(t.Context(), schema.GroupVersionKind{Group: "wind.example.com", Version: "v1", Kind: "Turbine"})
 		return served && err == nil
 	}, 30*time.Second, 100*time.Millisecond)
+}
+
+func TestAKindThatIsNotServedIsSaidSo(t *testing.T) {
+	check := turbineCheck()
+	check.Condition.Kind = "Windmill"
+	check.TimeoutSeconds = new(int32(1))
+	err := <-clusterGateOf(t, check)
+	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "turbine: the cluster does not serve Windmill of wind.example.com/v1")
 }
 
 func TestAKindThatTheWorkerMayNotReadIsSaidSo(t *testing.T) {
