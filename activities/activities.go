@@ -1,10 +1,6 @@
 // Package activities holds the effects of Drydock's workflows: each method is one idempotent Kubernetes effect, or one wait.
 package activities
 
-import "errors"
-
-var errNotBuilt = errors.New("not built")
-
 // NodeRef names a node of a cluster and on whose behalf it is touched.
 type NodeRef struct {
 	Cluster string `json:"cluster"`

@@ -290,6 +290,20 @@ func TestAWriterInBetweenMakesUsWorkOutTheChangeAnew(t *testing.T) {
 	require.ErrorContains(t, err, "the object has been modified")
 }
 
+func TestANodeThatWasReplacedInBetweenIsLookedAtAnew(t *testing.T) {
+	cluster := bareNodes(t, "replaced")
+	looks := 0
+	err := changeNode(t.Context(), cluster, "replaced", func(node *corev1.Node) (client.Patch, error) {
+		if looks++; looks == 1 {
+			require.NoError(t, cluster.Client.Delete(t.Context(), node.DeepCopy()))
+			require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "replaced"}}))
+		}
+		return nodeChange{owner: "node/hub/default/n/run"}.patch(node)
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, looks)
+}
+
 func TestALockThatIsHeldAgainRefusesTheCordon(t *testing.T) {
 	ref := testNode(t)
 	cluster := testCluster(t)

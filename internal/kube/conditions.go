@@ -130,7 +130,7 @@ func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, co
 	if len(conditions) == 0 {
 		return nil
 	}
-	// The UID keeps us off a new node of the same name.
+	// The UID keeps us off a new node of the same name: to the API server it is a field that cannot be changed.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": node.UID},
 		"status":   map[string]any{"conditions": conditions},
@@ -138,5 +138,9 @@ func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, co
 	if err != nil {
 		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
 	}
-	return c.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, patch))
+	err = c.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, patch))
+	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid") {
+		return apierrors.NewNotFound(corev1.Resource("nodes"), node.Name)
+	}
+	return err
 }

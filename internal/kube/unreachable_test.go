@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,11 +45,12 @@ func TestAWaitEndsWhenTheAPIServerDoesNotAnswerAndTheNextGoesOnWhenItDoes(t *tes
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, at))
 }
 
-func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
-	valid := "old"
+// bareServer answers every request with a namespace kube-system of that UID, to those who have the valid token.
+func bareServer(t *testing.T, uid types.UID, valid *string) *httptest.Server {
+	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if r.Header.Get("Authorization") != "Bearer "+valid {
+		if r.Header.Get("Authorization") != "Bearer "+*valid {
 			w.WriteHeader(http.StatusUnauthorized)
 			_ = json.NewEncoder(w).Encode(metav1.Status{
 				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Reason: metav1.StatusReasonUnauthorized, Code: http.StatusUnauthorized,
@@ -56,24 +58,34 @@ func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
 			return
 		}
 		_ = json.NewEncoder(w).Encode(corev1.Namespace{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "uid"},
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: uid},
 		})
 	}))
 	t.Cleanup(server.Close)
+	return server
+}
+
+// writeKubeconfig writes the access to a bareServer, over one that is there.
+func writeKubeconfig(t *testing.T, path string, server *httptest.Server, token string) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(path))
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, devstack.WriteKubeconfig(path, "bare", &rest.Config{
+		Host: server.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
+	}))
+}
+
+func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
+	valid := "old"
+	server := bareServer(t, "uid", &valid)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	write := func(token string) {
-		require.NoError(t, os.RemoveAll(kubeconfig))
-		require.NoError(t, devstack.WriteKubeconfig(kubeconfig, "renewed", &rest.Config{
-			Host: server.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: certificate(server)},
-		}))
-	}
-	write("old")
-	source, err := kube.FromKubeconfig(kubeconfig, "", "renewed")
+	writeKubeconfig(t, kubeconfig, server, "old")
+	source, err := kube.FromKubeconfig(kubeconfig, "", "bare")
 	require.NoError(t, err)
 	clusters := kube.New(source, kube.Options{})
 	t.Cleanup(clusters.Close)
 	use := func() error {
-		cluster, err := clusters.Cluster(t.Context(), "renewed")
+		cluster, err := clusters.Cluster(t.Context(), "bare")
 		if err != nil {
 			return err
 		}
@@ -82,12 +94,28 @@ func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
 	}
 	require.NoError(t, use())
 	valid = "new"
-	write("new")
+	writeKubeconfig(t, kubeconfig, server, "new")
 	require.Error(t, use(), "the open cluster still has the old token")
 	require.NoError(t, use())
 }
 
-// certificate is the server's own, in PEM.
-func certificate(server *httptest.Server) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+func TestTheLockControllerHasCredentialsOfItsOwnForTheSameCluster(t *testing.T) {
+	directory, token := t.TempDir(), "token"
+	writeKubeconfig(t, filepath.Join(directory, "other.kubeconfig"), bareServer(t, "another-cluster", &token), token)
+	path := filepath.Join(directory, "clusters.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`
+clusters:
+- {name: spoke, kubeconfig: `+stack.Cluster("spoke").KubeconfigFile+`, lockController: {kubeconfig: `+stack.Cluster("spoke").KubeconfigFile+`}}
+- {name: mistaken, kubeconfig: `+stack.Cluster("spoke").KubeconfigFile+`, lockController: {kubeconfig: other.kubeconfig}}
+`), 0o600))
+	source, err := kube.FromClustersFile(path)
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+	cluster, err := clusters.Cluster(t.Context(), "spoke")
+	require.NoError(t, err)
+	require.NotSame(t, cluster.Client, cluster.LockController)
+	_, err = clusters.Cluster(t.Context(), "mistaken")
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "cluster mistaken: the credentials of its lockController are for another cluster")
 }

@@ -1,0 +1,90 @@
+package kube_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+)
+
+const owner = "node/spoke/default/maintenance/run"
+
+// nodeWithConditions is a node whose kubelet has reported, and on which an earlier maintenance of ours began to drain an hour ago.
+func nodeWithConditions(t *testing.T, cluster *kube.Cluster) *corev1.Node {
+	t.Helper()
+	node := newNode(t, cluster)
+	began := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: began},
+		{
+			Type: kube.ConditionDrainInProgress, Status: corev1.ConditionTrue, Reason: "Drydock", Message: "first attempt (" + owner + ")",
+			LastTransitionTime: began, LastHeartbeatTime: began,
+		},
+	}
+	require.NoError(t, cluster.Client.Status().Update(t.Context(), node))
+	return node
+}
+
+func reread(t *testing.T, cluster *kube.Cluster, node *corev1.Node) *corev1.Node {
+	t.Helper()
+	fresh := &corev1.Node{}
+	require.NoError(t, cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(node), fresh))
+	return fresh
+}
+
+func TestAConditionKeepsItsTransitionTimeUntilItsStatusChanges(t *testing.T) {
+	cluster := spoke(t)
+	node := nodeWithConditions(t, cluster)
+	began := node.Status.Conditions[1].LastTransitionTime
+
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner,
+		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "second attempt")))
+	condition := kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrainInProgress)
+	require.Equal(t, "second attempt ("+owner+")", condition.Message)
+	require.True(t, began.Equal(&condition.LastTransitionTime))
+
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner,
+		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionFalse, "drained")))
+	condition = kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrainInProgress)
+	require.True(t, began.Before(&condition.LastTransitionTime))
+}
+
+func TestConditionsThatAreAsWantedAreNotWrittenAgain(t *testing.T) {
+	cluster := spoke(t)
+	node := nodeWithConditions(t, cluster)
+	before := reread(t, cluster, node).ResourceVersion
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner,
+		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "first attempt"),
+		kube.NoNodeCondition(kube.ConditionDrained)))
+	require.Equal(t, before, reread(t, cluster, node).ResourceVersion)
+}
+
+func TestOnlyTheConditionsOfTheOwnerAreRemoved(t *testing.T) {
+	cluster := spoke(t)
+	node := nodeWithConditions(t, cluster)
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, "node/spoke/default/other/run",
+		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "planned")))
+	require.NoError(t, cluster.RemoveNodeConditions(t.Context(), node, owner))
+	left := reread(t, cluster, node)
+	require.Nil(t, kube.FindNodeCondition(left, kube.ConditionDrainInProgress))
+	require.NotNil(t, kube.FindNodeCondition(left, kube.ConditionMaintenancePlanned))
+	require.NotNil(t, kube.FindNodeCondition(left, corev1.NodeReady))
+}
+
+func TestANewNodeOfTheSameNameIsNotMarked(t *testing.T) {
+	cluster := spoke(t)
+	node := nodeWithConditions(t, cluster)
+	require.NoError(t, cluster.Client.Delete(t.Context(), reread(t, cluster, node)))
+	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}))
+	err := cluster.UpdateNodeConditions(t.Context(), node, owner, kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained"))
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+
+	err = cluster.SetNodeConditions(t.Context(), "none", owner, kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained"))
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+}
