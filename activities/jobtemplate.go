@@ -23,7 +23,7 @@ const failedJobTTL = 24 * 60 * 60
 // way of the next run.
 func nameOfJob(in RunJobInput) string {
 	owner := sha256.Sum256([]byte(in.Owner))
-	return safename.Join("-", in.Maintenance, in.Node, hex.EncodeToString(owner[:4]))
+	return safename.Join("-", in.Maintenance, hex.EncodeToString(owner[:4]))
 }
 
 // jobFor makes the Job of the template: named, marked as ours, held by the finalizer and pinned to the node. Errors: InvalidSpec.
@@ -58,8 +58,8 @@ func jobFor(in RunJobInput) (*batchv1.Job, error) {
 
 // pinTo lets the scheduler place the pod on the node and nowhere else, as the DaemonSet controller does. Setting nodeName would pass the
 // scheduler by: a node that is short of something would reject the pod, and the Job would fail where it could have waited; and volumes
-// that are bound on first use never would be. But the scheduler heeds the cordon, so the pod tolerates it. Any other taint
-// of the node is for the template to tolerate.
+// that are bound on first use never would be. But the scheduler heeds taints, so the pod tolerates them all: the work is for this very
+// node, cordoned as it is, whoever it is dedicated to, and also while the work makes it NotReady.
 func pinTo(pod *corev1.PodSpec, node string) {
 	onNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
 	if pod.Affinity == nil {
@@ -76,7 +76,5 @@ func pinTo(pod *corev1.PodSpec, node string) {
 	for i := range terms { // terms are ORed, so each gets the node
 		terms[i].MatchFields = append(terms[i].MatchFields, onNode)
 	}
-	pod.Tolerations = append(pod.Tolerations, corev1.Toleration{
-		Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-	})
+	pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
 }

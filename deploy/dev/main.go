@@ -8,12 +8,16 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// What client libraries log is of no use to the viewer; errors come back from their calls.
+	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{
 		Use:           "dev",
 		Short:         "The local stack: real Kubernetes clusters and a Temporal server on this machine",

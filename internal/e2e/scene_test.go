@@ -38,7 +38,7 @@ spec:
       type: job
       job:
         namespace: drydock-system
-        template: {spec: {template: {spec: {containers: [{name: work, image: registry.example.com/work:1.0}]}}}}
+        template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: registry.example.com/work:1.0}]}}}}
   %s
 `, name, strings.Join(clusters, ", "), timeoutMinutes, extra)
 }
