@@ -2,11 +2,10 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,6 +15,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -83,24 +83,13 @@ func (c *Clusters) AwaitGrants(ctx context.Context, in AwaitGrantsInput) ([]stri
 	return granted, err
 }
 
-// maintenanceConfig reads the budgets of a cluster. A cluster without any has the defaults.
+// maintenanceConfig reads the budgets of a cluster.
 func maintenanceConfig(ctx context.Context, cluster *kube.Cluster) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
-	var found maintenancev1.MaintenanceOperatorConfigList
-	err := cluster.Cache.List(ctx, &found)
-	switch {
-	case meta.IsNoMatchError(err) || err == nil && len(found.Items) == 0:
-		return maintenancev1.MaintenanceOperatorConfigSpec{}, nil
-	case err != nil:
-		return maintenancev1.MaintenanceOperatorConfigSpec{}, explain(cluster, "list MaintenanceOperatorConfigs", err)
-	case len(found.Items) == 1:
-		return found.Items[0].Spec, nil
+	config, err := snapshot.MaintenanceConfig(ctx, cluster.Cache)
+	if several, ok := errors.AsType[snapshot.SeveralConfigs](err); ok {
+		err = temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v", cluster.Name, several), several)
 	}
-	var names []string
-	for _, config := range found.Items {
-		names = append(names, config.Namespace+"/"+config.Name)
-	}
-	return maintenancev1.MaintenanceOperatorConfigSpec{}, temporal.Error(temporal.ErrInvalidSpec,
-		fmt.Sprintf("cluster %s has %d MaintenanceOperatorConfigs (%s), and may have one: delete the others", cluster.Name, len(names), strings.Join(sets.List(sets.New(names...)), ", ")), nil)
+	return config, explain(cluster, "read the budgets", err)
 }
 
 // grants decides which pending nodes may go.

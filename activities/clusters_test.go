@@ -144,7 +144,7 @@ func TestTwoConfigurationsOfOneClusterAreRefusedByName(t *testing.T) {
 	}
 	_, err := (&Clusters{Clusters: clusters}).AwaitGrants(t.Context(), AwaitGrantsInput{Cluster: hubName, Pending: []string{"a"}})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "has 2 MaintenanceOperatorConfigs (default/config-")
+	require.ErrorContains(t, err, "cluster hub: there are 2 MaintenanceOperatorConfigs (default/config-")
 }
 
 func TestAWaitForASlotNamesTheNodesThatWaitAndWhatFor(t *testing.T) {

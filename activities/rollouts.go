@@ -16,6 +16,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -45,53 +46,66 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	if err != nil {
 		return RolloutPlan{}, err
 	}
-	registered, err := managedClusters(ctx, hub)
-	if err != nil {
-		return RolloutPlan{}, err
+	inventory, err := snapshot.Inventory(ctx, hub.Cache, &cgu)
+	if meta.IsNoMatchError(err) {
+		return RolloutPlan{}, temporal.Error(temporal.ErrNotFound,
+			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
 	}
-	var inventory rollout.Inventory
-	queues, unserved := map[string]string{}, map[string]bool{}
-	for _, cluster := range registered {
-		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.Name, Labels: cluster.Labels})
-		queue, served := r.taskQueue(cluster.Name, cluster.Annotations)
-		queues[cluster.Name], unserved[cluster.Name] = queue, !served
+	if err != nil {
+		return RolloutPlan{}, explain(hub, "read what the plan depends on", err)
 	}
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
 	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance {
 		return plan, nil // nothing is done on the clusters themselves
 	}
+	return plan, r.serve(ctx, &plan, now)
+}
+
+// serve finds who works on the clusters of a plan.
+func (r *Rollouts) serve(ctx context.Context, plan *RolloutPlan, now time.Time) error {
 	var unreachable []string
 	for _, cluster := range slices.Concat(plan.RemediationPlan...) {
-		if unserved[cluster] {
+		queue, served, err := r.taskQueue(ctx, cluster)
+		switch {
+		case err != nil:
+			return err
+		case !served:
 			unreachable = append(unreachable, cluster)
-		}
-		if queues[cluster] != temporal.TaskQueue {
-			plan.TaskQueues[cluster] = queues[cluster]
+		case queue != temporal.TaskQueue:
+			plan.TaskQueues[cluster] = queue
 		}
 	}
 	if len(unreachable) > 0 {
 		plan.RemediationPlan = [][]string{}
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasonClusterUnreachable, fmt.Sprintf(
-			"the worker has no credentials for %s: add them to its clusters file, or run a worker inside and annotate the ManagedCluster with %s=%s",
-			strings.Join(unreachable, ", "), kube.AnnotationWorker, kube.WorkerInCluster), now)
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasonClusterUnreachable,
+			"no worker has credentials for "+strings.Join(unreachable, ", ")+": "+howToServe, now)
 	}
-	return plan, nil
+	return nil
 }
+
+// howToServe is what to do about a cluster that no worker reaches.
+const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
+	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
 // LocateCluster returns the task queue on which the activities of a cluster run. Errors: NotFound.
 func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, error) {
+	queue, served, err := r.taskQueue(ctx, cluster)
+	if err == nil && !served {
+		err = temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe), nil)
+	}
+	return queue, err
+}
+
+// taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster
+// goes before the clusters file.
+func (r *Rollouts) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
 	annotations, err := r.annotations(ctx, cluster)
-	if err != nil {
-		return "", err
+	known, inClusterWorker := r.Clusters.Knows(cluster)
+	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
+		return temporal.ClusterTaskQueue(cluster), true, err
 	}
-	queue, served := r.taskQueue(cluster, annotations)
-	if !served {
-		return "", temporal.Error(temporal.ErrNotFound, fmt.Sprintf(
-			"cluster %s is not known: add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with %s=%s",
-			cluster, kube.AnnotationWorker, kube.WorkerInCluster), nil)
-	}
-	return queue, nil
+	return temporal.TaskQueue, known, err
 }
 
 // annotations of a ManagedCluster; none if the hub does not have it, or there is no hub: a cluster can be maintained without.
@@ -110,25 +124,4 @@ func (r *Rollouts) annotations(ctx context.Context, cluster string) (map[string]
 		return nil, nil
 	}
 	return registered.Annotations, explain(hub, "get ManagedCluster "+cluster, err)
-}
-
-// taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster
-// goes before the clusters file.
-func (r *Rollouts) taskQueue(cluster string, annotations map[string]string) (queue string, served bool) {
-	known, inClusterWorker := r.Clusters.Knows(cluster)
-	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
-		return temporal.ClusterTaskQueue(cluster), true
-	}
-	return temporal.TaskQueue, known
-}
-
-// managedClusters reads what a plan needs of the clusters on the hub: their metadata.
-func managedClusters(ctx context.Context, hub *kube.Cluster) ([]metav1.PartialObjectMetadata, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(managedClusterKind.GroupVersion().WithKind(managedClusterKind.Kind + "List"))
-	err := hub.Cache.List(ctx, list)
-	if meta.IsNoMatchError(err) {
-		return nil, temporal.Error(temporal.ErrNotFound, "the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
-	}
-	return list.Items, explain(hub, "list ManagedClusters", err)
 }

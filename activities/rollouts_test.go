@@ -60,7 +60,7 @@ func TestAClusterThatNoWorkerReachesMakesThePlanInvalidAndIsNamed(t *testing.T) 
 	require.False(t, plan.Valid())
 	require.Empty(t, plan.RemediationPlan)
 	require.Equal(t, "ClusterUnreachable", plan.Conditions[1].Reason)
-	require.Contains(t, plan.Problems()[0], "the worker has no credentials for elsewhere: add them to its clusters file")
+	require.Contains(t, plan.Problems()[0], "no worker has credentials for elsewhere: add it to the worker's clusters file")
 }
 
 func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {

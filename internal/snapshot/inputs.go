@@ -94,29 +94,37 @@ func Scheduling(ctx context.Context, reader client.Reader) (scheduling.Input, er
 	if err := listIfServed(ctx, reader, &requests); err != nil {
 		return scheduling.Input{}, err
 	}
-	var configs maintenancev1.MaintenanceOperatorConfigList
-	if err := listIfServed(ctx, reader, &configs); err != nil {
-		return scheduling.Input{}, err
-	}
-	config, err := onlyConfig(configs.Items)
+	config, err := MaintenanceConfig(ctx, reader)
 	return scheduling.Input{Nodes: nodes.Items, Requests: requests.Items, Config: config}, err
 }
 
-// onlyConfig returns the budgets of a cluster, which has one configuration or none: then the defaults hold.
-func onlyConfig(configs []maintenancev1.MaintenanceOperatorConfig) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
-	switch len(configs) {
+// SeveralConfigs is the error that a cluster has several MaintenanceOperatorConfigs: these, as namespace/name.
+type SeveralConfigs []string
+
+// Error implements error.
+func (s SeveralConfigs) Error() string {
+	return fmt.Sprintf("there are %d MaintenanceOperatorConfigs (%s), and there may be one: delete the others", len(s), strings.Join(s, ", "))
+}
+
+// MaintenanceConfig reads the budgets of a cluster, which has one configuration or none: then the defaults hold. Errors: SeveralConfigs,
+// and what kept it from being read.
+func MaintenanceConfig(ctx context.Context, reader client.Reader) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
+	var configs maintenancev1.MaintenanceOperatorConfigList
+	if err := listIfServed(ctx, reader, &configs); err != nil {
+		return maintenancev1.MaintenanceOperatorConfigSpec{}, err
+	}
+	switch len(configs.Items) {
 	case 0:
 		return maintenancev1.MaintenanceOperatorConfigSpec{}, nil
 	case 1:
-		return configs[0].Spec, nil
+		return configs.Items[0].Spec, nil
 	}
-	var names []string
-	for _, config := range configs {
-		names = append(names, config.Namespace+"/"+config.Name)
+	var several SeveralConfigs
+	for _, config := range configs.Items {
+		several = append(several, config.Namespace+"/"+config.Name)
 	}
-	slices.Sort(names)
-	return maintenancev1.MaintenanceOperatorConfigSpec{}, fmt.Errorf(
-		"there are %d MaintenanceOperatorConfigs (%s), and there may be one: delete the others", len(names), strings.Join(names, ", "))
+	slices.Sort(several)
+	return maintenancev1.MaintenanceOperatorConfigSpec{}, several
 }
 
 func metadataList(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList {
