@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,18 +73,11 @@ type objects struct {
 
 var _ health.Objects = objects{}
 
-// objectsOf reads from the cluster's Cache, or from its Client when what the cache holds is not good enough.
+// objectsOf reads from the cluster's Cache, or from its Client when what the cache holds is not good enough: a list without a resource
+// version waits until it is current, some 90 ms on a busy API server, and so is evidence of now. What the Cache lists is not copied:
+// checks only read.
 func objectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader) objects {
 	return objects{ctx: ctx, cluster: cluster, reader: reader}
-}
-
-// cheap makes a list cost no more than it must. From the Cache it is not copied: checks only read. From the API server it is what the
-// server's own cache holds: without a resource version it would not be much newer, but waits for a progress tick of about 90 ms.
-type cheap struct{}
-
-func (cheap) ApplyToList(options *client.ListOptions) {
-	options.UnsafeDisableDeepCopy = new(true)
-	options.Raw = &metav1.ListOptions{ResourceVersion: "0"}
 }
 
 // List returns the objects of a kind.
@@ -94,7 +86,7 @@ func (o objects) List(kind schema.GroupVersionKind, namespace string) ([]health.
 	if err != nil {
 		return nil, err
 	}
-	err = o.reader.List(o.ctx, list, cheap{}, client.InNamespace(namespace))
+	err = o.reader.List(o.ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(namespace))
 	switch {
 	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("%w: %w", health.ErrNotServed, err)
@@ -127,7 +119,7 @@ func (o objects) Node(name string) (*corev1.Node, error) {
 // PodsOn returns the pods that are bound to a node.
 func (o objects) PodsOn(node string) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := o.reader.List(o.ctx, &list, cheap{}, client.MatchingFields{kube.IndexNodeName: node}); err != nil {
+	if err := o.reader.List(o.ctx, &list, client.UnsafeDisableDeepCopy, client.MatchingFields{kube.IndexNodeName: node}); err != nil {
 		return nil, err
 	}
 	pods := make([]*corev1.Pod, 0, len(list.Items))

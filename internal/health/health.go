@@ -3,8 +3,8 @@
 //
 // Evidence is worth something only when it is newer than the step it judges. Two rules keep stale status from opening a gate. What a
 // controller reported about an earlier generation of an object does not count. And a Gate counts only looks that happen after the step
-// began; a look reads caches that are kept current by a watch, so it sees what the API server held at that moment, give or take the
-// delay of the watch.
+// began. Whoever looks may wait on caches that a watch keeps current, but should open a gate only on what the API server says then: a cache
+// does not tell how far it is behind.
 package health
 
 import (
