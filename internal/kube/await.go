@@ -90,8 +90,9 @@ func (w *watcher) start(ctx context.Context) error {
 }
 
 func (w *watcher) watch(informer cache.Informer, like client.Object) error {
+	wanted := scopeOf(like)
 	notice := func(object any) {
-		if !concerns(object, like) {
+		if !wanted.has(object) {
 			return
 		}
 		select {
@@ -106,7 +107,7 @@ func (w *watcher) watch(informer cache.Informer, like client.Object) error {
 				notice(object)
 			}
 		},
-		UpdateFunc: func(before, after any) {
+		UpdateFunc: func(_, after any) {
 			// A pod does not change its node, but it gets one.
 			notice(after)
 		},
@@ -126,8 +127,22 @@ func (w *watcher) stop() {
 	}
 }
 
-// concerns reports whether an event's object is one of those that like describes.
-func concerns(event any, like client.Object) bool {
+// scope is which objects of a kind are watched; what is empty does not narrow it. It is read from an object once: that may become
+// anything while the wait goes on.
+type scope struct {
+	namespace, name, node string
+}
+
+func scopeOf(object client.Object) scope {
+	wanted := scope{namespace: object.GetNamespace(), name: object.GetName()}
+	if pod, ok := object.(*corev1.Pod); ok {
+		wanted.node = pod.Spec.NodeName
+	}
+	return wanted
+}
+
+// has reports whether an event is about an object in the scope.
+func (s scope) has(event any) bool {
 	if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
 		event = missed.Obj
 	}
@@ -135,10 +150,6 @@ func concerns(event any, like client.Object) bool {
 	if !ok {
 		return true // unknown: better look
 	}
-	if like.GetName() != "" && like.GetName() != object.GetName() || like.GetNamespace() != "" && like.GetNamespace() != object.GetNamespace() {
-		return false
-	}
-	pod, isPod := object.(*corev1.Pod)
-	wanted, narrowed := like.(*corev1.Pod)
-	return !isPod || !narrowed || wanted.Spec.NodeName == "" || wanted.Spec.NodeName == pod.Spec.NodeName
+	found := scopeOf(object)
+	return (s.namespace == "" || s.namespace == found.namespace) && (s.name == "" || s.name == found.name) && (s.node == "" || s.node == found.node)
 }
