@@ -17,6 +17,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
+// lookInterval is how soon after one look at the node the next may follow. When many pods leave, they change all the time.
+const lookInterval = 50 * time.Millisecond
+
 // Evictor asks the API server once to evict a pod. Its retries must be off: they would sleep inside the call.
 type Evictor interface {
 	Evict(ctx context.Context, eviction *policyv1.Eviction) error
@@ -80,6 +83,7 @@ type run struct {
 	// nodeUID tells the node from a later one of the same name.
 	nodeUID types.UID
 	begun   bool
+	looked  time.Time
 
 	running     sync.WaitGroup
 	changed     chan struct{}
@@ -95,6 +99,7 @@ type answer struct {
 
 func (r *run) loop(ctx context.Context) error {
 	for {
+		r.looked = time.Now()
 		preview, err := r.look(ctx, cached)
 		if err == nil && len(preview.remaining()) == 0 {
 			// The cache may not have seen a pod that was bound right before the node was cordoned.
@@ -249,16 +254,19 @@ func (r *run) pause(ctx context.Context, next time.Time) error {
 	case answer := <-r.answers:
 		r.requests.answered(answer.pod, answer.err, time.Now())
 	}
-	return r.settle()
+	return r.gather(ctx)
 }
 
-// settle takes the other answers that are there, so that many answers make one look.
-func (r *run) settle() error {
+// gather takes in what else happens until the next look is due, so that much change makes few looks.
+func (r *run) gather(ctx context.Context) error {
+	due := time.After(time.Until(r.looked.Add(lookInterval)))
 	for {
 		select {
+		case <-ctx.Done():
+			return ctx.Err()
 		case answer := <-r.answers:
 			r.requests.answered(answer.pod, answer.err, time.Now())
-		default:
+		case <-due:
 			return nil
 		}
 	}

@@ -44,7 +44,7 @@ func classify(err error) refusal {
 		// at the next look and is asked for again.
 		r.gone = true
 	case apierrors.IsTooManyRequests(err) && byBudget:
-		r.reason, r.byBudget, r.message, r.delay = ReasonDisruptionBudget, true, budgetCause.Message, 0
+		r.reason, r.byBudget, r.message = ReasonDisruptionBudget, true, budgetCause.Message
 	case strings.Contains(r.message, "more than one PodDisruptionBudget"):
 		// A 500 without reason or cause: the text is all that tells it from a fault of the server.
 		r.reason, r.byBudget = ReasonMultipleBudgets, true
