@@ -108,9 +108,15 @@ func (k *lockKeeper) confirm(ctx context.Context, decision locks.Decision) (bool
 	return confirmed, nil
 }
 
+// refresh reads a lock first, then the turns, then what they name: a lock that has let go has done so for a turn that was recorded before.
 func (k *lockKeeper) refresh(ctx context.Context, change locks.LockDecision) error {
-	view, api := &k.snapshot, k.cluster.Client
-	err := refresh(ctx, api, &view.ClusterLocks, func(l *lcmv1.ClusterWorkloadLock) bool { return l.Spec.ControllerName == k.in.Policy.ControllerName })
+	view, api, own := &k.snapshot, k.cluster.Client, k.in.Policy.ControllerName
+	err := errors.Join(
+		refresh(ctx, api, &view.NodeLocks, func(l *lcmv1.NodeWorkloadLock) bool {
+			return l.Spec.NodeName == change.Node && l.Spec.ControllerName == own
+		}),
+		refresh(ctx, api, &view.ClusterLocks, func(l *lcmv1.ClusterWorkloadLock) bool { return l.Spec.ControllerName == own }),
+	)
 	if err != nil {
 		return err
 	}
@@ -123,9 +129,6 @@ func (k *lockKeeper) refresh(ctx context.Context, change locks.LockDecision) err
 		return errors.Join(err, k.examine(ctx, api))
 	}
 	return errors.Join(
-		refresh(ctx, api, &view.NodeLocks, func(l *lcmv1.NodeWorkloadLock) bool {
-			return l.Spec.NodeName == change.Node && l.Spec.ControllerName == k.in.Policy.ControllerName
-		}),
 		refresh(ctx, api, &view.NodeRequests, func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == change.Node },
 			names(turns.Nodes[change.Node].Requests)...),
 		refresh(ctx, api, &view.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == change.Node }),

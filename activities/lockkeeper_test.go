@@ -79,9 +79,9 @@ type race struct {
 	// views are what the cluster was at some time; a keeper begins with one of them.
 	views   []locks.Snapshot
 	keepers []*racer
-	// turns of the nodes that were inactive when the locks were looked at last.
-	turns map[string]locks.Turn
-	nodes []string
+	// served are the requests for which the nodes that are inactive have let go.
+	served map[string]types.UID
+	nodes  []string
 }
 
 type racer struct {
@@ -94,7 +94,7 @@ type racer struct {
 func newRace(ctx context.Context, t require.TestingT, limit int32) *race {
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
-	r := &race{t: t, ctx: ctx, nodes: []string{"n1", "n2", "n3"}, policy: drydockv1.WorkloadLockPolicySpec{
+	r := &race{t: t, ctx: ctx, served: map[string]types.UID{}, nodes: []string{"n1", "n2", "n3"}, policy: drydockv1.WorkloadLockPolicySpec{
 		ControllerName: "tf", Namespace: "tf", MaxInactiveNodes: ptr.To(limit),
 	}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{})
@@ -191,29 +191,40 @@ func (r *race) inactive() []string {
 	return nodes
 }
 
-// requireOrder holds the locks to what must be so at every instant: no more are inactive than may be, and none that was inactive is not while
-// a request that it let go for still stands.
+// requireOrder holds the locks to what must be so at every instant: no more are inactive than may be, and none holds again while a request that
+// it let go for stands.
 func (r *race) requireOrder() {
 	inactive := r.inactive()
 	require.LessOrEqual(r.t, len(inactive), int(*r.policy.MaxInactiveNodes), "inactive at the same time: %v", inactive)
-	var requests lcmv1.NodeMaintenanceRequestList
-	require.NoError(r.t, r.api.List(r.ctx, &requests))
-	for node, turn := range r.turns {
-		for _, request := range requests.Items {
-			served := slices.ContainsFunc(turn.Requests, func(s locks.Served) bool { return s.UID == request.UID })
-			require.False(r.t, served && !slices.Contains(inactive, node), "%s holds again while request %s stands", node, request.UID)
+	for node, served := range r.served {
+		if !slices.Contains(inactive, node) {
+			require.NotContains(r.t, r.requests(), served, "%s holds again", node)
+			delete(r.served, node)
 		}
 	}
-	lock := &lcmv1.ClusterWorkloadLock{}
-	if r.api.Get(r.ctx, client.ObjectKey{Name: r.policy.ControllerName}, lock) != nil {
-		return
+	for _, node := range inactive {
+		if _, known := r.served[node]; !known {
+			r.served[node] = r.turn(node).Requests[0].UID
+		}
 	}
+}
+
+func (r *race) requests() []types.UID {
+	var list lcmv1.NodeMaintenanceRequestList
+	require.NoError(r.t, r.api.List(r.ctx, &list))
+	var uids []types.UID
+	for _, request := range list.Items {
+		uids = append(uids, request.UID)
+	}
+	return uids
+}
+
+func (r *race) turn(node string) locks.Turn {
+	lock := &lcmv1.ClusterWorkloadLock{}
+	require.NoError(r.t, r.api.Get(r.ctx, client.ObjectKey{Name: r.policy.ControllerName}, lock))
 	book, err := locks.ReadTurns(lock)
 	require.NoError(r.t, err)
-	r.turns = map[string]locks.Turn{}
-	for _, node := range inactive {
-		r.turns[node] = book.Nodes[node]
-	}
+	return book.Nodes[node]
 }
 
 func (r *race) setPod(node string, ready bool) {

@@ -1,0 +1,187 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// WorkloadLockControllerInput says for which application the locks are kept, and in which cluster.
+type WorkloadLockControllerInput struct {
+	Cluster string `json:"cluster"`
+	// TaskQueue of the cluster's activities; empty: it is looked up.
+	TaskQueue string `json:"taskQueue,omitempty"`
+	// Policy describes the application.
+	Policy drydockv1.WorkloadLockPolicy `json:"policy"`
+	// Carried is the status from the run before; nil in the first.
+	Carried *WorkloadLockControllerStatus `json:"carried,omitempty"`
+}
+
+// WorkloadLockController keeps the locks of an application that has no controller of its own: it waits until one of them is not as it should
+// be, and puts it right. It runs until it is cancelled, and leaves the locks as they are then: if it made them inactive, it would give up a
+// veto that nobody asked it to give up. Those that are active go on blocking maintenance until the controller is started again or a person
+// deletes them, which its last status says.
+func WorkloadLockController(ctx workflow.Context, in WorkloadLockControllerInput) (WorkloadLockControllerStatus, error) {
+	c, err := newLockController(ctx, in)
+	if err != nil {
+		return WorkloadLockControllerStatus{}, err
+	}
+	return c.run(ctx)
+}
+
+// lockController is one run of the workflow.
+type lockController struct {
+	in     WorkloadLockControllerInput
+	status WorkloadLockControllerStatus
+	record *lockRecord
+
+	// withdraw ends the work; withdrawn says on whose word.
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	signals   int
+	drain     func()
+
+	hub   *activities.Rollouts
+	locks *activities.WorkloadLocks
+}
+
+func newLockController(ctx workflow.Context, in WorkloadLockControllerInput) (*lockController, error) {
+	c := &lockController{in: in}
+	c.record = newLockRecord(ctx, &c.status, in)
+	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (WorkloadLockControllerStatus, error) { return c.status, nil },
+		workflow.QueryHandlerOptions{Description: "The policy, the locks and why each is as it is."})
+}
+
+// run keeps the locks until the run ends.
+func (c *lockController) run(ctx workflow.Context) (WorkloadLockControllerStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	c.withdraw = withdraw
+	listening, hangUp := workflow.NewDisconnectedContext(ctx)
+	defer hangUp()
+	c.listen(listening)
+
+	err := c.keep(work)
+	if workflow.IsContinueAsNewError(err) {
+		return WorkloadLockControllerStatus{}, err
+	}
+	return c.finish(listening, err)
+}
+
+func (c *lockController) listen(ctx workflow.Context) {
+	c.drain = onSignal(ctx, temporal.SignalCancel, "End, and leave the locks as they are.", func(r temporal.SignalRequest) {
+		c.signals++
+		if c.withdrawn == nil {
+			c.withdrawn = &r
+		}
+		c.withdraw()
+	})
+}
+
+// keep begins by putting the locks right, so that the status is full from the start, and then does so whenever something is due.
+func (c *lockController) keep(ctx workflow.Context) error {
+	if err := c.locateCluster(ctx); err != nil {
+		return err
+	}
+	due := activities.WorkloadLocksDue{}
+	for {
+		if err := c.apply(ctx, due); err != nil {
+			return err
+		}
+		if mustContinueAsNew(ctx, c.signals) {
+			return c.continueAsNew(ctx)
+		}
+		var err error
+		if due, err = c.observe(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *lockController) locateCluster(ctx workflow.Context) error {
+	if c.in.TaskQueue != "" {
+		return nil
+	}
+	insist := insistence{waiting: c.record.reason.set}
+	return insist.run(ctx, temporal.TaskQueue, "locate "+c.in.Cluster, c.hub.LocateCluster, c.in.Cluster, &c.in.TaskQueue)
+}
+
+// apply puts the locks right and takes over how they are then.
+func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLocksDue) error {
+	var report locks.Report
+	if err := c.insist(ctx, applySummary(due), c.locks.ApplyWorkloadLocks, &report); err != nil {
+		return err
+	}
+	c.record.report(ctx, report)
+	return nil
+}
+
+// observe waits until something is due.
+func (c *lockController) observe(ctx workflow.Context) (due activities.WorkloadLocksDue, err error) {
+	err = c.insist(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, c.locks.ObserveWorkloadLocks, &due)
+	return due, err
+}
+
+// insist runs an activity until it succeeds, fails for good or ctx is cancelled. The status says why it does not succeed.
+func (c *lockController) insist(ctx workflow.Context, summary string, activity, result any) error {
+	in := activities.WorkloadLocksInput{Cluster: c.in.Cluster, Owner: owner(ctx), Policy: c.in.Policy.Spec}
+	retryInterval := 200 * time.Millisecond
+	for {
+		attempts := workflow.WithRetryPolicy(wait(ctx, c.in.TaskQueue, summary, nil), sdktemporal.RetryPolicy{
+			InitialInterval:        retryInterval,
+			BackoffCoefficient:     2,
+			MaximumInterval:        10 * time.Second,
+			MaximumAttempts:        effectAttempts,
+			NonRetryableErrorTypes: temporal.NonRetryable,
+		})
+		err := workflow.ExecuteActivity(attempts, activity, in).Get(ctx, result)
+		switch {
+		case err == nil || ctx.Err() != nil || final(err):
+			return err
+		case uneventful(err) || temporal.ErrorType(err) == temporal.ErrHandedOver:
+			continue
+		}
+		c.record.reason.set(ctx, reasonOf(err), summary+": "+temporal.ErrorMessage(err))
+		retryInterval = 10 * time.Second
+	}
+}
+
+// uneventful reports whether an activity ended only because nothing was due for as long as one may wait.
+func uneventful(err error) bool {
+	timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err)
+	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
+}
+
+// continueAsNew hands the state to a new run. No activity runs, and no signal is left behind.
+func (c *lockController) continueAsNew(ctx workflow.Context) error {
+	c.drain()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	in := c.in
+	in.Carried = &c.status
+	return workflow.NewContinueAsNewError(ctx, temporal.WorkloadLockController, in)
+}
+
+// finish records how the controller ended. It always ends in an error: left alone it would go on.
+func (c *lockController) finish(ctx workflow.Context, err error) (WorkloadLockControllerStatus, error) {
+	if sdktemporal.IsCanceledError(err) {
+		by := ""
+		if c.withdrawn != nil {
+			by = byWhom(*c.withdrawn)
+		}
+		c.record.end(ctx, LockControllerCancelled, "cancelled"+by)
+		return c.status, sdktemporal.NewCanceledError(c.status)
+	}
+	c.record.end(ctx, LockControllerFailed, temporal.ErrorMessage(err))
+	return c.status, sdktemporal.NewApplicationErrorWithOptions(temporal.ErrorMessage(err), reasonOf(err),
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{c.status}})
+}
