@@ -18,10 +18,8 @@ type Completion struct {
 // NewCompletion reads what a request says about it. Error: InvalidSpec, naming the field.
 func NewCompletion(spec maintenancev1.WaitForPodCompletionSpec) (Completion, error) {
 	path := field.NewPath("waitForPodCompletion")
-	if err := invalid(ValidateCompletion(spec, path)); err != nil {
-		return Completion{}, err
-	}
 	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
+	problems = append(problems, atLeastZero(&spec.TimeoutSeconds, path.Child("timeoutSeconds"))...)
 	return Completion{selector: selector, everyPod: spec.PodSelector == ""}, invalid(problems)
 }
 

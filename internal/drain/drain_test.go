@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,9 +127,9 @@ func TestABudgetThatOpensForOneLetsOneGoWithoutAskingForTheRest(t *testing.T) {
 func TestABudgetThatNobodyAnnouncesAsOpenIsAskedEveryFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(2), webBudget(0, 2, 2, 3))
-		open := false
+		var open atomic.Bool
 		w.refuse = func(*policyv1.Eviction) error {
-			if open {
+			if open.Load() {
 				w.snapshot.Budgets[0].Status.DisruptionsAllowed = 2
 			}
 			return nil
@@ -137,7 +138,7 @@ func TestABudgetThatNobodyAnnouncesAsOpenIsAskedEveryFiveSeconds(t *testing.T) {
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
 		require.Equal(t, []ask{{"web-000", 5 * time.Second}, {"web-001", 10 * time.Second}}, w.asks()[2:], "each in turn")
-		open = true
+		open.Store(true)
 		require.NoError(t, <-ended)
 		requireTook(t, w, 15*time.Second+w.grace)
 	})

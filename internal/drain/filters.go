@@ -12,34 +12,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Validate reports every field of a drain specification that cannot be used: a selector or regular expression that does not parse, a
-// filter that names nothing, a negative number. A bad filter must never end in "nothing to evict, node is ready".
-func Validate(spec maintenancev1.DrainSpec, path *field.Path) field.ErrorList {
-	_, problems := parseSpec(spec, path)
-	return problems
-}
-
-// ValidateCompletion does the same for a wait for pods to end by themselves.
-func ValidateCompletion(spec maintenancev1.WaitForPodCompletionSpec, path *field.Path) field.ErrorList {
-	_, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
-	return append(problems, atLeastZero(&spec.TimeoutSeconds, path.Child("timeoutSeconds"))...)
-}
-
-func atLeastZero(value *int32, path *field.Path) field.ErrorList {
-	if value != nil && *value < 0 {
-		return field.ErrorList{field.Invalid(path, *value, "must be at least 0")}
-	}
-	return nil
-}
-
-// invalid turns problems into an InvalidSpec error; nil if there are none.
-func invalid(problems field.ErrorList) error {
-	if len(problems) == 0 {
-		return nil
-	}
-	return temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
-}
-
 // filters are the pods that a drain specification is about. They are applied before kubectl's own: a pod that is spared must not block
 // the node.
 type filters struct {
@@ -47,6 +19,9 @@ type filters struct {
 	resources []*regexp.Regexp
 }
 
+// parseSpec reads which pods a drain specification is about, and reports every field that cannot be used: a selector or regular
+// expression that does not parse, a filter that names nothing, a negative number. A bad filter must never end in "nothing to evict, node is
+// ready".
 func parseSpec(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.ErrorList) {
 	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
 	resources, invalid := parseResourceFilters(spec.PodEvictionFilters, path.Child("podEvictionFilters"))
@@ -79,6 +54,21 @@ func parseSelector(selector string, path *field.Path) (labels.Selector, field.Er
 		return labels.Nothing(), field.ErrorList{field.Invalid(path, selector, err.Error())}
 	}
 	return parsed, nil
+}
+
+func atLeastZero(value *int32, path *field.Path) field.ErrorList {
+	if value != nil && *value < 0 {
+		return field.ErrorList{field.Invalid(path, *value, "must be at least 0")}
+	}
+	return nil
+}
+
+// invalid turns problems into an InvalidSpec error; nil if there are none.
+func invalid(problems field.ErrorList) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
 }
 
 func (f filters) selects(pod *corev1.Pod) bool {

@@ -203,7 +203,7 @@ func FuzzABadFilterIsAnErrorAndNeverAnEmptyDrain(f *testing.F) {
 	f.Add("!app", "^$")
 	f.Fuzz(func(t *testing.T, selector, expression string) {
 		spec := maintenancev1.DrainSpec{PodSelector: selector, PodEvictionFilters: resourceFilters(expression)}
-		problems := Validate(spec, field.NewPath("drainSpec"))
+		_, problems := parseSpec(spec, field.NewPath("drainSpec"))
 		preview, err := Decide(t.Context(), node, snapshotOf([]corev1.Pod{webPod("a", requesting("nvidia.com/gpu"))}), spec, now)
 		require.Equal(t, len(problems) > 0, err != nil)
 		if err != nil {
