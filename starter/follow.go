@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,29 +15,30 @@ const lookInterval = 200 * time.Millisecond
 // follow looks at a subject now and whenever its history has grown, until it is over. Temporal tells of new events by a long poll, so that
 // nothing is asked of a workflow that does not change. Tick is called every second for what changes with time alone.
 func (s *server) follow(ctx context.Context, of subject, look func(context.Context, *client.WorkflowExecutionDescription) error, tick func()) error {
-	runID := ""
-	for {
-		execution, err := s.describe(ctx, of, runID)
-		if err != nil {
-			return err
-		}
+	execution, err := s.describe(ctx, of, "")
+	for err == nil {
 		run := followedRun{server: s, of: of, id: execution.WorkflowExecution.RunID, look: look, tick: tick}
-		runID, err = run.follow(ctx)
-		if ctx.Err() != nil {
-			return stoppedFollowing(ctx, of)
+		var next string
+		if next, err = run.follow(ctx); err != nil || next == "" {
+			break
 		}
-		if err != nil || runID == "" {
-			return err
-		}
+		execution, err = s.describe(ctx, of, next)
 	}
+	switch {
+	case err == nil:
+		return nil
+	case timeIsUp(ctx):
+		return fmt.Errorf("%s is not over yet (--timeout); it goes on: see `%s`", of, of.show)
+	case ctx.Err() != nil:
+		return fmt.Errorf("stopped watching %s; it goes on: see `%s`", of, of.show)
+	}
+	return err
 }
 
-// stoppedFollowing says that the watching has ended, but not the work.
-func stoppedFollowing(ctx context.Context, of subject) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%s is not over yet (--timeout); it goes on: see `%s`", of, of.show)
-	}
-	return fmt.Errorf("stopped watching %s; it goes on: see `%s`", of, of.show)
+// timeIsUp reports whether ctx's deadline has passed. A request that was sent with it may find so a moment before ctx does.
+func timeIsUp(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < 100*time.Millisecond
 }
 
 // followedRun is one run of a workflow that is followed.
@@ -54,35 +54,41 @@ type followedRun struct {
 func (r followedRun) follow(ctx context.Context) (next string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	grown := make(chan struct{}, 1)
-	var historyErr error
-	go func() {
-		defer close(grown)
-		next, historyErr = r.readHistory(ctx, grown)
-	}()
+	grown, ended := make(chan struct{}, 1), make(chan runEnd, 1)
+	go func() { ended <- r.readHistory(ctx, grown) }()
 	seconds := time.NewTicker(time.Second)
 	defer seconds.Stop()
-	looked := time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
 		case <-seconds.C:
 			r.tick()
-		case _, more := <-grown:
-			select {
-			case <-ctx.Done():
-				return "", ctx.Err()
-			case <-time.After(time.Until(looked.Add(lookInterval))):
-			}
-			looked = time.Now()
+		case <-grown:
 			if err := r.lookOnce(ctx); err != nil {
 				return "", err
 			}
-			if !more {
-				return next, historyErr
+			if err := settle(ctx); err != nil {
+				return "", err
 			}
+		case end := <-ended:
+			if end.err != nil || end.next != "" {
+				return end.next, end.err
+			}
+			return "", r.lookOnce(ctx)
 		}
+	}
+}
+
+// settle lets a workflow that changes all the time change a little more before the next look.
+func settle(ctx context.Context) error {
+	over := time.NewTimer(lookInterval)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-over.C:
+		return nil
 	}
 }
 
@@ -94,20 +100,27 @@ func (r followedRun) lookOnce(ctx context.Context) error {
 	return r.look(ctx, execution)
 }
 
-// readHistory tells grown about new events until the run is over. It returns the id of the run that continues this one, if one does.
-func (r followedRun) readHistory(ctx context.Context, grown chan<- struct{}) (string, error) {
+// runEnd is how following a run ended.
+type runEnd struct {
+	// next is the run that continues it; empty: none.
+	next string
+	err  error
+}
+
+// readHistory tells grown about new events until the run is over.
+func (r followedRun) readHistory(ctx context.Context, grown chan<- struct{}) runEnd {
 	events := r.server.GetWorkflowHistory(ctx, r.of.workflowID, r.id, true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	next := ""
+	var end runEnd
 	for events.HasNext() {
 		event, err := events.Next()
 		if err != nil {
-			return "", r.server.explain("follow", r.of, err)
+			return runEnd{err: r.server.explain("follow", r.of, err)}
 		}
-		next = event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+		end.next = event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 		select {
 		case grown <- struct{}{}:
 		default: // a look is due already
 		}
 	}
-	return next, nil
+	return end
 }

@@ -74,7 +74,7 @@ func begin(t *testing.T, args ...string) *running {
 // prints waits until the output holds a text.
 func (r *running) prints(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, patience, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Contains(r.stdout.String(), text) }, patience, tick,
 		"waiting for %q\nstdout: %s\nstderr: %s", text, r.stdout, r.stderr)
 }
 
@@ -90,8 +90,12 @@ func (r *running) end(t *testing.T) outcome {
 	}
 }
 
-// patience is how long anything may take on a busy machine.
-const patience = 30 * time.Second
+const (
+	// patience is how long anything may take on a busy machine.
+	patience = 30 * time.Second
+	// tick is how often a condition is looked at.
+	tick = 20 * time.Millisecond
+)
 
 // sharedBuffer is written by a command and read by its test.
 type sharedBuffer struct {

@@ -58,6 +58,12 @@ spec:
 	require.Contains(t, got.stderr, "spec.backup")
 }
 
+func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
+	alone(t)
+	got := drydockWith(t, validRollout, "lock", "controller", "start", "-f", "-", "--cluster", "spoke-1")
+	require.Equal(t, outcome{status: exitUsage, stderr: "error: stdin: ClusterGroupUpgrade prod/november: is not a WorkloadLockPolicy\n"}, got)
+}
+
 func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
 	alone(t)
 	got := drydockWith(t, validRollout, "upgrade", "start", "-f", "-", "-n", "test")

@@ -55,18 +55,6 @@ func (k kubeAccess) loader(context string) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 }
 
-// contextName is the context's own name, also where it is the current one.
-func (k kubeAccess) contextName(context string) string {
-	if context != "" {
-		return context
-	}
-	known, err := k.loader("").RawConfig()
-	if err != nil {
-		return ""
-	}
-	return known.CurrentContext
-}
-
 // listed renders names for an error message.
 func listed(names []string) string {
 	if len(names) == 0 {

@@ -157,7 +157,7 @@ func (c *cli) maintenance(ctx context.Context, s *server, name string) (subject,
 	return c.maintenanceOfNode(ctx, s, named, name)
 }
 
-// maintenanceOfNode finds the one maintenance of a node that runs; if there is none, what was named.
+// maintenanceOfNode finds the one maintenance of a node that runs.
 func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, node string) (subject, error) {
 	rows, err := s.list(ctx, workflowsOf(temporal.NodeMaintenance, true)+
 		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node)))
@@ -166,7 +166,7 @@ func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, n
 	}
 	switch len(rows) {
 	case 0:
-		return named, nil
+		return subject{}, fmt.Errorf("there is no %s, and none at work on a node %s: `%s` lists those there are", named, node, named.list)
 	case 1:
 		return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
 	}

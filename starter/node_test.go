@@ -2,7 +2,6 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,7 +34,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	watch.prints(t, "kim.example.com; waiting for done")
 
 	// Temporal's visibility lags behind: until it knows the node, the name is unknown.
-	require.Eventually(t, func() bool { return drydock(t, "node", "done", "worker-1").status == exitDone }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return drydock(t, "node", "done", "worker-1").status == exitDone }, patience, tick)
 	got := watch.end(t)
 	require.Equal(t, exitDone, got.status, got.stderr)
 	require.Contains(t, got.stdout, "worker-1: Completed")
@@ -46,10 +45,10 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		list := parsed[listing](t, "node", "list", "--cluster", "spoke-1")
 		return len(list.Items) == 1 && list.Items[0].Phase == string(maintenancev1.NodeCompleted)
-	}, patience, 50*time.Millisecond)
+	}, patience, tick)
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: there is no maintenance default/worker-9 in cluster spoke-1: `drydock node list --cluster spoke-1` lists those there are\n",
+		stderr: "error: there is no maintenance default/worker-9 in cluster spoke-1, and none at work on a node worker-9: `drydock node list --cluster spoke-1` lists those there are\n",
 	}, drydock(t, "node", "cancel", "worker-9"))
 }
 
@@ -59,6 +58,6 @@ func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maint
 	require.Eventually(t, func() bool {
 		status = parsed[maintenanceStatus](t, "node", "status", name)
 		return status.Status.State == state
-	}, patience, 10*time.Millisecond)
+	}, patience, tick)
 	return status
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,6 +31,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"what is over cannot be told anything", s.tellsNothingToTheDead},
 		{"a watch that is stopped leaves the rollout at work", s.stopsWatching},
 		{"a node is maintained by its name", s.maintainsANode},
+		{"an application's locks are kept", s.keepsLocks},
 		{"without a worker, what has ended is still known", s.remembers},
 	}
 	for _, step := range steps {
@@ -57,7 +57,7 @@ func reaches(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeSta
 	require.Eventually(t, func() bool {
 		status = parsed[rolloutStatus](t, "upgrade", "status", "prod/"+name)
 		return wanted(status.Status)
-	}, patience, 10*time.Millisecond)
+	}, patience, tick)
 	return status
 }
 
@@ -98,7 +98,7 @@ func statusWithoutWorker(t *testing.T) {
 
 func doctorContent(t *testing.T) {
 	// A worker that has just started shows after its first poll.
-	require.Eventually(t, func() bool { return drydock(t, "doctor").status == exitDone }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return drydock(t, "doctor").status == exitDone }, patience, tick)
 	for _, f := range parsed[[]finding](t, "doctor") {
 		require.True(t, f.OK, f)
 	}
@@ -106,6 +106,8 @@ func doctorContent(t *testing.T) {
 
 func (s *stage) watchesARollout(t *testing.T) {
 	require.Equal(t, "rollout prod/november started; follow it with `drydock upgrade status prod/november --watch`\n", startRollout(t, "november"))
+	first, err := s.client.DescribeWorkflow(t.Context(), "cgu/prod/november", "")
+	require.NoError(t, err)
 	watch := begin(t, "upgrade", "status", "november", "-n", "prod", "--watch")
 	watch.prints(t, "batch 1 of 2: spoke-1\n")
 	s.play(t, "november", "spoke-1", ranv1.ClusterStatus{
@@ -127,7 +129,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 	require.Equal(t, "prod", status.Metadata.Namespace)
 	require.Equal(t, "november", status.Metadata.Name)
 	require.Equal(t, "cgu/prod/november", status.Metadata.WorkflowID)
-	require.NotEmpty(t, status.Metadata.RunID)
+	require.NotEqual(t, first.WorkflowExecution.RunID, status.Metadata.RunID, "between the batches the rollout has continued as new")
 	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}}, status.Status.RemediationPlan)
 	require.Equal(t, int32(3), status.Status.Counts.Complete)
 	require.Equal(t, "cgu/prod/november\n", succeeds(t, "upgrade", "status", "cgu/prod/november", "-o", "name"))
@@ -163,7 +165,7 @@ func (s *stage) watchesAFailure(t *testing.T) {
 	require.Equal(t, exitFailed, got.status)
 	require.Contains(t, got.stdout, "spoke-1: failed")
 	require.Contains(t, got.stdout, "DrainTimedOut: drain worker-1: 1 pod left")
-	require.Contains(t, got.stderr, "error: rollout prod/failing ended as ")
+	require.Contains(t, got.stderr, "error: rollout prod/failing did not succeed (")
 }
 
 func (s *stage) enables(t *testing.T) {
@@ -192,7 +194,7 @@ func (s *stage) listsRollouts(t *testing.T) {
 	require.Eventually(t, func() bool { // Temporal's visibility lags behind
 		list = parsed[listing](t, "upgrade", "list")
 		return list.Counts["Completed"] == 1 && list.Counts["Failed"] == 1
-	}, patience, 50*time.Millisecond)
+	}, patience, tick)
 	total := 0
 	for _, count := range list.Counts {
 		total += count

@@ -132,5 +132,5 @@ func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 	require.Equal(t, "first\x1b[K\nsecond\x1b[K\nthird\x1b[K\n\x1b[J", out.String())
 	out.Reset()
 	s.draw("a line that is longer than the screen", 10)
-	require.Equal(t, "\r\x1b[3Aa line th~\x1b[K\n\x1b[J", out.String())
+	require.Equal(t, "\r\x1b[3Aa line th…\x1b[K\n\x1b[J", out.String())
 }

@@ -13,6 +13,7 @@ import (
 type screen struct {
 	out   io.Writer
 	lines int
+	drawn string
 }
 
 // eraseBelow erases from the cursor to the end of the screen.
@@ -20,17 +21,20 @@ const eraseBelow = text.EscapeStart + "J"
 
 // draw replaces the block by a new one in a single write, so that it does not flicker. Lines are cut at width: one that wraps would be two.
 func (s *screen) draw(block string, width int) {
-	var frame strings.Builder
+	var lines []string
+	for line := range strings.Lines(strings.TrimRight(block, "\n")) {
+		lines = append(lines, fit(strings.TrimRight(line, "\n"), width)+text.EraseLine.Sprint()+"\n")
+	}
+	drawn := strings.Join(lines, "")
+	if drawn == s.drawn {
+		return
+	}
+	back := ""
 	if s.lines > 0 {
-		frame.WriteString("\r" + text.CursorUp.Sprintn(s.lines))
+		back = "\r" + text.CursorUp.Sprintn(s.lines)
 	}
-	lines := strings.Split(strings.TrimRight(block, "\n"), "\n")
-	for _, line := range lines {
-		frame.WriteString(fit(line, width) + text.EraseLine.Sprint() + "\n")
-	}
-	frame.WriteString(eraseBelow)
-	s.lines = len(lines)
-	fmt.Fprint(s.out, frame.String())
+	s.lines, s.drawn = len(lines), drawn
+	fmt.Fprint(s.out, back+drawn+eraseBelow)
 }
 
 // fit cuts a line at width; 0 is no limit.
@@ -38,7 +42,7 @@ func fit(line string, width int) string {
 	if width <= 0 {
 		return line
 	}
-	return text.Snip(line, width, "~")
+	return text.Snip(line, width, "…")
 }
 
 // bar draws a progress bar of so many characters.

@@ -89,13 +89,17 @@ var errNoWorker = errors.New("no worker answers on task queue " + temporal.TaskQ
 
 // query asks a subject's workflow for its status. Without a worker the error is errNoWorker.
 func (s *server) query(ctx context.Context, of subject, runID string, into any, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	const doing = "get the status of"
+	waiting, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	answer, err := s.QueryWorkflow(ctx, of.workflowID, runID, temporal.QueryStatus, args...)
-	if err != nil {
-		return s.explain("get the status of", of, err)
+	answer, err := s.QueryWorkflow(waiting, of.workflowID, runID, temporal.QueryStatus, args...)
+	switch {
+	case err == nil:
+		return decode(of, answer, into)
+	case ctx.Err() == nil && noWorker(err):
+		return fmt.Errorf("%s %s: %w", doing, of, errNoWorker)
 	}
-	return decode(of, answer, into)
+	return s.explain(doing, of, err)
 }
 
 func decode(of subject, value converter.EncodedValue, into any) error {
@@ -119,17 +123,14 @@ func (s *server) explain(doing string, of subject, err error) error {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		return fmt.Errorf("there is no %s: `%s` lists those there are", of, of.list)
 	}
-	if s.noWorker(err) {
-		return fmt.Errorf("%s %s: %w", doing, of, errNoWorker)
-	}
 	if invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && strings.Contains(strings.ToLower(invalid.Message), "search attribute") {
 		return fmt.Errorf("%s %s: Temporal namespace %s lacks search attributes of Drydock: run `drydock setup` (%s)", doing, of, s.namespace, invalid.Message)
 	}
 	return fmt.Errorf("%s %s: %w", doing, of, err)
 }
 
-// noWorker reports whether the error says that nobody took a task.
-func (s *server) noWorker(err error) bool {
+// noWorker reports whether the error says that nobody took a query.
+func noWorker(err error) bool {
 	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
 		return true
 	}

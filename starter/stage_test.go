@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -35,7 +37,10 @@ type stage struct {
 // newStage starts the server, prepares it with `drydock setup` and starts the worker.
 func newStage(t *testing.T) *stage {
 	alone(t)
-	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{}})
+	// Rollouts continue as new between their batches: a watch goes on with the new run.
+	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{
+		DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "20"},
+	}})
 	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
 	options, err := temporal.Connection{}.Options(nil, nil)
 	require.NoError(t, err)
@@ -50,6 +55,7 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{})
 	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
 	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
+	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
 		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (activities.RolloutPlan, error) {
@@ -63,6 +69,10 @@ func (s *stage) startWorker(t *testing.T) {
 		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
 			return activities.CordonResult{CordonedByUs: true}, nil
 		},
+		"ApplyWorkloadLocks": func(context.Context, activities.WorkloadLocksInput) (locks.Report, error) { return reportedLocks, nil },
+		"ObserveWorkloadLocks": func(ctx context.Context, _ activities.WorkloadLocksInput) (activities.WorkloadLocksDue, error) {
+			return activities.WorkloadLocksDue{}, untilCancelled(ctx, nil)
+		},
 		"Drain":            s.drain,
 		"AwaitNodeHealthy": func(context.Context, activities.AwaitNodeHealthyInput) error { return nil },
 		"ReturnNode": func(context.Context, activities.ReturnNodeInput) (activities.ReturnNodeResult, error) {
@@ -74,16 +84,29 @@ func (s *stage) startWorker(t *testing.T) {
 	require.NoError(t, s.worker.Start())
 }
 
+// reportedLocks are the locks of an application that has let go of one of its nodes.
+var reportedLocks = locks.Report{
+	Cluster: locks.LockDecision{Kind: locks.ClusterLockKind, To: lcmv1.LockActive, Reason: locks.NoRequest},
+	Nodes:   []locks.LockDecision{{Node: "worker-1", To: lcmv1.LockInactive, Reason: locks.PodReady}},
+	Total:   2, Active: 1, Inactive: 1,
+}
+
 // drain lasts until the test lets it end, or until it is cancelled.
 func (s *stage) drain(ctx context.Context, _ activities.DrainInput) (maintenancev1.DrainStatus, error) {
+	err := untilCancelled(ctx, s.drained)
+	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
+}
+
+// untilCancelled is a wait of an activity: it ends with its cancellation, or when over is closed.
+func untilCancelled(ctx context.Context, over <-chan struct{}) error {
 	beat := time.NewTicker(50 * time.Millisecond)
 	defer beat.Stop()
 	for {
 		select {
-		case <-s.drained:
-			return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, nil
+		case <-over:
+			return nil
 		case <-ctx.Done():
-			return maintenancev1.DrainStatus{}, ctx.Err()
+			return ctx.Err()
 		case <-beat.C:
 			activity.RecordHeartbeat(ctx)
 		}
@@ -127,5 +150,5 @@ func (s *stage) play(t *testing.T, rollout, cluster string, status ranv1.Cluster
 	id := temporal.ClusterUpgradeID("prod", rollout, cluster)
 	require.Eventually(t, func() bool {
 		return s.client.SignalWorkflow(t.Context(), id, "", signalPlay, status) == nil
-	}, patience, 10*time.Millisecond, "the work on %s has not begun", cluster)
+	}, patience, tick, "the work on %s has not begun", cluster)
 }

@@ -92,7 +92,7 @@ func (c *cli) watchRollout(ctx context.Context, s *server, target subject) error
 	}
 	if !succeeded(last.Status) {
 		reason, message := verdict(last.Status)
-		return fmt.Errorf("%s ended as %s: %s", target, reason, message)
+		return fmt.Errorf("%s did not succeed (%s): %s", target, reason, message)
 	}
 	return nil
 }

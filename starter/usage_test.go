@@ -28,9 +28,10 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 func TestHelpListsTheVerbs(t *testing.T) {
 	alone(t)
 	for noun, verbs := range map[string][]string{
-		"":        {"upgrade", "node", "setup", "doctor", "version", "completion"},
-		"upgrade": {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
-		"node":    {"maintain", "done", "fail", "cancel", "status", "list", "drain"},
+		"":                {"upgrade", "node", "lock", "setup", "doctor", "version", "completion"},
+		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
+		"node":            {"maintain", "done", "fail", "cancel", "status", "list", "drain"},
+		"lock controller": {"start", "status", "cancel"},
 	} {
 		help := succeeds(t, strings.Fields(noun)...)
 		for _, verb := range verbs {

@@ -11,15 +11,17 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// registerWorkflows registers every workflow under its name. In a versioned deployment they stay with the version that started them.
+// registerWorkflows registers every workflow under its name. In a versioned deployment those that never end move on to the current version;
+// the others stay with the version that started them.
 func registerWorkflows(w worker.WorkflowRegistry, versioned bool) {
-	once := workflow.VersioningBehaviorUnspecified
+	once, entity := workflow.VersioningBehaviorUnspecified, workflow.VersioningBehaviorUnspecified
 	if versioned {
-		once = workflow.VersioningBehaviorPinned
+		once, entity = workflow.VersioningBehaviorPinned, workflow.VersioningBehaviorAutoUpgrade
 	}
 	w.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade, VersioningBehavior: once})
 	w.RegisterWorkflowWithOptions(workflows.ClusterUpgrade, workflow.RegisterOptions{Name: temporal.ClusterUpgrade, VersioningBehavior: once})
 	w.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance, VersioningBehavior: once})
+	w.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController, VersioningBehavior: entity})
 }
 
 // registerActivities registers every activity by the name of its method.
@@ -32,4 +34,5 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&activities.Jobs{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Health{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Locks{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.WorkloadLocks{Clusters: clusters})
 }

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+func newLock(c *cli) *cobra.Command {
+	cmd := noun("lock", "Workload locks: what must let go before a cluster or a node is disrupted")
+	controller := noun("controller", "Keep the locks of an application that has no controller of its own")
+	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerCancel(c))
+	cmd.AddCommand(controller)
+	return cmd
+}
+
+// lockController is a lock controller as its user knows it.
+func lockController(cluster, controllerName string) subject {
+	return subject{
+		noun: "lock controller", name: controllerName + " in cluster " + cluster,
+		workflowID: temporal.WorkloadLockControllerID(cluster, controllerName),
+		show:       fmt.Sprintf("drydock lock controller status %s --cluster %s", controllerName, cluster),
+		list:       "temporal workflow list --query \"" + workflowsOf(temporal.WorkloadLockController, false) + "\"",
+	}
+}
+
+// namedLockController returns the lock controller that a person names: the controllerName, or the workflow id.
+func (c *cli) namedLockController(name string) (subject, error) {
+	if parts := strings.Split(name, "/"); len(parts) == 3 && parts[0] == "locks" {
+		return lockController(parts[1], parts[2]), nil
+	}
+	if err := c.requireCluster(); err != nil {
+		return subject{}, err
+	}
+	return lockController(c.cluster, name), nil
+}
+
+func newLockControllerStart(c *cli) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "start -f FILE",
+		Short: "Start the lock controller that a WorkloadLockPolicy describes",
+		Long: `Start the lock controller that a WorkloadLockPolicy describes. There is one for an application in a cluster, and it runs until it is
+cancelled.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			policy, err := manifest.LoadOne[*drydockv1.WorkloadLockPolicy](file, c.In)
+			if err != nil {
+				return inputError(err)
+			}
+			if err := c.requireCluster(); err != nil {
+				return err
+			}
+			return c.startLockController(ctx, policy)
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the WorkloadLockPolicy")
+	c.addClusterFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) startLockController(ctx context.Context, policy *drydockv1.WorkloadLockPolicy) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	target := lockController(c.cluster, policy.Spec.ControllerName)
+	run, err := s.start(ctx, target, client.StartWorkflowOptions{
+		StaticSummary:         fmt.Sprintf("workload locks of %s in %s", policy.Spec.ControllerName, c.cluster),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(c.cluster)),
+	}, temporal.WorkloadLockController, workflows.WorkloadLockControllerInput{Cluster: c.cluster, Policy: *policy})
+	if err != nil {
+		return err
+	}
+	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
+}
+
+// lockControllerStatus is the status of a lock controller as programs read it.
+type lockControllerStatus struct {
+	Metadata workflowRef                            `json:"metadata"`
+	Status   workflows.WorkloadLockControllerStatus `json:"status"`
+}
+
+func newLockControllerStatus(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show the locks of an application, and why each is as it is",
+		Args:  operands("NAME"),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.namedLockController(args[0])
+			if err != nil {
+				return err
+			}
+			return c.showLockController(ctx, target)
+		}),
+	}
+	c.addClusterFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) showLockController(ctx context.Context, target subject) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return err
+	}
+	status := lockControllerStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	err = s.status(ctx, target, execution, &status.Status)
+	if errors.Is(err, errFromResult) {
+		fmt.Fprintln(c.ErrOut, err)
+	} else if err != nil {
+		return err
+	}
+	return c.print(status, func(w io.Writer) { renderLocks(w, status, time.Now()) }, target.workflowID)
+}
+
+func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
+	s := status.Status
+	fmt.Fprintf(w, "locks of %s in cluster %s   %s\n", status.Metadata.Name, status.Metadata.Cluster, s.State)
+	if s.Wait != nil {
+		fmt.Fprintf(w, "waiting: %s\n", reasonFor(s.Wait.Reason, s.Wait.Message, &s.Wait.Since, now))
+	}
+	for _, note := range s.Notes {
+		fmt.Fprintf(w, "note: %s\n", note)
+	}
+	if s.Locks == nil {
+		return
+	}
+	t := newTable("LOCK", "STATE", "REASON", "MESSAGE")
+	for _, lock := range append([]locks.LockDecision{s.Locks.Cluster}, s.Locks.Nodes...) {
+		name := "cluster"
+		if lock.Node != "" {
+			name = "node " + lock.Node
+		}
+		t.AppendRow(table.Row{name, lock.To, lock.Reason, lock.Message})
+	}
+	fmt.Fprintf(w, "\n%s\n", t.Render())
+	fmt.Fprintf(w, "%s: %d active, %d inactive, %d failed\n", plural(s.Locks.Total, "node lock"), s.Locks.Active, s.Locks.Inactive, s.Locks.Failed)
+}
+
+func newLockControllerCancel(c *cli) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "cancel NAME",
+		Short: "End a lock controller; the locks stay as they are",
+		Args:  operands("NAME"),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.namedLockController(args[0])
+			if err != nil {
+				return err
+			}
+			return c.tell(ctx, target, temporal.SignalCancel, reason, "ends: its locks stay as they are")
+		}),
+	}
+	c.addClusterFlag(cmd)
+	c.addTemporalFlags(cmd)
+	addReasonFlag(cmd, &reason)
+	return cmd
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/workflows"
+)
+
+const lockPolicy = `
+apiVersion: drydock.dev/v1alpha1
+kind: WorkloadLockPolicy
+metadata: {name: vrouter}
+spec:
+  controllerName: vrouter
+  nodeSelector: {matchLabels: {role: worker}}
+  namespace: network
+  nodePodSelector: {matchLabels: {app: vrouter}}
+`
+
+func (s *stage) keepsLocks(t *testing.T) {
+	t.Setenv(clusterVariable, "spoke-1")
+	policy := file(t, "policy.yaml", lockPolicy)
+	require.Equal(t, "lock controller vrouter in cluster spoke-1 started; see `drydock lock controller status vrouter --cluster spoke-1`\n",
+		succeeds(t, "lock", "controller", "start", "-f", policy))
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see it with `drydock lock controller status vrouter --cluster spoke-1`\n",
+	}, drydock(t, "lock", "controller", "start", "-f", policy))
+
+	require.Eventually(t, func() bool {
+		status := parsed[lockControllerStatus](t, "lock", "controller", "status", "vrouter")
+		return status.Status.Locks != nil
+	}, patience, tick)
+	table := succeeds(t, "lock", "controller", "status", "locks/spoke-1/vrouter")
+	require.Contains(t, table, "locks of vrouter in cluster spoke-1   Running\n")
+	require.Contains(t, table, `
+LOCK            STATE      REASON      MESSAGE
+cluster         active     NoRequest
+node worker-1   inactive   PodReady
+2 node locks: 1 active, 1 inactive, 0 failed
+`)
+
+	require.Contains(t, succeeds(t, "lock", "controller", "cancel", "vrouter"), "lock controller vrouter in cluster spoke-1 ends")
+	require.Eventually(t, func() bool {
+		return parsed[lockControllerStatus](t, "lock", "controller", "status", "vrouter").Status.State == workflows.LockControllerCancelled
+	}, patience, tick)
+}
