@@ -1,0 +1,182 @@
+package activities
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// tenant is a namespace with an object that controls pods, as an operator's custom resource does: nobody brings its pods back.
+type tenant struct {
+	namespace  string
+	controller metav1.OwnerReference
+}
+
+func newTenant(t *testing.T) tenant {
+	t.Helper()
+	namespace := devstacktest.Namespace(t, stack.Cluster(spokeName))
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator"}}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), owner))
+	return tenant{namespace, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}}
+}
+
+// pod creates a pod on a node and returns it once it is ready.
+func (n tenant) pod(t *testing.T, node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := n.create(t, node, name, changes...)
+	n.awaitReady(t, pod)
+	return pod
+}
+
+func (n tenant) create(t *testing.T, node, name string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: n.namespace, Name: name, Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{n.controller},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}}},
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), pod))
+	return pod
+}
+
+// awaitReady returns when the pod is ready and the activities see it so.
+func (n tenant) awaitReady(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{pod.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+		return err == nil && podReady(pod), client.IgnoreNotFound(err)
+	}))
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// budget creates a budget of the pods with app=web and returns it once it has counted them, and the activities see it so.
+func (n tenant) budget(t *testing.T, name string, minAvailable, pods int32) *policyv1.PodDisruptionBudget {
+	t.Helper()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: n.namespace, Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt32(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+	}
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), budget))
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{budget.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(budget), budget)
+		return err == nil && budget.Status.CurrentHealthy == pods, client.IgnoreNotFound(err)
+	}))
+	return budget
+}
+
+// lower lets a budget do with fewer pods.
+func lower(t *testing.T, budget *policyv1.PodDisruptionBudget, minAvailable int32) {
+	t.Helper()
+	patch := client.MergeFrom(budget.DeepCopy())
+	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(minAvailable))
+	require.NoError(t, testCluster(t).Client.Patch(t.Context(), budget, patch))
+}
+
+// left returns the names of the pods of the namespace that are not terminating.
+func (n tenant) left(t *testing.T) []string {
+	t.Helper()
+	var pods corev1.PodList
+	require.NoError(t, testCluster(t).Client.List(t.Context(), &pods, client.InNamespace(n.namespace)))
+	var names []string
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp.IsZero() {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// requireEvictions holds the audit log to name these pods of the namespace as evicted, each once.
+func (n tenant) requireEvictions(t *testing.T, pods ...string) {
+	t.Helper()
+	slices.Sort(pods)
+	var accepted []string
+	// The log is written after the answer is sent.
+	require.Eventually(t, func() bool {
+		accepted = n.evictions(t)
+		return len(accepted) >= len(pods)
+	}, 5*time.Second, 50*time.Millisecond, "evicted are only %v", &accepted)
+	require.Equal(t, pods, accepted)
+}
+
+// evictions returns, from the audit log, the pods of the namespace whose eviction was accepted, as often as it was.
+func (n tenant) evictions(t *testing.T) (accepted []string) {
+	t.Helper()
+	file, err := os.Open(stack.Cluster(spokeName).AuditLogFile)
+	require.NoError(t, err)
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event auditv1.Event
+		if json.Unmarshal(lines.Bytes(), &event) != nil || event.ObjectRef == nil || event.ResponseStatus == nil {
+			continue // the last line may be half written
+		}
+		if event.ObjectRef.Namespace == n.namespace && event.ObjectRef.Subresource == "eviction" && event.ResponseStatus.Code == 201 {
+			accepted = append(accepted, event.ObjectRef.Name)
+		}
+	}
+	require.NoError(t, lines.Err())
+	slices.Sort(accepted)
+	return accepted
+}
+
+// waitsFor returns when what is reported waits for a reason.
+func (s *signals) waitsFor(t *testing.T, reason string) temporal.Observation {
+	t.Helper()
+	var found temporal.Observation
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.observed) == 0 {
+			return false
+		}
+		found = s.observed[len(s.observed)-1]
+		return found.Wait != nil && found.Wait.Reason == reason
+	}, 20*time.Second, 10*time.Millisecond)
+	return found
+}
+
+func withAnnotation(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value) }
+}
+
+func withLabel(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[key] = value }
+}
+
+func withoutController(pod *corev1.Pod) { pod.OwnerReferences = nil }
