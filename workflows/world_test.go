@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -51,6 +52,9 @@ func newWorld(t *testing.T) *world {
 		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1,
 	}
 	w.SetTestTimeout(time.Minute)
+	// The SDK hashes the test's binary during the first workflow task, which on a busy machine takes longer than the second after which it
+	// assumes a deadlock.
+	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	w.register()
 	return w
 }
