@@ -82,3 +82,9 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFile(t *testing.T) {
 		require.Contains(t, got.stderr, "error: NodeMaintenance m: "+path+": ")
 	}
 }
+
+func TestASummaryFitsWhatTemporalTakes(t *testing.T) {
+	require.Equal(t, "short", cut("short", 10))
+	require.Equal(t, "abcdefg...", cut("abcdefghijk", 10))
+	require.Equal(t, "abcdef...", cut("abcdefü hijk", 10), "no character is cut in two")
+}

@@ -136,7 +136,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 
 	table := succeeds(t, "upgrade", "status", "prod/november")
 	require.Contains(t, table, "rollout prod/november   Completed   took ")
-	require.Contains(t, table, "[################################] 100%  3 of 3 clusters complete\n")
+	require.Contains(t, table, "[################################] 100%  3 of 3 clusters complete; 6 nodes done, 15 pods evicted\n")
 	require.Regexp(t, `(?m)^2 +spoke-2 +complete +2/2 +took \d+s$`, table)
 }
 

@@ -34,7 +34,7 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
 	}
 	percentage := int(s.Status.Percentage)
-	lines = append(lines, fmt.Sprintf("%s %3d%%  %s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts)))
+	lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
 	if len(s.Status.Clusters) > 0 {
 		lines = append(lines, "", s.clusters(now, style))
 	}
@@ -95,6 +95,19 @@ func countsText(counts ranv1.ClusterCounts) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// workText is e.g. "; 9 nodes done, 31 pods evicted"; empty while there is nothing to say, or when not all clusters are known.
+func (s rolloutStatus) workText() string {
+	var nodes, pods int
+	for _, cluster := range s.Status.Clusters {
+		nodes += int(cluster.Nodes.Done)
+		pods += int(cluster.Nodes.Evicted)
+	}
+	if nodes+pods == 0 || len(s.Status.Clusters) < int(s.Status.Counts.Total) {
+		return ""
+	}
+	return fmt.Sprintf("; %s done, %s evicted", plural(nodes, "node"), plural(pods, "pod"))
 }
 
 // clusters is the table of the clusters, in the order of the plan, and what did not fit.

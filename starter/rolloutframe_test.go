@@ -30,7 +30,7 @@ func atNoon() rolloutStatus {
 			RemediationPlan: [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}},
 			Clusters: []ranv1.ClusterStatus{
 				{
-					Name: "spoke-1", State: ranv1.ClusterComplete, Batch: 1, Nodes: ranv1.NodeCounts{Total: 4, Done: 4},
+					Name: "spoke-1", State: ranv1.ClusterComplete, Batch: 1, Nodes: ranv1.NodeCounts{Total: 4, Done: 4, Evicted: 11},
 					StartedAt: ago(10 * time.Minute), CompletedAt: ago(7 * time.Minute),
 				},
 				{
@@ -55,7 +55,7 @@ func atNoon() rolloutStatus {
 func TestTheFrameOfARolloutAtWork(t *testing.T) {
 	require.Equal(t, `rollout prod/november   InProgress   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
 Maintaining nodes
-[##########......................]  33%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending
+[##########......................]  33%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
 
 BATCH   CLUSTER   STATE      NODES   NOW
 1       spoke-1   complete   4/4     took 3m
@@ -123,6 +123,22 @@ rollout prod/november: InProgress: Maintaining nodes
 	changed := atNoon()
 	changed.Status.Clusters[1].Reason, changed.Status.Clusters[1].Message = "", ""
 	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining\n", said(changed))
+}
+
+func TestProgramsGetADocumentForEveryChange(t *testing.T) {
+	for format, begins := range map[string]string{formatJSON: `{"metadata":{"namespace":"prod","name":"november",`, formatYAML: "---\nmetadata:\n  name: november\n"} {
+		var out bytes.Buffer
+		c := &cli{output: format}
+		c.Out = &out
+		view := c.newView()
+		require.NoError(t, view.show(atNoon()))
+		require.NoError(t, view.show(atNoon()))
+		changed := atNoon()
+		changed.Status.Paused = true
+		require.NoError(t, view.show(changed))
+		require.True(t, strings.HasPrefix(out.String(), begins), out.String())
+		require.Equal(t, 2, strings.Count(out.String(), begins), "nothing is said twice")
+	}
 }
 
 func TestTheScreenIsRedrawnInPlace(t *testing.T) {
