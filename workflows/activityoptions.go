@@ -94,7 +94,7 @@ func (i insistence) run(ctx workflow.Context, taskQueue, summary string, activit
 	for {
 		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
 		err := workflow.ExecuteActivity(effect(ctx, taskQueue, summary, retryInterval), activity, input).Get(ctx, result)
-		if err == nil || late || ctx.Err() != nil || final(err) {
+		if err == nil || late || ctx.Err() != nil || temporal.Final(err) {
 			if refused && err == nil {
 				i.waiting(ctx, "", "")
 			}
@@ -104,12 +104,6 @@ func (i insistence) run(ctx workflow.Context, taskQueue, summary string, activit
 		i.waiting(ctx, reasonOf(err), summary+": "+temporal.ErrorMessage(err))
 		retryInterval = 10 * time.Second
 	}
-}
-
-// final reports whether no further attempt can change the error.
-func final(err error) bool {
-	application, ok := errors.AsType[*sdktemporal.ApplicationError](err)
-	return ok && application.NonRetryable()
 }
 
 // reasonOf is the CamelCase reason for an error that keeps an effect from succeeding.

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"strings"
+
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +64,7 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.record.problems()}
 	}
 	if end == rollout.EndCancelled && g.withdrawn != nil {
-		result.Message += byWhom(*g.withdrawn)
+		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+byWhom(*g.withdrawn), 1)
 	}
 	g.record.over(ctx, result)
 	status, err := rollout.Page(g.status, "", resultClusters, "")

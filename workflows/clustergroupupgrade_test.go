@@ -102,7 +102,7 @@ func TestCanaryGoesFirstThenBatchAfterBatch(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout("c3")})
 
 	status := requireResult[groupStatus](w)
-	require.Equal(t, []string{"+c3", "-c3", "+c1", "+c2", "-c1", "-c2", "+c4", "-c4"}, clusters.events)
+	require.Equal(t, []string{"+c3", "-c3", "+c1", "+c2", "-c1", "-c2", "+c4", "-c4"}, clusters.story())
 	requireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonCompleted)
 	requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
 	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 4}, status.Counts)
@@ -153,7 +153,7 @@ func TestEnablingAPlanThatCannotBeCarriedOutLeavesItNotEnabled(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 
 	requireCondition(t, requireResult[groupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
-	require.Equal(t, []string{"+c9", "-c9"}, clusters.events)
+	require.Equal(t, []string{"+c9", "-c9"}, clusters.story())
 }
 
 func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
@@ -184,7 +184,7 @@ func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
-	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2", "+c3", "+c4", "-c3", "-c4"}, clusters.events)
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2", "+c3", "+c4", "-c3", "-c4"}, clusters.story())
 	require.Equal(t, map[string]ranv1.ClusterState{
 		"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut, "c3": ranv1.ClusterComplete, "c4": ranv1.ClusterComplete,
 	}, clusterStates(status))
@@ -202,7 +202,7 @@ func TestAbortEndsWithTheBatchThatTimedOut(t *testing.T) {
 
 	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, ranv1.ClusterPending, clusterStates(status)["c3"])
-	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.events)
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.story())
 }
 
 func TestACanaryThatTimesOutEndsTheRolloutEvenWithContinue(t *testing.T) {
@@ -261,7 +261,7 @@ func TestPausedTimeIsNotChargedAndNothingNewStarts(t *testing.T) {
 		require.Equal(t, "Paused", status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "by ann: lunch")
 		require.Nil(t, status.Status.CurrentBatchDeadline)
-		require.Equal(t, []string{"+c1", "-c1"}, clusters.events, "what was at work has finished")
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.story(), "what was at work has finished")
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, 50*time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
@@ -295,9 +295,12 @@ func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 			status := requireCancelled[groupStatus](w)
-			require.Equal(t, []string{"+c1", "-c1"}, clusters.events)
+			require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterCancelled, "c2": ranv1.ClusterPending}, clusterStates(status))
 			requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonCancelled)
+			if by == "signal" {
+				require.Equal(t, "Cancelled by ann; cancelled: c1; not started: c2", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
+			}
 		})
 	}
 }
@@ -315,7 +318,7 @@ func TestCancelBeforeEnableAndWhilePausedEndsAtOnce(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	requireCancelled[groupStatus](w)
-	require.Equal(t, []string{"+c1", "-c1"}, clusters.events)
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
 }
 
 func TestWhatATimedOutClusterWaitedForIsKept(t *testing.T) {
@@ -342,7 +345,7 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 
 	var next *workflow.ContinueAsNewError
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
-	require.Equal(t, []string{"+c1", "-c1"}, clusters.events)
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
 
 	carried := &ClusterGroupUpgradeCarried{NextBatch: 1, Used: 50 * time.Minute, Status: groupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}},
@@ -352,7 +355,7 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 	again.ends["c2"] = never
 	start := second.Now()
 	second.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout(), Carried: carried})
-	require.Equal(t, []string{"+c2", "-c2"}, again.events)
+	require.Equal(t, []string{"+c2", "-c2"}, again.story())
 	require.Equal(t, ranv1.ClusterTimedOut, clusterStates(requireFailure[groupStatus](second, ranv1.ReasonTimedOut))["c2"])
 	require.WithinDuration(t, start.Add(11*time.Minute), second.Now(), 5*time.Second, "only what is left of the timeout")
 	require.NotContains(t, second.called(), "PlanRollout", "the plan is frozen")

@@ -140,6 +140,12 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 	r.pending = without(r.pending, node)
 	in := r.upgrade.in
 	object := rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
+	maintenance := NodeMaintenanceInput{
+		Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object, Parent: workflow.GetInfo(ctx).WorkflowExecution.ID,
+		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
+		// hands the node to somebody else, who says done.
+		DoneWhenReady: in.Remediation.Action == nil,
+	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
 		WaitForCancellation: true,
@@ -152,8 +158,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 			temporal.AttributeRequestor.ValueSet(object.Spec.RequestorID),
 			temporal.AttributeBatch.ValueSet(int64(in.Batch)),
 		),
-	}), temporal.NodeMaintenance, NodeMaintenanceInput{Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object,
-		Parent: workflow.GetInfo(ctx).WorkflowExecution.ID})
+	}), temporal.NodeMaintenance, maintenance)
 	r.running = append(r.running, runningNode{name: node, child: child})
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {

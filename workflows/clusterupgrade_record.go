@@ -126,8 +126,9 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 		switch {
 		case n.State == maintenancev1.NodeFailed:
 			summary.Nodes.Failed++
-		case n.State.Over():
+		case n.State == maintenancev1.NodeCompleted, n.State == maintenancev1.NodeGone:
 			summary.Nodes.Done++
+		case n.State == maintenancev1.NodeCancelled:
 		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil):
 			// The node that is named is the first one at work that waits, or else the first one at work.
 			summary.Step = n.Name + ": " + string(n.State)

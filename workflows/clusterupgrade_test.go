@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -39,6 +40,20 @@ func (c *children) run(ctx workflow.Context, name string) error {
 		return end(ctx)
 	}
 	return workflow.Sleep(ctx, c.takes)
+}
+
+// story is the events in order. What begins, or ends, at the same moment is told by name.
+func (c *children) story() []string {
+	story := slices.Clone(c.events)
+	for from := 0; from < len(story); {
+		to := from
+		for to < len(story) && story[to][0] == story[from][0] {
+			to++
+		}
+		slices.Sort(story[from:to])
+		from = to
+	}
+	return story
 }
 
 func newChildren() *children {
@@ -92,7 +107,7 @@ func TestControlPlaneNodesGoFirstOneByOneThenWorkersAsGranted(t *testing.T) {
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 
 	result := requireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, []string{"+cp0", "-cp0", "+cp1", "-cp1", "+cp2", "-cp2"}, nodes.events[:6])
+	require.Equal(t, []string{"+cp0", "-cp0", "+cp1", "-cp1", "+cp2", "-cp2"}, nodes.story()[:6])
 	require.Equal(t, 2, nodes.most)
 	require.Equal(t, ranv1.ClusterComplete, result.State)
 	require.Equal(t, ranv1.NodeCounts{Total: 7, Done: 7, Evicted: 14}, result.Nodes)
@@ -124,7 +139,7 @@ func TestAFailedNodeFailsTheClusterAfterTheNodesAtWorkAreReturned(t *testing.T) 
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 
 	result := requireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
-	require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.events)
+	require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.story())
 	require.Equal(t, ranv1.ClusterFailed, result.State)
 	require.Equal(t, "node w0: it broke", result.Message)
 	require.Contains(t, w.called(), "WithdrawClusterMaintenance")
@@ -177,7 +192,7 @@ func TestAPausedClusterStartsNoNodeUntilItIsResumed(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 3, 1)
 	w.when(func() bool { return nodes.atWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+w0", "-w0"}, nodes.events)
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
 		require.True(t, statusOf[ranv1.ClusterUpgradeStatus](w).Paused)
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, 10*time.Hour)
@@ -215,8 +230,33 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 	}}}
 	second.ExecuteWorkflow(ClusterUpgrade, in)
 	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](second).Nodes.Done)
-	require.Equal(t, []string{"+w0", "-w0"}, again.events)
+	require.Equal(t, []string{"+w0", "-w0"}, again.story())
 	require.Equal(t, []string{"AwaitGrants", "AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.called())
+}
+
+func TestNodesAreHandedOverOnlyWhenTheRolloutSaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		action   *maintenancev1.Action
+		handOver bool
+	}{
+		"no action: returned once drained":       {nil, false},
+		"action none: somebody else works on it": {&maintenancev1.Action{Type: maintenancev1.ActionNone}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newClusterWorld(t, 0, 0, 1)
+			w.nodes.Workers = []string{"w0"}
+			var asked NodeMaintenanceInput
+			w.OnWorkflow(temporal.NodeMaintenance, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
+				asked = in
+				return nodeStatus{State: maintenancev1.NodeCompleted}, nil
+			})
+			in := oneCluster()
+			in.Remediation.Action = tc.action
+			w.ExecuteWorkflow(ClusterUpgrade, in)
+			requireResult[ranv1.ClusterStatus](w)
+			require.Equal(t, tc.handOver, !asked.DoneWhenReady)
+		})
+	}
 }
 
 func TestSkippedNodesAreNoted(t *testing.T) {

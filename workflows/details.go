@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,12 +18,23 @@ const detailsLimit = 2000
 // details builds the markdown that the Temporal Web UI shows as the current details of a workflow.
 type details struct{ strings.Builder }
 
-// table begins a table of two columns; row adds to it, unless the value is empty.
-func (d *details) table(left, right string) { fmt.Fprintf(d, "| %s | %s |\n|---|---|\n", left, right) }
+// head begins a table; line adds a row to it.
+func (d *details) head(columns ...string) {
+	d.line(columns...)
+	d.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
+}
 
+func (d *details) line(cells ...string) {
+	for _, text := range cells {
+		d.WriteString("| " + cell(text) + " ")
+	}
+	d.WriteString("|\n")
+}
+
+// row adds a row to a table of two columns, unless the value is empty.
 func (d *details) row(name, value string) {
 	if value != "" {
-		fmt.Fprintf(d, "| %s | %s |\n", name, cell(value))
+		d.line(name, value)
 	}
 }
 
@@ -75,7 +87,7 @@ func cell(text string) string {
 
 func nodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus) string {
 	var d details
-	d.table("node", node.Cluster+"/"+node.Node)
+	d.head("node", node.Cluster+"/"+node.Node)
 	d.row("state", string(s.State))
 	if s.Drain != nil {
 		d.row("drain", fmt.Sprintf("%d of %d pods have left", s.Drain.Evicted, s.Drain.PodsToEvict))
@@ -90,7 +102,7 @@ func nodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus
 
 func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	var d details
-	d.table("cluster", s.Cluster)
+	d.head("cluster", s.Cluster)
 	d.row("state", string(s.State))
 	d.row("step", string(s.Step))
 	if s.Paused {
@@ -101,13 +113,14 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	for _, note := range s.Notes {
 		d.row("note", note)
 	}
-	d.WriteString("\n| node | state | waiting | evicted |\n|---|---|---|---|\n")
+	d.WriteString("\n")
+	d.head("node", "state", "waiting", "evicted")
 	for _, n := range s.Nodes {
 		waiting := ""
 		if n.Wait != nil {
 			waiting = n.Wait.Reason + ": " + n.Wait.Message
 		}
-		fmt.Fprintf(&d, "| %s | %s | %s | %d |\n", n.Name, n.State, cell(waiting), n.Evicted)
+		d.line(n.Name, string(n.State), waiting, strconv.Itoa(int(n.Evicted)))
 	}
 	return d.text()
 }
@@ -115,7 +128,7 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	var d details
 	run := s.Status
-	d.table("rollout", fmt.Sprintf("%d %%", s.Percentage))
+	d.head("rollout", fmt.Sprintf("%d %%", s.Percentage))
 	d.row("batch", fmt.Sprintf("%d of %d", run.CurrentBatch, len(s.RemediationPlan)))
 	if run.CurrentBatchDeadline != nil {
 		d.row("batch times out", run.CurrentBatchDeadline.UTC().Format(clockFormat))
@@ -124,11 +137,14 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 		d.row("rollout times out", run.Deadline.UTC().Format(clockFormat))
 	}
 	d.row("clusters", countsText(s.Counts))
-	d.wait(s.Wait)
-	d.WriteString("\n| cluster | batch | state | step | reason |\n|---|---|---|---|---|\n")
+	if s.Wait != nil {
+		d.row("**waiting**", s.Wait.Reason+": "+s.Wait.Message)
+	}
+	d.WriteString("\n")
+	d.head("cluster", "batch", "state", "step", "reason")
 	for _, c := range s.Clusters {
 		if c.State != ranv1.ClusterPending && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped {
-			fmt.Fprintf(&d, "| %s | %d | %s | %s | %s |\n", c.Name, c.Batch, c.State, cell(c.Step), cell(strings.TrimSpace(c.Reason+" "+c.Message)))
+			d.line(c.Name, strconv.Itoa(int(c.Batch)), string(c.State), c.Step, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 		}
 	}
 	return d.text()

@@ -18,6 +18,8 @@ type NodeMaintenanceInput struct {
 	TaskQueue string `json:"taskQueue,omitempty"`
 	// Object is the request. Its status is not read.
 	Object maintenancev1.NodeMaintenance `json:"object"`
+	// DoneWhenReady: the requestor has no work of its own on the node; it is returned as soon as it is ready.
+	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
 	// Parent is the id of the ClusterUpgrade that is told of progress; empty: nobody is.
 	Parent string `json:"parent,omitempty"`
 }
@@ -252,9 +254,10 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeReady)
 	m.record.begin(ctx, maintenancev1.StageWorkDone)
 	var err error
-	if m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob {
+	switch {
+	case m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob:
 		err = m.runJob(ctx)
-	} else {
+	case !m.in.DoneWhenReady:
 		err = m.awaitRequestor(ctx)
 	}
 	m.record.end(ctx, maintenancev1.StageWorkDone, err, "")

@@ -5,12 +5,12 @@ import (
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -56,13 +56,9 @@ func (r *nodeRecord) setReady(ctx workflow.Context) {
 	case maintenancev1.NodeRequestorFailed:
 		failed = metav1.ConditionTrue
 	}
-	for _, c := range []metav1.Condition{
-		{Type: maintenancev1.ConditionReady, Status: ready, Reason: string(r.status.State)},
-		{Type: maintenancev1.ConditionRequestorFailed, Status: failed, Reason: string(r.status.State)},
-	} {
-		c.LastTransitionTime = r.now(ctx)
-		meta.SetStatusCondition(&r.status.Conditions, c)
-	}
+	reason, now := string(r.status.State), workflow.Now(ctx)
+	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionReady, ready, reason, "", now)
+	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionRequestorFailed, failed, reason, "", now)
 }
 
 // begin records that a stage began. A stage that has succeeded is never rewritten.

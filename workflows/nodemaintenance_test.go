@@ -213,6 +213,16 @@ func TestTheRequestorHasTheNodeUntilItSaysDone(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 }
 
+func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	in := handOver()
+	in.DoneWhenReady = true
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	require.Contains(t, states(requireResult[nodeStatus](w)), maintenancev1.NodeReady)
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
 func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
 	w := newWorld(t)
 	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})

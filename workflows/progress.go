@@ -30,7 +30,8 @@ func (p *progress) report(ctx workflow.Context, parent, signal string, current f
 		p.changed = false
 		// A parent that has ended needs no news: nothing to do about an error.
 		_ = workflow.SignalExternalWorkflow(ctx, parent, "", signal, current()).Get(ctx, nil)
-		if workflow.Sleep(ctx, interval) != nil {
+		pause := workflow.NewTimerWithOptions(ctx, interval, workflow.TimerOptions{Summary: "gather further changes for the parent"})
+		if pause.Get(ctx, nil) != nil {
 			return
 		}
 		interval = min(interval+interval/4, progressIntervalLimit)

@@ -109,7 +109,7 @@ func (r *lockRecord) show() { workflow.SetCurrentDetails(r.ctx, lockControllerDe
 
 func lockControllerDetails(s *WorkloadLockControllerStatus) string {
 	var d details
-	d.table("application", s.Policy.ControllerName+" in "+s.Cluster)
+	d.head("application", s.Policy.ControllerName+" in "+s.Cluster)
 	d.row("state", string(s.State))
 	if s.Locks != nil {
 		d.row("cluster lock", string(s.Locks.Cluster.To))

@@ -17,7 +17,7 @@ func conditionRank(conditionType string) int {
 	}, conditionType)
 }
 
-// SetCondition sets a condition of a rollout and keeps the list in the order that users know. The transition time changes only with
+// SetCondition sets a condition and keeps those of a rollout in the order that users know. The transition time changes only with
 // the status. It does what meta.SetStatusCondition does, which reads the clock.
 func SetCondition(conditions *[]metav1.Condition, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	condition := metav1.Condition{

@@ -118,7 +118,8 @@ type NodeMaintenanceRemediation struct {
 	WaitForPodCompletion *maintenancev1.WaitForPodCompletionSpec `json:"waitForPodCompletion,omitempty"`
 	// +optional
 	DrainSpec *maintenancev1.DrainSpec `json:"drainSpec,omitempty"`
-	// Action is the work on each node.
+	// Action is the work on each node. Absent: a node is returned as soon as it is drained. Type none: each node is handed
+	// over, and returned when somebody says done.
 	// +optional
 	Action *maintenancev1.Action `json:"action,omitempty"`
 	// HealthChecks must hold after the work on each node, and once more when the cluster is done.
