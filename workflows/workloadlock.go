@@ -144,7 +144,7 @@ func (c *lockController) insist(ctx workflow.Context, summary string, activity, 
 		})
 		err := workflow.ExecuteActivity(attempts, activity, in).Get(ctx, result)
 		switch {
-		case err == nil || ctx.Err() != nil || final(err):
+		case err == nil || ctx.Err() != nil || temporal.Final(err):
 			return err
 		case uneventful(err) || temporal.ErrorType(err) == temporal.ErrHandedOver:
 			continue
