@@ -53,9 +53,7 @@ type groupUpgrade struct {
 	// batch at work; nil between batches.
 	batch *batch
 
-	enabled bool
-	// changed wakes whoever waits for a signal.
-	changed   bool
+	enabled   bool
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 	signals   int

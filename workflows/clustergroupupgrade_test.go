@@ -306,14 +306,14 @@ func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
 }
 
 func TestCancelBeforeEnableAndWhilePausedEndsAtOnce(t *testing.T) {
-	w, clusters := newGroupWorld(t, []string{"c1"})
+	w, _ := newGroupWorld(t, []string{"c1"})
 	object := aRollout()
 	object.Spec.Enable = new(bool)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	requireCancelled[groupStatus](w)
 
-	w, clusters = newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Second)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})

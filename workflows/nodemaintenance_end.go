@@ -3,7 +3,6 @@ package workflows
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -168,6 +167,3 @@ func listed(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// elapsed renders a duration for people.
-func elapsed(d time.Duration) string { return d.Round(time.Second).String() }
