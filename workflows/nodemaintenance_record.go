@@ -117,8 +117,10 @@ func (r *nodeRecord) note(text string) {
 
 // summary is what the parent is told.
 func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
-	s := ranv1.ClusterNodeStatus{Name: r.node.Node, State: r.status.State, Wait: r.status.Wait, Failure: r.status.Failure,
-		StartedAt: r.status.StartedAt, CompletedAt: r.status.CompletedAt}
+	s := ranv1.ClusterNodeStatus{
+		Name: r.node.Node, State: r.status.State, Wait: r.status.Wait, Failure: r.status.Failure,
+		StartedAt: r.status.StartedAt, CompletedAt: r.status.CompletedAt,
+	}
 	if r.status.Drain != nil {
 		s.Evicted = r.status.Drain.Evicted
 	}
