@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/internal/devstack"
@@ -76,6 +77,7 @@ func Start(ctx context.Context, options Options) (*Fleet, error) {
 	}
 	f.Hub = f.Cluster(hubName)
 	f.Spokes = f.Clusters()[1:]
+	f.watchAll()
 	if err := f.setUp(ctx); err != nil {
 		return nil, errors.Join(err, f.Stop())
 	}
@@ -123,6 +125,15 @@ func (f *Fleet) setUp(ctx context.Context) error {
 		return err
 	}
 	return f.startWorker(ctx)
+}
+
+// watchAll prepares to watch every cluster as its administrator.
+func (f *Fleet) watchAll() {
+	configs := map[string]*rest.Config{}
+	for _, cluster := range f.Clusters() {
+		configs[cluster.Name] = cluster.Config
+	}
+	f.watched = kube.New(kube.FromConfigs(nil, configs), kube.Options{})
 }
 
 // registerSpokes makes a ManagedCluster of the hub for every spoke.

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -20,13 +19,6 @@ const waitLimit = 2 * time.Minute
 
 // Watch opens a cluster as its administrator, with informers to wait on.
 func (f *Fleet) Watch(ctx context.Context, cluster *devstack.Cluster) (*kube.Cluster, error) {
-	if f.watched == nil {
-		configs := map[string]*rest.Config{}
-		for _, c := range f.Clusters() {
-			configs[c.Name] = c.Config
-		}
-		f.watched = kube.New(kube.FromConfigs(nil, configs), kube.Options{})
-	}
 	return f.watched.Cluster(ctx, cluster.Name)
 }
 
