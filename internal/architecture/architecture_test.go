@@ -73,7 +73,7 @@ func TestNothingStandsAtTheTopBesideWhatTheLayoutSays(t *testing.T) {
 			found = append(found, entry.Name())
 		}
 	}
-	require.Subset(t, []string{
+	require.ElementsMatch(t, []string{
 		"workflows", "activities", "worker", "starter", "internal", "deploy", "docs", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE",
 	}, found)
 }
