@@ -2,10 +2,12 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -99,7 +101,8 @@ func (r *report) start(ctx context.Context, workflows Signaller) (stop func()) {
 }
 
 // run sends a heartbeat every heartbeatInterval and a signal when what is observed has changed. The last change before a quiet time
-// is always sent; what is left when the wait ends is not, the activity's result says more.
+// is always sent; what is left when the wait ends is not, the activity's result says more. When it is handed over, the last heartbeat tells
+// the next worker how far it had come.
 func (r *report) run(ctx context.Context, workflows Signaller) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
@@ -109,6 +112,9 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	for {
 		select {
 		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) {
+				activity.RecordHeartbeat(context.WithoutCancel(ctx), r.observed())
+			}
 			return
 		case <-heartbeat.C:
 			activity.RecordHeartbeat(ctx, r.observed())

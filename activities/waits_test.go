@@ -10,8 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -128,6 +132,32 @@ func TestTheNextAttemptOfAWaitGoesOnSinceTheFirst(t *testing.T) {
 	require.WithinDuration(t, time.Now(), reported.observed[1].Wait.Since.Time, 10*time.Second)
 	changed(t, ref.Node, annotated(annotationDone, ""))
 	require.NoError(t, <-ended)
+}
+
+func TestAWaitThatIsHandedOverSaysHowFarItHadCome(t *testing.T) {
+	ref := testNode(t)
+	reported, stopping := &signals{}, make(chan struct{})
+	heartbeats := make(chan temporal.Observation, 1)
+	changed(t, ref.Node, annotated(annotationReason, "Waiting"))
+	ended := inActivity(t, Waits{Temporal: reported}, ref.Node, func(environment *testsuite.TestActivityEnvironment) {
+		environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporal.HandOver{}}})
+		environment.SetWorkerStopChannel(stopping)
+		environment.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+			var observation temporal.Observation
+			if details.Get(&observation) == nil {
+				heartbeats <- observation
+			}
+		})
+	})
+	require.Eventually(t, func() bool { return len(reported.reasons()) == 1 }, heartbeatInterval, 10*time.Millisecond)
+	close(stopping)
+	require.Equal(t, temporal.ErrHandedOver, temporal.ErrorType(<-ended))
+	select {
+	case last := <-heartbeats:
+		require.Equal(t, "Waiting", last.Wait.Reason)
+	default:
+		t.Fatal("the next worker is not told")
+	}
 }
 
 func TestAtItsDeadlineAWaitLooksOnceMoreAtTheAPIServer(t *testing.T) {
