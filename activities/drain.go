@@ -26,6 +26,8 @@ type DrainInput struct {
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Attempt  int32      `json:"attempt"`
+	// Before is what an earlier drain of the same maintenance had reached; nil: there was none. The counts go on from there.
+	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
 }
 
 // Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
@@ -37,10 +39,14 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 		return maintenancev1.DrainStatus{}, err
 	}
 	report := newReport(ctx, in.Deadline)
+	before := report.observed().Drain
+	if before == nil {
+		before = in.Before
+	}
 	stop := report.start(ctx, d.Waits.Temporal)
 	defer stop()
 	status, err := drain.Drain{
-		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: report.observed().Drain,
+		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions,
 		Begin: func(ctx context.Context) error {
 			return setDrainConditions(ctx, cluster, in.NodeRef,

@@ -326,6 +326,17 @@ func TestTheNextWorkerGoesOnWhereOneWasKilled(t *testing.T) {
 	shop.requireEvictions(t, "slow-0", "slow-1", "slow-2", "web") // nothing twice
 }
 
+func TestTheCountsGoOnFromTheDrainBefore(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	for i := range 2 {
+		shop.pod(t, ref.Node, fmt.Sprintf("web-%d", i))
+	}
+	in := DrainInput{NodeRef: ref, Attempt: 2, Before: &maintenancev1.DrainStatus{Attempt: 1, TotalPods: 5, PodsToEvict: 5, Evicted: 3}}
+	status, err := drainNode(t, in)
+	require.NoError(t, err)
+	require.Equal(t, maintenancev1.DrainStatus{TotalPods: 5, PodsToEvict: 5, Evicted: 5, DrainProgress: 100, Attempt: 2}, status)
+}
+
 func TestPodsOfATerminatingNamespaceAreWaitedFor(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
 	pod := shop.pod(t, ref.Node, "web", func(pod *corev1.Pod) { pod.Finalizers = []string{"test.drydock.dev/kept"} })

@@ -38,7 +38,7 @@ type Drain struct {
 	Deadline *time.Time
 	// Attempt counts drains of the node from 1: another follows one that timed out.
 	Attempt int32
-	// Before is the progress of an earlier run of this attempt that was interrupted, or nil. Its counts go on.
+	// Before is the progress of an earlier run, of this attempt or the one before, or nil. Its counts go on.
 	Before *maintenancev1.DrainStatus
 
 	// Cache of the cluster's objects, kept by the watches of Watcher.
@@ -49,7 +49,8 @@ type Drain struct {
 	Evictor Evictor
 	// Begin, unless nil, is called before the first eviction of a run.
 	Begin func(context.Context) error
-	// Progress, unless nil, is told whenever the progress has changed, or what the drain waits for; nil is nothing.
+	// Progress, unless nil, is told whenever the progress has changed, or what the drain waits for; nil is nothing. It is told nothing before
+	// the drain has begun: a next run that is given a progress takes it that no pod was in the way.
 	Progress func(status maintenancev1.DrainStatus, wait *drydockv1.Wait)
 }
 
@@ -68,7 +69,9 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	}
 	r.running.Go(func() { r.watch(ctx) })
 	err = r.loop(ctx)
-	r.tell()
+	if r.begun {
+		r.tell()
+	}
 	cancel()
 	r.running.Wait()
 	return r.progress.status, err

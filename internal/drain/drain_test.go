@@ -244,7 +244,11 @@ func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
 func TestPodsThatMayNotBeEvictedEndTheDrainBeforeItBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web"), webPod("bare", bare), webPod("scratch", withEmptyDir), webPod("bare-too", bare)})
-		_, err := w.drain().Run(t.Context())
+		drain := w.drain()
+		drain.Progress = func(maintenancev1.DrainStatus, *drydockv1.Wait) {
+			t.Error("a drain that has not begun has no progress: the next run would take it for one that has")
+		}
+		_, err := drain.Run(t.Context())
 		require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
 		require.Equal(t, "drain worker-7: 2 pods without a controller, which only force evicts: shop/bare, shop/bare-too; "+
 			"1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch", temporal.ErrorMessage(err))
