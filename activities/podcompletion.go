@@ -52,7 +52,7 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 			if _, err := cluster.Node(ctx, in.Node); err != nil {
 				return temporal.Observation{}, false, explainNode(cluster, in.Node, "read", err)
 			}
-			left, err := awaitedPods(ctx, reader, in.Node, completion)
+			left, err := podsAwaited(ctx, reader, cluster.Client, in.Node, completion)
 			remaining = left
 			return podsRunning(left), len(left) == 0, explain(cluster, "list the pods of node "+in.Node, err)
 		})
@@ -60,6 +60,16 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 		return AwaitPodCompletionResult{}, err
 	}
 	return AwaitPodCompletionResult{Remaining: remaining}, nil
+}
+
+// podsAwaited names the pods of a node that have not ended. That none is left is believed only from the API server: whatever the cache has
+// not heard of yet would be evicted in the midst of its work.
+func podsAwaited(ctx context.Context, cache, server client.Reader, node string, completion drain.Completion) ([]string, error) {
+	awaited, err := awaitedPods(ctx, cache, node, completion)
+	if err == nil && len(awaited) == 0 {
+		return awaitedPods(ctx, server, node, completion)
+	}
+	return awaited, err
 }
 
 // awaitedPods names the pods of a node that have not ended, in order.

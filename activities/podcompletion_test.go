@@ -14,6 +14,8 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -97,6 +99,18 @@ func TestAtItsDeadlineAWaitForPodsNamesThoseThatAreLeft(t *testing.T) {
 	require.NoError(t, result.err)
 	require.Equal(t, []string{shop.namespace + "/web-1", shop.namespace + "/web-2"}, result.remaining)
 	require.Len(t, shop.left(t), 2)
+}
+
+func TestAPodThatTheCacheHasNotSeenIsLeftToEndToo(t *testing.T) {
+	empty, err := snapshot.Parse("cache", nil)
+	require.NoError(t, err)
+	real, err := snapshot.Parse("server", []byte(`{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: late}, spec: {nodeName: worker-7}}`))
+	require.NoError(t, err)
+	completion, err := drain.NewCompletion(maintenancev1.WaitForPodCompletionSpec{})
+	require.NoError(t, err)
+	awaited, err := podsAwaited(t.Context(), empty, real, "worker-7", completion)
+	require.NoError(t, err)
+	require.Equal(t, []string{"shop/late"}, awaited)
 }
 
 func TestAWaitForPodsEndsWithItsNode(t *testing.T) {
