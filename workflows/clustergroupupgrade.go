@@ -19,7 +19,7 @@ type ClusterGroupUpgradeInput struct {
 	Carried *ClusterGroupUpgradeCarried `json:"carried,omitempty"`
 }
 
-// ClusterGroupUpgradeCarried is what a run hands to the next one, between two batches.
+// ClusterGroupUpgradeCarried is what a run hands to the next one while no cluster is at work.
 type ClusterGroupUpgradeCarried struct {
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
@@ -27,6 +27,15 @@ type ClusterGroupUpgradeCarried struct {
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
 	NextBatch int `json:"nextBatch"`
+	// Begun is the budget of the next batch if the run before has begun it.
+	Begun *BatchBudget `json:"begun,omitempty"`
+}
+
+// BatchBudget is how much time a batch has.
+type BatchBudget struct {
+	Budget time.Duration `json:"budget"`
+	// ChargedBefore is what was charged to the rollout when the batch began.
+	ChargedBefore time.Duration `json:"chargedBefore"`
 }
 
 // ClusterGroupUpgrade rolls a remediation over a group of clusters: canaries first, then batch after batch, each with its budget of
@@ -48,16 +57,19 @@ type groupUpgrade struct {
 	record     *groupRecord
 	taskQueues map[string]string
 	nextBatch  int
+	begun      *BatchBudget
 	// charged is the time that counts against the rollout's timeout.
 	charged stopwatch
 	// batch at work; nil between batches.
 	batch *batch
 
-	enabled   bool
-	withdraw  workflow.CancelFunc
-	withdrawn *temporal.SignalRequest
-	signals   int
-	drains    []func()
+	enabled bool
+	// pauseRequest is who paused or resumed last, and why.
+	pauseRequest temporal.SignalRequest
+	withdraw     workflow.CancelFunc
+	withdrawn    *temporal.SignalRequest
+	signals      int
+	drains       []func()
 
 	hub *activities.Rollouts
 }
@@ -66,7 +78,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g := &groupUpgrade{in: in, spec: in.Object.Spec}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
-		g.status, g.taskQueues, g.charged.used, g.nextBatch = c.Status, c.TaskQueues, c.Used, c.NextBatch
+		g.status, g.taskQueues, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Used, c.NextBatch, c.Begun
 	}
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	return g, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
@@ -83,17 +95,17 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	defer hangUp()
 	g.listen(listening)
 
-	if problems := rollout.NotYetRunnable(&g.in.Object); len(problems) > 0 {
-		return g.status, temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
-	}
 	end, err := g.rollOut(work)
-	if err != nil {
+	switch {
+	case workflow.IsContinueAsNewError(err):
 		return g.status, err
+	case err != nil:
+		return g.fail(listening, err)
 	}
 	return g.finish(listening, end)
 }
 
-// rollOut plans, waits to be enabled, and takes batch after batch. The error is a continue-as-new, or a plan that could not be made.
+// rollOut plans, waits to be enabled, and takes batch after batch. The error is a continue-as-new, or why no plan could be made.
 func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	if g.in.Carried == nil {
 		if end, err := g.prepare(ctx); end != "" || err != nil {
@@ -101,10 +113,11 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 		}
 	}
 	for g.nextBatch < len(g.status.RemediationPlan) {
-		if mustContinueAsNew(ctx, g.signals) {
-			return "", g.continueAsNew(ctx)
+		end := g.runBatch(ctx)
+		if end == endRun {
+			return g.continueAsNew(ctx)
 		}
-		if end := g.runBatch(ctx); end != "" {
+		if end != "" {
 			return end, nil
 		}
 		g.nextBatch++
@@ -115,6 +128,9 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 // prepare makes the plan and waits until the rollout is enabled; then the plan is made once more, and frozen. A rollout that is only
 // planned stays so however wrong its plan is; one that is enabled from the start ends with a plan that cannot be carried out.
 func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
+	if problems := rollout.NotYetRunnable(&g.in.Object); len(problems) > 0 {
+		return "", temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
+	}
 	fromTheStart := g.enabled
 	for {
 		valid, err := g.plan(ctx)
@@ -140,8 +156,8 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 // plan selects the clusters and divides them into batches, next to the hub's objects.
 func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	var plan activities.RolloutPlan
-	insist := insistence{waiting: g.record.reason.set}
-	if err := insist.run(ctx, temporal.TaskQueue, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}
 	g.taskQueues = plan.TaskQueues
@@ -149,14 +165,19 @@ func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	return plan.Valid(), nil
 }
 
-// continueAsNew hands the state to a new run, between two batches.
-func (g *groupUpgrade) continueAsNew(ctx workflow.Context) error {
+// continueAsNew hands the state to a new run. No cluster is at work.
+func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	for _, drain := range g.drains {
 		drain()
 	}
+	if ctx.Err() != nil {
+		return rollout.EndCancelled, nil
+	}
 	in := g.in
-	in.Carried = &ClusterGroupUpgradeCarried{Status: g.status, TaskQueues: g.taskQueues, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch}
-	return workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
+	in.Carried = &ClusterGroupUpgradeCarried{
+		Status: g.status, TaskQueues: g.taskQueues, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
+	}
+	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }
 
 // timeout of the whole rollout; 240 minutes unless given.

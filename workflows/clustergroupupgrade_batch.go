@@ -17,13 +17,21 @@ import (
 // clustersAtOnce is how many clusters one run keeps at work at most: the server blocks a run with too many children.
 const clustersAtOnce = 300
 
+// endRun ends the run, not the rollout: its history is long enough.
+const endRun rollout.End = "ContinueAsNew"
+
+// lateness is by how much a deadline may fire late before that counts as an outage of the workers. After one, clusters at work get
+// outageGrace to tell that they have finished meanwhile.
+const (
+	lateness    = 10 * time.Second
+	outageGrace = 30 * time.Second
+)
+
 // batch is the clusters that are taken together, within one budget of time.
 type batch struct {
 	group  *groupUpgrade
 	number int32
-	budget time.Duration
-	// chargedBefore is what was charged when the batch began.
-	chargedBefore time.Duration
+	time   BatchBudget
 
 	pending []string
 	running map[string]workflow.ChildWorkflowFuture
@@ -35,32 +43,43 @@ type batch struct {
 	changed  bool
 }
 
-// runBatch takes the next batch from start to end. It returns why the rollout ends with it, or "" when it goes on.
+// runBatch takes the next batch from start to end, or goes on with one that the run before has begun. It returns why the rollout ends with
+// it, endRun, or "" when the next batch is due.
 func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil {
 		return rollout.EndCancelled
 	}
+	if mustContinueAsNew(ctx, g.signals) {
+		return endRun
+	}
 	now := workflow.Now(ctx)
 	g.charged.start(now)
 	plan := g.status.RemediationPlan
-	used := g.charged.total(now)
-	b := &batch{
-		group: g, number: int32(g.nextBatch + 1), chargedBefore: used,
-		budget:  rollout.BatchBudget(g.timeout(), used, len(plan)-g.nextBatch),
-		pending: slices.Clone(plan[g.nextBatch]),
-		running: map[string]workflow.ChildWorkflowFuture{},
+	if g.begun == nil {
+		used := g.charged.total(now)
+		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, len(plan)-g.nextBatch), ChargedBefore: used}
+		if g.begun.Budget <= 0 {
+			return rollout.EndTimedOut
+		}
+		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
-	if b.budget <= 0 {
-		return rollout.EndTimedOut
+	b := &batch{
+		group: g, number: int32(g.nextBatch + 1), time: *g.begun,
+		pending: g.record.pending(plan[g.nextBatch]), running: map[string]workflow.ChildWorkflowFuture{},
 	}
 	g.batch = b
-	g.record.batchStarted(ctx, b.number)
 	b.run(ctx)
 	g.batch = nil
+	if len(b.pending) > 0 && !b.timedOut && ctx.Err() == nil {
+		return endRun
+	}
+	g.begun = nil
+	g.record.notStarted(ctx, b.pending, b.timedOut)
 	return b.end(ctx)
 }
 
-// run starts the clusters and waits until all are over. Out of time or cancelled, the clusters at work return their nodes first.
+// run starts the clusters and waits until all are over. Out of time or cancelled, the clusters at work return their nodes first. It returns
+// with clusters pending when the run must continue as new.
 func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
 	b.withdraw = withdraw
@@ -68,46 +87,59 @@ func (b *batch) run(ctx workflow.Context) {
 	defer stopWaiting()
 	for {
 		b.changed = false
-		if work.Err() == nil {
-			b.arm(waiting)
-		} else {
+		stopped := work.Err() != nil
+		if stopped {
 			b.disarm()
+			b.group.record.withdrawing(waiting, b.timedOut)
+		} else {
+			b.arm(waiting)
 		}
 		b.startClusters(work)
-		if len(b.running) == 0 && (len(b.pending) == 0 || work.Err() != nil) {
+		if b.over(work) {
 			break
 		}
-		_ = workflow.Await(waiting, func() bool { return b.changed || work.Err() != nil && len(b.running) == 0 })
+		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || b.over(work) })
 	}
 	b.disarm()
+}
+
+// over: no cluster is at work, and none is to be started.
+func (b *batch) over(ctx workflow.Context) bool {
+	return len(b.running) == 0 && (len(b.pending) == 0 || ctx.Err() != nil || mustContinueAsNew(ctx, b.group.signals))
 }
 
 // arm keeps the batch's deadline as a timer. While the rollout is paused its time stands still, and there is no deadline.
 func (b *batch) arm(ctx workflow.Context) {
 	g := b.group
-	now := workflow.Now(ctx)
 	if g.status.Paused {
 		b.disarm()
-		g.charged.stop(now)
 		g.record.deadlines(ctx, nil, nil)
 		return
 	}
 	if b.timer != nil {
 		return
 	}
-	g.charged.start(now)
+	now := workflow.Now(ctx)
 	used := g.charged.total(now)
-	left := max(b.budget-(used-b.chargedBefore), 0)
+	left := max(b.time.Budget-(used-b.time.ChargedBefore), 0)
 	batchDeadline, deadline := now.Add(left), now.Add(g.timeout()-used)
 	g.record.deadlines(ctx, &batchDeadline, &deadline)
 
 	armed, cancel := workflow.WithCancel(ctx)
 	b.timer = cancel
-	timer := workflow.NewTimerWithOptions(armed, left, workflow.TimerOptions{
-		Summary: fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), batchDeadline.UTC().Format("15:04:05Z")),
-	})
-	workflow.GoNamed(ctx, "batch deadline", func(ctx workflow.Context) {
-		if timer.Get(ctx, nil) == nil {
+	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
+		summary := fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), batchDeadline.UTC().Format("15:04:05Z"))
+		timer := workflow.NewTimerWithOptions(ctx, left, workflow.TimerOptions{Summary: summary})
+		if timer.Get(ctx, nil) != nil {
+			return
+		}
+		if workflow.Now(ctx).Sub(batchDeadline) > lateness {
+			grace := workflow.NewTimerWithOptions(ctx, outageGrace, workflow.TimerOptions{Summary: "workers were down: clusters may have finished meanwhile"})
+			if grace.Get(ctx, nil) != nil {
+				return
+			}
+		}
+		if armed.Err() == nil {
 			b.timer = nil
 			b.timeOut(ctx)
 		}
@@ -130,16 +162,26 @@ func (b *batch) timeOut(ctx workflow.Context) {
 
 // startClusters starts a ClusterUpgrade for every cluster of the batch, as far as one run can keep them alive.
 func (b *batch) startClusters(ctx workflow.Context) {
-	for len(b.pending) > 0 && len(b.running) < clustersAtOnce && !b.group.status.Paused && ctx.Err() == nil {
+	for started := 1; b.starts(ctx); started++ {
 		b.start(ctx, b.pending[0])
 		b.pending = b.pending[1:]
+		if started%childrenAtOnce == 0 && workflow.Sleep(ctx, time.Millisecond) != nil {
+			return // the rest would have come in another task
+		}
 	}
+}
+
+func (b *batch) starts(ctx workflow.Context) bool {
+	return len(b.pending) > 0 && len(b.running) < clustersAtOnce && !b.group.status.Paused && ctx.Err() == nil && !mustContinueAsNew(ctx, b.group.signals)
 }
 
 func (b *batch) start(ctx workflow.Context, cluster string) {
 	g := b.group
 	meta := g.in.Object.ObjectMeta
-	in := ClusterUpgradeInput{Namespace: meta.Namespace, Rollout: meta.Name, Cluster: cluster, TaskQueue: temporal.TaskQueue, Batch: b.number}
+	in := ClusterUpgradeInput{
+		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: cluster, TaskQueue: temporal.TaskQueue, Batch: b.number,
+		ProgressLimit: progressLimit(min(len(g.status.RemediationPlan[b.number-1]), clustersAtOnce), g.timeout()),
+	}
 	if queue, own := g.taskQueues[cluster]; own {
 		in.TaskQueue = queue
 	}
@@ -159,6 +201,7 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 	}), temporal.ClusterUpgrade, in)
 	b.running[cluster] = child
 	g.record.clusterStarted(ctx, cluster)
+	workflow.GoNamed(ctx, "pause "+cluster, func(ctx workflow.Context) { b.passOnPause(ctx, cluster, child) })
 	workflow.GoNamed(ctx, "cluster "+cluster, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its nodes first.
 		err := child.Get(ctx, nil)
@@ -166,6 +209,25 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 		b.changed = true
 		g.record.clusterEnded(ctx, b.resultOf(ctx, cluster, child, err))
 	})
+}
+
+// passOnPause tells a cluster at work of every pause and resume, in order. A cluster is only started while the rollout is not paused.
+func (b *batch) passOnPause(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture) {
+	status := &b.group.status
+	told := false
+	for {
+		_ = workflow.Await(ctx, func() bool { return b.running[cluster] == nil || status.Paused != told })
+		if b.running[cluster] == nil || ctx.Err() != nil {
+			return
+		}
+		told = status.Paused
+		signal := temporal.SignalResume
+		if told {
+			signal = temporal.SignalPause
+		}
+		// A cluster that is over meanwhile needs not be told: nothing to do about an error.
+		_ = child.SignalChildWorkflow(ctx, signal, b.group.pauseRequest).Get(ctx, nil)
+	}
 }
 
 // resultOf is the record of a cluster that is over. One that was withdrawn when the batch ran out of time is timed out, unless it was

@@ -24,6 +24,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 				g.withdrawn = &r
 			}
 			g.withdraw()
+			g.record.cancelling(ctx, r)
 		}),
 		onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(temporal.SignalRequest) { g.enabled = true }),
 		onSignal(ctx, temporal.SignalPause, "Start nothing new; what is at work finishes. The clocks stand still.", func(r temporal.SignalRequest) {
@@ -37,30 +38,38 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 	)
 }
 
-// pause stops or goes on starting work, here and in the clusters at work.
+// pause stops or goes on starting work, here and in the clusters at work. Paused time is not charged.
 func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.SignalRequest) {
 	if g.status.Paused == paused || g.status.Status.CompletedAt != nil {
 		return
 	}
+	g.pauseRequest = r
 	g.record.paused(ctx, paused, r)
-	if g.batch == nil {
-		return
+	if g.status.Status.StartedAt != nil {
+		if paused {
+			g.charged.stop(workflow.Now(ctx))
+		} else {
+			g.charged.start(workflow.Now(ctx))
+		}
 	}
-	g.batch.changed = true
-	signal := temporal.SignalResume
-	if paused {
-		signal = temporal.SignalPause
+	if g.batch != nil {
+		g.batch.changed = true
 	}
-	for _, cluster := range workflow.DeterministicKeys(g.batch.running) {
-		g.batch.running[cluster].SignalChildWorkflow(ctx, signal, r)
-	}
+}
+
+// fail ends a rollout that could not even be planned.
+func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+	failure := failureOf(err)
+	g.record.over(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
+	return g.status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{g.status}})
 }
 
 // finish turns the way the rollout ended into the end of the workflow.
 func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
 	g.charged.stop(workflow.Now(ctx))
 	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.status.Clusters, end)
-	if !g.record.valid() {
+	if end == rollout.EndFinished && !g.record.valid() {
 		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.record.problems()}
 	}
 	if end == rollout.EndCancelled && g.withdrawn != nil {

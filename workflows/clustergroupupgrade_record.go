@@ -23,6 +23,8 @@ type groupRecord struct {
 	status      *ranv1.ClusterGroupUpgradeStatus
 	remediation rollout.Remediation
 	reason      reasonKeeper
+	// withdrawal is the reason while the clusters at work return their nodes; "" while they go on.
+	withdrawal string
 }
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
@@ -109,12 +111,32 @@ func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.Sig
 	if r.status.Status.StartedAt != nil {
 		r.progressing(ctx)
 	}
-	if paused {
+	switch {
+	case paused:
 		r.reason.set(ctx, "Paused", "paused"+byWhom(who)+"; what is at work finishes; waiting for resume")
+	case r.status.Status.StartedAt == nil:
+		r.notEnabled(ctx, r.valid())
 	}
 }
 
+// cancelling records that the rollout is being taken back.
+func (r *groupRecord) cancelling(ctx workflow.Context, who temporal.SignalRequest) {
+	r.withdrawal = "Cancelling"
+	r.reason.set(ctx, r.withdrawal, "cancelled"+byWhom(who)+"; nodes at work are returned")
+}
+
+// withdrawing records that the clusters at work return their nodes.
+func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
+	if timedOut {
+		r.withdrawal = "WithdrawingTimedOut"
+	} else {
+		r.withdrawal = "Cancelling"
+	}
+	r.deadlines(ctx, nil, nil)
+}
+
 func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
+	r.withdrawal = ""
 	s := &r.status.Status
 	s.CurrentBatch, s.CurrentBatchStartedAt = number, r.now(ctx)
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
@@ -179,6 +201,23 @@ func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterSta
 	r.explain(ctx)
 }
 
+// pending returns those of the clusters that have not been started.
+func (r *groupRecord) pending(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.cluster(name).State != ranv1.ClusterPending })
+}
+
+// notStarted records that clusters whose turn it was were not started, as the time was over.
+func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
+	if !timedOut {
+		return
+	}
+	for _, name := range names {
+		c := r.cluster(name)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the time of the batch was over before the cluster's turn came", r.now(ctx)
+	}
+	r.explain(ctx)
+}
+
 // complete reports whether every one of the clusters is complete.
 func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return r.cluster(name).State != ranv1.ClusterComplete })
@@ -221,7 +260,7 @@ func (r *groupRecord) phase(phase string) {
 // explain keeps the rollout's one current reason: the batch at work, with the clusters that wait as its blockers.
 func (r *groupRecord) explain(ctx workflow.Context) {
 	s := r.status
-	if s.Paused || s.Status.CurrentBatch == 0 {
+	if s.Paused && r.withdrawal == "" || s.Status.CurrentBatch == 0 {
 		r.show()
 		return
 	}
@@ -240,8 +279,11 @@ func (r *groupRecord) explain(ctx workflow.Context) {
 		Reason: "BatchInProgress", Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
 		Message: fmt.Sprintf("batch %d of %d: %d clusters at work", s.Status.CurrentBatch, len(s.RemediationPlan), atWork),
 	}
+	if r.withdrawal != "" {
+		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
+		wait.Message = fmt.Sprintf("batch %d of %d: %d clusters return their nodes", s.Status.CurrentBatch, len(s.RemediationPlan), atWork)
+	}
 	r.reason.replace(wait)
-	r.show()
 }
 
 // show makes the change visible to people.

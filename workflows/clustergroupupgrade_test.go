@@ -280,6 +280,89 @@ func TestThePausedDeadlineOfABatchGoesOnWithWhatWasLeft(t *testing.T) {
 	require.WithinDuration(t, start.Add(10*time.Hour+40*time.Minute+time.Minute), w.Now(), 5*time.Second)
 }
 
+func TestPauseDuringAWithdrawalIsNotCharged(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = never
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 30*time.Minute+30*time.Second)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 10*time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.Equal(t, ranv1.ClusterComplete, clusterStates(requireFailure[groupStatus](w, ranv1.ReasonTimedOut))["c2"])
+}
+
+func TestPauseAndResumeReachTheClustersAtWorkInOrder(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	var heard []string
+	clusters.ends["c1"] = func(ctx workflow.Context) error {
+		for _, signal := range []string{temporal.SignalPause, temporal.SignalResume} {
+			workflow.GetSignalChannel(ctx, signal).Receive(ctx, nil)
+			heard = append(heard, signal)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	requireResult[groupStatus](w)
+	require.Equal(t, []string{temporal.SignalPause, temporal.SignalResume}, heard)
+}
+
+func TestResumeBeforeEnableSaysAgainWhatIsWaitedFor(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	object := aRollout()
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 2*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, ranv1.ReasonNotEnabled, statusOf[groupStatus](w).Wait.Reason)
+		w.SignalWorkflow(temporal.SignalEnable, nil)
+	}, 3*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireResult[groupStatus](w)
+}
+
+func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	clusters.ends["c1"] = func(ctx workflow.Context) error {
+		err := workflow.Sleep(ctx, 1000*time.Hour)
+		cleanUp, _ := workflow.NewDisconnectedContext(ctx)
+		_ = workflow.Sleep(cleanUp, 5*time.Hour)
+		return err
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, "not today") }, time.Minute)
+	w.RegisterDelayedCallback(func() { require.Equal(t, "Cancelling", statusOf[groupStatus](w).Wait.Reason) }, 2*time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireCancelled[groupStatus](w)
+	require.Equal(t, ranv1.ClusterCancelled, clusterStates(status)["c1"])
+	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "not today")
+}
+
+func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
+	var batch []string
+	for i := range clustersAtOnce + 10 {
+		batch = append(batch, fmt.Sprintf("c%03d", i))
+	}
+	w, clusters := newGroupWorld(t, batch)
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 30*time.Second)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	require.Equal(t, clustersAtOnce, clusters.most)
+	require.Len(t, clusters.events, 2*clustersAtOnce)
+
+	carried := &ClusterGroupUpgradeCarried{Used: time.Minute, Begun: &BatchBudget{Budget: 10 * time.Minute}, Status: groupStatus{
+		RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: &metav1.Time{Time: w.Now()}, CurrentBatch: 1, CurrentBatchStartedAt: &metav1.Time{Time: w.Now()}},
+		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
+	}}
+	second, again := newGroupWorld(t)
+	again.ends["c2"] = never
+	start := second.Now()
+	second.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout(), Carried: carried})
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterTimedOut}, clusterStates(requireFailure[groupStatus](second, ranv1.ReasonTimedOut)))
+	require.WithinDuration(t, start.Add(10*time.Minute), second.Now(), 5*time.Second, "9 minutes of the batch's ten are left, and one for the withdrawal")
+}
+
 func TestCancelWithdrawsTheClustersAtWorkAndStartsNoOther(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run(by, func(t *testing.T) {

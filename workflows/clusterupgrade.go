@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -20,8 +22,8 @@ type ClusterUpgradeInput struct {
 	TaskQueue   string                           `json:"taskQueue"`
 	Batch       int32                            `json:"batch"`
 	Remediation ranv1.NodeMaintenanceRemediation `json:"remediation"`
-	// Paused: the rollout was paused when the cluster's turn came.
-	Paused bool `json:"paused,omitempty"`
+	// ProgressLimit is the longest that the rollout waits to be told of a change.
+	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
 	// Carried is the state of the run before, when this one continues it.
 	Carried *ClusterUpgradeCarried `json:"carried,omitempty"`
 }
@@ -57,8 +59,9 @@ type clusterUpgrade struct {
 	// awaited is the activity whose observations count now.
 	awaited string
 	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
-	locked, requested bool
-	nodes             *nodeRollout
+	// answered: the cluster has said whether it does.
+	locked, requested, answered bool
+	nodes                       *nodeRollout
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
@@ -75,7 +78,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 	c.record = newClusterRecord(ctx, &c.status, in)
 	c.nodes = &nodeRollout{upgrade: c}
 	if in.Carried != nil {
-		c.status, c.locked, c.requested = in.Carried.Status, in.Carried.Locked, in.Carried.Locked
+		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
 	}
 	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (ranv1.ClusterUpgradeStatus, error) { return c.status, nil },
@@ -125,7 +128,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	c.record.enter(ctx, ranv1.StepInspect)
 	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
 	var plan rollout.NodePlan
-	if err := c.insist().run(ctx, c.in.TaskQueue, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
+	if err := c.insist().effect(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
 		return err
 	}
 	for _, node := range plan.ControlPlane {
@@ -148,28 +151,27 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	c.record.enter(ctx, ranv1.StepClusterLocks)
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: lockScope(c.in.Remediation.Action)}
 	c.requested = true
-	c.record.begin(ctx, ranv1.StageClusterMaintenanceRequested)
-	err := c.insist().run(ctx, c.in.TaskQueue, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, in, &c.locked)
-	c.record.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
+	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	err := c.insist().effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, in, &c.locked)
+	c.answered = err == nil
+	c.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
 	if err != nil || !c.locked {
 		return err
 	}
 	if c.in.Remediation.LockTimeoutSeconds != nil {
 		in.Deadline = deadlineIn(ctx, *c.in.Remediation.LockTimeoutSeconds)
 	}
-	c.record.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
-	c.awaited = "AwaitClusterLocks"
-	err = workflow.ExecuteActivity(wait(ctx, c.in.TaskQueue, "wait for the workload locks of "+c.in.Cluster, in.Deadline), c.locks.AwaitClusterLocks, in).Get(ctx, nil)
-	c.record.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
-	c.record.reason.replace(nil)
+	c.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+	err = c.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+c.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, c.locks.AwaitClusterLocks, in)
+	c.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
 	return err
 }
 
 func (c *clusterUpgrade) lockNote() string {
-	if c.locked {
-		return ""
+	if c.answered && !c.locked {
+		return "the cluster has no workload locks"
 	}
-	return "the cluster has no workload locks"
+	return ""
 }
 
 // maintainControlPlane takes the control-plane nodes one at a time.
@@ -207,13 +209,20 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 		}
 	}
 	in.Deadline = deadlineIn(ctx, healthTimeout(c.in.Remediation.HealthTimeoutSeconds))
-	c.awaited = "AwaitClusterHealthy"
-	err := workflow.ExecuteActivity(wait(ctx, c.in.TaskQueue, "check the health of "+c.in.Cluster, nil), c.health.AwaitClusterHealthy, in).Get(ctx, nil)
-	c.record.reason.replace(nil)
-	return err
+	return c.await(ctx, "AwaitClusterHealthy", "check the health of "+c.in.Cluster, lastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
+		c.health.AwaitClusterHealthy, in)
 }
 
-// insist returns the insistence of this cluster: its status says why an effect does not succeed.
+// insist returns the insistence of this cluster: its status says why an activity does not succeed.
 func (c *clusterUpgrade) insist() insistence {
-	return insistence{waiting: c.record.reason.set}
+	return insistence{taskQueue: c.in.TaskQueue, waiting: c.record.reason.set}
+}
+
+// await runs a waiting activity whose observations become the status.
+func (c *clusterUpgrade) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input any) error {
+	c.awaited = name
+	err := c.insist().wait(ctx, summary, deadline, timedOut, activity, input, nil)
+	c.awaited = ""
+	c.record.reason.set(ctx, "", "")
+	return err
 }

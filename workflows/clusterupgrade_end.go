@@ -1,7 +1,7 @@
 package workflows
 
 import (
-	"errors"
+	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -30,12 +30,12 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 		}),
 		onSignal(ctx, temporal.SignalNodeProgress, "What a node at work reports.", func(n ranv1.ClusterNodeStatus) {
 			c.signals++
-			c.nodes.progressed(ctx, n)
+			c.nodes.progressed(n)
 		}),
 	)
 	workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 		parent := temporal.ClusterGroupUpgradeID(c.in.Namespace, c.in.Rollout)
-		c.record.progress.report(ctx, parent, temporal.SignalClusterProgress, func() any { return c.record.summary() })
+		c.record.progress.report(ctx, parent, temporal.SignalClusterProgress, c.in.ProgressLimit, func() any { return c.record.summary() })
 	})
 }
 
@@ -70,16 +70,19 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 		return
 	}
 	insist := c.insist()
-	insist.giveUpAt = workflow.Now(ctx).Add(cleanUpLimit)
+	insist.giveUpAt = workflow.Now(ctx).Add(clusterCleanUpLimit)
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner}
 	summary := "withdraw the request for " + c.in.Cluster
-	c.record.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
-	err := insist.run(ctx, c.in.TaskQueue, summary, c.locks.WithdrawClusterMaintenance, in, nil)
-	c.record.end(ctx, ranv1.StageClusterMaintenanceRemoved, err, c.lockNote())
+	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
+	err := insist.effect(ctx, summary, c.locks.WithdrawClusterMaintenance, in, nil)
+	c.record.stages.end(ctx, ranv1.StageClusterMaintenanceRemoved, err, c.lockNote())
 	if err != nil {
 		c.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
 	}
 }
+
+// clusterCleanUpLimit is how long clean-up insists on giving the cluster's locks back before it reports that it could not.
+const clusterCleanUpLimit = 10 * time.Minute
 
 // finish turns the way the work ended into the end of the workflow.
 func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterStatus, error) {
@@ -107,15 +110,4 @@ func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterS
 	failure := c.status.Failure
 	return summary, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{summary}})
-}
-
-// detailsOf reads the first detail of the application or cancellation error within err into value, and reports whether there was one.
-func detailsOf(err error, value any) bool {
-	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
-		return application.HasDetails() && application.Details(value) == nil
-	}
-	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok {
-		return cancelled.HasDetails() && cancelled.Details(value) == nil
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package workflows
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
@@ -22,7 +23,7 @@ type nodeRollout struct {
 
 	pending []string
 	// running children, in the order they were started.
-	running []runningNode
+	running []string
 	// granted nodes may start now.
 	granted []string
 	// asking cancels the outstanding question for grants; nil when there is none.
@@ -31,11 +32,6 @@ type nodeRollout struct {
 	failure error
 	// changed wakes the loop.
 	changed bool
-}
-
-type runningNode struct {
-	name  string
-	child workflow.ChildWorkflowFuture
 }
 
 // maintain maintains the nodes and returns when all are over, or, after a failure or a cancellation, when those at work are. It
@@ -51,7 +47,8 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 			return err
 		}
 		r.ask(ctx)
-		if err := workflow.Await(waiting, func() bool { return r.changed || ctx.Err() != nil && len(r.running) == 0 }); err != nil {
+		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
+		if err := workflow.Await(waiting, func() bool { return r.changed || idle() }); err != nil {
 			return err
 		}
 	}
@@ -64,15 +61,15 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 	}
 	switch {
 	case r.failure != nil:
-		r.stopAsking()
+		r.stopAsking(ctx)
 		return true, r.failure
 	case ctx.Err() != nil:
-		r.stopAsking()
+		r.stopAsking(ctx)
 		return true, ctx.Err()
 	case len(r.pending) == 0:
 		return true, nil
 	case r.upgrade.mustContinueAsNew(ctx):
-		r.stopAsking()
+		r.stopAsking(ctx)
 		return true, r.upgrade.continueAsNew(ctx)
 	}
 	return false, nil
@@ -86,7 +83,10 @@ func (r *nodeRollout) starts(ctx workflow.Context) bool {
 // ask asks the cluster's budgets which pending nodes may start. Whenever a node ends, the question is asked anew.
 func (r *nodeRollout) ask(ctx workflow.Context) {
 	if !r.starts(ctx) || len(r.running) >= nodesAtOnce {
-		r.stopAsking()
+		r.stopAsking(ctx)
+		if r.upgrade.status.Paused && len(r.running) == 0 {
+			r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
+		}
 		return
 	}
 	if r.asking != nil {
@@ -94,39 +94,41 @@ func (r *nodeRollout) ask(ctx workflow.Context) {
 	}
 	asking, cancel := workflow.WithCancel(ctx)
 	r.asking = cancel
-	in := activities.AwaitGrantsInput{Cluster: r.upgrade.in.Cluster, Pending: r.pending}
-	for _, n := range r.running {
-		in.Running = append(in.Running, n.name)
-	}
-	r.upgrade.awaited = "AwaitGrants"
-	options := wait(asking, r.upgrade.in.TaskQueue, "which node of "+r.upgrade.in.Cluster+" is next", nil)
-	options = workflow.WithWaitForCancellation(options, false)
-	answer := workflow.ExecuteActivity(options, r.upgrade.cluster.AwaitGrants, in)
-	workflow.GoNamed(ctx, "grants", func(ctx workflow.Context) {
+	in := activities.AwaitGrantsInput{Cluster: r.upgrade.in.Cluster, Pending: r.pending, Running: r.running}
+	r.upgrade.awaited = awaitGrants
+	workflow.GoNamed(asking, "grants", func(ctx workflow.Context) {
 		var granted []string
-		err := answer.Get(ctx, &granted)
+		err := r.upgrade.insist().wait(ctx, "which node of "+r.upgrade.in.Cluster+" is next", nil, "", r.upgrade.cluster.AwaitGrants, in, &granted)
 		if asking.Err() != nil {
-			return
+			return // somebody asked anew, or nobody wants to know any more
 		}
-		r.stopAsking()
+		r.stopAsking(ctx)
 		r.granted, r.changed = granted, true
-		if err != nil && !sdktemporal.IsCanceledError(err) {
-			r.failure = err
+		if err != nil {
+			r.fail(err)
 		}
 	})
 }
 
-func (r *nodeRollout) stopAsking() {
-	if r.asking != nil {
-		r.asking()
-		r.asking = nil
-		r.upgrade.record.reason.replace(nil)
+// awaitGrants is the activity that answers the question for grants.
+const awaitGrants = "AwaitGrants"
+
+func (r *nodeRollout) stopAsking(ctx workflow.Context) {
+	if r.asking == nil {
+		return
 	}
+	r.asking()
+	r.asking = nil
+	if r.upgrade.awaited == awaitGrants {
+		r.upgrade.awaited = ""
+	}
+	r.upgrade.record.reason.set(ctx, "", "")
 }
 
-// startGranted starts a NodeMaintenance for every node that was granted.
+// startGranted starts a NodeMaintenance for every node that was granted, as far as one task can; for the others the question is asked
+// anew.
 func (r *nodeRollout) startGranted(ctx workflow.Context) {
-	granted := r.granted
+	granted := r.granted[:min(len(r.granted), childrenAtOnce)]
 	r.granted = nil
 	for _, node := range granted {
 		if !r.starts(ctx) || len(r.running) >= nodesAtOnce {
@@ -135,6 +137,12 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) {
 		r.start(ctx, node)
 	}
 }
+
+// childrenAtOnce is how many children are started in one workflow task: all its commands together must stay under 4 MB.
+const childrenAtOnce = 50
+
+// nodeAtWork is how long all nodes at work may report progress before the run's signals are used up; longer than most maintenances take.
+const nodeAtWork = 4 * time.Hour
 
 func (r *nodeRollout) start(ctx workflow.Context, node string) {
 	r.pending = without(r.pending, node)
@@ -145,6 +153,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
+		ProgressLimit: progressLimit(len(r.running)+1, nodeAtWork),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -159,7 +168,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 			temporal.AttributeBatch.ValueSet(int64(in.Batch)),
 		),
 	}), temporal.NodeMaintenance, maintenance)
-	r.running = append(r.running, runningNode{name: node, child: child})
+	r.running = append(r.running, node)
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
@@ -171,9 +180,9 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 
 // ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and fails nobody.
 func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
-	r.running = slices.DeleteFunc(r.running, func(n runningNode) bool { return n.name == node })
+	r.running = without(r.running, node)
 	r.changed = true
-	r.stopAsking()
+	r.stopAsking(ctx)
 	if err != nil {
 		status = endOf(ctx, err)
 	}
@@ -184,7 +193,7 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 		r.upgrade.record.note("node " + node + " was deleted meanwhile")
 	case maintenancev1.NodeCancelled:
 		if r.failure == nil && r.upgrade.withdrawn == nil && ctx.Err() == nil {
-			r.fail(sdktemporal.NewApplicationError("the maintenance of node "+node+" was cancelled", "NodeCancelled"))
+			r.fail(temporal.Error(temporal.ErrNodeCancelled, "the maintenance of node "+node+" was cancelled", nil))
 		}
 	default:
 		r.fail(temporal.Error(status.Failure.Reason, fmt.Sprintf("node %s: %s", node, status.Failure.Message), nil, status.Failure.Blockers...))
@@ -198,18 +207,10 @@ func (r *nodeRollout) fail(err error) {
 	}
 }
 
-// progressed takes in what a node at work reports. A node whose work has failed is given up: the rollout is its requestor, and
-// a person would not know to release it.
-func (r *nodeRollout) progressed(ctx workflow.Context, status ranv1.ClusterNodeStatus) {
-	for _, n := range r.running {
-		if n.name != status.Name {
-			continue
-		}
+// progressed takes in what a node at work reports. What arrives after its end is stale.
+func (r *nodeRollout) progressed(status ranv1.ClusterNodeStatus) {
+	if slices.Contains(r.running, status.Name) {
 		r.upgrade.record.nodeProgressed(status)
-		if status.State == maintenancev1.NodeRequestorFailed {
-			n.child.SignalChildWorkflow(ctx, temporal.SignalCancel,
-				temporal.SignalRequest{Actor: "rollout " + r.upgrade.in.Namespace + "/" + r.upgrade.in.Rollout, Reason: "the work on the node failed"})
-		}
 	}
 }
 

@@ -19,14 +19,16 @@ type clusterRecord struct {
 	status   *ranv1.ClusterUpgradeStatus
 	batch    int32
 	reason   reasonKeeper
+	stages   stageKeeper
 	progress progress
 }
 
 func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, in ClusterUpgradeInput) *clusterRecord {
 	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
 	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.stages = stageKeeper{stages: &status.Stages, show: r.show}
 	now := r.now(ctx)
-	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, Paused: in.Paused, StartedAt: &now}
+	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, StartedAt: &now}
 	return r
 }
 
@@ -43,33 +45,6 @@ func (r *clusterRecord) enter(ctx workflow.Context, step ranv1.ClusterStep) {
 	r.reason.replace(nil)
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePhase.ValueSet(string(step)))
 	r.show()
-}
-
-func (r *clusterRecord) begin(ctx workflow.Context, stage ranv1.ClusterStage) {
-	if r.stage(stage) == nil {
-		r.status.Stages = append(r.status.Stages, ranv1.ClusterStageRecord{Stage: stage, StartedAt: r.now(ctx)})
-	}
-}
-
-func (r *clusterRecord) end(ctx workflow.Context, stage ranv1.ClusterStage, err error, message string) {
-	s := r.stage(stage)
-	if s == nil || s.Succeeded {
-		return
-	}
-	now := r.now(ctx)
-	s.FinishedAt, s.Succeeded, s.Message = &now, err == nil, message
-	if err != nil {
-		s.Message = temporal.ErrorMessage(err)
-	}
-	r.show()
-}
-
-func (r *clusterRecord) stage(stage ranv1.ClusterStage) *ranv1.ClusterStageRecord {
-	i := slices.IndexFunc(r.status.Stages, func(s ranv1.ClusterStageRecord) bool { return s.Stage == stage })
-	if i < 0 {
-		return nil
-	}
-	return &r.status.Stages[i]
 }
 
 // failure records the first error that is more than a cancellation.

@@ -164,19 +164,6 @@ func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
 	require.NotContains(t, nodes.events, "+w1")
 }
 
-func TestANodeWhoseWorkFailedIsGivenUp(t *testing.T) {
-	w, nodes := newClusterWorld(t, 0, 1, 1)
-	nodes.ends["w0"] = func(ctx workflow.Context) error {
-		workflow.GetSignalChannel(ctx, temporal.SignalCancel).Receive(ctx, nil)
-		return failsWith(maintenancev1.NodeFailed, temporal.ErrJobFailed)(ctx)
-	}
-	w.when(func() bool { return slices.Contains(nodes.events, "+w0") }, func() {
-		w.SignalWorkflow(temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeRequestorFailed})
-	})
-	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
-	requireFailure[ranv1.ClusterStatus](w, temporal.ErrJobFailed)
-}
-
 func TestCancelReturnsTheNodesAtWorkBeforeTheClusterLocks(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 6, 2)
 	w.when(func() bool { return nodes.atWork == 2 }, func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) })
@@ -232,6 +219,24 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](second).Nodes.Done)
 	require.Equal(t, []string{"+w0", "-w0"}, again.story())
 	require.Equal(t, []string{"AwaitGrants", "AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.called())
+}
+
+func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	w.when(func() bool { return nodes.atWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, "Paused", statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
+		w.SignalWorkflow(temporal.SignalResume, nil)
+	}, time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+}
+
+func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 400, 200)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, int32(400), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+	require.LessOrEqual(t, nodes.most, 200)
 }
 
 func TestNodesAreHandedOverOnlyWhenTheRolloutSaysSo(t *testing.T) {

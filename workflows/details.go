@@ -24,7 +24,11 @@ func (d *details) head(columns ...string) {
 	d.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
 }
 
+// line adds a row. What comes after the limit would be cut off anyway, and a workflow has no time to waste on it.
 func (d *details) line(cells ...string) {
+	if d.Len() > detailsLimit {
+		return
+	}
 	for _, text := range cells {
 		d.WriteString("| " + cell(text) + " ")
 	}
@@ -82,7 +86,7 @@ const clockFormat = "2006-01-02 15:04:05Z"
 
 // cell makes text fit into a table cell.
 func cell(text string) string {
-	return strings.NewReplacer("|", "\\|", "\n", " ").Replace(text)
+	return strings.ReplaceAll(strings.ReplaceAll(text, "|", "\\|"), "\n", " ")
 }
 
 func nodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus) string {
@@ -105,6 +109,7 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	d.head("cluster", s.Cluster)
 	d.row("state", string(s.State))
 	d.row("step", string(s.Step))
+	d.row("nodes", nodesText(s.Nodes))
 	if s.Paused {
 		d.row("paused", "nothing new is started")
 	}
@@ -116,6 +121,9 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	d.WriteString("\n")
 	d.head("node", "state", "waiting", "evicted")
 	for _, n := range s.Nodes {
+		if n.StartedAt == nil || n.State == maintenancev1.NodeCompleted {
+			continue // the counts tell
+		}
 		waiting := ""
 		if n.Wait != nil {
 			waiting = n.Wait.Reason + ": " + n.Wait.Message
@@ -123,6 +131,16 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 		d.line(n.Name, string(n.State), waiting, strconv.Itoa(int(n.Evicted)))
 	}
 	return d.text()
+}
+
+func nodesText(nodes []ranv1.ClusterNodeStatus) string {
+	completed := 0
+	for _, n := range nodes {
+		if n.State == maintenancev1.NodeCompleted {
+			completed++
+		}
+	}
+	return fmt.Sprintf("%d of %d completed", completed, len(nodes))
 }
 
 func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {

@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -20,15 +21,22 @@ type NodeMaintenanceInput struct {
 	Object maintenancev1.NodeMaintenance `json:"object"`
 	// DoneWhenReady: the requestor has no work of its own on the node; it is returned as soon as it is ready.
 	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
-	// Parent is the id of the ClusterUpgrade that is told of progress; empty: nobody is.
+	// Parent is the id of the ClusterUpgrade that is the requestor and is told of progress; empty: nobody is.
 	Parent string `json:"parent,omitempty"`
+	// ProgressLimit is the longest that the parent waits to be told of a change.
+	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
 }
 
-// cleanUpLimit is how long clean-up insists on an effect before it reports what it could not take back.
-const cleanUpLimit = time.Hour
-
-// locksActiveLimit is how long clean-up waits for the node's workload locks to be active again before it reports those that are not.
-const locksActiveLimit = 10 * time.Minute
+const (
+	// cleanUpLimit is how long clean-up insists before it reports what it could not take back.
+	cleanUpLimit = 30 * time.Minute
+	// locksActiveLimit is how long clean-up waits for the node's workload locks to be active again before it reports those that are not.
+	locksActiveLimit = 10 * time.Minute
+	// lockRefusedPause is the least pause before locks are waited for again that were held in the last moment; it doubles up to
+	// lockRefusedPauseLimit.
+	lockRefusedPause      = time.Second
+	lockRefusedPauseLimit = time.Minute
+)
 
 // NodeMaintenance takes a node out of service, works on it and returns it. It ends with the status of the maintenance; a maintenance that
 // did not complete ends in a typed error that carries the status as its details.
@@ -50,18 +58,17 @@ type nodeMaintenance struct {
 
 	// awaited is the activity whose observations count now.
 	awaited string
-	// locked: the cluster serves workload locks, and the node's have let go.
-	locked bool
+	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: it does.
+	requested, answered, locked bool
 	// jobStarted: a Job may exist on the node.
 	jobStarted bool
-	// requested: our NodeMaintenanceRequest may exist.
-	requested bool
-	// marked: the node may carry our marks.
-	marked bool
+	// marked: the node may carry our marks. cordoned: it may be out of service.
+	marked, cordoned bool
 
-	// done: the requestor has finished. failed: it has said that its work failed.
-	done   *temporal.SignalRequest
-	failed *temporal.SignalRequest
+	// handedOver: the requestor has the node. done: it has finished. failed: it has said that its work failed.
+	handedOver bool
+	done       *temporal.SignalRequest
+	failed     *temporal.SignalRequest
 	// withdraw cancels the work; withdrawn says on whose word.
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
@@ -95,7 +102,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.listen(listening)
 
 	err := m.maintain(work)
-	m.record.failure(work, err)
+	m.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	m.cleanUp(clean, err)
 	return m.finish(clean, err)
@@ -124,12 +131,14 @@ func (m *nodeMaintenance) locateCluster(ctx workflow.Context) error {
 	if m.in.TaskQueue != "" {
 		return nil
 	}
-	return m.insist().run(ctx, temporal.TaskQueue, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue)
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
+	return hub.effect(ctx, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue)
 }
 
 // takeOutOfService waits for the node to be free and its locks to let go, and cordons it. Whoever else was faster, and a lock that was
 // taken back in the last moment, send it back to wait again.
 func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
+	pause := lockRefusedPause
 	for {
 		if err := m.awaitNodeFree(ctx); err != nil {
 			return err
@@ -141,9 +150,14 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 		switch temporal.ErrorType(err) {
 		case temporal.ErrNodeBusy:
 			m.record.note("queued again: " + temporal.ErrorMessage(err))
-			m.withdrawRequest(ctx)
+			m.queueAgain(ctx)
 		case temporal.ErrLockRefused:
 			m.record.note("waiting for locks again: " + temporal.ErrorMessage(err))
+			timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before looking at the locks of " + m.node.Node + " again"})
+			if err := timer.Get(ctx, nil); err != nil {
+				return err
+			}
+			pause = min(2*pause, lockRefusedPauseLimit)
 		default:
 			return err
 		}
@@ -153,25 +167,33 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
 	m.marked = true
-	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, m.nodes.AwaitNodeFree, m.node, nil)
+	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, m.node, nil)
+}
+
+// queueAgain lets the locks go back to work while the node is somebody else's. The stages of the locks begin anew.
+func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	m.withdrawRequest(clean, m.cleanUpInsistence(clean))
+	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved)
 }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.requested = true
 	in := activities.NodeLockInput{NodeRef: m.node, Scope: lockScope(m.spec.Action)}
-	m.record.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
-	err := m.insist().run(ctx, m.in.TaskQueue, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &m.locked)
-	m.record.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
+	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &m.locked)
+	m.answered = err == nil
+	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	if err != nil || !m.locked {
 		return err
 	}
 	if m.spec.LockTimeoutSeconds != nil {
 		in.Deadline = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
 	}
-	m.record.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
-	err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in, nil)
-	m.record.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
+	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
+	err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
+	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
 }
 
@@ -184,17 +206,18 @@ func lockScope(action *maintenancev1.Action) lcmv1.Scope {
 }
 
 func (m *nodeMaintenance) lockNote() string {
-	if m.locked {
-		return ""
+	if m.answered && !m.locked {
+		return "the cluster has no workload locks"
 	}
-	return "the cluster has no workload locks"
+	return ""
 }
 
 func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
+	m.cordoned = true
 	in := activities.CordonInput{NodeRef: m.node, Cordon: m.spec.Cordon == nil || *m.spec.Cordon, Locked: m.locked}
 	var result activities.CordonResult
-	err := m.insist().run(ctx, m.in.TaskQueue, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
+	err := m.insist().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.status.CordonedByUs = result.CordonedByUs
 	m.record.note(result.Note)
 	return err
@@ -208,7 +231,7 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	in := activities.AwaitPodCompletionInput{NodeRef: m.node, Spec: *m.spec.WaitForPodCompletion}
 	in.Deadline = deadlineIn(ctx, in.Spec.TimeoutSeconds)
 	var result activities.AwaitPodCompletionResult
-	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, m.drains.AwaitPodCompletion, in, &result)
+	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, "", m.drains.AwaitPodCompletion, in, &result)
 	if len(result.Remaining) > 0 {
 		m.record.note("went on without waiting longer for " + listed(result.Remaining))
 	}
@@ -222,13 +245,13 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 		return nil
 	}
 	m.record.enter(ctx, maintenancev1.NodeDraining)
-	m.record.begin(ctx, maintenancev1.StageKubernetesDrained)
+	m.record.stages.begin(ctx, maintenancev1.StageKubernetesDrained)
 	in := activities.DrainInput{NodeRef: m.node, Spec: *m.spec.DrainSpec}
 	for {
 		in.Attempt++
 		in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec))
 		var result maintenancev1.DrainStatus
-		err := m.await(ctx, "Drain", "drain "+m.node.Node, in.Deadline, m.drains.Drain, in, &result)
+		err := m.await(ctx, "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
 		if err == nil {
 			m.status.Drain = &result
 		}
@@ -236,7 +259,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 			m.record.note("draining once more: " + temporal.ErrorMessage(err))
 			continue
 		}
-		m.record.end(ctx, maintenancev1.StageKubernetesDrained, err, "")
+		m.record.stages.end(ctx, maintenancev1.StageKubernetesDrained, err, "")
 		return err
 	}
 }
@@ -252,7 +275,7 @@ func drainTimeout(spec maintenancev1.DrainSpec) int32 {
 // work hands the node over: to the requestor, or to a Job.
 func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeReady)
-	m.record.begin(ctx, maintenancev1.StageWorkDone)
+	m.record.stages.begin(ctx, maintenancev1.StageWorkDone)
 	var err error
 	switch {
 	case m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob:
@@ -260,20 +283,21 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	case !m.in.DoneWhenReady:
 		err = m.awaitRequestor(ctx)
 	}
-	m.record.end(ctx, maintenancev1.StageWorkDone, err, "")
+	m.record.stages.end(ctx, maintenancev1.StageWorkDone, err, "")
 	return err
 }
 
-// runJob does the work with a Job. When it fails, the node stays out of service until somebody decides.
+// runJob does the work with a Job. When it fails, the node stays out of service until somebody decides; a rollout has decided already: it
+// does not go on.
 func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	m.jobStarted = true
 	in := m.jobInput()
 	in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
-	err := m.await(ctx, "RunJob", "run the job on "+m.node.Node, in.Deadline, m.jobs.RunJob, in, nil)
-	if temporal.ErrorType(err) != temporal.ErrJobFailed {
+	err := m.await(ctx, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+	if temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "" {
 		return err
 	}
-	m.record.failure(ctx, err)
+	m.record.failure(err)
 	m.failed = &temporal.SignalRequest{Reason: temporal.ErrorMessage(err)}
 	return m.awaitRequestor(ctx)
 }
@@ -284,6 +308,8 @@ func (m *nodeMaintenance) jobInput() activities.RunJobInput {
 
 // awaitRequestor waits until the requestor says done. While its work has failed, the node is held.
 func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
+	m.handedOver = true
+	defer func() { m.handedOver = false }()
 	for m.done == nil {
 		failed := m.failed
 		if failed != nil {
@@ -298,7 +324,7 @@ func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
 		}
 	}
 	m.record.note("done was said" + byWhom(*m.done))
-	m.status.Failure = nil
+	m.failed, m.status.Failure = nil, nil
 	m.record.reason.set(ctx, "", "")
 	return nil
 }
@@ -308,7 +334,8 @@ func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeHealthChecks)
 	in := activities.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks}
 	in.Deadline = deadlineIn(ctx, healthTimeout(m.spec.HealthTimeoutSeconds))
-	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, nil, m.health.AwaitNodeHealthy, in, nil)
+	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, lastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
+		m.health.AwaitNodeHealthy, in, nil)
 }
 
 // healthTimeout is the limit of the built-in health checks in seconds; 600 unless given.
@@ -319,15 +346,38 @@ func healthTimeout(seconds *int32) int32 {
 	return *seconds
 }
 
-// insist returns the insistence of this maintenance: its status says why an effect does not succeed.
+// lastDeadline is when the last of the checks and the built-in ones, whose deadline is given, has had its time; nil when one has no limit.
+func lastDeadline(ctx workflow.Context, builtIn *time.Time, checks []drydockv1.HealthCheck) *time.Time {
+	last := builtIn
+	for _, check := range checks {
+		deadline := deadlineIn(ctx, checkTimeout(check))
+		if last == nil || deadline == nil {
+			return nil
+		}
+		if deadline.After(*last) {
+			last = deadline
+		}
+	}
+	return last
+}
+
+// checkTimeout is the limit of a declared check in seconds; 300 unless given.
+func checkTimeout(check drydockv1.HealthCheck) int32 {
+	if check.TimeoutSeconds == nil {
+		return 300
+	}
+	return *check.TimeoutSeconds
+}
+
+// insist returns the insistence of this maintenance: its status says why an activity does not succeed.
 func (m *nodeMaintenance) insist() insistence {
-	return insistence{waiting: m.record.reason.set}
+	return insistence{taskQueue: m.in.TaskQueue, waiting: m.record.reason.set}
 }
 
 // await runs a waiting activity whose observations become the status.
-func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, deadline *time.Time, activity, input, result any) error {
+func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
 	m.awaited = name
-	err := workflow.ExecuteActivity(wait(ctx, m.in.TaskQueue, summary, deadline), activity, input).Get(ctx, result)
+	err := m.insist().wait(ctx, summary, deadline, timedOut, activity, input, result)
 	m.awaited = ""
 	m.record.reason.set(ctx, "", "")
 	return err

@@ -18,37 +18,47 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalCancel, "Take back what was done and return the node.", func(r temporal.SignalRequest) {
 		m.takeBack(r)
 	})
-	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", func(r temporal.SignalRequest) {
-		if !m.handedOver() {
-			m.takeBack(r)
-			return
-		}
-		m.done = &r
-	})
-	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", func(r temporal.SignalRequest) {
-		if m.handedOver() {
-			m.failed = &r
-			return
-		}
-		m.record.note("fail was said" + byWhom(r) + ", but the node is not handed over: nothing done")
-	})
-	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", func(r temporal.SignalRequest) {
-		if m.failed != nil {
-			m.failed, m.status.Failure = nil, nil
-			m.record.note("recover was said" + byWhom(r))
-		}
-	})
+	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.takeDone)
+	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
+	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
 	if m.in.Parent != "" {
 		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
-			m.record.progress.report(ctx, m.in.Parent, temporal.SignalNodeProgress, func() any { return m.record.summary() })
+			m.record.progress.report(ctx, m.in.Parent, temporal.SignalNodeProgress, m.in.ProgressLimit, func() any { return m.record.summary() })
 		})
 	}
 }
 
-// handedOver: the requestor has the node.
-func (m *nodeMaintenance) handedOver() bool {
-	return m.status.State == maintenancev1.NodeReady || m.status.State == maintenancev1.NodeRequestorFailed
+// takeDone takes in that the requestor has finished. Before the node is handed over that means it is not needed any more; later than
+// that, and while a Job does the work, it changes nothing.
+func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
+	switch m.status.State {
+	case maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed:
+		if m.handedOver {
+			m.done = &r
+			return
+		}
+		m.record.note("done was said" + byWhom(r) + ", but a job is at work: nothing done")
+	case maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion, maintenancev1.NodeDraining:
+		m.takeBack(r)
+	}
+}
+
+func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
+	if !m.handedOver || m.done != nil {
+		m.record.note("fail was said" + byWhom(r) + ", but the node is not handed over: nothing done")
+		return
+	}
+	m.failed = &r
+	m.status.Failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + m.spec.RequestorID + " failed" + byWhom(r)}
+}
+
+func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
+	if !m.handedOver || m.done != nil || m.failed == nil {
+		return
+	}
+	m.failed, m.status.Failure = nil, nil
+	m.record.note("recover was said" + byWhom(r))
 }
 
 func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
@@ -74,36 +84,48 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 // within the limit is reported.
 func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	m.record.enter(ctx, maintenancev1.NodeCleaningUp)
+	insist := m.cleanUpInsistence(ctx)
 	if m.jobStarted {
-		m.undo(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+		m.undo(ctx, insist, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
 	}
 	if m.marked {
-		m.returnNode(ctx, err)
+		m.returnNode(ctx, insist, err)
 	}
-	m.withdrawRequest(ctx)
-	if m.locked {
+	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
+	mayHaveLetGo := m.locked || m.requested && !m.answered
+	m.withdrawRequest(ctx, insist)
+	if mayHaveLetGo {
 		m.awaitLocksActive(ctx)
 	}
 }
 
-func (m *nodeMaintenance) returnNode(ctx workflow.Context, err error) {
-	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
-	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep}
-	m.record.begin(ctx, maintenancev1.StageKubernetesUncordoned)
-	var result activities.ReturnNodeResult
-	undone := m.undo(ctx, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
-	m.record.note(result.Note)
-	m.record.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
+// cleanUpInsistence is that of a whole clean-up: all its steps share one limit.
+func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
+	insist := m.insist()
+	insist.giveUpAt = workflow.Now(ctx).Add(cleanUpLimit)
+	return insist
 }
 
-func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context) {
+func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) {
+	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
+	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep}
+	if m.cordoned {
+		m.record.stages.begin(ctx, maintenancev1.StageKubernetesUncordoned)
+	}
+	var result activities.ReturnNodeResult
+	undone := m.undo(ctx, insist, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
+	m.record.note(result.Note)
+	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
+}
+
+func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistence) {
 	if !m.requested {
 		return
 	}
 	in := activities.NodeLockInput{NodeRef: m.node}
-	m.record.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
-	err := m.undo(ctx, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, nil)
-	m.record.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, err, m.lockNote())
+	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
+	err := m.undo(ctx, insist, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, nil)
+	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, err, m.lockNote())
 	m.requested = err != nil
 }
 
@@ -111,7 +133,8 @@ func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 	deadline := workflow.Now(ctx).Add(locksActiveLimit)
 	in := activities.NodeLockInput{NodeRef: m.node, Deadline: &deadline}
 	var inactive []drydockv1.Blocker
-	err := m.await(ctx, "AwaitNodeLocksActive", "wait until the locks of "+m.node.Node+" are active", &deadline, m.locks.AwaitNodeLocksActive, in, &inactive)
+	err := m.await(ctx, "AwaitNodeLocksActive", "wait until the locks of "+m.node.Node+" are active", &deadline, temporal.ErrLockTimedOut,
+		m.locks.AwaitNodeLocksActive, in, &inactive)
 	if err != nil {
 		m.record.note("could not see whether the locks are active again: " + temporal.ErrorMessage(err))
 	}
@@ -120,11 +143,9 @@ func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 	}
 }
 
-// undo insists on taking something back, within the clean-up limit, and notes when it could not.
-func (m *nodeMaintenance) undo(ctx workflow.Context, summary string, activity, input, result any) error {
-	insist := m.insist()
-	insist.giveUpAt = workflow.Now(ctx).Add(cleanUpLimit)
-	err := insist.run(ctx, m.in.TaskQueue, summary, activity, input, result)
+// undo insists on taking something back, and notes when it could not.
+func (m *nodeMaintenance) undo(ctx workflow.Context, insist insistence, summary string, activity, input, result any) error {
+	err := insist.effect(ctx, summary, activity, input, result)
 	if err != nil {
 		m.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
 	}

@@ -21,12 +21,14 @@ type nodeRecord struct {
 	status   *maintenancev1.NodeMaintenanceStatus
 	node     activities.NodeRef
 	reason   reasonKeeper
+	stages   stageKeeper
 	progress progress
 }
 
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef) *nodeRecord {
 	r := &nodeRecord{ctx: ctx, status: status, node: node}
 	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.stages = stageKeeper{stages: &status.Stages, show: r.show}
 	now := r.now(ctx)
 	status.StartedAt = &now
 	return r
@@ -61,50 +63,12 @@ func (r *nodeRecord) setReady(ctx workflow.Context) {
 	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionRequestorFailed, failed, reason, "", now)
 }
 
-// begin records that a stage began. A stage that has succeeded is never rewritten.
-func (r *nodeRecord) begin(ctx workflow.Context, stage maintenancev1.Stage) {
-	if s := r.stage(stage); s != nil {
-		if !s.Succeeded {
-			s.FinishedAt = nil
-		}
-		return
-	}
-	r.status.Stages = append(r.status.Stages, maintenancev1.StageRecord{Stage: stage, StartedAt: r.now(ctx)})
-}
-
-// end records that a stage ended.
-func (r *nodeRecord) end(ctx workflow.Context, stage maintenancev1.Stage, err error, message string) {
-	s := r.stage(stage)
-	if s == nil || s.Succeeded {
-		return
-	}
-	now := r.now(ctx)
-	s.FinishedAt, s.Succeeded, s.Message = &now, err == nil, message
-	if err != nil {
-		s.Message = temporal.ErrorMessage(err)
-	}
-	r.show()
-}
-
-func (r *nodeRecord) stage(stage maintenancev1.Stage) *maintenancev1.StageRecord {
-	i := slices.IndexFunc(r.status.Stages, func(s maintenancev1.StageRecord) bool { return s.Stage == stage })
-	if i < 0 {
-		return nil
-	}
-	return &r.status.Stages[i]
-}
-
 // failure records the first error that is more than a cancellation.
-func (r *nodeRecord) failure(_ workflow.Context, err error) {
+func (r *nodeRecord) failure(err error) {
 	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
 		return
 	}
 	r.status.Failure = failureOf(err)
-}
-
-// failureOf is the failure that a status shows for an error.
-func failureOf(err error) *maintenancev1.Failure {
-	return &maintenancev1.Failure{Reason: reasonOf(err), Message: temporal.ErrorMessage(err), Blockers: temporal.Blockers(err)}
 }
 
 // note keeps something that a person should know.

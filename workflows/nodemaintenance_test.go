@@ -1,12 +1,15 @@
 package workflows
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
@@ -264,6 +267,114 @@ func TestAFailedJobThatAPersonMadeGoodCompletes(t *testing.T) {
 	require.Contains(t, w.called(), "AwaitNodeHealthy")
 }
 
+func TestAFailedJobOfARolloutReturnsTheNodeAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3", nil))
+	in := wholeMaintenance()
+	in.Parent = "cgu/ops/june/c1"
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	status := requireFailure[nodeStatus](w, temporal.ErrJobFailed)
+	require.NotContains(t, states(status), maintenancev1.NodeRequestorFailed)
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestDoneWhileAJobIsAtWorkDoesNotHideThatItFails(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	w.fail["RunJob"] = func(int) error {
+		<-release
+		return temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil)
+	}
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if info.ActivityType.Name == "RunJob" {
+			w.SignalWorkflow(temporal.SignalDone, nil)
+			close(release)
+		}
+	})
+	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.Contains(t, requireFailure[nodeStatus](w, temporal.ErrJobFailed).Notes, "done was said, but a job is at work: nothing done")
+}
+
+func TestDoneSaidTwiceIsDoneOnce(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["AwaitNodeHealthy"] = true
+	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	signalWhen(w, inState(maintenancev1.NodeHealthChecks), temporal.SignalDone, nil)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, maintenancev1.NodeHealthChecks, statusOf[nodeStatus](w).State)
+		w.CancelWorkflow()
+	}, time.Minute)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
+}
+
+func TestCancelAfterTheRequestorFailedEndsAsAFailure(t *testing.T) {
+	w := newWorld(t)
+	in := handOver()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})
+	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	require.Contains(t, requireFailure[nodeStatus](w, "RequestorFailed").Failure.Message, "no firmware")
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestRecoverAfterTheNodeIsGivenBackChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	w.fail["AwaitNodeHealthy"] = always(temporal.Error(temporal.ErrHealthGateFailed, "node n1 is not ready", nil))
+	w.fail["ReturnNode"] = func(call int) error {
+		if call <= 2*roundAttempts {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalDone, nil)
+	signalWhen(w, inState(maintenancev1.NodeCleaningUp), temporal.SignalRecover, nil)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	requireFailure[nodeStatus](w, temporal.ErrHealthGateFailed)
+}
+
+func TestCancelEndsAsCancelledAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireCancelled[nodeStatus](w)
+}
+
+func TestADeadlineHoldsAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.fail["Drain"] = always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[nodeStatus](w).Wait.Reason)
+	}, 3*time.Minute)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.Contains(t, requireFailure[nodeStatus](w, temporal.ErrDrainTimedOut).Failure.Message, "connection refused")
+	require.WithinDuration(t, start.Add(5*time.Minute+deadlineGrace), w.Now(), 2*time.Minute)
+}
+
+func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RequestNodeMaintenance"] = true
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Second)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireCancelled[nodeStatus](w)
+	require.Equal(t, []string{"ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive"}, w.called()[len(w.called())-3:])
+	for _, stage := range status.Stages {
+		require.NotContains(t, stage.Message, "no workload locks")
+		require.NotEqual(t, maintenancev1.StageKubernetesUncordoned, stage.Stage, "it was never cordoned")
+	}
+}
+
 func TestDoneBeforeTheNodeIsHandedOverTakesItBack(t *testing.T) {
 	w := newWorld(t)
 	w.blocked["Drain"] = true
@@ -311,7 +422,7 @@ func TestAnEffectThatIsRefusedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil)
 	w.fail["Cordon"] = func(call int) error {
-		if call <= 3*effectAttempts {
+		if call <= 3*roundAttempts {
 			return unreachable
 		}
 		return nil

@@ -6,22 +6,27 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-const (
-	// progressInterval is the least time between the first two progress messages to a parent.
-	progressInterval = time.Second
-	// progressIntervalLimit is the longest the interval grows to.
-	progressIntervalLimit = 5 * time.Minute
-)
+// progressInterval is the least time between the first two progress messages to a parent.
+const progressInterval = time.Second
+
+// progressBudget is how many progress messages a run may get from its children before it has to continue as new, which it can do only when
+// no child is at work.
+const progressBudget = 4000
+
+// progressLimit is the longest that the interval between the messages of one child grows to, so that all siblings together stay within the
+// budget for as long as they may be at work. A change is never told later than that.
+func progressLimit(siblings int, atWork time.Duration) time.Duration {
+	return max(progressInterval, time.Duration(siblings)*atWork/progressBudget)
+}
 
 // progress tells a parent workflow what has changed. Changes are coalesced, and the interval between messages grows by a quarter with
-// each, so that a parent of many children stays far below the signals that one run can take. The end of a child is told by its result,
-// at once.
+// each, up to the limit. The end of a child is told by its result, at once.
 type progress struct {
 	changed bool
 }
 
 // report sends what current returns to the parent whenever it has changed, until ctx is cancelled. It runs in a coroutine of its own.
-func (p *progress) report(ctx workflow.Context, parent, signal string, current func() any) {
+func (p *progress) report(ctx workflow.Context, parent, signal string, limit time.Duration, current func() any) {
 	interval := progressInterval
 	for {
 		if workflow.Await(ctx, func() bool { return p.changed }) != nil {
@@ -34,6 +39,6 @@ func (p *progress) report(ctx workflow.Context, parent, signal string, current f
 		if pause.Get(ctx, nil) != nil {
 			return
 		}
-		interval = min(interval+interval/4, progressIntervalLimit)
+		interval = min(interval+interval/4, max(limit, progressInterval))
 	}
 }

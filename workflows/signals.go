@@ -11,22 +11,20 @@ import (
 // continues as new must call it, or those signals are lost.
 func onSignal[T any](ctx workflow.Context, name, description string, handle func(T)) (drain func()) {
 	channel := workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: description})
-	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-		for {
-			var payload T
-			if more := channel.Receive(ctx, &payload); !more {
-				return
-			}
-			handle(payload)
-		}
-	})
-	return func() {
+	receive := func() {
 		var payload T
 		for channel.ReceiveAsync(&payload) {
 			handle(payload)
 			payload = *new(T)
 		}
 	}
+	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
+		// A blocked Receive would be handed a signal before it runs, where nobody else could find it.
+		for workflow.Await(ctx, func() bool { return channel.Len() > 0 }) == nil {
+			receive()
+		}
+	})
+	return receive
 }
 
 // continueAsNewSignals is after how many signals a run continues as new; the server ends a run at 10,000.

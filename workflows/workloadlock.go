@@ -1,10 +1,8 @@
 package workflows
 
 import (
-	"errors"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -110,54 +108,38 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 	if c.in.TaskQueue != "" {
 		return nil
 	}
-	insist := insistence{waiting: c.record.reason.set}
-	return insist.run(ctx, temporal.TaskQueue, "locate "+c.in.Cluster, c.hub.LocateCluster, c.in.Cluster, &c.in.TaskQueue)
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: c.record.reason.set}
+	return hub.effect(ctx, "locate "+c.in.Cluster, c.hub.LocateCluster, c.in.Cluster, &c.in.TaskQueue)
 }
 
 // apply puts the locks right and takes over how they are then.
 func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLocksDue) error {
 	var report locks.Report
-	if err := c.insist(ctx, applySummary(due), c.locks.ApplyWorkloadLocks, &report); err != nil {
+	if err := c.insist().wait(ctx, applySummary(due), nil, "", c.locks.ApplyWorkloadLocks, c.input(ctx), &report); err != nil {
 		return err
 	}
 	c.record.report(ctx, report)
 	return nil
 }
 
-// observe waits until something is due.
+// observe waits until something is due. After an outage the locks are put right once more, which also says how they are now.
 func (c *lockController) observe(ctx workflow.Context) (due activities.WorkloadLocksDue, err error) {
-	err = c.insist(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, c.locks.ObserveWorkloadLocks, &due)
+	oneRound := c.insist()
+	oneRound.giveUpAt = workflow.Now(ctx).Add(-time.Nanosecond)
+	err = oneRound.wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
+	if err != nil && !temporal.Final(err) && ctx.Err() == nil {
+		return activities.WorkloadLocksDue{}, nil
+	}
 	return due, err
 }
 
-// insist runs an activity until it succeeds, fails for good or ctx is cancelled. The status says why it does not succeed.
-func (c *lockController) insist(ctx workflow.Context, summary string, activity, result any) error {
-	in := activities.WorkloadLocksInput{Cluster: c.in.Cluster, Owner: owner(ctx), Policy: c.in.Policy.Spec}
-	retryInterval := 200 * time.Millisecond
-	for {
-		attempts := workflow.WithRetryPolicy(wait(ctx, c.in.TaskQueue, summary, nil), sdktemporal.RetryPolicy{
-			InitialInterval:        retryInterval,
-			BackoffCoefficient:     2,
-			MaximumInterval:        10 * time.Second,
-			MaximumAttempts:        effectAttempts,
-			NonRetryableErrorTypes: temporal.NonRetryable,
-		})
-		err := workflow.ExecuteActivity(attempts, activity, in).Get(ctx, result)
-		switch {
-		case err == nil || ctx.Err() != nil || temporal.Final(err):
-			return err
-		case uneventful(err) || temporal.ErrorType(err) == temporal.ErrHandedOver:
-			continue
-		}
-		c.record.reason.set(ctx, reasonOf(err), summary+": "+temporal.ErrorMessage(err))
-		retryInterval = 10 * time.Second
-	}
+func (c *lockController) input(ctx workflow.Context) activities.WorkloadLocksInput {
+	return activities.WorkloadLocksInput{Cluster: c.in.Cluster, Owner: owner(ctx), Policy: c.in.Policy.Spec}
 }
 
-// uneventful reports whether an activity ended only because nothing was due for as long as one may wait.
-func uneventful(err error) bool {
-	timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err)
-	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
+// insist returns the insistence of this controller: its status says why an activity does not succeed.
+func (c *lockController) insist() insistence {
+	return insistence{taskQueue: c.in.TaskQueue, waiting: c.record.reason.set}
 }
 
 // continueAsNew hands the state to a new run. No activity runs, and no signal is left behind.

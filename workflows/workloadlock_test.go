@@ -131,7 +131,7 @@ func TestALockControllerSaysWhyItDoesNotGetOnAndTriesAgain(t *testing.T) {
 	w := newLockWorld(t)
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
 	w.fail["ApplyWorkloadLocks"] = func(call int) error {
-		if call <= effectAttempts+2 {
+		if call <= roundAttempts+2 {
 			return unreachable
 		}
 		return nil

@@ -30,6 +30,8 @@ const (
 	ErrHealthGateFailed = "HealthGateFailed"
 	// ErrJobFailed: the Job on the node failed.
 	ErrJobFailed = "JobFailed"
+	// ErrNodeCancelled: somebody cancelled the maintenance of a node.
+	ErrNodeCancelled = "NodeCancelled"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
 	ErrClusterUnreachable = "ClusterUnreachable"
 )
@@ -37,7 +39,7 @@ const (
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
 var NonRetryable = []string{
 	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockTimedOut,
-	ErrHealthGateFailed, ErrJobFailed,
+	ErrHealthGateFailed, ErrJobFailed, ErrNodeCancelled,
 }
 
 // Error makes a typed error. Blockers, if any, travel as its details.

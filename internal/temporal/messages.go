@@ -1,6 +1,9 @@
 package temporal
 
 import (
+	"encoding/json"
+	"strings"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
@@ -38,6 +41,20 @@ const (
 type SignalRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// UnmarshalJSON takes whatever a person types into the Web UI: a request is never lost for its form. What is no object is its reason.
+func (r *SignalRequest) UnmarshalJSON(data []byte) error {
+	type plain SignalRequest
+	if json.Unmarshal(data, (*plain)(r)) == nil {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(data, &text) != nil {
+		text = strings.TrimSpace(string(data))
+	}
+	*r = SignalRequest{Reason: text}
+	return nil
 }
 
 // Observation is what a waiting activity sees. It replaces the one before.

@@ -41,31 +41,15 @@ const (
 	ConditionRequestorFailed = "RequestorFailed"
 )
 
-// Stage names a step of a node maintenance that is kept with its times.
-type Stage string
-
-// The stages, in the order they happen.
+// The stages of a node maintenance, in the order they happen.
 const (
-	StageNodeMaintenanceRequested  Stage = "NodeMaintenanceRequested"
-	StageNodeWorkloadLocksInactive Stage = "NodeWorkloadLocksInactive"
-	StageKubernetesDrained         Stage = "KubernetesDrained"
-	StageWorkDone                  Stage = "WorkDone"
-	StageKubernetesUncordoned      Stage = "KubernetesUncordoned"
-	StageNodeMaintenanceRemoved    Stage = "NodeMaintenanceRemoved"
+	StageNodeMaintenanceRequested  drydockv1.Stage = "NodeMaintenanceRequested"
+	StageNodeWorkloadLocksInactive drydockv1.Stage = "NodeWorkloadLocksInactive"
+	StageKubernetesDrained         drydockv1.Stage = "KubernetesDrained"
+	StageWorkDone                  drydockv1.Stage = "WorkDone"
+	StageKubernetesUncordoned      drydockv1.Stage = "KubernetesUncordoned"
+	StageNodeMaintenanceRemoved    drydockv1.Stage = "NodeMaintenanceRemoved"
 )
-
-// StageRecord says when a stage ran. Once it has succeeded it is never rewritten.
-type StageRecord struct {
-	Stage     Stage       `json:"stage"`
-	StartedAt metav1.Time `json:"startedAt"`
-	// FinishedAt is absent while the stage runs.
-	// +optional
-	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// +optional
-	Succeeded bool `json:"succeeded,omitempty"`
-	// +optional
-	Message string `json:"message,omitempty"`
-}
 
 // StateTime is when a state was entered.
 type StateTime struct {
@@ -97,7 +81,7 @@ type NodeMaintenanceStatus struct {
 	States []StateTime `json:"states,omitempty"`
 	// Stages with their times (addition).
 	// +optional
-	Stages []StageRecord `json:"stages,omitempty"`
+	Stages []drydockv1.StageRecord `json:"stages,omitempty"`
 	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
 	// +optional
 	CordonedByUs bool `json:"cordonedByUs,omitempty"`

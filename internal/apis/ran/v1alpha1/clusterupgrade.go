@@ -35,7 +35,7 @@ type ClusterUpgradeStatus struct {
 	Nodes []ClusterNodeStatus `json:"nodes,omitempty"`
 	// Stages of the cluster's own locks, with their times.
 	// +optional
-	Stages []ClusterStageRecord `json:"stages,omitempty"`
+	Stages []drydockv1.StageRecord `json:"stages,omitempty"`
 	// +optional
 	Notes []string `json:"notes,omitempty"`
 	// +optional
@@ -46,27 +46,12 @@ type ClusterUpgradeStatus struct {
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 }
 
-// ClusterStage names a step of the cluster's own locks that is kept with its times.
-type ClusterStage string
-
-// The cluster stages, in the order they happen.
+// The stages of the cluster's own locks, in the order they happen.
 const (
-	StageClusterMaintenanceRequested  ClusterStage = "ClusterMaintenanceRequested"
-	StageClusterWorkloadLocksInactive ClusterStage = "ClusterWorkloadLocksInactive"
-	StageClusterMaintenanceRemoved    ClusterStage = "ClusterMaintenanceRemoved"
+	StageClusterMaintenanceRequested  drydockv1.Stage = "ClusterMaintenanceRequested"
+	StageClusterWorkloadLocksInactive drydockv1.Stage = "ClusterWorkloadLocksInactive"
+	StageClusterMaintenanceRemoved    drydockv1.Stage = "ClusterMaintenanceRemoved"
 )
-
-// ClusterStageRecord says when a stage ran. Once it has succeeded it is never rewritten.
-type ClusterStageRecord struct {
-	Stage     ClusterStage `json:"stage"`
-	StartedAt metav1.Time  `json:"startedAt"`
-	// +optional
-	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
-	// +optional
-	Succeeded bool `json:"succeeded,omitempty"`
-	// +optional
-	Message string `json:"message,omitempty"`
-}
 
 // ClusterNodeStatus is the record of one node.
 type ClusterNodeStatus struct {

@@ -1,0 +1,26 @@
+package workflows
+
+import (
+	"errors"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// failureOf is the failure that a status shows for an error.
+func failureOf(err error) *maintenancev1.Failure {
+	return &maintenancev1.Failure{Reason: reasonOf(err), Message: temporal.ErrorMessage(err), Blockers: temporal.Blockers(err)}
+}
+
+// detailsOf reads the first detail of the application or cancellation error within err into value, and reports whether there was one.
+func detailsOf(err error, value any) bool {
+	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
+		return application.HasDetails() && application.Details(value) == nil
+	}
+	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok {
+		return cancelled.HasDetails() && cancelled.Details(value) == nil
+	}
+	return false
+}

@@ -1,0 +1,154 @@
+// Package workflows holds Drydock's durable workflows. Each reads like the runbook of what it does: time and order are here,
+// decisions are in the pure packages, effects in the activities.
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// effectTimeout is how long one attempt at an effect may take.
+	effectTimeout = 10 * time.Second
+	// heartbeatTimeout is how long a waiting activity may be silent before another worker takes over.
+	heartbeatTimeout = 30 * time.Second
+	// unlimitedWait is how long one attempt at a wait without a deadline may take.
+	unlimitedWait = 24 * time.Hour
+	// deadlineGrace is what an activity is given beyond its deadline to look once more and say what was left.
+	deadlineGrace = time.Minute
+	// noWorkerTimeout is after how long without a worker on a cluster's own task queue the workflow says so.
+	noWorkerTimeout = time.Minute
+	// roundAttempts is after how many failed attempts in a row the workflow says why an activity does not succeed, and goes on trying.
+	roundAttempts = 6
+	// firstRetry is the pause before the second attempt; laterRetry is the least pause in the rounds after the first.
+	firstRetry = 200 * time.Millisecond
+	laterRetry = 10 * time.Second
+)
+
+// insistence runs activities until they succeed or fail for good, in rounds of attempts. Between the rounds it says why.
+type insistence struct {
+	// taskQueue of the activities.
+	taskQueue string
+	// waiting is told why an activity does not succeed yet, and an empty reason once it does.
+	waiting func(ctx workflow.Context, reason, message string)
+	// giveUpAt ends the insistence; the zero time means never. At least one round is tried, however late it is.
+	giveUpAt time.Time
+}
+
+// effect runs a short activity.
+func (i insistence) effect(ctx workflow.Context, summary string, activity, input, result any) error {
+	return i.run(ctx, workflow.ActivityOptions{StartToCloseTimeout: effectTimeout, Summary: summary}, activity, input, result)
+}
+
+// wait runs an activity that waits, heartbeating, until its deadline, or without limit when that is nil. The activity ends by itself at
+// the deadline and says what is left; if nobody could look, it ends with the error type timedOut soon after.
+func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
+	options := workflow.ActivityOptions{StartToCloseTimeout: unlimitedWait, HeartbeatTimeout: heartbeatTimeout, Summary: summary}
+	if deadline != nil {
+		options.StartToCloseTimeout = max(0, deadline.Sub(workflow.Now(ctx))) + deadlineGrace
+		i.giveUpAt = deadline.Add(deadlineGrace)
+	}
+	err := i.run(ctx, options, activity, input, result)
+	if err == nil || deadline == nil || ctx.Err() != nil || temporal.Final(err) {
+		return err
+	}
+	return temporal.Error(timedOut, fmt.Sprintf("%s: the time is over, and how it stands could not be seen: %s", summary, temporal.ErrorMessage(err)), err)
+}
+
+func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
+	options.TaskQueue = i.taskQueue
+	options.WaitForCancellation = true
+	if i.taskQueue != temporal.TaskQueue {
+		options.ScheduleToStartTimeout = noWorkerTimeout
+	}
+	retryInterval := firstRetry
+	said := false
+	for {
+		options.RetryPolicy = &sdktemporal.RetryPolicy{
+			InitialInterval:        retryInterval,
+			BackoffCoefficient:     2,
+			MaximumInterval:        laterRetry,
+			MaximumAttempts:        roundAttempts,
+			NonRetryableErrorTypes: temporal.NonRetryable,
+		}
+		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
+		over := err == nil || temporal.Final(err) || late
+		if over && said {
+			i.waiting(ctx, "", "")
+		}
+		switch {
+		case over:
+			return err
+		case ctx.Err() != nil:
+			// An attempt that was under way when it was cancelled ends in whatever error it met.
+			return ctx.Err()
+		case uneventful(err):
+			continue
+		}
+		said = true
+		i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err))
+		retryInterval = laterRetry
+	}
+}
+
+// explain says to a person why a round failed.
+func (i insistence) explain(err error) string {
+	if reasonOf(err) == reasonNoWorker {
+		return "no worker serves task queue " + i.taskQueue
+	}
+	return temporal.ErrorMessage(err)
+}
+
+// uneventful reports whether a round ended only because workers stopped, or because nothing happened for as long as one attempt may wait.
+func uneventful(err error) bool {
+	timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err)
+	return temporal.ErrorType(err) == temporal.ErrHandedOver || ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
+}
+
+// reasonNoWorker: no worker takes the activities of a cluster that has a task queue of its own.
+const reasonNoWorker = "NoWorker"
+
+// reasonOf is the CamelCase reason for an error.
+func reasonOf(err error) string {
+	if t := temporal.ErrorType(err); t != "" {
+		return t
+	}
+	if timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err); ok {
+		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+			return reasonNoWorker
+		}
+		return "Timeout" + timeout.TimeoutType().String()
+	}
+	var running *sdktemporal.ChildWorkflowExecutionAlreadyStartedError
+	var terminated *sdktemporal.TerminatedError
+	switch {
+	case errors.As(err, &running):
+		return "AlreadyRunning"
+	case errors.As(err, &terminated):
+		return "Terminated"
+	}
+	return "Failed"
+}
+
+// deadlineIn returns the instant that is seconds from now, or nil when seconds is 0, which means no limit everywhere in the APIs.
+func deadlineIn(ctx workflow.Context, seconds int32) *time.Time {
+	if seconds == 0 {
+		return nil
+	}
+	deadline := workflow.Now(ctx).Add(time.Duration(seconds) * time.Second)
+	return &deadline
+}
+
+// owner is the ownership mark of this workflow. It holds the first run's id, so that it outlives continue-as-new.
+func owner(ctx workflow.Context) string {
+	info := workflow.GetInfo(ctx)
+	return info.WorkflowExecution.ID + "/" + info.FirstRunID
+}
