@@ -88,15 +88,19 @@ func ConditionOwnedBy(condition corev1.NodeCondition, owner string) bool {
 
 func ownerSuffix(owner string) string { return " (" + owner + ")" }
 
-// conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does.
+// conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does. A
+// patch that is made anyway removes also what the node, which may come from a cache, does not have.
 func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []corev1.NodeCondition) []any {
-	var patch []any
+	var patch, absent []any
 	for _, condition := range wanted {
 		old := FindNodeCondition(node, condition.Type)
-		if condition.Status == "" {
-			if old != nil {
-				patch = append(patch, deletion(condition.Type))
-			}
+		switch {
+		case condition.Status != "":
+		case old != nil:
+			patch = append(patch, deletion(condition.Type))
+			continue
+		default:
+			absent = append(absent, deletion(condition.Type))
 			continue
 		}
 		condition.Reason, condition.Message = conditionReason, condition.Message+ownerSuffix(owner)
@@ -109,7 +113,10 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 		}
 		patch = append(patch, condition)
 	}
-	return patch
+	if len(patch) == 0 {
+		return nil
+	}
+	return append(patch, absent...)
 }
 
 func deletion(conditionType corev1.NodeConditionType) any {

@@ -65,6 +65,20 @@ func TestConditionsThatAreAsWantedAreNotWrittenAgain(t *testing.T) {
 	require.Equal(t, before, reread(t, cluster, node).ResourceVersion)
 }
 
+func TestAConditionThatTheCacheHasNotSeenIsRemovedAllTheSame(t *testing.T) {
+	cluster := spoke(t)
+	current := nodeWithConditions(t, cluster)
+	cached := current.DeepCopy()
+	cached.Status.Conditions = cached.Status.Conditions[:1]
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), cached, owner,
+		kube.NoNodeCondition(kube.ConditionDrainInProgress), kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
+		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained")))
+	left := reread(t, cluster, current)
+	require.Nil(t, kube.FindNodeCondition(left, kube.ConditionDrainInProgress))
+	require.NotNil(t, kube.FindNodeCondition(left, kube.ConditionDrained))
+	require.NotNil(t, kube.FindNodeCondition(left, corev1.NodeReady))
+}
+
 func TestOnlyTheConditionsOfTheOwnerAreRemoved(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
