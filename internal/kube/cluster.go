@@ -182,6 +182,10 @@ type probe struct {
 	err error
 }
 
+// probeTimeout is how long an API server may take to say that it lives. One that takes requests and answers none would else never be called
+// unreachable, and whoever begins a wait meanwhile would wait for that answer, deaf to cancellation.
+const probeTimeout = 5 * time.Second
+
 // reachable asks the API server whether it lives, unless it said so within maxAge, whoever asked then. Informers do not tell: they
 // reconnect in silence and go on serving what they had.
 func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {
@@ -190,7 +194,9 @@ func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {
 	if c.probe.err == nil && time.Since(c.probe.at) < maxAge {
 		return nil
 	}
-	err := c.Clientset.Discovery().RESTClient().Get().AbsPath("/livez").MaxRetries(0).Do(ctx).Error()
+	asking, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	err := c.Clientset.Discovery().RESTClient().Get().AbsPath("/livez").MaxRetries(0).Do(asking).Error()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -45,10 +45,15 @@ func TestAWaitEndsWhenTheAPIServerDoesNotAnswerAndTheNextGoesOnWhenItDoes(t *tes
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, at))
 }
 
-// bareServer answers every request with a namespace kube-system of that UID, to those who have the valid token.
+// bareServer answers every request with a namespace kube-system of that UID, to those who have the valid token; only whether it lives it
+// never says.
 func bareServer(t *testing.T, uid types.UID, valid *string) *httptest.Server {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/livez" {
+			<-r.Context().Done()
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if r.Header.Get("Authorization") != "Bearer "+*valid {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -73,6 +78,22 @@ func writeKubeconfig(t *testing.T, path string, server *httptest.Server, token s
 	require.NoError(t, devstack.WriteKubeconfig(path, "bare", &rest.Config{
 		Host: server.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: certificate},
 	}))
+}
+
+func TestAWaitEndsWhenTheAPIServerTakesRequestsAndAnswersNone(t *testing.T) {
+	token := "token"
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	writeKubeconfig(t, kubeconfig, bareServer(t, "uid", &token), token)
+	source, err := kube.FromKubeconfig(kubeconfig, "", "bare")
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{SafetyInterval: 100 * time.Millisecond})
+	t.Cleanup(clusters.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	cluster, err := clusters.Cluster(ctx, "bare")
+	require.NoError(t, err)
+	err = cluster.Await(ctx, nil, func(context.Context) (bool, error) { return false, nil })
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
 }
 
 func TestRefusedCredentialsAreReadAnewForTheNextUse(t *testing.T) {
