@@ -23,6 +23,12 @@ func NewCompletion(spec maintenancev1.WaitForPodCompletionSpec) (Completion, err
 	return Completion{selector: selector, everyPod: spec.PodSelector == ""}, invalid(problems)
 }
 
+// CheckCompletion reports whether the selector of a request cannot be used: what no schema can find.
+func CheckCompletion(spec maintenancev1.WaitForPodCompletionSpec, path *field.Path) field.ErrorList {
+	_, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
+	return problems
+}
+
 // Awaits reports whether the pod is waited for: it is picked and has neither succeeded nor failed. Without a selector every pod is
 // picked, except those of DaemonSets and static pods.
 func (c Completion) Awaits(pod *corev1.Pod) bool {

@@ -23,12 +23,22 @@ type filters struct {
 // expression that does not parse, a filter that names nothing, a negative number. A bad filter must never end in "nothing to evict, node is
 // ready".
 func parseSpec(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.ErrorList) {
-	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
-	resources, invalid := parseResourceFilters(spec.PodEvictionFilters, path.Child("podEvictionFilters"))
-	problems = slices.Concat(problems, invalid,
+	found, problems := parseFilters(spec, path)
+	return found, slices.Concat(problems,
 		atLeastZero(spec.TimeoutSeconds, path.Child("timeoutSeconds")),
 		atLeastZero(spec.SkipWaitForDeleteSeconds, path.Child("skipWaitForDeleteSeconds")))
-	return filters{selector: selector, resources: resources}, problems
+}
+
+// CheckFilters reports what of a drain specification's selector and filters cannot be used: what no schema can find.
+func CheckFilters(spec maintenancev1.DrainSpec, path *field.Path) field.ErrorList {
+	_, problems := parseFilters(spec, path)
+	return problems
+}
+
+func parseFilters(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.ErrorList) {
+	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
+	resources, invalid := parseResourceFilters(spec.PodEvictionFilters, path.Child("podEvictionFilters"))
+	return filters{selector: selector, resources: resources}, slices.Concat(problems, invalid)
 }
 
 func parseResourceFilters(entries []maintenancev1.PodEvictionFilter, path *field.Path) (expressions []*regexp.Regexp, problems field.ErrorList) {

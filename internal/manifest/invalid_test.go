@@ -193,7 +193,7 @@ nodeMaintenance:
 		},
 		{
 			name: "an eviction filter without a condition", text: request("drainSpec: {podEvictionFilters: [{}]}"),
-			lines: []string{nm + "spec.drainSpec.podEvictionFilters[0].byResourceNameRegex: Required value: a filter without a condition matches nothing"}, onlyHere: true,
+			lines: []string{nm + "spec.drainSpec.podEvictionFilters[0].byResourceNameRegex: Required value: a filter that names nothing would spare every pod; name a resource, or remove the filter"}, onlyHere: true,
 		},
 		{
 			name: "a wait without a limit cannot be negative", text: request("waitForPodCompletion: {timeoutSeconds: -5}"),

@@ -1,11 +1,8 @@
 package manifest
 
 import (
-	"regexp"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -13,6 +10,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -44,31 +42,16 @@ func validateRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *fi
 
 // validateNodeWork checks the fields that a NodeMaintenance and a rollout's nodeMaintenance share.
 func validateNodeWork(
-	wait *maintenancev1.WaitForPodCompletionSpec, drain *maintenancev1.DrainSpec, checks []drydockv1.HealthCheck, path *field.Path,
+	wait *maintenancev1.WaitForPodCompletionSpec, drained *maintenancev1.DrainSpec, checks []drydockv1.HealthCheck, path *field.Path,
 ) field.ErrorList {
 	var invalid field.ErrorList
 	if wait != nil {
-		invalid = append(invalid, validateSelectorText(wait.PodSelector, path.Child("waitForPodCompletion", "podSelector"))...)
+		invalid = append(invalid, drain.CheckCompletion(*wait, path.Child("waitForPodCompletion"))...)
 	}
-	if drain != nil {
-		invalid = append(invalid, validateSelectorText(drain.PodSelector, path.Child("drainSpec", "podSelector"))...)
-		for i, filter := range drain.PodEvictionFilters {
-			invalid = append(invalid, validateFilter(filter, path.Child("drainSpec", "podEvictionFilters").Index(i))...)
-		}
+	if drained != nil {
+		invalid = append(invalid, drain.CheckFilters(*drained, path.Child("drainSpec"))...)
 	}
 	return append(invalid, validateHealthChecks(checks, path.Child("healthChecks"))...)
-}
-
-// validateFilter refuses a filter without a condition: it would match no pod, and nothing would be evicted.
-func validateFilter(filter maintenancev1.PodEvictionFilter, path *field.Path) field.ErrorList {
-	path = path.Child("byResourceNameRegex")
-	if filter.ByResourceNameRegex == nil {
-		return field.ErrorList{field.Required(path, "a filter without a condition matches nothing")}
-	}
-	if _, err := regexp.Compile(*filter.ByResourceNameRegex); err != nil {
-		return field.ErrorList{field.Invalid(path, *filter.ByResourceNameRegex, err.Error())}
-	}
-	return nil
 }
 
 func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
@@ -93,12 +76,4 @@ func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) fiel
 
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
-}
-
-// validateSelectorText checks a label selector in its string form.
-func validateSelectorText(text string, path *field.Path) field.ErrorList {
-	if _, err := labels.Parse(text); err != nil {
-		return field.ErrorList{field.Invalid(path, text, err.Error())}
-	}
-	return nil
 }
