@@ -1,7 +1,9 @@
 package main
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -80,6 +82,13 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFile(t *testing.T) {
 	require.Equal(t, exitUsage, got.status)
 	for _, path := range []string{"spec.requestorID", "spec.drainSpec.podSelector", "spec.drainSpec.timeoutSeconds", "spec.onFailure"} {
 		require.Contains(t, got.stderr, "error: NodeMaintenance m: "+path+": ")
+	}
+}
+
+func TestADrainTimeoutIsNeverRoundedToNone(t *testing.T) {
+	for given, want := range map[time.Duration]int32{0: 0, 500 * time.Millisecond: 1, 90 * time.Second: 90, -time.Millisecond: -1, math.MaxInt64: math.MaxInt32} {
+		object := maintainFlags{drain: true, drainTimeout: given}.object("worker-1")
+		require.Equal(t, want, *object.Spec.DrainSpec.TimeoutSeconds, given)
 	}
 }
 

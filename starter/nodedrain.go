@@ -64,6 +64,9 @@ func (c *cli) previewDrain(ctx context.Context, node, file string, flags decisio
 		return err
 	}
 	preview, err := drain.Decide(ctx, node, objects, spec, now)
+	if temporal.ErrorType(err) == temporal.ErrInvalidSpec {
+		return inputError(errors.New(temporal.ErrorMessage(err)))
+	}
 	if err != nil {
 		return errors.New(temporal.ErrorMessage(err))
 	}

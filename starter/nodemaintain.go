@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -127,12 +128,18 @@ func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
 		object.Name = safename.Join("-", node, f.requestor)
 	}
 	if f.drain {
-		timeout := int32(f.drainTimeout.Seconds())
+		timeout := wholeSeconds(f.drainTimeout)
 		object.Spec.DrainSpec = &maintenancev1.DrainSpec{
 			Force: f.force, PodSelector: f.podSelector, TimeoutSeconds: &timeout, DeleteEmptyDir: f.deleteEmptyDir,
 		}
 	}
 	return object
+}
+
+// wholeSeconds rounds away from 0, which means no limit in the API, and stops at its largest number.
+func wholeSeconds(d time.Duration) int32 {
+	seconds := math.Ceil(math.Abs(d.Seconds()))
+	return int32(math.Copysign(min(seconds, math.MaxInt32), d.Seconds()))
 }
 
 func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMaintenance, wait bool) error {
