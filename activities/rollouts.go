@@ -11,10 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
@@ -40,8 +42,14 @@ var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-ma
 const reasonClusterUnreachable = temporal.ErrClusterUnreachable
 
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
-// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters.
+// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; InvalidSpec for a selector or filter of the work
+// on nodes that cannot be read: a rollout need not come through the CLI, and a node would be cordoned before that is found.
 func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
+	if work := cgu.Spec.NodeMaintenance; work != nil {
+		if problems := manifest.CheckRemediation(work, field.NewPath("spec", "nodeMaintenance")); len(problems) > 0 {
+			return RolloutPlan{}, temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
+		}
+	}
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return RolloutPlan{}, err

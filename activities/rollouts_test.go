@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -61,6 +62,14 @@ func TestAClusterThatNoWorkerReachesMakesThePlanInvalidAndIsNamed(t *testing.T) 
 	require.Empty(t, plan.RemediationPlan)
 	require.Equal(t, "ClusterUnreachable", plan.Conditions[1].Reason)
 	require.Contains(t, plan.Problems()[0], "no worker has credentials for elsewhere: add it to the worker's clusters file")
+}
+
+func TestWorkOnNodesThatCannotBeReadIsRefusedBeforeAnyNodeIsTouched(t *testing.T) {
+	cgu := nodeRollout(spokeName)
+	cgu.Spec.NodeMaintenance.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "app in (web"}
+	_, err := (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "spec.nodeMaintenance.drainSpec.podSelector")
 }
 
 func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {

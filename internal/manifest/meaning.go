@@ -22,7 +22,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *ranv1.ClusterGroupUpgrade:
 		_, invalid := rollout.Selectors(&object.Spec)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
-			invalid = append(invalid, validateRemediation(remediation, spec.Child("nodeMaintenance"))...)
+			invalid = append(invalid, CheckRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}
 		return invalid
 	case *maintenancev1.NodeMaintenance:
@@ -35,7 +35,8 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	return nil
 }
 
-func validateRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *field.Path) field.ErrorList {
+// CheckRemediation checks what no schema can express of the work on nodes that a rollout does; path is that of its field.
+func CheckRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *field.Path) field.ErrorList {
 	invalid := validateSelector(remediation.NodeSelector, path.Child("nodeSelector"))
 	return append(invalid, validateNodeWork(remediation.WaitForPodCompletion, remediation.DrainSpec, remediation.HealthChecks, path)...)
 }
