@@ -20,8 +20,9 @@ const (
 	heartbeatInterval = 2 * time.Second
 	// firstReport leaves waits that end at once unreported: every report costs the workflow a task.
 	firstReport = 300 * time.Millisecond
-	// reportInterval is how often a wait is reported at most.
-	reportInterval = time.Second
+	// reportInterval is how often a wait is reported at most, to begin with; longestReportInterval is what it grows to.
+	reportInterval        = time.Second
+	longestReportInterval = 5 * time.Minute
 	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
 	reportTimeout = 5 * time.Second
 )
@@ -108,7 +109,7 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	defer heartbeat.Stop()
 	var due <-chan time.Time
 	var sent temporal.Observation
-	earliest := time.Now().Add(firstReport)
+	earliest, reports := time.Now().Add(firstReport), 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -123,7 +124,8 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 				due = time.After(time.Until(earliest))
 			}
 		case <-due:
-			due, earliest = nil, time.Now().Add(reportInterval)
+			reports++
+			due, earliest = nil, time.Now().Add(pauseAfter(reports))
 			if latest := r.observed(); !equality.Semantic.DeepEqual(latest, sent) {
 				if err := send(ctx, workflows, latest); err != nil {
 					activity.GetLogger(ctx).Warn("what is waited for could not be reported, will be tried again", "error", err)
@@ -134,6 +136,12 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 			}
 		}
 	}
+}
+
+// pauseAfter is how long nothing is reported after so many reports. A wait that never stops changing must not fill its workflow's history,
+// which the server ends at 10,000 signals: a hundred reports in it says a change within 5 s, and makes fewer than 2,000 a day.
+func pauseAfter(reports int) time.Duration {
+	return min(reportInterval*time.Duration(max(1, reports/20)), longestReportInterval)
 }
 
 func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {

@@ -108,6 +108,17 @@ func TestAWaitReportsWhatHasChangedAtMostOnceASecondAndNotTheLastLeast(t *testin
 	require.False(t, reported.observed[0].Wait.Since.IsZero())
 }
 
+func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
+	require.Equal(t, reportInterval, pauseAfter(1))
+	require.Equal(t, 5*time.Second, pauseAfter(100))
+	reports := 0
+	for elapsed := time.Duration(0); elapsed < 24*time.Hour; elapsed += pauseAfter(reports) {
+		reports++
+	}
+	require.Less(t, reports, 2000)
+	require.Equal(t, longestReportInterval, pauseAfter(1_000_000))
+}
+
 func TestAWaitThatEndsAtOnceIsNotReported(t *testing.T) {
 	ref := testNode(t)
 	reported := &signals{}
