@@ -32,7 +32,7 @@ type DrainInput struct {
 
 // Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
 // where one was killed.
-// Errors: DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, InvalidSpec.
+// Errors: DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, NodeBusy when the node does not bear our mark, InvalidSpec.
 func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainStatus, error) {
 	cluster, err := d.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -47,6 +47,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	defer stop()
 	status, err := drain.Drain{
 		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
+		Ours:  func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions,
 		Begin: func(ctx context.Context) error {
 			return setDrainConditions(ctx, cluster, in.NodeRef,

@@ -41,6 +41,10 @@ type Drain struct {
 	// Before is the progress of an earlier run, of this attempt or the one before, or nil. Its counts go on.
 	Before *maintenancev1.DrainStatus
 
+	// Ours, unless nil, reports whether the node is still ours to drain. A worker that is cut off from Temporal does not hear that another has
+	// taken over and the node was returned: it must not go on evicting what has come to the node since.
+	Ours func(*corev1.Node) bool
+
 	// Cache of the cluster's objects, kept by the watches of Watcher.
 	Cache   client.Reader
 	Watcher Watcher
@@ -56,7 +60,7 @@ type Drain struct {
 
 // Run evicts the pods that must leave, never deletes one, and returns when they are gone: deleted, or running elsewhere under another
 // UID. It may be interrupted at any instant and run again. Errors: InvalidSpec; PodsNotEvictable, before anything is evicted, and
-// DrainTimedOut, both with every pod that is in the way; NodeGone.
+// DrainTimedOut, both with every pod that is in the way; NodeGone; NodeBusy when the node is not ours.
 func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	rules, err := newRules(d.Spec)
 	if err != nil {
@@ -153,17 +157,22 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	if snapshot.Node == nil && v == cached {
+	if v == cached && (snapshot.Node == nil || !r.ours(snapshot.Node)) {
 		return r.look(ctx, confirmed)
 	}
 	if snapshot.Node == nil || r.nodeUID != "" && snapshot.Node.UID != r.nodeUID {
 		return Preview{}, temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("drain %s: the node has been deleted", r.Node), nil)
+	}
+	if !r.ours(snapshot.Node) {
+		return Preview{}, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("drain %s: the node does not bear our mark any more", r.Node), nil)
 	}
 	r.nodeUID = snapshot.Node.UID
 	preview := r.rules.decide(ctx, snapshot, time.Now())
 	r.progress.observe(snapshot.Node, preview, r.requests, time.Now())
 	return preview, nil
 }
+
+func (r *run) ours(node *corev1.Node) bool { return r.Ours == nil || r.Ours(node) }
 
 // begin refuses a drain that cannot succeed before the first pod is evicted, and announces any other. Later, a pod that may not be
 // evicted (one that tolerates the cordon, say) is only waited for: what was evicted does not come back by giving up.

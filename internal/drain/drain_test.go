@@ -375,6 +375,25 @@ func TestANodeThatIsDeletedEndsTheDrain(t *testing.T) {
 	}
 }
 
+func TestANodeThatIsNotOursAnyMoreIsNotDrainedFurther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))
+		drain := w.drain()
+		drain.Ours = func(node *corev1.Node) bool { return node.Annotations["returned"] == "" }
+		time.AfterFunc(time.Minute, func() {
+			w.change(func(s *Snapshot) {
+				s.Node = s.Node.DeepCopy()
+				s.Node.Annotations = map[string]string{"returned": "yes"}
+				s.Pods = append(s.Pods, webPod("came-later"))
+			})
+		})
+		_, err := drain.Run(t.Context())
+		require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err))
+		require.Equal(t, time.Minute, time.Since(w.began).Truncate(time.Second))
+		require.NotContains(t, fmt.Sprint(w.asks()), "came-later")
+	})
+}
+
 func TestPodsThatAppearDuringTheDrainLeaveToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1))
