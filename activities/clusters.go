@@ -69,7 +69,8 @@ func (c *Clusters) AwaitGrants(ctx context.Context, in AwaitGrantsInput) ([]stri
 	var granted []string
 	err = c.Waits.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
 		var nodes corev1.NodeList
-		if err := cluster.Cache.List(ctx, &nodes); err != nil {
+		// It is looked at every change of any node, and only read: nothing is copied.
+		if err := cluster.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 			return temporal.Observation{}, false, explain(cluster, "list nodes", err)
 		}
 		config, err := maintenanceConfig(ctx, cluster)
