@@ -137,6 +137,7 @@ func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
 
 func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
 	r.withdrawal = ""
+	r.reason.replace(nil) // the wait for this batch begins now
 	s := &r.status.Status
 	s.CurrentBatch, s.CurrentBatchStartedAt = number, r.now(ctx)
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
@@ -277,11 +278,11 @@ func (r *groupRecord) explain(ctx workflow.Context) {
 	}
 	wait := &drydockv1.Wait{
 		Reason: "BatchInProgress", Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
-		Message: fmt.Sprintf("batch %d of %d: %d clusters at work", s.Status.CurrentBatch, len(s.RemediationPlan), atWork),
+		Message: fmt.Sprintf("batch %d of %d: clusters at work: %d", s.Status.CurrentBatch, len(s.RemediationPlan), atWork),
 	}
 	if r.withdrawal != "" {
 		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
-		wait.Message = fmt.Sprintf("batch %d of %d: %d clusters return their nodes", s.Status.CurrentBatch, len(s.RemediationPlan), atWork)
+		wait.Message = fmt.Sprintf("batch %d of %d: clusters that return their nodes: %d", s.Status.CurrentBatch, len(s.RemediationPlan), atWork)
 	}
 	r.reason.replace(wait)
 }

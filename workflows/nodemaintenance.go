@@ -58,6 +58,8 @@ type nodeMaintenance struct {
 
 	// awaited is the activity whose observations count now.
 	awaited string
+	// draining is the input of the drain; every attempt goes on from what was observed of those before.
+	draining *activities.DrainInput
 	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: it does.
 	requested, answered, locked bool
 	// jobStarted: a Job may exist on the node.
@@ -246,7 +248,8 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	}
 	m.record.enter(ctx, maintenancev1.NodeDraining)
 	m.record.stages.begin(ctx, maintenancev1.StageKubernetesDrained)
-	in := activities.DrainInput{NodeRef: m.node, Spec: *m.spec.DrainSpec}
+	in := &activities.DrainInput{NodeRef: m.node, Spec: *m.spec.DrainSpec}
+	m.draining = in
 	for {
 		in.Attempt++
 		in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec))
@@ -314,7 +317,7 @@ func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
 		failed := m.failed
 		if failed != nil {
 			m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
-			m.record.reason.set(ctx, "RequestorFailed", "the work on the node failed"+byWhom(*failed)+"; the node is held until recover, done or cancel is said")
+			m.record.reason.set(ctx, "RequestorFailed", "the work on the node failed"+byWhom(*failed)+"; the node is held until the failure is cleared (recover), or done or cancel is said")
 		} else {
 			m.record.enter(ctx, maintenancev1.NodeReady)
 			m.record.reason.set(ctx, "AwaitingRequestor", "the node is handed over to "+m.spec.RequestorID+"; waiting for done")

@@ -74,7 +74,7 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 		return
 	}
 	if o.Drain != nil {
-		m.status.Drain = o.Drain
+		m.status.Drain, m.draining.Before = o.Drain, o.Drain
 	}
 	m.status.WaitForCompletion = o.Pods
 	m.record.reason.replace(o.Wait)

@@ -174,6 +174,24 @@ func TestADrainThatRunsOutOfTimeIsTriedAgainWhenAsked(t *testing.T) {
 	require.Contains(t, status.Notes, "draining once more: drain n1: 1 pod blocked")
 }
 
+func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
+	w := newWorld(t)
+	reached := &maintenancev1.DrainStatus{PodsToEvict: 5, Evicted: 2}
+	w.fail["Drain"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: reached})
+			return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 3 pods blocked", nil)
+		}
+		return nil
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	requireResult[nodeStatus](w)
+	require.Equal(t, reached, w.inputs["Drain"][1].(activities.DrainInput).Before)
+}
+
 func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

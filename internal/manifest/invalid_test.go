@@ -189,7 +189,10 @@ nodeMaintenance:
 		},
 		{
 			name: "an additional requestor that is named twice", text: request("additionalRequestors: [ab, ab]"),
-			lines: []string{nm + `spec.additionalRequestors[1]: Duplicate value: "ab"`},
+			lines: []string{
+				nm + "spec.additionalRequestors: Forbidden: can be read, but not yet heeded: the node is returned when its one requestor is done",
+				nm + `spec.additionalRequestors[1]: Duplicate value: "ab"`,
+			},
 		},
 		{
 			name: "an eviction filter without a condition", text: request("drainSpec: {podEvictionFilters: [{}]}"),

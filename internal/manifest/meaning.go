@@ -26,7 +26,12 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		}
 		return invalid
 	case *maintenancev1.NodeMaintenance:
-		return validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
+		invalid := validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
+		if len(object.Spec.AdditionalRequestors) > 0 {
+			// To ignore it would return a node that somebody still needs.
+			invalid = append(invalid, field.Forbidden(spec.Child("additionalRequestors"), "can be read, but not yet heeded: the node is returned when its one requestor is done"))
+		}
+		return invalid
 	case *drydockv1.WorkloadLockPolicy:
 		invalid := validateSelector(&object.Spec.NodeSelector, spec.Child("nodeSelector"))
 		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)

@@ -93,20 +93,18 @@ func deedOf(event auditv1.Event) string {
 	return ""
 }
 
+// cordonOf tells a patch that cordons from one that takes a cordon back, by a false or a null.
 func cordonOf(event auditv1.Event) string {
 	var patch struct {
-		Spec struct {
-			Unschedulable *bool `json:"unschedulable"`
-		} `json:"spec"`
+		Spec map[string]any `json:"spec"`
 	}
 	if event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &patch) != nil {
 		return ""
 	}
-	body := string(event.RequestObject.Raw)
-	switch {
-	case patch.Spec.Unschedulable != nil && *patch.Spec.Unschedulable:
+	switch value, named := patch.Spec["unschedulable"]; {
+	case value == true:
 		return DeedCordon
-	case strings.Contains(body, "unschedulable"):
+	case named:
 		return DeedUncordon
 	}
 	return ""

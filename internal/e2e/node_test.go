@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// These tests run before those of rollouts that share the spokes: Go starts the parallel ones when the others are over.
+
+func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-1")
+	before := len(deedsOf(t, spoke))
+	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand", "--wait")
+	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable)
+	require.Empty(t, evictable(t, spoke, "worker-1"), "the node is handed over empty")
+
+	must(t, "node", "done", "by-hand", "--cluster", spoke.Name)
+	require.Zero(t, drydock(t, "node", "status", "by-hand", "--cluster", spoke.Name, "--watch").code)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	deeds := deedsOf(t, spoke)[before:]
+	require.Equal(t, []string{"worker-1"}, fleet.Cordoned(deeds))
+	require.Contains(t, deeds[indexOf(deeds, fleet.DeedUncordon)].Object, "worker-1")
+}
+
+func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-1")
+	cordon(t, spoke, "worker-2", true)
+	before := len(deedsOf(t, spoke))
+	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "theirs", "--wait")
+	must(t, "node", "done", "theirs", "--cluster", spoke.Name)
+	require.Zero(t, drydock(t, "node", "status", "theirs", "--cluster", spoke.Name, "--watch").code)
+
+	require.True(t, node(t, spoke, "worker-2").Spec.Unschedulable)
+	require.Equal(t, -1, indexOf(deedsOf(t, spoke)[before:], fleet.DeedUncordon))
+	cordon(t, spoke, "worker-2", false)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+}
+
+func TestAKilledWorkerLosesNothing(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-2")
+	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	before := len(deedsOf(t, spoke))
+	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "killed", "--drain-timeout", "0")
+	awaitEviction(t, spoke, holdout)
+	require.NoError(t, theFleet.Worker.Kill())
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	letPodsLeave(t, spoke, holdout)
+
+	awaitEmpty(t, spoke, "worker-1")
+	awaitDone(t, "killed", spoke)
+	require.Zero(t, drydock(t, "node", "status", "killed", "--cluster", spoke.Name, "--watch").code)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	deeds := deedsOf(t, spoke)[before:]
+	require.Equal(t, 1, fleet.Count(nil, deeds)[fleet.DeedCordon], "cordoned once")
+	requireNoPodEvictedTwice(t, deeds)
+}
+
+// awaitEmpty waits until only DaemonSet pods are on the node.
+func awaitEmpty(t *testing.T, spoke *devstack.Cluster, node string) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, node+" is empty", []client.Object{&corev1.Pod{}},
+		func(context.Context, client.Reader) (bool, error) { return len(evictable(t, spoke, node)) == 0, nil }))
+}
+
+// awaitDone says done until it is taken: a node that is empty is handed over in the next moment.
+func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
+	t.Helper()
+	require.Eventually(t, func() bool { return drydock(t, "node", "done", name, "--cluster", spoke.Name).code == 0 }, time.Minute, 200*time.Millisecond)
+}
+
+func requireNoPodEvictedTwice(t *testing.T, deeds []fleet.Deed) {
+	t.Helper()
+	var evicted []string
+	for _, deed := range deeds {
+		if deed.What == fleet.DeedEviction {
+			require.NotContains(t, evicted, deed.Object, "evicted twice")
+			evicted = append(evicted, deed.Object)
+		}
+	}
+	require.NotEmpty(t, evicted)
+}
+
+func node(t *testing.T, spoke *devstack.Cluster, name string) *corev1.Node {
+	t.Helper()
+	found, err := spoke.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return found
+}
+
+// evictable returns the pods on a node that a DaemonSet does not own.
+func evictable(t *testing.T, spoke *devstack.Cluster, node string) []string {
+	t.Helper()
+	pods, err := spoke.Client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	require.NoError(t, err)
+	var names []string
+	for _, pod := range pods.Items {
+		if !slices.ContainsFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" }) {
+			names = append(names, pod.Name)
+		}
+	}
+	return names
+}
+
+// cordon plays a person with kubectl.
+func cordon(t *testing.T, spoke *devstack.Cluster, name string, unschedulable bool) {
+	t.Helper()
+	patch := `{"spec":{"unschedulable":true}}`
+	if !unschedulable {
+		patch = strings.Replace(patch, "true", "null", 1)
+	}
+	_, err := spoke.Client.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, theFleet.Await(t.Context(), spoke, name+" is as the person wants it", []client.Object{&corev1.Node{}},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			var node corev1.Node
+			err := reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+			return node.Spec.Unschedulable == unschedulable, err
+		}))
+}
