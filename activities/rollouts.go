@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifest"
@@ -68,6 +70,16 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 		return plan, nil // nothing is done on the clusters themselves
 	}
 	return plan, r.serve(ctx, &plan, now)
+}
+
+// CheckNodeMaintenance refuses a request that cannot be carried out, before anything is touched: it need not come through the CLI.
+// Errors: InvalidSpec, naming every field that is wrong.
+func (r *Rollouts) CheckNodeMaintenance(_ context.Context, object maintenancev1.NodeMaintenance) error {
+	err := manifest.Complete(&object)
+	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
+		return temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
+	}
+	return err
 }
 
 // serve finds who works on the clusters of a plan.

@@ -103,3 +103,19 @@ func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster nowhere is not known: add it to the worker's clusters file")
 }
+
+func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t *testing.T) {
+	rollouts := &Rollouts{}
+	good := maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "ops.example.com", NodeName: "n1"},
+	}
+	require.NoError(t, rollouts.CheckNodeMaintenance(t.Context(), good))
+
+	bad := good
+	bad.Spec.NodeName = ""
+	bad.Spec.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "=="}
+	err := rollouts.CheckNodeMaintenance(t.Context(), bad)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "spec.nodeName")
+}

@@ -62,6 +62,7 @@ func (s *stage) startWorker(t *testing.T) {
 			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
 			return activities.RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
 		},
+		"CheckNodeMaintenance":    (&activities.Rollouts{}).CheckNodeMaintenance,
 		"LocateCluster":           func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
 		"AwaitNodeFree":           func(context.Context, activities.NodeRef) error { return nil },
 		"RequestNodeMaintenance":  func(context.Context, activities.NodeLockInput) (bool, error) { return false, nil },

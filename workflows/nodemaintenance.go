@@ -113,7 +113,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 // maintain is the way of a node through its maintenance.
 func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	steps := []func(workflow.Context) error{
-		m.locateCluster,
+		m.prepare,
 		m.takeOutOfService,
 		m.awaitPodCompletion,
 		m.drain,
@@ -128,12 +128,16 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	return nil
 }
 
-func (m *nodeMaintenance) locateCluster(ctx workflow.Context) error {
+// prepare checks the request and finds who works on its cluster, before anything is touched. A rollout has done both already.
+func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
 	if m.in.TaskQueue != "" {
 		return nil
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
+	if err := hub.effect(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Object, nil); err != nil {
+		return err
+	}
 	return hub.effect(ctx, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue)
 }
 

@@ -59,7 +59,7 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 
 	status := requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
+		"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
 		"AwaitNodeHealthy", "RemoveJob", "ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive",
 	}, w.called())
 	require.Equal(t, []maintenancev1.NodeState{
@@ -71,6 +71,14 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 		require.NotNil(t, stage.FinishedAt, stage.Stage)
 	}
 	require.Nil(t, status.Wait)
+}
+
+func TestARequestThatCannotBeCarriedOutTouchesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.fail["CheckNodeMaintenance"] = always(temporal.Error(temporal.ErrInvalidSpec, "spec.drainSpec.podSelector: cannot be read", nil))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireFailure[nodeStatus](w, temporal.ErrInvalidSpec)
+	require.Equal(t, []string{"CheckNodeMaintenance"}, w.called())
 }
 
 func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
@@ -93,7 +101,7 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "Cordon", "AwaitNodeHealthy", "ReturnNode", "WithdrawNodeMaintenance",
+		"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "Cordon", "AwaitNodeHealthy", "ReturnNode", "WithdrawNodeMaintenance",
 	}, w.called())
 	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Cordon)
 }
@@ -411,9 +419,9 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
+		"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
 		"WithdrawNodeMaintenance", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
-	}, w.called()[:10])
+	}, w.called()[:11])
 }
 
 func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
