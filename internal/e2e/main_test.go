@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -90,11 +91,16 @@ type answer struct {
 	code     int
 }
 
+// commandLimit ends a command that follows something that never ends, so that the test fails and the others go on.
+const commandLimit = 8 * time.Minute
+
 // drydock runs a command as a person would.
 func drydock(t *testing.T, args ...string) answer {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
 	var out, complaint bytes.Buffer
-	cmd := theFleet.Command(t.Context(), args...)
+	cmd := theFleet.Command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	err := cmd.Run()
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {

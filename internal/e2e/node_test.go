@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,9 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(deedsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "killed", "--drain-timeout", "0")
+	t.Cleanup(func() { // a maintenance that is left running would block the tests that follow
+		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "killed", "--cluster", spoke.Name)
+	})
 	awaitEviction(t, spoke, holdout)
 	require.NoError(t, theFleet.Worker.Kill())
 	require.NoError(t, theFleet.Worker.Start(t.Context()))

@@ -14,8 +14,9 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// waitLimit is generous: two cores may run several stacks.
-const waitLimit = 2 * time.Minute
+// waitLimit is generous: two cores may run several stacks. And an eviction whose client dies with its request is held against the
+// disruption budget for two minutes before Kubernetes gives up on it.
+const waitLimit = 5 * time.Minute
 
 // Watch opens a cluster as its administrator, with informers to wait on.
 func (f *Fleet) Watch(ctx context.Context, cluster *devstack.Cluster) (*kube.Cluster, error) {
