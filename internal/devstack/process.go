@@ -153,6 +153,24 @@ func (p *Process) Kill() error {
 	return err
 }
 
+// Freeze stops the server where it is, with SIGSTOP: its connections stay open, and it hears nothing. Kill still ends it.
+func (p *Process) Freeze() error { return p.suspend(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on, as if no time had passed.
+func (p *Process) Thaw() error { return p.suspend(syscall.SIGCONT) }
+
+func (p *Process) suspend(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return fmt.Errorf("send %s to %s: it does not run", sig, p.Name)
+	}
+	if err := p.run.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("send %s to %s: %w", sig, p.Name, err)
+	}
+	return nil
+}
+
 // signal sends a signal to the current run, if there is one, and marks its end as asked for.
 func (p *Process) signal(sig syscall.Signal) (*run, error) {
 	p.mu.Lock()
@@ -165,6 +183,16 @@ func (p *Process) signal(sig syscall.Signal) (*run, error) {
 		return nil, fmt.Errorf("stop %s: %w", p.Name, err)
 	}
 	return p.run, nil
+}
+
+// PID is the process id of the current run; 0 when it does not run.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return 0
+	}
+	return p.run.cmd.Process.Pid
 }
 
 func (p *Process) failure(what string, r *run) error {
