@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -72,6 +73,35 @@ func TestAProcessMayBeStoppedAndStartedAgain(t *testing.T) {
 			require.Empty(t, deaths, "an end that was asked for is no death")
 		})
 	}
+}
+
+func TestAProcessMayBeFrozen(t *testing.T) {
+	gate, answer := filepath.Join(t.TempDir(), "gate"), filepath.Join(t.TempDir(), "answer")
+	require.NoError(t, syscall.Mkfifo(gate, 0o600))
+	require.NoError(t, syscall.Mkfifo(answer, 0o600))
+	p, deaths := shellProcess(t, `exec 3<>`+gate+`; while read -r line <&3; do echo "$line" > `+answer+`; done`)
+	require.ErrorContains(t, p.Freeze(), "it does not run")
+	require.NoError(t, p.Start(t.Context()))
+	answered := make(chan string, 1)
+	ask := func(question string) {
+		require.NoError(t, os.WriteFile(gate, []byte(question+"\n"), 0o600))
+		go func() {
+			said, _ := os.ReadFile(answer)
+			answered <- string(said)
+		}()
+	}
+	ask("awake")
+	require.Equal(t, "awake\n", <-answered)
+
+	require.NoError(t, p.Freeze())
+	ask("asleep")
+	require.Never(t, func() bool { return len(answered) > 0 }, 100*time.Millisecond, 10*time.Millisecond)
+	require.NoError(t, p.Thaw())
+	require.Equal(t, "asleep\n", <-answered)
+
+	require.NoError(t, p.Freeze())
+	require.NoError(t, p.Kill())
+	require.Empty(t, deaths)
 }
 
 func neverReady(context.Context) error { return errors.New("nobody answers") }

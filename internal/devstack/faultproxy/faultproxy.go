@@ -1,0 +1,278 @@
+// Package faultproxy stands between a client and a kube-apiserver and does harm as tests ask for: it delays, refuses, stops and loses
+// requests and answers. What no rule is about passes unchanged, watches and credentials included.
+package faultproxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
+)
+
+// Proxy is a running proxy in front of one API server.
+type Proxy struct {
+	url       string
+	authority []byte
+	server    *http.Server
+	forward   *httputil.ReverseProxy
+	upstream  *http.Transport
+	requests  apirequest.RequestInfoFactory
+
+	mu         sync.Mutex
+	injections []*Injection
+}
+
+// Start starts a proxy in front of the API server that config is for, on a free loopback port. Of config only the address and the
+// authority count: whoever comes through the proxy brings its own token.
+func Start(config *rest.Config) (*Proxy, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("start a proxy in front of %s: %w", config.Host, err)
+	}
+	trust, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}})
+	if err != nil {
+		return nil, fmt.Errorf("start a proxy in front of %s: %w", config.Host, err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the proxy in front of %s: %w", config.Host, err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate for the proxy in front of %s: %w", config.Host, err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start a proxy in front of %s: %w", config.Host, err)
+	}
+	p := &Proxy{
+		url: "https://" + listener.Addr().String(), authority: certificate,
+		upstream: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
+		requests: apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+	}
+	p.forward = &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     p.upstream,
+		FlushInterval: -1, // an event of a watch is passed on when it comes
+		// An API server that does not answer is one to the client, too.
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, _ error) {
+			if r.Context().Err() == nil {
+				hangUp(r)
+			}
+		},
+		ErrorLog:     log.New(io.Discard, "", 0),
+	}
+	p.server = &http.Server{
+		Handler:           p,
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		ReadHeaderTimeout: time.Minute,
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connection{}, c) },
+		ErrorLog:          log.New(io.Discard, "", 0),
+	}
+	go func() { _ = p.server.ServeTLS(listener, "", "") }() // it returns when it is closed
+	return p, nil
+}
+
+// connection is the key of a request's connection in its context.
+type connection struct{}
+
+// Config returns config with the way through the proxy.
+func (p *Proxy) Config(config *rest.Config) *rest.Config {
+	through := rest.CopyConfig(config)
+	through.Host, through.CAData = p.url, p.authority
+	return through
+}
+
+// Inject puts a rule to work, until it is removed. Of several rules that a request matches, the first one counts that harms it.
+func (p *Proxy) Inject(rule Rule) *Injection {
+	injection := newInjection(rule)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.injections = append(p.injections, injection)
+	return injection
+}
+
+// Heal removes all rules. Requests that stand stay where they are.
+func (p *Proxy) Heal() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, injection := range p.injections {
+		injection.Remove()
+	}
+	p.injections = nil
+}
+
+// Close ends the proxy and every connection through it.
+func (p *Proxy) Close() error {
+	err := p.server.Close()
+	p.upstream.CloseIdleConnections()
+	return err
+}
+
+// request is what rules look at.
+type request struct {
+	verb, resource, namespace, name, userAgent string
+	body                                       []byte
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	seen, err := p.read(r)
+	if err != nil {
+		hangUp(r)
+		return
+	}
+	if injection := p.fault(seen); injection != nil {
+		p.harm(w, r, seen, injection)
+		return
+	}
+	p.forward.ServeHTTP(w, r)
+}
+
+func (p *Proxy) read(r *http.Request) (*request, error) {
+	info, err := p.requests.NewRequestInfo(r)
+	if err != nil {
+		return nil, err
+	}
+	seen := &request{verb: info.Verb, resource: info.Resource, namespace: info.Namespace, name: info.Name, userAgent: r.UserAgent()}
+	if info.Subresource != "" {
+		seen.resource += "/" + info.Subresource
+	}
+	if seen.body, err = io.ReadAll(r.Body); err != nil {
+		return nil, err
+	}
+	if len(seen.body) > 0 {
+		r.Body = io.NopCloser(bytes.NewReader(seen.body))
+	}
+	return seen, nil
+}
+
+// fault returns the rule by which a request is harmed; nil when none is.
+func (p *Proxy) fault(r *request) (harming *Injection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, injection := range p.injections {
+		if injection.take(r) {
+			return injection
+		}
+	}
+	return nil
+}
+
+func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
+	fault := injection.rule.Fault
+	if fault.forward {
+		answer := &recorder{header: http.Header{}, code: http.StatusOK}
+		p.forward.ServeHTTP(answer, r)
+		if fault.stop && !injection.hold(r, seen) {
+			return
+		}
+		if fault.hangUp {
+			hangUp(r)
+			return
+		}
+		answer.replay(w)
+		return
+	}
+	if fault.stop && !injection.hold(r, seen) {
+		return
+	}
+	switch {
+	case fault.hangUp:
+		hangUp(r)
+	case fault.status != nil:
+		refuse(w, fault)
+	case fault.delay > 0 && !wait(r, fault.delay):
+	default:
+		p.forward.ServeHTTP(w, r)
+	}
+}
+
+// hold announces a request and keeps it until the test releases it. It is false when the client has gone before that.
+func (i *Injection) hold(r *http.Request, seen *request) bool {
+	stopped := &Stopped{
+		Verb: seen.verb, Resource: seen.resource, Namespace: seen.namespace, Name: seen.name,
+		released: make(chan struct{}), ended: make(chan struct{}),
+	}
+	context.AfterFunc(r.Context(), func() { close(stopped.ended) }) // it is over when the handler returns, too
+	select {
+	case i.stopped <- stopped:
+	case <-r.Context().Done():
+		return false
+	}
+	select {
+	case <-stopped.released:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func wait(r *http.Request, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// refuse answers as an API server does.
+func refuse(w http.ResponseWriter, fault Fault) {
+	w.Header().Set("Content-Type", "application/json")
+	if details := fault.status.Details; details != nil && details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(details.RetryAfterSeconds)))
+	}
+	w.WriteHeader(int(fault.status.Code))
+	_ = json.NewEncoder(w).Encode(fault.status) // a client that has gone needs no answer
+}
+
+// hangUp closes the connection on which the request came.
+func hangUp(r *http.Request) {
+	if conn, ok := r.Context().Value(connection{}).(net.Conn); ok {
+		_ = conn.Close()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// recorder keeps an answer back.
+type recorder struct {
+	header http.Header
+	code   int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(code int) { r.code = code }
+
+// Write implements http.ResponseWriter.
+func (r *recorder) Write(data []byte) (int, error) { return r.body.Write(data) }
+
+func (r *recorder) replay(w http.ResponseWriter) {
+	for name, values := range r.header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(r.code)
+	_, _ = w.Write(r.body.Bytes())
+}
+

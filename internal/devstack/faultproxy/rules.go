@@ -1,0 +1,153 @@
+package faultproxy
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Match picks requests, in the words of Kubernetes. What is empty picks them all.
+type Match struct {
+	// Verbs, such as get, list, watch, create, patch and delete; see Writes.
+	Verbs []string
+	// Resource in the plural, with its subresource if it is about one: "nodes", "nodes/status", "pods/eviction".
+	Resource string
+	// Namespace and Name of the object. A create names its object only in the body, save for that of a subresource.
+	Namespace, Name string
+	// Body is a part of the request's body, as it is sent.
+	Body string
+	// UserAgent is how the client's name for itself begins.
+	UserAgent string
+}
+
+// Writes are the verbs of the requests that change something.
+func Writes() []string { return []string{"create", "update", "patch", "delete", "deletecollection"} }
+
+func (m Match) has(r *request) bool {
+	return (len(m.Verbs) == 0 || slices.Contains(m.Verbs, r.verb)) &&
+		(m.Resource == "" || m.Resource == r.resource) &&
+		(m.Namespace == "" || m.Namespace == r.namespace) &&
+		(m.Name == "" || m.Name == r.name) &&
+		strings.HasPrefix(r.userAgent, m.UserAgent) &&
+		strings.Contains(string(r.body), m.Body)
+}
+
+// Fault is what becomes of a request. The zero value is none: the request is only counted.
+type Fault struct {
+	delay   time.Duration
+	status  *metav1.Status
+	hangUp  bool
+	stop    bool
+	forward bool // first, before it hangs up or stops
+}
+
+// Delay lets a request wait before it is forwarded.
+func Delay(by time.Duration) Fault { return Fault{delay: by} }
+
+// Refuse answers in place of the API server, with an error of package apierrors: its code, its body and its Retry-After.
+func Refuse(with apierrors.APIStatus) Fault {
+	status := with.Status()
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	return Fault{status: &status}
+}
+
+// HangUp closes the connection on which a request came, and with it all others on that connection. The API server does not hear of it.
+func HangUp() Fault { return Fault{hangUp: true} }
+
+// LoseAnswer is HangUp after the API server has answered.
+func LoseAnswer() Fault { return Fault{hangUp: true, forward: true} }
+
+// Stop holds a request back until the test lets it go on. When its client gives up meanwhile, or dies, the API server never hears of it.
+func Stop() Fault { return Fault{stop: true} }
+
+// StopAnswer forwards a request and holds the answer back until the test lets it go on.
+func StopAnswer() Fault { return Fault{stop: true, forward: true} }
+
+// Rule says which requests meet with which fault.
+type Rule struct {
+	Match Match
+	Fault Fault
+	// After is how many requests that match pass unharmed first.
+	After int
+	// Times is how many requests meet with the fault; 0 is all.
+	Times int
+	// OneIn spreads the faults: it is every so many-th request that meets with one; 0 and 1 are every one.
+	OneIn int
+}
+
+// Injection is a rule at work.
+type Injection struct {
+	rule    Rule
+	stopped chan *Stopped
+
+	mu              sync.Mutex
+	matched, harmed int
+	removed         bool
+}
+
+// stoppedAtOnce is how many stopped requests nobody has asked for yet; more wait to be announced.
+const stoppedAtOnce = 100
+
+func newInjection(rule Rule) *Injection {
+	return &Injection{rule: rule, stopped: make(chan *Stopped, stoppedAtOnce)}
+}
+
+// Stopped announces each request that stands, once.
+func (i *Injection) Stopped() <-chan *Stopped { return i.stopped }
+
+// Matched is how many requests have matched so far, harmed or not.
+func (i *Injection) Matched() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.matched
+}
+
+// Harmed is how many requests have met with the fault so far.
+func (i *Injection) Harmed() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.harmed
+}
+
+// Remove ends the rule. Requests that stand stay where they are.
+func (i *Injection) Remove() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.removed = true
+}
+
+// take reports whether a request meets with the fault.
+func (i *Injection) take(r *request) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.removed || !i.rule.Match.has(r) {
+		return false
+	}
+	i.matched++
+	due := i.matched - i.rule.After
+	if i.rule.Fault == (Fault{}) || due <= 0 || i.rule.Times > 0 && i.harmed >= i.rule.Times || i.rule.OneIn > 1 && due%i.rule.OneIn != 0 {
+		return false
+	}
+	i.harmed++
+	return true
+}
+
+// Stopped is a request that stands in the proxy.
+type Stopped struct {
+	// Verb, Resource, Namespace and Name as in Match.
+	Verb, Resource, Namespace, Name string
+
+	release  sync.Once
+	released chan struct{}
+	ended    chan struct{}
+}
+
+// Release lets the request, or its answer, go on. It may be called more than once.
+func (s *Stopped) Release() { s.release.Do(func() { close(s.released) }) }
+
+// Ended is closed when the proxy is done with the request: it was answered, or its client has gone.
+func (s *Stopped) Ended() <-chan struct{} { return s.ended }
