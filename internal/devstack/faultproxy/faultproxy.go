@@ -75,7 +75,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 				hangUp(r)
 			}
 		},
-		ErrorLog:     log.New(io.Discard, "", 0),
+		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	p.server = &http.Server{
 		Handler:           p,
@@ -275,4 +275,3 @@ func (r *recorder) replay(w http.ResponseWriter) {
 	w.WriteHeader(r.code)
 	_, _ = w.Write(r.body.Bytes())
 }
-

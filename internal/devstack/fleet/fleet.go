@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/kube"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 	Workers int
 	// Temporal says how the Temporal server runs.
 	Temporal devstack.TemporalOptions
+	// Proxies puts a proxy between the workers and each cluster, for tests of faults.
+	Proxies bool
 	// Output is told what is being done.
 	Output io.Writer
 }
@@ -60,6 +63,10 @@ type Fleet struct {
 	options Options
 	bin     string
 	watched *kube.Clusters
+	proxies map[string]*faultproxy.Proxy
+	// clustersFile is that of the workers.
+	clustersFile string
+	workers      int
 }
 
 // Start builds Drydock and starts a fleet: servers, ManagedClusters, RBAC, search attributes, worker.
@@ -78,6 +85,9 @@ func Start(ctx context.Context, options Options) (*Fleet, error) {
 	f.Hub = f.Cluster(hubName)
 	f.Spokes = f.Clusters()[1:]
 	f.watchAll()
+	if err := f.startProxies(); err != nil {
+		return nil, errors.Join(err, f.Stop())
+	}
 	if err := f.setUp(ctx); err != nil {
 		return nil, errors.Join(err, f.Stop())
 	}
@@ -127,6 +137,24 @@ func (f *Fleet) setUp(ctx context.Context) error {
 	return f.startWorker(ctx)
 }
 
+func (f *Fleet) startProxies() error {
+	f.proxies = map[string]*faultproxy.Proxy{}
+	if !f.options.Proxies {
+		return nil
+	}
+	for _, cluster := range f.Clusters() {
+		proxy, err := faultproxy.Start(cluster.Config)
+		if err != nil {
+			return err
+		}
+		f.proxies[cluster.Name] = proxy
+	}
+	return nil
+}
+
+// Proxy returns the proxy between the workers and a cluster; nil when the fleet has none. It ends with the program that started the fleet.
+func (f *Fleet) Proxy(cluster *devstack.Cluster) *faultproxy.Proxy { return f.proxies[cluster.Name] }
+
 // watchAll prepares to watch every cluster as its administrator.
 func (f *Fleet) watchAll() {
 	configs := map[string]*rest.Config{}
@@ -166,7 +194,7 @@ const (
 	lockControllerAccount = "drydock-lock-controller"
 )
 
-// startWorker writes a clusters file with the worker's own ServiceAccounts and starts it.
+// startWorker writes a clusters file with the workers' own ServiceAccounts and starts the first of them.
 func (f *Fleet) startWorker(ctx context.Context) error {
 	hub, err := f.access(ctx, f.Hub, hubAccount)
 	if err != nil {
@@ -188,23 +216,31 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	clustersFile := filepath.Join(f.Dir, "clusters.yaml")
-	if err := os.WriteFile(clustersFile, content, 0o600); err != nil {
+	f.clustersFile = filepath.Join(f.Dir, "clusters.yaml")
+	if err := os.WriteFile(f.clustersFile, content, 0o600); err != nil {
 		return err
 	}
-	port, err := f.TakePort()
-	if err != nil {
-		return err
-	}
-	health := fmt.Sprintf("127.0.0.1:%d", port)
-	f.Worker, err = f.Add(devstack.Program{
-		Name: "drydock-worker", Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
-		Args: []string{"--clusters", clustersFile, "--address", f.Temporal.Address, "--health-address", health},
-	})
-	if err != nil {
+	if f.Worker, err = f.AddWorker(); err != nil {
 		return err
 	}
 	return f.Worker.Start(ctx)
+}
+
+// AddWorker prepares one more worker beside those there are. It does not run yet.
+func (f *Fleet) AddWorker() (*devstack.Process, error) {
+	port, err := f.TakePort()
+	if err != nil {
+		return nil, err
+	}
+	name := "drydock-worker"
+	if f.workers++; f.workers > 1 {
+		name = fmt.Sprintf("%s-%d", name, f.workers)
+	}
+	health := fmt.Sprintf("127.0.0.1:%d", port)
+	return f.Add(devstack.Program{
+		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
+		Args: []string{"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health},
+	})
 }
 
 // access writes a kubeconfig of a ServiceAccount.
@@ -212,6 +248,9 @@ func (f *Fleet) access(ctx context.Context, cluster *devstack.Cluster, account s
 	config, err := cluster.ServiceAccountConfig(ctx, accountNamespace, account)
 	if err != nil {
 		return nil, err
+	}
+	if proxy := f.Proxy(cluster); proxy != nil {
+		config = proxy.Config(config)
 	}
 	path := filepath.Join(f.Dir, cluster.Name+"-"+account+".kubeconfig")
 	return &kube.KubeconfigContext{Kubeconfig: path, Context: cluster.Name}, devstack.WriteKubeconfig(path, cluster.Name, config)
