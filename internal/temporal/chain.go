@@ -1,0 +1,103 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// ChainState is whether a workflow goes on.
+type ChainState string
+
+// The states of a chain of runs.
+const (
+	// ChainOpen: a run of it is open.
+	ChainOpen ChainState = "Open"
+	// ChainClosed: its last run has ended, however it ended. Only a reset, by a person, can open it again.
+	ChainClosed ChainState = "Closed"
+	// ChainUnknown: Temporal has no such workflow, or has forgotten it.
+	ChainUnknown ChainState = "Unknown"
+)
+
+// Chain is a workflow from its first run on: continue-as-new, retries and resets add runs to it. A workflow that is started anew under the
+// same id, when the chain is closed, is another chain.
+type Chain struct {
+	State ChainState
+	// Ended says how and when a closed chain ended, e.g. "Terminated at 2026-11-20T12:00:00Z by 4711@ops-host: wrong node".
+	Ended string
+}
+
+// Executions is what is asked of Temporal about executions of workflows; Temporal's client answers it.
+type Executions interface {
+	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
+	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
+}
+
+// DescribeChain asks the Temporal server whether a workflow goes on. Its answers are consistent, unlike those of visibility.
+func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunID string) (Chain, error) {
+	if workflowID == "" || firstRunID == "" {
+		return Chain{State: ChainUnknown}, nil
+	}
+	current, err := server.DescribeWorkflowExecution(ctx, workflowID, "")
+	if err == nil && current.GetWorkflowExecutionInfo().GetFirstRunId() != firstRunID {
+		// The id belongs to a later chain now. Was ours of this Temporal namespace at all?
+		current, err = server.DescribeWorkflowExecution(ctx, workflowID, firstRunID)
+	}
+	if neverHeardOf(err) {
+		return Chain{State: ChainUnknown}, nil
+	}
+	if err != nil {
+		return Chain{}, fmt.Errorf("ask whether workflow %s goes on: %w", workflowID, err)
+	}
+	info := current.GetWorkflowExecutionInfo()
+	switch info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
+		return Chain{State: ChainClosed, Ended: info.GetStatus().String() + at(info.GetCloseTime().AsTime())}, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
+		return Chain{State: ChainClosed, Ended: "Terminated" + at(info.GetCloseTime().AsTime()) + byWhom(ctx, server, workflowID, info.GetExecution().GetRunId())}, nil
+	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		if info.GetExecution().GetRunId() == firstRunID {
+			// It is not current: a chain of its id that was started after it is, so its own last run has ended.
+			return Chain{State: ChainClosed, Ended: "Over, and started anew since"}, nil
+		}
+	}
+	return Chain{State: ChainOpen}, nil
+}
+
+func at(instant time.Time) string { return " at " + instant.UTC().Format(time.RFC3339) }
+
+// byWhom names who terminated a run, and why, as far as its history says; it is only for people.
+func byWhom(ctx context.Context, server Executions, workflowID, runID string) string {
+	events := server.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	if !events.HasNext() {
+		return ""
+	}
+	last, err := events.Next()
+	if err != nil {
+		return ""
+	}
+	text, terminated := "", last.GetWorkflowExecutionTerminatedEventAttributes()
+	if identity := terminated.GetIdentity(); identity != "" {
+		text = " by " + identity
+	}
+	if reason := terminated.GetReason(); reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
+// neverHeardOf reports whether an error says that there is no such workflow. A run id that is none was not written by Temporal.
+func neverHeardOf(err error) bool {
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		return true
+	}
+	_, invalid := errors.AsType[*serviceerror.InvalidArgument](err)
+	return invalid
+}

@@ -1,0 +1,113 @@
+package temporal_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// chained waits for a signal: "go on" continues as new, "end" completes.
+func chained(ctx workflow.Context) error {
+	var order string
+	workflow.GetSignalChannel(ctx, "order").Receive(ctx, &order)
+	if order == "go on" {
+		return workflow.NewContinueAsNewError(ctx, chained)
+	}
+	return nil
+}
+
+// tellsChains asks about workflows in every way that they can end or go on.
+func tellsChains(t *testing.T, c client.Client) {
+	const queue = "chains"
+	w := worker.New(c, queue, worker.Options{})
+	w.RegisterWorkflow(chained)
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	start := func(t *testing.T, id string) client.WorkflowRun {
+		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: queue}, chained)
+		require.NoError(t, err)
+		return run
+	}
+	order := func(t *testing.T, id, order string) { require.NoError(t, c.SignalWorkflow(t.Context(), id, "", "order", order)) }
+	chain := func(t *testing.T, id, firstRun string) temporal.Chain {
+		chain, err := temporal.DescribeChain(t.Context(), c, id, firstRun)
+		require.NoError(t, err)
+		return chain
+	}
+	// continued returns the first run of a workflow that has gone on to a second.
+	continued := func(t *testing.T, id string) string {
+		first := start(t, id).GetRunID()
+		order(t, id, "go on")
+		require.Eventually(t, func() bool {
+			current, err := c.DescribeWorkflow(t.Context(), id, "")
+			return err == nil && current.WorkflowExecution.RunID != first
+		}, 10*time.Second, 20*time.Millisecond)
+		return first
+	}
+
+	t.Run("a workflow that runs is open", func(t *testing.T) {
+		run := start(t, "node/c/ns/runs")
+		require.Equal(t, temporal.Chain{State: temporal.ChainOpen}, chain(t, run.GetID(), run.GetRunID()))
+	})
+	t.Run("one that continued as new is open", func(t *testing.T) {
+		first := continued(t, "node/c/ns/continued")
+		require.Equal(t, temporal.ChainOpen, chain(t, "node/c/ns/continued", first).State)
+	})
+	t.Run("one that was terminated is closed, and it is said by whom and why", func(t *testing.T) {
+		first := continued(t, "node/c/ns/terminated")
+		require.NoError(t, c.TerminateWorkflow(t.Context(), "node/c/ns/terminated", "", "wrong node"))
+		found := chain(t, "node/c/ns/terminated", first)
+		require.Equal(t, temporal.ChainClosed, found.State)
+		require.Regexp(t, `^Terminated at \S+Z by .+: wrong node$`, found.Ended)
+	})
+	t.Run("one that completed is closed, also when its id was started anew", func(t *testing.T) {
+		const id = "node/c/ns/anew"
+		first := start(t, id)
+		order(t, id, "end")
+		require.NoError(t, first.Get(t.Context(), nil))
+		require.Regexp(t, `^Completed at \S+Z$`, chain(t, id, first.GetRunID()).Ended)
+		second := start(t, id)
+		require.Equal(t, temporal.ChainClosed, chain(t, id, first.GetRunID()).State)
+		require.Equal(t, temporal.ChainOpen, chain(t, id, second.GetRunID()).State)
+	})
+	t.Run("one that continued as new, ended and was started anew is closed", func(t *testing.T) {
+		const id = "node/c/ns/continued-anew"
+		first := continued(t, id)
+		require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", ""))
+		start(t, id)
+		require.Equal(t, temporal.Chain{State: temporal.ChainClosed, Ended: "Over, and started anew since"}, chain(t, id, first))
+	})
+	t.Run("one that was terminated and reset is open", func(t *testing.T) {
+		const id = "node/c/ns/reset"
+		first := continued(t, id)
+		require.Eventually(t, func() bool { // a reset goes back to a task that was completed
+			current, err := c.DescribeWorkflow(t.Context(), id, "")
+			return err == nil && current.HistoryLength >= 4
+		}, 10*time.Second, 20*time.Millisecond)
+		require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", ""))
+		_, err := c.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "go on all the same",
+			WorkflowTaskFinishEventId: 4, RequestId: "reset",
+		})
+		require.NoError(t, err)
+		require.Equal(t, temporal.ChainOpen, chain(t, id, first).State)
+	})
+	t.Run("one that Temporal does not know is unknown", func(t *testing.T) {
+		run := start(t, "node/c/ns/known")
+		for _, mark := range [][2]string{
+			{"node/c/ns/nobody", run.GetRunID()},                             // no such workflow
+			{"node/c/ns/known", "01a1f8f8-e90e-79c1-91aa-26fe2c78668f"},      // another Temporal namespace has one of that id
+			{"node/c/ns/known", "not-a-run"}, {"ann", ""}, {"", "something"}, // a person wrote it
+		} {
+			require.Equal(t, temporal.Chain{State: temporal.ChainUnknown}, chain(t, mark[0], mark[1]), mark)
+		}
+	})
+}
