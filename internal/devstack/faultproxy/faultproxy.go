@@ -176,51 +176,49 @@ func (p *Proxy) fault(r *request) (harming *Injection) {
 
 func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
 	fault := injection.rule.Fault
-	if fault.forward {
-		answer := &recorder{header: http.Header{}, code: http.StatusOK}
-		p.forward.ServeHTTP(answer, r)
-		if fault.stop && !injection.hold(r, seen) {
-			return
-		}
-		if fault.hangUp {
-			hangUp(r)
-			return
-		}
-		answer.replay(w)
-		return
-	}
-	if fault.stop && !injection.hold(r, seen) {
-		return
-	}
 	switch {
+	case fault.stop:
+		p.stop(w, r, seen, injection)
+	case fault.hangUp && fault.forward:
+		p.answer(r)
+		hangUp(r)
 	case fault.hangUp:
 		hangUp(r)
 	case fault.status != nil:
 		refuse(w, fault)
-	case fault.delay > 0 && !wait(r, fault.delay):
-	default:
+	case wait(r, fault.delay):
 		p.forward.ServeHTTP(w, r)
 	}
 }
 
-// hold announces a request and keeps it until the test releases it. It is false when the client has gone before that.
-func (i *Injection) hold(r *http.Request, seen *request) bool {
-	stopped := &Stopped{
-		Verb: seen.verb, Resource: seen.resource, Namespace: seen.namespace, Name: seen.name,
-		released: make(chan struct{}), ended: make(chan struct{}),
-	}
-	context.AfterFunc(r.Context(), func() { close(stopped.ended) }) // it is over when the handler returns, too
+// stop holds a request back, and then its answer, as the test says. It ends when the client goes.
+func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
+	stopped := newStopped(seen)
+	defer close(stopped.ended)
 	select {
-	case i.stopped <- stopped:
+	case injection.stopped <- stopped:
 	case <-r.Context().Done():
-		return false
+		return
 	}
 	select {
-	case <-stopped.released:
-		return true
+	case <-stopped.forward:
 	case <-r.Context().Done():
-		return false
+		return
 	}
+	answer := p.answer(r)
+	close(stopped.carriedOut)
+	select {
+	case <-stopped.release:
+		answer.replay(w)
+	case <-r.Context().Done():
+	}
+}
+
+// answer asks the API server and keeps what it says.
+func (p *Proxy) answer(r *http.Request) *recorder {
+	answer := &recorder{header: http.Header{}, code: http.StatusOK}
+	p.forward.ServeHTTP(answer, r)
+	return answer
 }
 
 func wait(r *http.Request, delay time.Duration) bool {

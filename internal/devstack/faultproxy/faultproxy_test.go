@@ -165,15 +165,16 @@ func forgetsRequestsOfTheGone(t *testing.T, p *passage) {
 	giveUp()
 	require.ErrorIs(t, <-done, context.Canceled)
 	<-stopped.Ended()
-	stopped.Release()
+	require.False(t, stopped.Forward())
 	require.NoError(t, p.create(t.Context(), "next"), "the connection is as good as before")
 	require.False(t, p.exists(t, "forgotten"))
 }
 
 func holdsAnswersBack(t *testing.T, p *passage) {
-	harm := p.proxy.Inject(faultproxy.Rule{Match: creates(), Times: 1, Fault: faultproxy.StopAnswer()})
+	harm := p.proxy.Inject(faultproxy.Rule{Match: creates(), Times: 1, Fault: faultproxy.Stop()})
 	done := p.creating(t.Context(), "unanswered")
 	stopped := <-harm.Stopped()
+	require.True(t, stopped.Forward())
 	require.True(t, p.exists(t, "unanswered"))
 	require.Empty(t, done)
 	stopped.Release()

@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,8 @@ type Match struct {
 	Verbs []string
 	// Resource in the plural, with its subresource if it is about one: "nodes", "nodes/status", "pods/eviction".
 	Resource string
-	// Namespace and Name of the object. A create names its object only in the body, save for that of a subresource.
+	// Namespace and Name of the object; the name is a pattern of package path. A create names its object only in the body, save for that
+	// of a subresource.
 	Namespace, Name string
 	// Body is a part of the request's body, as it is sent.
 	Body string
@@ -31,9 +33,14 @@ func (m Match) has(r *request) bool {
 	return (len(m.Verbs) == 0 || slices.Contains(m.Verbs, r.verb)) &&
 		(m.Resource == "" || m.Resource == r.resource) &&
 		(m.Namespace == "" || m.Namespace == r.namespace) &&
-		(m.Name == "" || m.Name == r.name) &&
+		(m.Name == "" || named(m.Name, r.name)) &&
 		strings.HasPrefix(r.userAgent, m.UserAgent) &&
 		strings.Contains(string(r.body), m.Body)
+}
+
+func named(pattern, name string) bool {
+	matched, err := path.Match(pattern, name)
+	return err == nil && matched
 }
 
 // Fault is what becomes of a request. The zero value is none: the request is only counted.
@@ -41,8 +48,8 @@ type Fault struct {
 	delay   time.Duration
 	status  *metav1.Status
 	hangUp  bool
+	forward bool // before it hangs up
 	stop    bool
-	forward bool // first, before it hangs up or stops
 }
 
 // Delay lets a request wait before it is forwarded.
@@ -61,11 +68,9 @@ func HangUp() Fault { return Fault{hangUp: true} }
 // LoseAnswer is HangUp after the API server has answered.
 func LoseAnswer() Fault { return Fault{hangUp: true, forward: true} }
 
-// Stop holds a request back until the test lets it go on. When its client gives up meanwhile, or dies, the API server never hears of it.
+// Stop holds a request back until the test lets it go on; see Stopped. When its client gives up before that, or dies, the API server never
+// hears of it.
 func Stop() Fault { return Fault{stop: true} }
-
-// StopAnswer forwards a request and holds the answer back until the test lets it go on.
-func StopAnswer() Fault { return Fault{stop: true, forward: true} }
 
 // Rule says which requests meet with which fault.
 type Rule struct {
@@ -141,13 +146,36 @@ type Stopped struct {
 	// Verb, Resource, Namespace and Name as in Match.
 	Verb, Resource, Namespace, Name string
 
-	release  sync.Once
-	released chan struct{}
-	ended    chan struct{}
+	forwarding, releasing sync.Once
+	forward, release      chan struct{}
+	// carriedOut is closed when the API server has answered, ended when the proxy is done with the request.
+	carriedOut, ended chan struct{}
+}
+
+func newStopped(r *request) *Stopped {
+	return &Stopped{
+		Verb: r.verb, Resource: r.resource, Namespace: r.namespace, Name: r.name,
+		forward: make(chan struct{}), release: make(chan struct{}), carriedOut: make(chan struct{}), ended: make(chan struct{}),
+	}
+}
+
+// Forward lets the API server carry the request out, and holds back its answer until Release. It returns when that is done, and is false
+// when the client had given up before.
+func (s *Stopped) Forward() bool {
+	s.forwarding.Do(func() { close(s.forward) })
+	select {
+	case <-s.carriedOut:
+		return true
+	case <-s.ended:
+		return false
+	}
 }
 
 // Release lets the request, or its answer, go on. It may be called more than once.
-func (s *Stopped) Release() { s.release.Do(func() { close(s.released) }) }
+func (s *Stopped) Release() {
+	s.releasing.Do(func() { close(s.release) })
+	s.forwarding.Do(func() { close(s.forward) })
+}
 
 // Ended is closed when the proxy is done with the request: it was answered, or its client has gone.
 func (s *Stopped) Ended() <-chan struct{} { return s.ended }
