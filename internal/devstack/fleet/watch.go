@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,7 +86,7 @@ func (f *Fleet) AwaitLocks(ctx context.Context, cluster *devstack.Cluster, count
 // AwaitNothingLeft waits until nothing of Drydock's is left in the cluster, and returns what still is when it does not come true.
 func (f *Fleet) AwaitNothingLeft(ctx context.Context, cluster *devstack.Cluster) error {
 	kinds := []client.Object{
-		&corev1.Node{}, &lcmv1.ClusterMaintenanceRequest{}, &lcmv1.NodeMaintenanceRequest{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeWorkloadLock{},
+		&corev1.Node{}, &lcmv1.ClusterMaintenanceRequest{}, &lcmv1.NodeMaintenanceRequest{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeWorkloadLock{}, &batchv1.Job{},
 	}
 	var left []string
 	err := f.Await(ctx, cluster, "nothing is left behind", kinds, func(ctx context.Context, reader client.Reader) (bool, error) {

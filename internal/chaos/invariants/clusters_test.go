@@ -1,0 +1,311 @@
+package invariants
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+const (
+	drydock    = "system:serviceaccount:drydock-system:drydock-initiator"
+	lockKeeper = "system:serviceaccount:drydock-system:drydock-lock-controller"
+	person     = "kubernetes-admin"
+	scheduler  = "system:kube-scheduler"
+)
+
+// step is a request as the audit log tells of it.
+type step struct {
+	name, by, verb, resource, object, body string
+}
+
+// owner is the mark of a maintenance.
+func owner(node string) string { return "node/c1/default/" + node + "/run-1" }
+
+func cordon(by, node string) step {
+	body := `{"spec":{"unschedulable":true}}`
+	if by == drydock {
+		body = fmt.Sprintf(`{"metadata":{"annotations":{"drydock.dev/owner":%q,"drydock.dev/former-state":"schedulable"}},"spec":{"unschedulable":true}}`, owner(node))
+	}
+	return step{"cordon " + node, by, "patch", "nodes", node, body}
+}
+
+func uncordon(by, node string) step {
+	body := `{"spec":{"unschedulable":null}}`
+	if by == drydock {
+		body = `{"metadata":{"annotations":{"drydock.dev/owner":null,"drydock.dev/former-state":null}},"spec":{"unschedulable":null}}`
+	}
+	return step{"uncordon " + node, by, "patch", "nodes", node, body}
+}
+
+func bind(pod, node string) step {
+	return step{"bind " + pod, scheduler, "create", "pods/binding", "shop/" + pod, fmt.Sprintf(`{"metadata":{"uid":"uid-%s"},"target":{"name":%q}}`, pod, node)}
+}
+
+func evict(pod string) step {
+	return step{"evict " + pod, drydock, "create", "pods/eviction", "shop/" + pod, fmt.Sprintf(`{"deleteOptions":{"preconditions":{"uid":"uid-%s"}}}`, pod)}
+}
+
+func job(node string) step {
+	return step{"job " + node, drydock, "create", "jobs", "work/job-" + node, fmt.Sprintf(
+		`{"metadata":{"annotations":{"drydock.dev/owner":%q}},"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":`+
+			`{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":[%q]}]}]}}}}}}}`, owner(node), node)}
+}
+
+func request(node string) step {
+	return step{"request " + node, drydock, "create", "nodemaintenancerequests", "req-" + node, fmt.Sprintf(`{"spec":{"nodeName":%q}}`, node)}
+}
+
+func withdraw(node string) step {
+	return step{"withdraw " + node, drydock, "delete", "nodemaintenancerequests", "req-" + node, ""}
+}
+
+func letGo(node string) step {
+	return step{"let go of " + node, lockKeeper, "patch", "nodeworkloadlocks/status", "lock-" + node, `{"status":{"state":"inactive"}}`}
+}
+
+func hold(node string) step {
+	return step{"hold " + node, lockKeeper, "patch", "nodeworkloadlocks/status", "lock-" + node, `{"status":{"state":"active"}}`}
+}
+
+func createLock(node string) step {
+	return step{"lock " + node, lockKeeper, "create", "nodeworkloadlocks", "lock-" + node, fmt.Sprintf(`{"spec":{"nodeName":%q}}`, node)}
+}
+
+func clusterLock(state string) step {
+	return step{"cluster lock " + state, lockKeeper, "patch", "clusterworkloadlocks/status", "vrouter", fmt.Sprintf(`{"status":{"state":%q}}`, state)}
+}
+
+// maintained is the whole maintenance of a node with one pod.
+func maintained(node string) []step {
+	return []step{
+		request(node), letGo(node), cordon(drydock, node), evict("web-" + node), bind("web-"+node+"-again", "elsewhere"), job(node),
+		uncordon(drydock, node), withdraw(node), hold(node),
+	}
+}
+
+// aLog is that of a rollout over a control-plane node and two workers, all as it should be.
+func aLog() []step {
+	log := []step{
+		createLock("w1"), hold("w1"), createLock("w2"), hold("w2"), clusterLock("active"), bind("web-w1", "w1"), bind("web-w2", "w2"),
+		{"request cluster", drydock, "create", "clustermaintenancerequests", "drydock-1", ""},
+		clusterLock("inactive"),
+		cordon(drydock, "cp"), job("cp"), uncordon(drydock, "cp"),
+	}
+	log = append(append(log, maintained("w1")...), maintained("w2")...)
+	return append(log, step{"withdraw cluster", drydock, "delete", "clustermaintenancerequests", "drydock-1", ""}, clusterLock("active"))
+}
+
+func index(t *testing.T, log []step, name string) int {
+	t.Helper()
+	i := slices.IndexFunc(log, func(s step) bool { return s.name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return i
+}
+
+// without, before and after change a log.
+func without(name string) func(*testing.T, []step) []step {
+	return func(t *testing.T, log []step) []step {
+		i := index(t, log, name)
+		return slices.Delete(log, i, i+1)
+	}
+}
+
+func before(name string, steps ...step) func(*testing.T, []step) []step {
+	return func(t *testing.T, log []step) []step { return slices.Insert(log, index(t, log, name), steps...) }
+}
+
+func after(name string, steps ...step) func(*testing.T, []step) []step {
+	return func(t *testing.T, log []step) []step { return slices.Insert(log, index(t, log, name)+1, steps...) }
+}
+
+func moved(name, to string) func(*testing.T, []step) []step {
+	return func(t *testing.T, log []step) []step {
+		s := log[index(t, log, name)]
+		return before(to, s)(t, without(name)(t, log))
+	}
+}
+
+var start = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// events are the log as the API server writes it, a second from one to the next.
+func events(log []step) []auditv1.Event {
+	var events []auditv1.Event
+	for i, s := range log {
+		received := metav1.NewMicroTime(start.Add(time.Duration(i+1) * 10 * time.Second))
+		event := auditv1.Event{
+			Stage: auditv1.StageResponseComplete, Verb: s.verb, User: authenticationv1.UserInfo{Username: s.by},
+			ResponseStatus: &metav1.Status{Code: 200}, RequestReceivedTimestamp: received,
+			StageTimestamp: metav1.NewMicroTime(received.Add(time.Millisecond)), ObjectRef: &auditv1.ObjectReference{},
+		}
+		event.ObjectRef.Resource, event.ObjectRef.Subresource, _ = strings.Cut(s.resource, "/")
+		event.ObjectRef.Name = s.object
+		if namespace, name, namespaced := strings.Cut(s.object, "/"); namespaced {
+			event.ObjectRef.Namespace, event.ObjectRef.Name = namespace, name
+		}
+		if s.body != "" {
+			event.RequestObject = &runtime.Unknown{Raw: []byte(s.body)}
+		}
+		events = append(events, event)
+	}
+	return events
+}
+
+func aCluster(log []step) Cluster {
+	return Cluster{
+		Name: "c1", Deeds: fleet.DeedsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, AtOnce: 1,
+		Maintained: []string{"cp", "w1", "w2"}, Jobs: true, ClusterLocks: true,
+	}
+}
+
+func TestARolloutAsItShouldBeViolatesNothing(t *testing.T) {
+	log := aLog()
+	for _, s := range log {
+		require.True(t, s.body == "" || json.Valid([]byte(s.body)), s.body)
+	}
+	require.Empty(t, aCluster(log).Violations())
+	require.Empty(t, Order([][]string{{"c1"}}, 1, []Cluster{aCluster(log)}))
+}
+
+func TestWhatMustNotBeIsFound(t *testing.T) {
+	unmark := step{"unmark w1", person, "patch", "nodes", "w1", `{"metadata":{"annotations":{"drydock.dev/owner":null}}}`}
+	tests := []struct {
+		name   string
+		change func(*testing.T, []step) []step
+		want   string
+	}{
+		{"a node that is left out", func(_ *testing.T, log []step) []step {
+			return slices.DeleteFunc(log, func(s step) bool { return strings.HasSuffix(s.name, " w2") && s.by == drydock })
+		}, "w2 is not maintained"},
+		{"a node that is not worked on", without("job w1"), "w1 is taken out of service 1 times, worked on 0 times and returned 1 times"},
+		{"a node that is cordoned twice", after("cordon w1", cordon(drydock, "w1")), "w1 is taken out of service twice"},
+		{"a node that is maintained again", func(t *testing.T, log []step) []step {
+			again := cordon(drydock, "cp")
+			again.body = strings.Replace(again.body, "run-1", "run-2", 1)
+			return after("uncordon cp", again, uncordon(drydock, "cp"))(t, log)
+		}, "cp is maintained 2 times"},
+		{"work that is done twice", after("job w1", job("w1")), "the work on w1 for " + owner("w1") + " is done twice"},
+		{"a node that is not returned", without("uncordon w2"), "w2 is still out of service"},
+		{"a pod that is evicted twice", after("evict web-w1", evict("web-w1")), "pod shop/web-w1 (uid-web-w1) is evicted twice"},
+		{"an eviction of whatever has the name", func(t *testing.T, log []step) []step {
+			log[index(t, log, "evict web-w1")].body = `{}`
+			return log
+		}, "does not say which pod"},
+		{"an eviction from a node that is in service", moved("evict web-w2", "cordon w1"), "from w2, which is not under maintenance"},
+		{"work on a node that is in service", moved("job w2", "cordon w1"), "on w2, which is not under maintenance"},
+		{"two nodes at once where one may be", moved("cordon w2", "uncordon w1"), "2 nodes are out of service, 1 may be: [w1 w2]"},
+		{"a cordon before the locks of the node let go", moved("let go of w1", "evict web-w1"), "take out of service w1 while lock lock-w1 is held"},
+		{"an eviction after the locks are held again", moved("hold w1", "evict web-w1"), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
+		{"work after the locks are held again", moved("hold w1", "job w1"), "job work/job-w1 on w1 while lock lock-w1 is held"},
+		{"work before the locks of the cluster let go", moved("cluster lock inactive", "uncordon cp"), "take out of service cp while the lock vrouter of the cluster is held"},
+		{"a request that is withdrawn too early", moved("withdraw w1", "job w1"), "the request for w1 is withdrawn while the node is out of service"},
+		{"someone else's cordon that is taken back", before("cordon w1", cordon(person, "w1")), "w1 is uncordoned, which kubernetes-admin had cordoned"},
+		{"a node that is returned although it is not ours any more", after("evict web-w1", unmark), "uncordon of w1, which is not under maintenance"},
+		{"a foreign annotation", after("cordon w1", step{"", drydock, "patch", "nodes", "w1", `{"metadata":{"annotations":{"example.com/team":null}}}`}), "annotation example.com/team of w1"},
+		{"a foreign field", after("cordon w1", step{"", drydock, "patch", "nodes", "w1", `{"spec":{"taints":null}}`}), "spec.taints of w1"},
+		{"a foreign condition", after("cordon w1", step{"", drydock, "patch", "nodes/status", "w1", `{"status":{"conditions":[{"type":"Ready"}]}}`}), "condition Ready of w1"},
+		{"a pod that is deleted", after("cordon w1", step{"", drydock, "delete", "pods", "shop/web-w1", ""}), "delete pods of shop/web-w1"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			violations := aCluster(test.change(t, aLog())).Violations()
+			require.Contains(t, strings.Join(violations, "\n"), test.want)
+		})
+	}
+}
+
+func TestAControlPlaneNodeGoesAloneWhateverTheBudget(t *testing.T) {
+	cluster := aCluster(moved("uncordon cp", "uncordon w1")(t, aLog()))
+	cluster.AtOnce = 2
+	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "a node of the control plane is not alone: [cp w1]")
+}
+
+func TestWhatOthersDoIsNotHeldAgainstDrydock(t *testing.T) {
+	tests := map[string]func(*testing.T, []step) []step{
+		"a cordon of someone else that stays": func(t *testing.T, log []step) []step {
+			log = before("cordon w1", cordon(person, "w1"))(t, log)
+			i := slices.IndexFunc(log, func(s step) bool { return s.name == "cordon w1" && s.by == drydock })
+			log[i].body = strings.Replace(log[i].body, `,"spec":{"unschedulable":true}`, "", 1)
+			log[index(t, log, "uncordon w1")].body = `{"metadata":{"annotations":{"drydock.dev/owner":null}}}`
+			return log
+		},
+		"someone uncordons a node in the midst": func(t *testing.T, log []step) []step {
+			log = after("evict web-w1", uncordon(person, "w1"))(t, log)
+			i := slices.IndexFunc(log, func(s step) bool { return s.name == "uncordon w1" && s.by == drydock })
+			log[i].body = `{"metadata":{"annotations":{"drydock.dev/owner":null}}}`
+			return log
+		},
+		"someone cordons a node and thinks better of it": before("cordon w1", cordon(person, "w1"), uncordon(person, "w1")),
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) { require.Empty(t, aCluster(change(t, aLog())).Violations()) })
+	}
+}
+
+func TestWhatWasRefusedOrTriedOnlyIsNoDeed(t *testing.T) {
+	log := after("cordon w1", cordon(drydock, "w1"), cordon(drydock, "w1"))(t, aLog())
+	all := events(log)
+	i := index(t, log, "cordon w1")
+	all[i+1].ResponseStatus.Code = 409
+	all[i+2].RequestURI = "/api/v1/nodes/w1?dryRun=All"
+	cluster := aCluster(nil)
+	cluster.Deeds = fleet.DeedsOf(all)
+	require.Empty(t, cluster.Violations())
+}
+
+func TestARepeatedEvictionIsHarmlessOnlyWhereAnswersWereLost(t *testing.T) {
+	cluster := aCluster(after("evict web-w1", evict("web-w1"))(t, aLog()))
+	cluster.AnswersLost = true
+	require.Empty(t, cluster.Violations())
+}
+
+func TestWhatWasWrongBeforeTheMaintenanceIsNotTold(t *testing.T) {
+	log := slices.Concat([]step{cordon(drydock, "w1"), cordon(drydock, "w1"), uncordon(drydock, "w1")}, aLog())
+	cluster := aCluster(log)
+	require.NotEmpty(t, cluster.Violations())
+	cluster.Since = start.Add(35 * time.Second)
+	require.Empty(t, cluster.Violations())
+}
+
+func TestTheOrderOfClusters(t *testing.T) {
+	at := func(name string, first, last int) Cluster {
+		deed := func(what string, second int) fleet.Deed {
+			instant := start.Add(time.Duration(second) * time.Second)
+			return fleet.Deed{What: what, By: drydock, Received: instant, At: instant}
+		}
+		return Cluster{Name: name, Since: start, Deeds: []fleet.Deed{deed(fleet.DeedRequestCluster, first), deed(fleet.DeedWithdrawCluster, last)}}
+	}
+	plan := [][]string{{"a"}, {"b", "c"}}
+	tests := []struct {
+		name     string
+		clusters []Cluster
+		most     int
+		want     string
+	}{
+		{"batch after batch, together within one", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 2, ""},
+		{"a cluster that was never worked on", []Cluster{at("a", 1, 2), {Name: "b"}, at("c", 4, 6)}, 2, ""},
+		{"a batch that begins too early", []Cluster{at("a", 1, 4), at("b", 3, 5)}, 2, "b of batch 2 begins while a of batch 1 is at work"},
+		{"a batch that is overtaken", []Cluster{at("a", 6, 7), at("b", 3, 5)}, 2, "a of batch 1 begins after b of batch 2"},
+		{"too many at once", []Cluster{at("a", 1, 2), at("b", 3, 5), at("c", 4, 6)}, 1, "2 clusters are at work when c begins, 1 may be"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			violations := Order(plan, test.most, test.clusters)
+			if test.want == "" {
+				require.Empty(t, violations)
+				return
+			}
+			require.Contains(t, violations, test.want)
+		})
+	}
+}

@@ -1,0 +1,169 @@
+package invariants
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	sdkpb "go.temporal.io/api/sdk/v1"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+type event = historypb.HistoryEvent
+
+// aHistory numbers events as the server does.
+func aHistory(events ...*event) History {
+	for i, e := range events {
+		e.EventId = int64(i + 1)
+	}
+	return History{WorkflowID: "cgu/default/june", Events: events}
+}
+
+func started() *event { return &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED} }
+
+func completed() *event { return &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED} }
+
+func activity(name string) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+		Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
+			ActivityType: &commonpb.ActivityType{Name: name},
+		}},
+	}
+}
+
+func activityDone(scheduled int64) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED,
+		Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{
+			ScheduledEventId: scheduled,
+		}},
+	}
+}
+
+func cancelRequested(scheduled int64) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED,
+		Attributes: &historypb.HistoryEvent_ActivityTaskCancelRequestedEventAttributes{ActivityTaskCancelRequestedEventAttributes: &historypb.ActivityTaskCancelRequestedEventAttributes{
+			ScheduledEventId: scheduled,
+		}},
+	}
+}
+
+func timer(summary string) *event {
+	return &event{
+		EventType:    enumspb.EVENT_TYPE_TIMER_STARTED,
+		UserMetadata: &sdkpb.UserMetadata{Summary: &commonpb.Payload{Data: []byte(`"` + summary + `"`)}},
+		Attributes: &historypb.HistoryEvent_TimerStartedEventAttributes{TimerStartedEventAttributes: &historypb.TimerStartedEventAttributes{
+			TimerId: "7",
+		}},
+	}
+}
+
+func timerFired(started int64) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_TIMER_FIRED,
+		Attributes: &historypb.HistoryEvent_TimerFiredEventAttributes{TimerFiredEventAttributes: &historypb.TimerFiredEventAttributes{
+			StartedEventId: started,
+		}},
+	}
+}
+
+func child(id string) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED,
+		Attributes: &historypb.HistoryEvent_StartChildWorkflowExecutionInitiatedEventAttributes{
+			StartChildWorkflowExecutionInitiatedEventAttributes: &historypb.StartChildWorkflowExecutionInitiatedEventAttributes{WorkflowId: id},
+		},
+	}
+}
+
+func childStarted(id, run string) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED,
+		Attributes: &historypb.HistoryEvent_ChildWorkflowExecutionStartedEventAttributes{ChildWorkflowExecutionStartedEventAttributes: &historypb.ChildWorkflowExecutionStartedEventAttributes{
+			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
+		}},
+	}
+}
+
+func childFailed(initiated int64) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED,
+		Attributes: &historypb.HistoryEvent_ChildWorkflowExecutionFailedEventAttributes{ChildWorkflowExecutionFailedEventAttributes: &historypb.ChildWorkflowExecutionFailedEventAttributes{
+			InitiatedEventId: initiated,
+		}},
+	}
+}
+
+func signal(name string) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED,
+		Attributes: &historypb.HistoryEvent_SignalExternalWorkflowExecutionInitiatedEventAttributes{
+			SignalExternalWorkflowExecutionInitiatedEventAttributes: &historypb.SignalExternalWorkflowExecutionInitiatedEventAttributes{SignalName: name},
+		},
+	}
+}
+
+func taskFailed(cause enumspb.WorkflowTaskFailedCause) *event {
+	return &event{
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_TASK_FAILED,
+		Attributes: &historypb.HistoryEvent_WorkflowTaskFailedEventAttributes{WorkflowTaskFailedEventAttributes: &historypb.WorkflowTaskFailedEventAttributes{
+			Cause: cause,
+		}},
+	}
+}
+
+func TestAWellFormedHistoryViolatesNothing(t *testing.T) {
+	tests := map[string]History{
+		"all that was begun has ended":      aHistory(started(), activity("Drain"), timer("batch 1 times out"), child("c"), timerFired(3), activityDone(2), childFailed(4), completed()),
+		"an activity that was asked to end": aHistory(started(), activity("AwaitGrants"), cancelRequested(2), completed()),
+		"the last message to a parent":      aHistory(started(), signal(temporal.SignalNodeProgress), timer(pauseBetweenMessages), completed()),
+		"an event came in meanwhile":        aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND), completed()),
+	}
+	for name, history := range tests {
+		t.Run(name, func(t *testing.T) { require.Empty(t, history.Violations()) })
+	}
+}
+
+func TestWhatIsWrongWithAHistoryIsFound(t *testing.T) {
+	tests := []struct {
+		name    string
+		history History
+		want    string
+	}{
+		{"a workflow that runs", aHistory(started()), "event 1: the run is not closed by itself: its last event is WorkflowExecutionStarted"},
+		{
+			"a workflow that was terminated", aHistory(started(), &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED}),
+			"the run is not closed by itself: its last event is WorkflowExecutionTerminated",
+		},
+		{"an activity without an end", aHistory(started(), activity("ReturnNode"), completed()), "activity ReturnNode of event 2 was begun and has no end"},
+		{"a child without an end", aHistory(started(), child("c1"), completed()), "child c1 of event 2 was begun and has no end"},
+		{"a timer without an end", aHistory(started(), timer("batch 1 times out"), completed()), "timer 7 of event 2 was begun and has no end"},
+		{"a cancellation that nobody waited for", aHistory(started(), signal(temporal.SignalCancel), completed()), "signal cancel of event 2 was begun and has no end"},
+		{"another branch at replay", aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR), completed()), "a workflow task failed: NonDeterministicError"},
+		{"a panic", aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE), completed()), "a workflow task failed: WorkflowWorkerUnhandledFailure"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			violations := test.history.Violations()
+			require.Len(t, violations, 1)
+			require.Contains(t, violations[0], test.want)
+		})
+	}
+}
+
+func TestTheHistoriesOfChildrenAndOfLaterRunsBelongToIt(t *testing.T) {
+	next := &event{
+		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionContinuedAsNewEventAttributes{
+			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: "run-2"},
+		},
+	}
+	history := aHistory(started(), child("c1"), childStarted("c1", "run-c1"), childFailed(2), next)
+	require.Empty(t, history.Violations())
+	require.Equal(t, []History{{WorkflowID: "c1", RunID: "run-c1"}, {WorkflowID: "cgu/default/june", RunID: "run-2"}}, history.others())
+}

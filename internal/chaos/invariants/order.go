@@ -1,0 +1,78 @@
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// turn is the time in which a rollout was at work on a cluster.
+type turn struct {
+	cluster     string
+	batch       int
+	first, last time.Time
+}
+
+// Order checks that clusters were worked on batch after batch, and never more than maxConcurrency at once. Plan is the rollout's; the
+// clusters' deeds say when each was at work.
+func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
+	var turns []turn
+	for batch, names := range plan {
+		for _, name := range names {
+			i := slices.IndexFunc(clusters, func(c Cluster) bool { return c.Name == name })
+			if i < 0 {
+				continue
+			}
+			if t, worked := turnOf(clusters[i]); worked {
+				t.batch = batch + 1
+				turns = append(turns, t)
+			}
+		}
+	}
+	slices.SortFunc(turns, func(a, b turn) int { return a.first.Compare(b.first) })
+	var violations []string
+	for i, t := range turns {
+		atWork := 1
+		for _, before := range turns[:i] {
+			if before.batch > t.batch {
+				violations = append(violations, fmt.Sprintf("%s of batch %d begins after %s of batch %d", t.cluster, t.batch, before.cluster, before.batch))
+			}
+			if before.last.Before(t.first) {
+				continue
+			}
+			atWork++
+			if before.batch != t.batch {
+				violations = append(violations, fmt.Sprintf("%s of batch %d begins while %s of batch %d is at work", t.cluster, t.batch, before.cluster, before.batch))
+			}
+		}
+		if atWork > maxConcurrency {
+			violations = append(violations, fmt.Sprintf("%d clusters are at work when %s begins, %d may be", atWork, t.cluster, maxConcurrency))
+		}
+	}
+	return violations
+}
+
+// turnOf is from the first to the last that Drydock's initiator has done to a cluster; what is done to the locks is the application's.
+func turnOf(c Cluster) (t turn, worked bool) {
+	steps := []string{
+		fleet.DeedRequestCluster, fleet.DeedWithdrawCluster, fleet.DeedRequestNode, fleet.DeedWithdrawNode, fleet.DeedCordon, fleet.DeedUncordon,
+		fleet.DeedMark, fleet.DeedUnmark, fleet.DeedEviction, fleet.DeedJob,
+	}
+	t.cluster = c.Name
+	for _, deed := range c.Deeds {
+		if !deed.ByDrydock() || deed.At.Before(c.Since) || !slices.Contains(steps, deed.What) {
+			continue
+		}
+		if !worked || deed.Received.Before(t.first) {
+			t.first = deed.Received
+		}
+		// Received, not answered: the next cluster may begin on the effect, before the answer is written down.
+		if deed.Received.After(t.last) {
+			t.last = deed.Received
+		}
+		worked = true
+	}
+	return t, worked
+}
