@@ -6,8 +6,11 @@ SHELL := /bin/bash
 
 # VERSION is what the programs answer to --version.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-# BENCH selects benchmarks by name.
-BENCH ?= .
+# BENCH selects Go benchmarks by name, instead of the rollouts that bench measures otherwise.
+BENCH ?=
+# SIZES of those rollouts, such as 20x10@5,100x10@50: nodes x pods on each @ nodes at once. BENCH_JSON is a file for the numbers.
+SIZES ?=
+BENCH_JSON ?=
 
 TOOLS := bin/tools
 
@@ -33,8 +36,12 @@ test: servers ## Run all tests, those on the real servers included
 	go test -race -p 2 -timeout 20m ./...
 
 .PHONY: bench
-bench: servers ## Run the benchmarks (BENCH=name selects)
+bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=name runs Go benchmarks instead)
+ifeq ($(BENCH),)
+	@exec bin/devstack/dev bench $(if $(SIZES),--sizes '$(SIZES)') $(if $(BENCH_JSON),--json '$(BENCH_JSON)')
+else
 	go test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m ./...
+endif
 
 .PHONY: lint
 lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, and that the CRDs match the types

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/bench"
+)
+
+func newBenchCommand() *cobra.Command {
+	var sizes []string
+	var jsonFile string
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what rollouts cost, beside a plain loop and kubectl drain",
+		Long: `Measure what rollouts cost, beside a plain loop and kubectl drain that do the same to the same nodes.
+
+Every size is measured on a fleet of its own: one cluster whose nodes KWOK plays, and a Temporal server in memory.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBench(cmd.Context(), sizes, jsonFile, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	for _, size := range bench.DefaultSizes() {
+		sizes = append(sizes, size.String())
+	}
+	cmd.Flags().StringSliceVar(&sizes, "sizes", sizes, "sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "write what was measured to this file, too")
+	return cmd
+}
+
+func runBench(ctx context.Context, sizes []string, jsonFile string, out, progress io.Writer) error {
+	var parsed []bench.Size
+	for _, text := range sizes {
+		size, err := bench.ParseSize(text)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, size)
+	}
+	report, err := bench.Run(ctx, parsed, progress)
+	if err != nil {
+		return err
+	}
+	report.Print(out)
+	if jsonFile == "" {
+		return nil
+	}
+	content, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(jsonFile, append(content, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}

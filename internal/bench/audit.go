@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// observed is what the spoke's API server has seen of one way to maintain nodes.
+type observed struct {
+	deeds []fleet.Deed
+	// asked are its requests.
+	asked []auditv1.Event
+}
+
+// Requests are numbers of requests for one node.
+type Requests struct {
+	Total  float64            `json:"total"`
+	ByVerb map[string]float64 `json:"byVerb"`
+	// ByTarget counts verb and resource, such as "patch nodes/status".
+	ByTarget map[string]float64 `json:"byTarget"`
+}
+
+// seen reads from the audit log what the users did whose names begin so. It is an error if they have not maintained every node in every round, or
+// evicted another number of pods than there were.
+func (s *scene) seen(users string) (observed, error) {
+	deeds, err := fleet.Deeds(s.spoke)
+	if err != nil {
+		return observed{}, err
+	}
+	events, err := s.spoke.AuditEvents()
+	if err != nil {
+		return observed{}, err
+	}
+	found := observed{
+		deeds: slices.DeleteFunc(deeds, func(d fleet.Deed) bool { return !strings.HasPrefix(d.By, users) }),
+		asked: slices.DeleteFunc(events, func(e auditv1.Event) bool { return !strings.HasPrefix(e.User.Username, users) || e.ObjectRef == nil }),
+	}
+	count := fleet.Count(nil, found.deeds)
+	for what, wanted := range map[string]int{
+		fleet.DeedCordon: s.size.maintenances(), fleet.DeedUncordon: s.size.maintenances(), fleet.DeedEviction: s.size.maintenances() * s.size.Pods,
+	} {
+		if count[what] != wanted {
+			return observed{}, fmt.Errorf("the audit log has %d %ss by %s*, not %d", count[what], what, users, wanted)
+		}
+	}
+	return found, nil
+}
+
+// at returns the instants of a deed, in order.
+func (o observed) at(what string) []time.Time {
+	var instants []time.Time
+	for _, deed := range o.deeds {
+		if deed.What == what {
+			instants = append(instants, deed.At)
+		}
+	}
+	slices.SortFunc(instants, time.Time.Compare)
+	return instants
+}
+
+// handOvers is how long each slot was free between a node's return and the cordon of the next. Slots are all the same: with five of them, the
+// first return is for the sixth cordon, the second for the seventh. Between rounds nobody waits for a slot.
+func (o observed) handOvers(size Size) []time.Duration {
+	cordons, uncordons := o.at(fleet.DeedCordon), o.at(fleet.DeedUncordon)
+	var gaps []time.Duration
+	for round := range size.Rounds {
+		first := round * size.Nodes
+		for i := first + size.AtOnce; i < first+size.Nodes; i++ {
+			gaps = append(gaps, max(0, cordons[i].Sub(uncordons[i-size.AtOnce])))
+		}
+	}
+	return gaps
+}
+
+// uncordonAfter is when a node was returned that was released at that time.
+func (o observed) uncordonAfter(node string, released time.Time) (time.Time, bool) {
+	for _, deed := range o.deeds {
+		if deed.What == fleet.DeedUncordon && deed.Object == node && deed.At.After(released) {
+			return deed.At, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// requests counts what was asked, for one node. A watch is counted when it began: most go on.
+func (o observed) requests(size Size) Requests {
+	r := Requests{ByVerb: map[string]float64{}, ByTarget: map[string]float64{}}
+	one := 1 / float64(size.maintenances())
+	for _, event := range o.asked {
+		wanted := auditv1.StageResponseComplete
+		if event.Verb == "watch" {
+			wanted = auditv1.StageResponseStarted
+		}
+		if event.Stage != wanted {
+			continue
+		}
+		target := event.Verb + " " + event.ObjectRef.Resource
+		if event.ObjectRef.Subresource != "" {
+			target += "/" + event.ObjectRef.Subresource
+		}
+		r.Total += one
+		r.ByVerb[event.Verb] += one
+		r.ByTarget[target] += one
+	}
+	return r
+}

@@ -1,0 +1,151 @@
+// Package bench measures what a rollout costs, as its clusters and Temporal saw it: how long each step takes by the API server's audit log and the
+// timestamps of Temporal's histories, beside two others that do the same to the same nodes: a plain loop in memory, and kubectl drain.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Report is what was measured, and on what.
+type Report struct {
+	Machine Machine  `json:"machine"`
+	Results []Result `json:"results"`
+}
+
+// Result is what one size costs. All times are in seconds.
+type Result struct {
+	Size Size `json:"size"`
+
+	// RequestToReady is from the start of a node's maintenance until it is empty and handed over.
+	RequestToReady Latency `json:"requestToReady"`
+	// ReleaseToUncordon is from the end of the work on a node until pods can be scheduled on it.
+	ReleaseToUncordon Latency `json:"releaseToUncordon"`
+	// HandOver is from a node's return to the cordon of the one that takes its slot.
+	HandOver Latency `json:"handOver"`
+	// LoopHandOver is the loop's, which knows at once when a slot is free.
+	LoopHandOver Latency `json:"loopHandOver"`
+
+	// Wall is how long one round took: the median, if there were several.
+	Wall Walls `json:"wall"`
+
+	// Requests are those of Drydock's worker to the cluster for one node, by verb and by what is asked; LoopRequests those of the loop.
+	Requests     Requests `json:"requests"`
+	LoopRequests Requests `json:"loopRequests"`
+
+	// Events are those of all histories of the rollout for one node, by type; their sum is EventsPerNode. Activities are runs for one node, by name.
+	EventsPerNode     float64            `json:"eventsPerNode"`
+	Events            map[string]float64 `json:"events"`
+	ActivitiesPerNode float64            `json:"activitiesPerNode"`
+	Activities        map[string]float64 `json:"activities"`
+
+	Worker Usage `json:"worker"`
+}
+
+// Walls are the wall times of the same maintenance done in three ways.
+type Walls struct {
+	Drydock float64 `json:"drydock"`
+	Loop    float64 `json:"loop"`
+	Kubectl float64 `json:"kubectl"`
+	// ToLoop is Drydock's wall time divided by the loop's.
+	ToLoop float64 `json:"toLoop"`
+}
+
+// Run measures the sizes one after the other, each on a fleet of its own, and tells progress what it does.
+func Run(ctx context.Context, sizes []Size, progress io.Writer) (Report, error) {
+	report := Report{Machine: thisMachine()}
+	for _, size := range sizes {
+		fmt.Fprintf(progress, "measuring %s\n", size)
+		result, err := runOnFleet(ctx, size, progress)
+		if err != nil {
+			return Report{}, fmt.Errorf("measure %s: %w", size, err)
+		}
+		report.Results = append(report.Results, result)
+	}
+	return report, nil
+}
+
+func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, error) {
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: devstack.TemporalOptions{}, Output: progress})
+	if err != nil {
+		return Result{}, err
+	}
+	result, err := measure(ctx, f, size, progress)
+	return result, errors.Join(err, f.Stop())
+}
+
+// measure maintains the worker nodes of the fleet's spoke: by Drydock, by the loop and by kubectl.
+func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer) (Result, error) {
+	options, err := temporal.Connection{Address: f.Temporal.Address, Namespace: f.Temporal.Namespace}.Options(nil, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	server, err := temporal.Dial(ctx, options)
+	if err != nil {
+		return Result{}, err
+	}
+	defer server.Close()
+	s := &scene{fleet: f, spoke: f.Spokes[0], size: size, server: server}
+	if err := s.populate(ctx); err != nil {
+		return Result{}, err
+	}
+	result := Result{Size: size}
+	for _, way := range []struct {
+		name string
+		run  func(context.Context, *scene, *Result) error
+	}{{"Drydock", byDrydock}, {"a loop", byLoop}, {"kubectl drain", byKubectl}} {
+		fmt.Fprintf(progress, "%s: %s\n", size, way.name)
+		if err := way.run(ctx, s, &result); err != nil {
+			return Result{}, fmt.Errorf("%s: %w", way.name, err)
+		}
+	}
+	result.Wall.ToLoop = result.Wall.Drydock / result.Wall.Loop
+	return result, nil
+}
+
+// scene is where the measuring takes place.
+type scene struct {
+	fleet  *fleet.Fleet
+	spoke  *devstack.Cluster
+	size   Size
+	server client.Client
+}
+
+// rounds runs each round once everything is as it was, and returns how long they took.
+func (s *scene) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
+	for round := range s.size.Rounds {
+		duration, err := run(ctx, round)
+		if err != nil {
+			return nil, err
+		}
+		took = append(took, duration)
+		if err := s.settle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
+}
+
+// settle waits until nothing is left of a round, and all pods are back.
+func (s *scene) settle(ctx context.Context) error {
+	if err := s.fleet.AwaitNothingLeft(ctx, s.spoke); err != nil {
+		return err
+	}
+	return s.fleet.AwaitWorkloads(ctx, s.spoke)
+}
+
+// timed says how long run takes.
+func timed(run func() error) (time.Duration, error) {
+	began := time.Now()
+	err := run()
+	return time.Since(began), err
+}

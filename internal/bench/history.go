@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// history is that of one run of a workflow which is over.
+type history struct {
+	events []*historypb.HistoryEvent
+}
+
+// readAll reads the history of a workflow, followed by those of its later runs and of its children.
+func readAll(ctx context.Context, server client.Client, id string) ([]history, error) {
+	execution := &commonpb.WorkflowExecution{WorkflowId: id}
+	described, err := server.DescribeWorkflowExecution(ctx, id, "")
+	if err != nil {
+		return nil, fmt.Errorf("describe workflow %s: %w", id, err)
+	}
+	execution.RunId = described.WorkflowExecutionInfo.FirstRunId
+	var all []history
+	for pending := []*commonpb.WorkflowExecution{execution}; len(pending) > 0; {
+		h, err := readHistory(ctx, server, pending[0])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, h)
+		pending = append(pending[1:], h.successors(pending[0].WorkflowId)...)
+	}
+	return all, nil
+}
+
+func readHistory(ctx context.Context, server client.Client, execution *commonpb.WorkflowExecution) (history, error) {
+	var h history
+	for events := server.GetWorkflowHistory(ctx, execution.WorkflowId, execution.RunId, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		if err != nil {
+			return history{}, fmt.Errorf("read the history of workflow %s: %w", execution.WorkflowId, err)
+		}
+		h.events = append(h.events, event)
+	}
+	return h, nil
+}
+
+// successors are the children that were started, and the next run of the workflow, if it was continued.
+func (h history) successors(id string) []*commonpb.WorkflowExecution {
+	var found []*commonpb.WorkflowExecution
+	for _, event := range h.events {
+		if child := event.GetChildWorkflowExecutionStartedEventAttributes(); child != nil {
+			found = append(found, child.WorkflowExecution)
+		}
+		if next := event.GetWorkflowExecutionContinuedAsNewEventAttributes(); next != nil {
+			found = append(found, &commonpb.WorkflowExecution{WorkflowId: id, RunId: next.NewExecutionRunId})
+		}
+	}
+	return found
+}
+
+// kind is the workflow's type.
+func (h history) kind() string {
+	return h.events[0].GetWorkflowExecutionStartedEventAttributes().WorkflowType.Name
+}
+
+func (h history) began() time.Time { return h.events[0].EventTime.AsTime() }
+
+func (h history) took() time.Duration {
+	return h.events[len(h.events)-1].EventTime.AsTime().Sub(h.began())
+}
+
+// maintenance reads from the history of a node's maintenance which node it was, when it was empty and handed over, and when the work on it was
+// done. Both are instants of the server's: the workflow says by search attribute that the node is Ready, and the work ends with an activity.
+func (h history) maintenance() (node string, ready, released time.Time, err error) {
+	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
+	if err := converter.GetDefaultDataConverter().FromPayload(attributes.GetIndexedFields()[temporal.AttributeNode.GetName()], &node); err != nil {
+		return "", ready, released, fmt.Errorf("read which node was maintained: %w", err)
+	}
+	var work int64
+	for _, event := range h.events {
+		if phase(event) == string(maintenancev1.NodeReady) {
+			ready = event.EventTime.AsTime()
+		}
+		if activityOf(event) == "RunJob" {
+			work = event.EventId
+		}
+		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.ScheduledEventId == work {
+			released = event.EventTime.AsTime()
+		}
+	}
+	if ready.IsZero() || released.IsZero() {
+		return "", ready, released, fmt.Errorf("the history of the maintenance of %s does not say when it was ready and when the work was done", node)
+	}
+	return node, ready, released, nil
+}
+
+// phase is what an event says the workflow has come to; "" if it says nothing about that.
+func phase(event *historypb.HistoryEvent) string {
+	var value string
+	fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
+	if payload := fields[temporal.AttributePhase.GetName()]; payload != nil {
+		// What is not a string is no phase.
+		_ = converter.GetDefaultDataConverter().FromPayload(payload, &value)
+	}
+	return value
+}
+
+// activityOf is the activity that an event schedules; "" for any other event.
+func activityOf(event *historypb.HistoryEvent) string {
+	return event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName()
+}
+
+// eventName is an event's type as the temporal CLI writes it, such as ActivityTaskScheduled.
+func eventName(event *historypb.HistoryEvent) string {
+	return strings.TrimPrefix(event.EventType.String(), "EVENT_TYPE_")
+}

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubectl/pkg/drain"
+)
+
+// The users of the other two ways are administrators whom the audit log tells apart.
+const (
+	kubectlUser = "bench-kubectl"
+	loopUser    = "bench-loop"
+	adminGroup  = "system:masters"
+)
+
+// byKubectl drains and uncordons the nodes with what `kubectl drain` and `kubectl uncordon` are made of. It does less than the others: no Job, no
+// marks, no requests to locks.
+func byKubectl(ctx context.Context, s *scene, result *Result) error {
+	config, err := s.spoke.UserConfig(kubectlUser, adminGroup)
+	if err != nil {
+		return err
+	}
+	kubectl, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	took, err := s.rounds(ctx, func(ctx context.Context, _ int) (time.Duration, error) {
+		return timed(func() error {
+			return s.eachNode(ctx, func(ctx context.Context, node string) error { return drainByKubectl(ctx, kubectl, node) })
+		})
+	})
+	if err != nil {
+		return err
+	}
+	result.Wall.Kubectl = median(took)
+	_, err = s.seen(kubectlUser)
+	return err
+}
+
+func drainByKubectl(ctx context.Context, kubectl kubernetes.Interface, name string) error {
+	helper := &drain.Helper{
+		Ctx: ctx, Client: kubectl, GracePeriodSeconds: -1, IgnoreAllDaemonSets: true, Out: io.Discard, ErrOut: io.Discard,
+	}
+	node, err := kubectl.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := drain.RunCordonOrUncordon(helper, node, true); err != nil {
+		return fmt.Errorf("cordon %s: %w", name, err)
+	}
+	if err := drain.RunNodeDrain(helper, name); err != nil {
+		return fmt.Errorf("drain %s: %w", name, err)
+	}
+	// It works on the object that it is given.
+	if node, err = kubectl.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
+		return err
+	}
+	return drain.RunCordonOrUncordon(helper, node, false)
+}
+
+// eachNode maintains all nodes, as many at once as the budget allows.
+func (s *scene) eachNode(ctx context.Context, maintain func(ctx context.Context, node string) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(s.size.AtOnce)
+	for _, node := range s.nodes() {
+		group.Go(func() error { return maintain(ctx, node) })
+	}
+	return group.Wait()
+}

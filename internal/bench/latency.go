@@ -1,0 +1,29 @@
+package bench
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Latency says in seconds how long something took that happened Count times: half of them at most P50, 99 of 100 at most P99.
+type Latency struct {
+	Count int     `json:"count"`
+	P50   float64 `json:"p50"`
+	P99   float64 `json:"p99"`
+}
+
+func latency(took []time.Duration) Latency {
+	return Latency{Count: len(took), P50: quantile(took, 0.50), P99: quantile(took, 0.99)}
+}
+
+func median(took []time.Duration) float64 { return quantile(took, 0.50) }
+
+// quantile is the nearest rank: a time that was measured, not one in between. 0 if there is none.
+func quantile(took []time.Duration, q float64) float64 {
+	if len(took) == 0 {
+		return 0
+	}
+	rank := int(math.Ceil(q * float64(len(took))))
+	return slices.Sorted(slices.Values(took))[max(rank, 1)-1].Seconds()
+}

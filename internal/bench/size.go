@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Size is how much is maintained, and how much of it at once.
+type Size struct {
+	Nodes int `json:"nodes"`
+	// Pods is how many a node has that must leave it.
+	Pods int `json:"pods"`
+	// AtOnce is how many nodes may be under maintenance at once.
+	AtOnce int `json:"atOnce"`
+	// Rounds is how often all of it is maintained, one round after the other.
+	Rounds int `json:"rounds"`
+}
+
+// DefaultSizes are those of `make bench`.
+func DefaultSizes() []Size {
+	return []Size{
+		{Nodes: 1, AtOnce: 1, Rounds: 20},
+		{Nodes: 20, Pods: 10, AtOnce: 5, Rounds: 1},
+		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1},
+		{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1},
+	}
+}
+
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", and *ROUNDS after it if there is more than one.
+func ParseSize(text string) (Size, error) {
+	rest, rounds, several := strings.Cut(text, "*")
+	rest, atOnce, _ := strings.Cut(rest, "@")
+	nodes, pods, _ := strings.Cut(rest, "x")
+	if !several {
+		rounds = "1"
+	}
+	var size Size
+	for _, part := range []struct {
+		number *int
+		text   string
+		least  int
+	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
+		number, err := strconv.Atoi(part.text)
+		if err != nil || number < part.least {
+			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, e.g. 20x10@5", text)
+		}
+		*part.number = number
+	}
+	return size, nil
+}
+
+// String is what ParseSize reads.
+func (s Size) String() string {
+	text := fmt.Sprintf("%dx%d@%d", s.Nodes, s.Pods, s.AtOnce)
+	if s.Rounds > 1 {
+		text += fmt.Sprintf("*%d", s.Rounds)
+	}
+	return text
+}
+
+// title is the size in words, on two lines.
+func (s Size) title() string {
+	second := fmt.Sprintf("%d at once", s.AtOnce)
+	if s.Rounds > 1 {
+		second += fmt.Sprintf(", %d rounds", s.Rounds)
+	}
+	return counted(s.Nodes, "node") + " x " + counted(s.Pods, "pod") + "\n" + second
+}
+
+func counted(number int, noun string) string {
+	if number == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", number, noun)
+}
+
+// maintenances is how many times a node is maintained in all rounds together.
+func (s Size) maintenances() int { return s.Nodes * s.Rounds }
