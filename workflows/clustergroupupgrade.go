@@ -204,6 +204,9 @@ func (s *stopwatch) stop(now time.Time) {
 	s.used, s.since = s.total(now), nil
 }
 
+// giveBack takes time off that shall not count.
+func (s *stopwatch) giveBack(d time.Duration) { s.used -= d }
+
 func (s *stopwatch) total(now time.Time) time.Duration {
 	if s.since == nil {
 		return s.used

@@ -20,13 +20,6 @@ const clustersAtOnce = 300
 // endRun ends the run, not the rollout: its history is long enough.
 const endRun rollout.End = "ContinueAsNew"
 
-// lateness is by how much a deadline may fire late before that counts as an outage of the workers. After one, clusters at work get
-// outageGrace to tell that they have finished meanwhile.
-const (
-	lateness    = 10 * time.Second
-	outageGrace = 30 * time.Second
-)
-
 // batch is the clusters that are taken together, within one budget of time.
 type batch struct {
 	group  *groupUpgrade
@@ -119,31 +112,44 @@ func (b *batch) arm(ctx workflow.Context) {
 	if b.timer != nil {
 		return
 	}
-	now := workflow.Now(ctx)
-	used := g.charged.total(now)
-	left := max(b.time.Budget-(used-b.time.ChargedBefore), 0)
-	batchDeadline, deadline := now.Add(left), now.Add(g.timeout()-used)
-	g.record.deadlines(ctx, &batchDeadline, &deadline)
-
 	armed, cancel := workflow.WithCancel(ctx)
 	b.timer = cancel
 	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
-		summary := fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), batchDeadline.UTC().Format("15:04:05Z"))
-		timer := workflow.NewTimerWithOptions(ctx, left, workflow.TimerOptions{Summary: summary})
-		if timer.Get(ctx, nil) != nil {
-			return
-		}
-		if workflow.Now(ctx).Sub(batchDeadline) > lateness {
-			grace := workflow.NewTimerWithOptions(ctx, outageGrace, workflow.TimerOptions{Summary: "workers were down: clusters may have finished meanwhile"})
-			if grace.Get(ctx, nil) != nil {
-				return
-			}
-		}
-		if armed.Err() == nil {
+		if b.keepTime(ctx) && armed.Err() == nil {
 			b.timer = nil
 			b.timeOut(ctx)
 		}
 	})
+}
+
+// keepTime returns true when the time of the batch is over. It looks at the clock in between: time in which no worker was there is not
+// charged, and shows only by a look that comes late.
+func (b *batch) keepTime(ctx workflow.Context) (over bool) {
+	g := b.group
+	var deadline time.Time
+	for {
+		now := workflow.Now(ctx)
+		left := b.left(now)
+		if left <= 0 {
+			return true
+		}
+		if moved := now.Add(left); !moved.Equal(deadline) {
+			deadline = moved
+			g.record.deadlines(ctx, &deadline, new(now.Add(g.timeout()-g.charged.total(now))))
+		}
+		pause := min(left, rollout.ClockInterval(b.time.Budget))
+		summary := fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), deadline.UTC().Format("15:04:05Z"))
+		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
+			return false
+		}
+		looked := workflow.Now(ctx)
+		g.charged.giveBack(rollout.Outage(now, now.Add(pause), looked, b.left(looked)))
+	}
+}
+
+// left is how much of the batch's time is left; negative when it is over.
+func (b *batch) left(now time.Time) time.Duration {
+	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
 }
 
 func (b *batch) disarm() {
