@@ -26,8 +26,8 @@ type Cluster struct {
 	AtOnce int
 	// Maintained are the nodes that must have been maintained, exactly once. No other node may be more than once.
 	Maintained []string
-	// Jobs says that each of them must have had its Job.
-	Jobs bool
+	// Worked are those of them that must have had their Job.
+	Worked []string
 	// ClusterLocks says that the maintenance is a rollout's: the cluster's own locks let go first.
 	ClusterLocks bool
 	// AnswersLost says that requests were cut off before Drydock had the answer. Then it cannot know that a pod was evicted, and may
@@ -299,7 +299,7 @@ func (r *replay) judgeEnd() {
 			continue
 		}
 		m := maintenances[0]
-		if m.takings != 1 || m.returns != 1 || r.cluster.Jobs && m.jobs != 1 {
+		if m.takings != 1 || m.returns != 1 || slices.Contains(r.cluster.Worked, name) && m.jobs != 1 {
 			r.violated("%s is taken out of service %d times, worked on %d times and returned %d times", name, m.takings, m.jobs, m.returns)
 		}
 	}

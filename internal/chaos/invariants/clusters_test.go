@@ -164,7 +164,7 @@ func events(log []step) []auditv1.Event {
 func aCluster(log []step) Cluster {
 	return Cluster{
 		Name: "c1", Deeds: fleet.DeedsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, AtOnce: 1,
-		Maintained: []string{"cp", "w1", "w2"}, Jobs: true, ClusterLocks: true,
+		Maintained: []string{"cp", "w1", "w2"}, Worked: []string{"cp", "w1", "w2"}, ClusterLocks: true,
 	}
 }
 
