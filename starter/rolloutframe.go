@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// frameLines are those of a frame beside its clusters: headline, message, wait, bar, a blank, header, rest, note, and the cursor's.
-	frameLines = 9
+	// frameLines are those of a frame beside its clusters: headline, message, wait, bar, estimate, a blank, header, rest, note, and the
+	// cursor's.
+	frameLines = 10
 	barWidth   = 32
 )
 
@@ -35,6 +36,12 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	}
 	percentage := int(s.Status.Percentage)
 	lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
+	if estimate := s.Status.Status.Estimate; estimate != nil {
+		lines = append(lines, estimateText(estimate, now))
+	}
+	for _, note := range s.Status.Notes {
+		lines = append(lines, "note: "+note)
+	}
 	if len(s.Status.Clusters) > 0 {
 		lines = append(lines, "", s.clusters(now, style))
 	}
@@ -74,6 +81,16 @@ func timesOut(deadline *metav1.Time, now time.Time) string {
 		return ""
 	}
 	return " (times out in " + duration.HumanDuration(deadline.Sub(now)) + ")"
+}
+
+// estimateText is e.g. "ends in about 12m (9m to 15m)".
+func estimateText(estimate *ranv1.Estimate, now time.Time) string {
+	in := func(at metav1.Time) string { return duration.HumanDuration(max(at.Sub(now), 0)) }
+	text := "ends in about " + in(estimate.End)
+	if least, most := in(estimate.Earliest), in(estimate.Latest); least != most {
+		text += fmt.Sprintf(" (%s to %s)", least, most)
+	}
+	return text
 }
 
 // countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed, 5 pending".

@@ -48,6 +48,7 @@ func atNoon() rolloutStatus {
 	}
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
 	status.Status.Percentage = rollout.Percentage(status.Status.Clusters)
+	status.Status.Status.Estimate = rollout.Estimate(&status.Status, noon)
 	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, "Maintaining nodes", noon)
 	return status
 }
@@ -55,13 +56,21 @@ func atNoon() rolloutStatus {
 func TestTheFrameOfARolloutAtWork(t *testing.T) {
 	require.Equal(t, `rollout prod/november   InProgress   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
 Maintaining nodes
-[##########......................]  33%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
+[#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
+ends in about 3m
 
 BATCH   CLUSTER   STATE      NODES   NOW
 1       spoke-1   complete   4/4     took 3m
 2       spoke-2   running    1/4     worker-2: Draining; DisruptionBudget for 2m: budget shop/web allows 0 of 3
         spoke-3   pending
         spoke-4   skipped            AlreadyCompliant: nothing to do`, atNoon().frame(noon, frameStyle{}))
+}
+
+func TestTheEstimateIsARangeUnlessAllClustersTookTheSame(t *testing.T) {
+	in := func(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(d)) }
+	estimate := &ranv1.Estimate{Earliest: in(9 * time.Minute), End: in(12 * time.Minute), Latest: in(15 * time.Minute)}
+	require.Equal(t, "ends in about 12m (9m to 15m)", estimateText(estimate, noon))
+	require.Equal(t, "ends in about 0s", estimateText(estimate, noon.Add(time.Hour)), "an estimate that was too low is not shown as the past")
 }
 
 func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {
@@ -90,7 +99,7 @@ func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {
 	const height = 24
 	frame := status.frame(noon, frameStyle{height: height})
 	require.Less(t, strings.Count(frame, "\n")+1, height)
-	require.Contains(t, frame, "\nand 89 clusters more")
+	require.Contains(t, frame, "\nand 90 clusters more")
 }
 
 func TestColoursAreForTerminals(t *testing.T) {

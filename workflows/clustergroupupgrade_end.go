@@ -2,11 +2,13 @@ package workflows
 
 import (
 	"strings"
+	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -76,10 +78,8 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+byWhom(*g.withdrawn), 1)
 	}
 	g.record.over(ctx, result)
-	status, err := rollout.Page(g.status, "", resultClusters, "")
-	if err != nil {
-		return g.status, err
-	}
+	g.keep(ctx)
+	status := g.result()
 	switch {
 	case result.Succeeded == metav1.ConditionTrue:
 		return status, nil
@@ -88,4 +88,26 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 	}
 	return status, sdktemporal.NewApplicationErrorWithOptions(result.Message, result.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
+}
+
+// result is the final status with the clusters that matter first.
+func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
+	status, _ := rollout.Page(g.status, "", resultClusters, "") // only a cursor can be wrong
+	return status
+}
+
+// keepLimit is how long the rollout insists on keeping its final status on the hub before it ends without.
+const keepLimit = 10 * time.Minute
+
+// keep writes the final status to the hub, where it outlives Temporal's retention. A rollout that was refused leaves nothing there: its
+// place may be taken by what became of an earlier one.
+func (g *groupUpgrade) keep(ctx workflow.Context) {
+	kept := g.in.Object
+	kept.Status = g.result()
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set, giveUpAt: workflow.Now(ctx).Add(keepLimit)}
+	err := insist.effect(ctx, "keep the final status on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: kept, Owner: owner(ctx)}, nil)
+	g.record.reason.set(ctx, "", "")
+	if err != nil {
+		g.record.note("the final status is not kept on the hub: " + temporal.ErrorMessage(err))
+	}
 }

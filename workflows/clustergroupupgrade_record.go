@@ -174,6 +174,12 @@ func (r *groupRecord) batchTimedOut(ctx workflow.Context, number int32) {
 // reasonBatchTimedOut is the reason of a cluster that was withdrawn because its batch ran out of time.
 const reasonBatchTimedOut = "BatchTimedOut"
 
+// note keeps something that a person should know.
+func (r *groupRecord) note(text string) {
+	r.status.Notes = append(r.status.Notes, text)
+	r.show()
+}
+
 func (r *groupRecord) clusterStarted(ctx workflow.Context, name string) {
 	c := r.cluster(name)
 	c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
@@ -292,5 +298,6 @@ func (r *groupRecord) show() {
 	s := r.status
 	s.Counts = rollout.Count(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
+	s.Status.Estimate = rollout.Estimate(s, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -108,6 +109,27 @@ func TestCanaryGoesFirstThenBatchAfterBatch(t *testing.T) {
 	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 4}, status.Counts)
 	require.Equal(t, int32(100), status.Percentage)
 	require.Nil(t, status.Wait)
+}
+
+func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireResult[groupStatus](w)
+	kept := w.inputs["KeepRollout"][0].(activities.KeepRolloutInput)
+	require.Equal(t, status, kept.Object.Status)
+	require.Equal(t, aRollout().Spec, kept.Object.Spec)
+	require.NotEmpty(t, kept.Owner)
+}
+
+func TestARolloutWhoseStatusCannotBeKeptEndsAsItWouldAndSaysSo(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	w.fail["KeepRollout"] = func(int) error { return errors.New("the hub is down") }
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireResult[groupStatus](w)
+	requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, []string{"the final status is not kept on the hub: the hub is down"}, status.Notes)
 }
 
 func TestARolloutWithoutClustersSucceeds(t *testing.T) {

@@ -154,7 +154,13 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	if run.Deadline != nil {
 		d.row("rollout times out", run.Deadline.UTC().Format(clockFormat))
 	}
+	if e := run.Estimate; e != nil {
+		d.row("ends about", fmt.Sprintf("%s (%s to %s)", e.End.UTC().Format(clockFormat), e.Earliest.UTC().Format(clockFormat), e.Latest.UTC().Format(clockFormat)))
+	}
 	d.row("clusters", countsText(s.Counts))
+	for _, note := range s.Notes {
+		d.row("note", note)
+	}
 	if s.Wait != nil {
 		d.row("**waiting**", s.Wait.Reason+": "+s.Wait.Message)
 	}

@@ -87,6 +87,7 @@ func (w *world) register() {
 	play(w, "CheckNodeMaintenance", func(maintenancev1.NodeMaintenance) any { return nil })
 	play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	play(w, "PlanRollout", func(any) any { return w.plan })
+	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
 	play(w, "AwaitGrants", func(in activities.AwaitGrantsInput) any {
 		free := max(0, w.slots-len(in.Running))

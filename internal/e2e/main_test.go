@@ -134,10 +134,19 @@ func end(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, int) {
 
 func status(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
+	status, err := look(t, name)
+	require.NoError(t, err)
+	return status
+}
+
+// look asks for the status of a rollout once.
+func look(t *testing.T, name string) (ranv1.ClusterGroupUpgradeStatus, error) {
 	a := drydock(t, "upgrade", "status", name, "-o", "json")
 	var rollout struct {
 		Status ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(a.out), &rollout), a.err)
-	return rollout.Status
+	if err := json.Unmarshal([]byte(a.out), &rollout); err != nil {
+		return rollout.Status, fmt.Errorf("%w: %s", err, a.err)
+	}
+	return rollout.Status, nil
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/kube"
 )
 
 // The example of the documentation, on all spokes: a canary, then batches of two. Later tests start from what it leaves behind:
@@ -27,6 +29,7 @@ func TestAFleetIsMaintainedCanaryFirstAndLeftAsItWasFound(t *testing.T) {
 
 	require.Zero(t, code)
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
+	require.Equal(t, status, keptStatus(t, "june-maintenance"), "what Temporal forgets one day is kept on the hub")
 	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}, {"spoke-4", "spoke-5"}, {"spoke-6"}}, status.RemediationPlan)
 	var canaryDone time.Time
 	for _, spoke := range theFleet.Spokes {
@@ -125,19 +128,35 @@ func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
 
-func TestAJobThatFailsFailsItsClusterAndTheNodeIsReturned(t *testing.T) {
+func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	t.Parallel()
-	spoke := theFleet.Cluster("spoke-4")
-	before := len(deedsOf(t, spoke))
-	startRollout(t, rolloutWithJob("broken", "1", "spoke-4"))
+	canary, next := theFleet.Cluster("spoke-4"), theFleet.Cluster("spoke-3")
+	before := len(deedsOf(t, canary))
+	startRollout(t, withCanary(rolloutWithJob("broken", "1", canary.Name, next.Name), canary.Name))
 	status, code := end(t, "broken")
 
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Equal(t, ranv1.ClusterFailed, status.Clusters[0].State)
 	require.Equal(t, "JobFailed", status.Clusters[0].Reason)
-	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(deedsOf(t, spoke)[before:]), "no other node is put at risk")
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), canary))
+	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(deedsOf(t, canary)[before:]), "no other node is put at risk")
+	require.False(t, slices.ContainsFunc(deedsOf(t, next), func(d fleet.Deed) bool {
+		return d.What == fleet.DeedJob && strings.Contains(d.Object, "broken")
+	}), "no other cluster is put at risk")
+}
+
+func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
+	t.Parallel()
+	const cluster = "edge-1"
+	register(t, cluster, map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	startRollout(t, rollout("nobody-there", "", 60, cluster))
+
+	waiting := awaitStatus(t, "nobody-there", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].Reason == "NoWorker" })
+	require.Contains(t, waiting.Clusters[0].Message, "no worker serves task queue drydock."+cluster)
+	must(t, "upgrade", "cancel", "nobody-there")
+	status, _ := end(t, "nobody-there")
+	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
 }
 
 func TestABatchThatTimesOut(t *testing.T) {
@@ -162,6 +181,17 @@ func TestABatchThatTimesOut(t *testing.T) {
 		status, code := end(t, "aborted")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
+		require.Len(t, deedsOf(t, spoke6), before)
+	})
+	t.Run("ends the rollout when it is a canary's", func(t *testing.T) {
+		before := len(deedsOf(t, spoke6))
+		startRollout(t, withCanary(rollout("stuck-canary", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"), "spoke-5"))
+		status, code := end(t, "stuck-canary")
+		require.Equal(t, 1, code)
+		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
 		require.Len(t, deedsOf(t, spoke6), before)

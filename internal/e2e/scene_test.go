@@ -8,16 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
@@ -48,6 +52,35 @@ func rolloutWithJob(name, exitCode string, clusters ...string) string {
 	manifest := rollout(name, "", 60, clusters...)
 	job := fmt.Sprintf(`{spec: {backoffLimit: 0, template: {metadata: {annotations: {%q: %q}}, spec:`, devstack.AnnotationExitCode, exitCode)
 	return strings.Replace(manifest, "{spec: {template: {spec:", job, 1)
+}
+
+// withCanary lets one of the rollout's clusters go first.
+func withCanary(manifest, canary string) string {
+	return strings.Replace(manifest, "remediationStrategy: {", "remediationStrategy: {canaries: ["+canary+"], ", 1)
+}
+
+// register makes a ManagedCluster that no worker of the fleet knows. It is gone after the test.
+func register(t *testing.T, name string, annotations map[string]string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("cluster.open-cluster-management.io/v1")
+	object.SetKind("ManagedCluster")
+	object.SetName(name)
+	object.SetAnnotations(annotations)
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	require.NoError(t, hub.Create(t.Context(), object))
+	t.Cleanup(func() { require.NoError(t, hub.Delete(context.Background(), object)) })
+}
+
+// keptStatus is the final status of a rollout as the hub keeps it.
+func keptStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
+	t.Helper()
+	kept, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
+	require.NoError(t, err)
+	var object ranv1.ClusterGroupUpgrade
+	require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[activities.KeptRolloutKey]), &object))
+	return object.Status
 }
 
 func deedsOf(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
@@ -163,10 +196,13 @@ func awaitEviction(t *testing.T, spoke *devstack.Cluster, app string) {
 func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
 	var last ranv1.ClusterGroupUpgradeStatus
-	require.Eventually(t, func() bool {
-		last = status(t, name)
-		return wanted(last)
-	}, 2*time.Minute, 200*time.Millisecond)
+	var err error
+	if !assert.Eventually(t, func() bool {
+		last, err = look(t, name)
+		return err == nil && wanted(last)
+	}, 2*time.Minute, 200*time.Millisecond) {
+		t.Fatalf("the last status of %s: %+v, %v", name, last, err)
+	}
 	return last
 }
 

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/safename"
 )
 
 // End is why a rollout stops starting work.
@@ -109,3 +110,6 @@ func describe(clusters []ranv1.ClusterStatus) string {
 	}
 	return text
 }
+
+// KeptName is the name of the ConfigMap on the hub, in the rollout's namespace, that keeps the final status of a rollout.
+func KeptName(name string) string { return safename.Join("-", "drydock", name) }

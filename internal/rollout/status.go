@@ -32,22 +32,27 @@ func Count(clusters []ranv1.ClusterStatus) ranv1.ClusterCounts {
 	return counts
 }
 
-// Percentage is how many of the clusters of the plan are over, from 0 to 100, rounded down. It is 100 when the plan has no clusters.
+// Percentage is how much of the plan is done, from 0 to 100, rounded down: a complete cluster counts in full, any other with the share of
+// its nodes that are done, whether it goes on or has failed. It is 100 when the plan has no clusters.
 func Percentage(clusters []ranv1.ClusterStatus) int32 {
-	var planned, over int32
-	for _, cluster := range clusters {
-		if cluster.State == ranv1.ClusterSkipped {
+	const whole = 1000
+	var planned, done int64
+	for i := range clusters {
+		cluster := &clusters[i]
+		switch {
+		case cluster.State == ranv1.ClusterSkipped:
 			continue
+		case cluster.State == ranv1.ClusterComplete:
+			done += whole
+		case cluster.Nodes.Total > 0:
+			done += whole * int64(cluster.Nodes.Done) / int64(cluster.Nodes.Total)
 		}
 		planned++
-		if cluster.State.Over() {
-			over++
-		}
 	}
 	if planned == 0 {
 		return 100
 	}
-	return over * 100 / planned
+	return int32(done * 100 / (planned * whole))
 }
 
 // urgency ranks clusters by how soon a person should see them.

@@ -89,7 +89,9 @@ func TestALongListOfClustersIsCutInTheMessage(t *testing.T) {
 func TestCountAndPercentage(t *testing.T) {
 	all := clusters(states...)
 	require.Equal(t, ranv1.ClusterCounts{Total: 8, Pending: 1, Running: 2, Complete: 1, Failed: 1, TimedOut: 1, Cancelled: 1, Skipped: 1}, rollout.Count(all))
-	require.EqualValues(t, 57, rollout.Percentage(all), "four of the seven clusters of the plan are over")
+	require.EqualValues(t, 14, rollout.Percentage(all), "one of the seven clusters of the plan is complete")
+	all[1].Nodes, all[4].Nodes = ranv1.NodeCounts{Total: 4, Done: 3}, ranv1.NodeCounts{Total: 2, Done: 1, Failed: 1}
+	require.EqualValues(t, 32, rollout.Percentage(all), "and the nodes that are done in the others count, 1/2 and 3/4 of a cluster")
 	require.EqualValues(t, 100, rollout.Percentage(nil))
 	require.EqualValues(t, 0, rollout.Percentage(clusters(ranv1.ClusterPending, ranv1.ClusterSkipped)))
 }

@@ -87,12 +87,15 @@ type ClusterGroupUpgradeStatus struct {
 	// Counts of clusters by state (addition).
 	// +optional
 	Counts ClusterCounts `json:"counts,omitempty"`
-	// Percentage of the clusters of the plan that are over, from 0 to 100 (addition).
+	// Percentage of the plan that is done, from 0 to 100; of a cluster that is not complete, the nodes that are done count (addition).
 	// +optional
 	Percentage int32 `json:"percentage,omitempty"`
 	// Paused: nothing new is started (addition).
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+	// Notes tell what a person should know, such as what could not be done on the side (addition).
+	// +optional
+	Notes []string `json:"notes,omitempty"`
 	// NextCursor, in a status that was asked for in part, is where the next part begins (addition).
 	// +optional
 	NextCursor string `json:"nextCursor,omitempty"`
@@ -115,6 +118,17 @@ type RunStatus struct {
 	// Deadline is when the rollout times out; absent while paused (addition).
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
+	// Estimate of the end; absent while nothing can be said (addition).
+	// +optional
+	Estimate *Estimate `json:"estimate,omitempty"`
+}
+
+// Estimate is when a rollout is expected to have gone through its plan, from how long its clusters have taken so far.
+type Estimate struct {
+	End metav1.Time `json:"end"`
+	// Earliest and Latest are the end if what is left goes as fast, or as slowly, as the fastest and the slowest cluster so far.
+	Earliest metav1.Time `json:"earliest"`
+	Latest   metav1.Time `json:"latest"`
 }
 
 // ClusterStatus is the record of one cluster in a rollout.

@@ -1,0 +1,62 @@
+package activities
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func finalStatus(namespace, name, reason string) KeepRolloutInput {
+	return KeepRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/run", Object: ranv1.ClusterGroupUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Status: ranv1.ClusterGroupUpgradeStatus{Conditions: []metav1.Condition{
+			{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: reason},
+		}},
+	}}
+}
+
+func getKept(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	kept := &corev1.ConfigMap{}
+	require.NoError(t, bareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, kept))
+	return kept
+}
+
+func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) {
+	rollouts := &Rollouts{Clusters: clusters}
+	for _, reason := range []string{ranv1.ReasonFailed, ranv1.ReasonTimedOut} {
+		in := finalStatus("default", "kept", reason)
+		require.NoError(t, rollouts.KeepRollout(t.Context(), in))
+		require.NoError(t, rollouts.KeepRollout(t.Context(), in), "an answer may be lost")
+
+		kept := getKept(t, "drydock-kept")
+		require.True(t, kube.OwnedBy(kept, in.Owner))
+		var object ranv1.ClusterGroupUpgrade
+		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[KeptRolloutKey]), &object))
+		require.Equal(t, "ClusterGroupUpgrade", object.Kind)
+		require.Equal(t, reason, object.Status.Conditions[0].Reason)
+	}
+}
+
+func TestAConfigMapOfSomebodyElseIsNotWrittenOver(t *testing.T) {
+	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "drydock-foreign"}, Data: map[string]string{"mine": "yes"}}
+	create(t, bareCluster(t), foreign)
+	err := (&Rollouts{Clusters: clusters}).KeepRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "ConfigMap default/drydock-foreign is not Drydock's")
+	require.Equal(t, map[string]string{"mine": "yes"}, getKept(t, "drydock-foreign").Data)
+}
+
+func TestANamespaceWhereNothingMayBeKeptIsNamedWithTheRemedy(t *testing.T) {
+	err := (&Rollouts{Clusters: clusters}).KeepRollout(t.Context(), finalStatus("kube-public", "r", ranv1.ReasonFailed))
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "bind ClusterRole drydock-rollouts in namespace kube-public of the hub")
+}

@@ -1,0 +1,116 @@
+package rollout
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// Estimate says when a rollout will have gone through its plan, from how long its clusters have taken so far: the earliest end if all that are
+// left take as long as the fastest, the latest as long as the slowest. In between, a batch is expected to take as long as the slowest of
+// its clusters, which is nearer to the slowest of all the more clusters it has. Until one is complete, those at work are taken to
+// go on at the speed of the nodes they have done. It returns nil while nothing can be said: no node is done, the rollout is paused, or over.
+func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Estimate {
+	if status.Paused || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
+		return nil
+	}
+	seen := durationsOf(status.Clusters, now)
+	if seen.count == 0 {
+		return nil
+	}
+	var least, expected, most time.Duration
+	for _, batch := range batchesLeft(status.Clusters, now) {
+		least += batch.takes(seen.shortest)
+		expected += batch.takes(seen.slowestOf(batch.clusters))
+		most += batch.takes(seen.longest)
+	}
+	at := func(left time.Duration) metav1.Time { return metav1.NewTime(now.Add(left).Truncate(time.Second)) }
+	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
+}
+
+// batchesLeft returns what is left of each batch, by its number.
+func batchesLeft(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
+	var batches []batchLeft
+	for i := range clusters {
+		c := &clusters[i]
+		if c.State.Over() {
+			continue
+		}
+		for len(batches) <= int(c.Batch) {
+			batches = append(batches, batchLeft{})
+		}
+		batches[c.Batch].add(c, now)
+	}
+	return batches
+}
+
+// batchLeft is the clusters of a batch that are not over.
+type batchLeft struct {
+	clusters int
+	// waiting: one has not begun. youngest is the age of the one at work that began last.
+	waiting  bool
+	youngest time.Duration
+}
+
+func (b *batchLeft) add(c *ranv1.ClusterStatus, now time.Time) {
+	b.clusters++
+	switch {
+	case c.StartedAt == nil:
+		b.waiting = true
+	case b.clusters == 1 || now.Sub(c.StartedAt.Time) < b.youngest:
+		b.youngest = now.Sub(c.StartedAt.Time)
+	}
+}
+
+// takes is how long the batch still takes if a cluster takes that long.
+func (b *batchLeft) takes(cluster time.Duration) time.Duration {
+	switch {
+	case b.clusters == 0:
+		return 0
+	case b.waiting:
+		return cluster
+	}
+	return max(cluster-b.youngest, 0)
+}
+
+// durations of clusters.
+type durations struct {
+	count                    int
+	shortest, longest, total time.Duration
+}
+
+// durationsOf returns how long the complete clusters took, or, when there are none, how long those at work will take at their speed.
+func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
+	var complete, projected durations
+	for i := range clusters {
+		c := &clusters[i]
+		switch {
+		case c.StartedAt == nil:
+		case c.State == ranv1.ClusterComplete && c.CompletedAt != nil:
+			complete.add(c.CompletedAt.Sub(c.StartedAt.Time))
+		case !c.State.Over() && c.Nodes.Done > 0:
+			projected.add(now.Sub(c.StartedAt.Time) * time.Duration(c.Nodes.Total) / time.Duration(c.Nodes.Done))
+		}
+	}
+	if complete.count == 0 {
+		return projected
+	}
+	return complete
+}
+
+func (d *durations) add(duration time.Duration) {
+	if d.count == 0 || duration < d.shortest {
+		d.shortest = duration
+	}
+	d.longest = max(d.longest, duration)
+	d.total += duration
+	d.count++
+}
+
+// slowestOf is how long the slowest of that many clusters is expected to take: the mean for one, nearer to the longest with each more.
+func (d *durations) slowestOf(clusters int) time.Duration {
+	mean := d.total / time.Duration(d.count)
+	return mean + (d.longest-mean)*time.Duration(clusters-1)/time.Duration(clusters+1)
+}

@@ -1,0 +1,91 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+func ago(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
+
+func took(batch int32, d time.Duration) ranv1.ClusterStatus {
+	return ranv1.ClusterStatus{Batch: batch, State: ranv1.ClusterComplete, StartedAt: ago(d), CompletedAt: ago(0)}
+}
+
+func atWork(batch int32, since time.Duration, done, total int32) ranv1.ClusterStatus {
+	return ranv1.ClusterStatus{Batch: batch, State: ranv1.ClusterRunning, StartedAt: ago(since), Nodes: ranv1.NodeCounts{Done: done, Total: total}}
+}
+
+func waiting(batch int32) ranv1.ClusterStatus {
+	return ranv1.ClusterStatus{Batch: batch, State: ranv1.ClusterPending}
+}
+
+func underWay(clusters ...ranv1.ClusterStatus) *ranv1.ClusterGroupUpgradeStatus {
+	return &ranv1.ClusterGroupUpgradeStatus{Clusters: clusters, Status: ranv1.RunStatus{StartedAt: ago(time.Hour)}}
+}
+
+func TestTheEndIsEstimatedFromHowLongClustersTook(t *testing.T) {
+	const m = time.Minute
+	tests := []struct {
+		name                       string
+		status                     *ranv1.ClusterGroupUpgradeStatus
+		earliest, expected, latest time.Duration
+	}{
+		{"one batch left, like the one before", underWay(took(1, 10*m), waiting(2)), 10 * m, 10 * m, 10 * m},
+		{"batches one after the other", underWay(took(1, 10*m), waiting(2), waiting(3)), 20 * m, 20 * m, 20 * m},
+		{"clusters of a batch at the same time", underWay(took(1, 10*m), waiting(2), waiting(2)), 10 * m, 10 * m, 10 * m},
+		{"one cluster takes the mean, at least the shortest, at most the longest", underWay(took(1, 10*m), took(2, 20*m), waiting(3)), 10 * m, 15 * m, 20 * m},
+		{"three clusters take as long as their slowest", underWay(took(1, 10*m), took(2, 20*m), waiting(3), waiting(3), waiting(3)), 10 * m, 17*m + 30*time.Second, 20 * m},
+		{"time at work counts", underWay(took(1, 10*m), atWork(2, 4*m, 0, 3), waiting(3)), 16 * m, 16 * m, 16 * m},
+		{"a batch lasts until its last cluster", underWay(took(1, 10*m), atWork(2, 4*m, 0, 3), atWork(2, 1*m, 0, 3)), 9 * m, 9 * m, 9 * m},
+		{"what takes longer than any before may end at once", underWay(took(1, 10*m), atWork(2, 30*m, 0, 3)), 0, 0, 0},
+		{"nodes tell as long as no cluster is complete", underWay(atWork(1, 10*m, 2, 4), waiting(2)), 30 * m, 30 * m, 30 * m},
+		{"what needed no work says nothing", underWay(took(1, 10*m), waiting(2), ranv1.ClusterStatus{State: ranv1.ClusterSkipped}), 10 * m, 10 * m, 10 * m},
+		{"a failure says nothing", underWay(took(1, 10*m), ranv1.ClusterStatus{Batch: 1, State: ranv1.ClusterFailed, StartedAt: ago(m), CompletedAt: ago(0)}, waiting(2)), 10 * m, 10 * m, 10 * m},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			estimate := rollout.Estimate(test.status, noon)
+			require.NotNil(t, estimate)
+			require.Equal(t, test.earliest, estimate.Earliest.Sub(noon), "earliest")
+			require.Equal(t, test.expected, estimate.End.Sub(noon), "expected")
+			require.Equal(t, test.latest, estimate.Latest.Sub(noon), "latest")
+		})
+	}
+}
+
+func TestNothingIsEstimatedWhileNothingIsKnown(t *testing.T) {
+	paused, over, planned := underWay(took(1, time.Minute), waiting(2)), underWay(took(1, time.Minute)), underWay(took(1, time.Minute))
+	paused.Paused, over.Status.CompletedAt, planned.Status.StartedAt = true, ago(0), nil
+	for name, status := range map[string]*ranv1.ClusterGroupUpgradeStatus{
+		"paused": paused, "over": over, "planned": planned, "no node is done": underWay(atWork(1, time.Minute, 0, 4)),
+	} {
+		require.Nil(t, rollout.Estimate(status, noon), name)
+	}
+}
+
+func TestTheEstimateLiesInItsRangeAndNotInThePast(t *testing.T) {
+	minutes := func(t *rapid.T, name string) time.Duration {
+		return time.Duration(rapid.IntRange(0, 100).Draw(t, name)) * time.Minute
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		list := []ranv1.ClusterStatus{took(1, minutes(t, "first"))}
+		for batch := range int32(rapid.IntRange(0, 4).Draw(t, "batches")) {
+			for range rapid.IntRange(1, 3).Draw(t, "clusters") {
+				list = append(list, rapid.SampledFrom([]ranv1.ClusterStatus{
+					took(batch, minutes(t, "took")), atWork(batch, minutes(t, "since"), 0, 2), waiting(batch),
+				}).Draw(t, "cluster"))
+			}
+		}
+		estimate := rollout.Estimate(underWay(list...), noon)
+		require.False(t, estimate.Earliest.Time.Before(noon))
+		require.False(t, estimate.End.Before(&estimate.Earliest), "%v", estimate)
+		require.False(t, estimate.Latest.Before(&estimate.End), "%v", estimate)
+	})
+}
