@@ -1,0 +1,116 @@
+package chaos
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/devstack"
+)
+
+// state is a state of a workflow in which its worker dies.
+type state struct {
+	// workflow is its type, state the name of the state, and moment what is going on in it.
+	workflow, state, moment string
+	// activity that is pending then: one of the workflow's own, or of a child's, as scene.pending names it; empty: none is.
+	activity string
+	// reach starts the work that comes into the state, and returns when it is there and stays. Reaching the state again and again must go
+	// without harm.
+	reach func(*testing.T, *scene, place) reached
+}
+
+// reached is a state that a work is in.
+type reached struct {
+	// workflow is the id of that whose state it is.
+	workflow string
+	// last, unless nil, does what must be done right before the worker dies.
+	last func()
+	// heal, unless nil, ends what keeps the work in the state. The worker lives again when it is called.
+	heal func()
+}
+
+func (s state) String() string {
+	return strings.TrimSuffix(s.workflow+" "+s.state+", "+s.moment, ", ")
+}
+
+// death is the end of a worker and what it left undone.
+type death struct {
+	state
+	how     string
+	pending []string
+}
+
+// end is how a worker's life ends.
+type end struct {
+	how    string
+	worker func(*devstack.Process) error
+}
+
+var (
+	killed  = end{"SIGKILL", (*devstack.Process).Kill}
+	stopped = end{"SIGTERM", (*devstack.Process).Stop}
+)
+
+// die brings a work into each of the states, all at the same time and each in a place of its own, ends the worker, and starts another.
+func (s *scene) die(t *testing.T, how end, places []place, states ...state) {
+	t.Helper()
+	require.LessOrEqual(t, len(states), len(places), "a place for each state")
+	arrived := make([]reached, len(states))
+	var reaching sync.WaitGroup
+	for i, state := range states {
+		reaching.Go(func() { arrived[i] = state.reach(t, s, places[i]) })
+	}
+	reaching.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for _, at := range arrived {
+		if at.last != nil {
+			at.last()
+		}
+	}
+	var deaths []death
+	for i, state := range states {
+		deaths = append(deaths, death{state, how.how, s.pending(t, arrived[i].workflow)})
+	}
+	require.NoError(t, how.worker(s.Worker))
+	for _, cluster := range s.Clusters() {
+		s.Proxy(cluster).Heal()
+	}
+	for _, d := range deaths {
+		t.Logf("%s in %s; pending: %q", d.how, d.state, d.pending)
+		if d.activity != "" {
+			require.Contains(t, d.pending, d.activity, "%s is not the state it died in", d.state)
+		} else {
+			require.Empty(t, d.pending, "%s is not the state it died in", d.state)
+		}
+	}
+	s.deaths = append(s.deaths, deaths...)
+	require.NoError(t, s.Worker.Start(t.Context()))
+	for _, at := range arrived {
+		if at.heal != nil {
+			at.heal()
+		}
+	}
+}
+
+// showDeaths prints where workers died, in order of the states.
+func showDeaths(to io.Writer, deaths []death) {
+	if len(deaths) == 0 {
+		return
+	}
+	deaths = slices.Clone(deaths)
+	slices.SortStableFunc(deaths, func(a, b death) int { return strings.Compare(a.workflow, b.workflow) })
+	t := table.NewWriter()
+	t.SetOutputMirror(to)
+	t.AppendHeader(table.Row{"workflow", "state", "moment", "worker ended by", "pending activities"})
+	for _, d := range deaths {
+		t.AppendRow(table.Row{d.workflow, d.state.state, d.moment, d.how, strings.Join(d.pending, ", ")})
+	}
+	t.Render()
+}

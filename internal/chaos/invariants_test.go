@@ -1,0 +1,120 @@
+package chaos
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"drydock.dev/drydock/internal/chaos/invariants"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// controlPlane is the node of a spoke that goes alone.
+const controlPlane = "control-plane-1"
+
+// requireInvariants holds a scenario that is over to what must always be true.
+func requireInvariants(t *testing.T, s *scene) {
+	t.Helper()
+	var clusters []invariants.Cluster
+	var violations []string
+	for _, spoke := range s.Spokes {
+		cluster := s.judged(t, spoke)
+		clusters = append(clusters, cluster)
+		violations = append(violations, cluster.Violations()...)
+	}
+	for _, w := range s.works {
+		if w.rollout {
+			violations = append(violations, invariants.Order(w.plan, w.maxConcurrency, clusters)...)
+		}
+		violations = append(violations, s.judgeHistories(t, w)...)
+	}
+	require.Empty(t, violations, strings.Join(violations, "\n"))
+}
+
+// judged is a spoke with all that was done to it, and what the works of the scenario were allowed and have promised.
+func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
+	t.Helper()
+	cluster := invariants.Cluster{
+		Name: spoke.Name, Deeds: settledDeeds(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answersLost,
+		ClusterLocks: true,
+	}
+	for _, w := range s.works {
+		nodes := w.nodes[spoke.Name]
+		if w.rollout {
+			cluster.AtOnce = max(cluster.AtOnce, 1)
+		} else {
+			// Whoever asks for a single node is held by no budget, and not by the locks of the cluster.
+			cluster.AtOnce += len(nodes)
+			cluster.ClusterLocks = cluster.ClusterLocks && len(nodes) == 0
+		}
+		if w.end != ended {
+			continue
+		}
+		cluster.Maintained = append(cluster.Maintained, nodes...)
+		if w.job {
+			cluster.Worked = append(cluster.Worked, nodes...)
+		}
+	}
+	return cluster
+}
+
+// settledDeeds returns what was done to a spoke when nothing that was done so far can be missing. An event of the audit log may follow its
+// answer by an instant: a request of our own, whose event is there, shows that those before it are there, too.
+func settledDeeds(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
+	t.Helper()
+	marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
+	_, err := spoke.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), marker, metav1.GetOptions{})
+	require.Error(t, err)
+	var deeds []fleet.Deed
+	require.Eventually(t, func() bool {
+		events, err := spoke.AuditEvents()
+		require.NoError(t, err)
+		deeds = fleet.DeedsOf(events)
+		last := events[max(0, len(events)-1000):]
+		return slices.ContainsFunc(last, func(e auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == marker })
+	}, waitLimit, 50*time.Millisecond, "the audit log of %s does not show our own request", spoke.Name)
+	return deeds
+}
+
+// judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did.
+func (s *scene) judgeHistories(t *testing.T, w *work) []string {
+	t.Helper()
+	histories, err := invariants.Histories(t.Context(), s.temporal, w.workflow)
+	require.NoError(t, err)
+	replayer, quiet := newReplayer(), log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	var violations []string
+	for _, h := range histories {
+		violations = append(violations, h.Violations()...)
+		execution := worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.RunID}}
+		if err := replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: h.Events}, execution); err != nil {
+			violations = append(violations, fmt.Sprintf("%s: replay: %v", h.WorkflowID, err))
+		}
+	}
+	return violations
+}
+
+// newReplayer knows the workflows that rollouts consist of.
+func newReplayer() worker.WorkflowReplayer {
+	replayer := worker.NewWorkflowReplayer()
+	for name, code := range map[string]any{
+		temporal.ClusterGroupUpgrade: workflows.ClusterGroupUpgrade, temporal.ClusterUpgrade: workflows.ClusterUpgrade,
+		temporal.NodeMaintenance: workflows.NodeMaintenance,
+	} {
+		replayer.RegisterWorkflowWithOptions(code, workflow.RegisterOptions{Name: name})
+	}
+	return replayer
+}

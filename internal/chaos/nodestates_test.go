@@ -1,0 +1,186 @@
+package chaos
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// nodeWaits are the states of NodeMaintenance that last until something happens in the cluster, or the requestor speaks.
+func nodeWaits() []state {
+	return []state{
+		nodeWait(maintenancev1.NodeScheduled, "AwaitNodeLocks", func(t *testing.T, s *scene, at place) reached {
+			unlock := s.lock(t, at, lcmv1.LockActive)
+			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+			return reached{workflow: w.workflow, heal: unlock}
+		}),
+		nodeWait(maintenancev1.NodeWaitForPodCompletion, "AwaitPodCompletion", func(t *testing.T, s *scene, at place) reached {
+			guest := s.guest(t, at, nil)
+			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{
+				WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: propLabel}, Action: job(nil),
+			})
+			return reached{workflow: w.workflow, heal: func() { removePod(t, at, guest) }}
+		}),
+		draining(),
+		jobAtWork(),
+		{
+			workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodeReady), moment: "the requestor at work",
+			reach: func(t *testing.T, s *scene, at place) reached {
+				w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+				s.awaitCompleted(t, w.workflow, "Drain")
+				return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalDone) }}
+			},
+		},
+		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at place) reached {
+			patient := s.guest(t, at, map[string]string{devstack.AnnotationReadyAfter: forever})
+			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil), HealthChecks: []drydockv1.HealthCheck{{
+				Name:      "the patient is well",
+				Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: propNamespace, Name: patient, Type: "Ready"},
+			}}})
+			return reached{workflow: w.workflow, heal: func() {
+				unannotate(t, at.spoke, propNamespace, devstack.AnnotationReadyAfter, metav1.ListOptions{LabelSelector: propLabel + "=" + patient})
+			}}
+		}),
+		nodeWait(maintenancev1.NodeCleaningUp, "AwaitNodeLocksActive", func(t *testing.T, s *scene, at place) reached {
+			unlock := s.lock(t, at, lcmv1.LockInactive)
+			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+			return reached{workflow: w.workflow, heal: unlock}
+		}),
+	}
+}
+
+// nodeWait is a state in which a waiting activity waits, once it has said so.
+func nodeWait(in maintenancev1.NodeState, activity string, reach func(*testing.T, *scene, place) reached) state {
+	return state{
+		workflow: temporal.NodeMaintenance, state: string(in), activity: activity,
+		reach: func(t *testing.T, s *scene, at place) reached {
+			r := reach(t, s, at)
+			s.awaitWaiting(t, r.workflow, activity)
+			return r
+		},
+	}
+}
+
+// draining: a pod takes its time to leave.
+func draining() state {
+	return nodeWait(maintenancev1.NodeDraining, "Drain", func(t *testing.T, s *scene, at place) reached {
+		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
+		return reached{workflow: w.workflow, heal: func() { letLeave(t, at, guest) }}
+	})
+}
+
+// jobAtWork: the Job runs.
+func jobAtWork() state {
+	s := nodeWait(maintenancev1.NodeReady, "RunJob", func(t *testing.T, s *scene, at place) reached {
+		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(map[string]string{devstack.AnnotationCompleteAfter: forever})})
+		return reached{workflow: w.workflow, heal: func() { letComplete(t, at) }}
+	})
+	s.moment = "the job at work"
+	return s
+}
+
+// request is a request of the worker at which it dies.
+type request struct {
+	in       maintenancev1.NodeState
+	what     string
+	activity string
+	// match picks the request for a place.
+	match func(s *scene, at place) faultproxy.Match
+	// cancel: it is made only when the maintenance is cancelled while its Job runs.
+	cancel bool
+}
+
+// nodeRequests are the writes of a NodeMaintenance, in the order they are made.
+func nodeRequests() []request {
+	ofNode := func(verb, resource, body string) func(*scene, place) faultproxy.Match {
+		return func(_ *scene, at place) faultproxy.Match {
+			return faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: at.node, Body: body}
+		}
+	}
+	ofMaintenance := func(verb, resource string) func(*scene, place) faultproxy.Match {
+		return func(s *scene, at place) faultproxy.Match {
+			m := faultproxy.Match{Verbs: []string{verb}, Resource: resource, Name: s.name + "-" + at.spoke.Name + "-" + at.node + "*"}
+			if verb == "create" {
+				m.Name, m.Body = "", s.name+"-"+at.spoke.Name+"-"+at.node
+			}
+			return m
+		}
+	}
+	return []request{
+		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "AwaitNodeFree", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
+		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "RequestNodeMaintenance", match: func(_ *scene, at place) faultproxy.Match {
+			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
+		}},
+		{in: maintenancev1.NodeCordon, what: "the cordon", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`)},
+		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at place) faultproxy.Match {
+			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}
+		}},
+		{in: maintenancev1.NodeReady, what: "the creation of the job", activity: "RunJob", match: ofMaintenance("create", "jobs")},
+		{in: maintenancev1.NodeCleaningUp, what: "the end of a job at work", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
+		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "RemoveJob", match: ofMaintenance("patch", "jobs")},
+		{in: maintenancev1.NodeCleaningUp, what: "the uncordon", activity: "ReturnNode", match: ofNode("patch", "nodes", `"unschedulable":null`)},
+		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "WithdrawNodeMaintenance", match: func(_ *scene, at place) faultproxy.Match {
+			return faultproxy.Match{Verbs: []string{"delete"}, Resource: "nodemaintenancerequests", Name: "drydock-" + at.node + "-*"}
+		}},
+	}
+}
+
+// lost is the state in which the worker has made the request, and the API server has not heard of it.
+func (r request) lost() state {
+	return state{
+		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "request lost: " + r.what, activity: r.activity,
+		reach: func(t *testing.T, s *scene, at place) reached {
+			workflow, injection := r.reach(t, s, at)
+			awaitStopped(t, injection)
+			return reached{workflow: workflow}
+		},
+	}
+}
+
+// unanswered is the state in which the API server has carried the request out, and the worker has not heard of that.
+func (r request) unanswered() state {
+	return state{
+		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "answer lost: " + r.what, activity: r.activity,
+		reach: func(t *testing.T, s *scene, at place) reached {
+			workflow, injection := r.reach(t, s, at)
+			stopped := awaitStopped(t, injection)
+			s.answersLost = true
+			return reached{workflow: workflow, last: func() {
+				if !stopped.Forward() {
+					forward(t, injection)
+				}
+			}}
+		},
+	}
+}
+
+func (r request) reach(t *testing.T, s *scene, at place) (workflow string, injection *faultproxy.Injection) {
+	t.Helper()
+	s.guest(t, at, nil)
+	injection = s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: r.match(s, at), Fault: faultproxy.Stop()})
+	spec := maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)}
+	if !r.cancel {
+		return s.maintain(t, at, spec).workflow, injection
+	}
+	spec.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})
+	w := s.maintain(t, at, spec)
+	w.end = cancelled
+	s.awaitWaiting(t, w.workflow, "RunJob")
+	s.say(t, w.workflow, temporal.SignalCancel)
+	return w.workflow, injection
+}
+
+// say sends a signal, as a person does with the command line or in the Web UI.
+func (s *scene) say(t *testing.T, workflow, signal string) {
+	t.Helper()
+	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, temporal.SignalRequest{Actor: "ann", Reason: s.name}))
+}

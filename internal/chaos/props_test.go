@@ -1,0 +1,173 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+)
+
+// What scenarios put on the stage. All of it bears the label, and is gone when mend has cleared the stage.
+const (
+	propLabel = "chaos"
+	// propNamespace is where pods live, jobNamespace where the worker may run Jobs.
+	propNamespace = "shop"
+	jobNamespace  = "drydock-system"
+	// forever is longer than any scenario.
+	forever = "1000h"
+)
+
+// guest puts a pod on a node that no controller owns: once evicted, it is not made anew elsewhere, where it would be in the way.
+func (s *scene) guest(t *testing.T, at place, annotations map[string]string) string {
+	t.Helper()
+	name := s.name + "-" + at.node
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: propNamespace, Labels: map[string]string{propLabel: name}, Annotations: annotations},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "guest", Image: "registry.example.com/guest:1.0"}}, Affinity: onNode(at.node)},
+	}
+	_, err := at.spoke.Client.CoreV1().Pods(propNamespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, s.Await(t.Context(), at.spoke, name+" runs", []client.Object{pod}, func(ctx context.Context, reader client.Reader) (bool, error) {
+		var found corev1.Pod
+		err := reader.Get(ctx, client.ObjectKeyFromObject(pod), &found)
+		return found.Spec.NodeName != "" && (found.Status.Phase == corev1.PodRunning || annotations[devstack.AnnotationReadyAfter] != ""), client.IgnoreNotFound(err)
+	}))
+	return name
+}
+
+// onNode has the scheduler put a pod on a node.
+func onNode(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		}},
+	}}}
+}
+
+// unannotate takes an annotation of the stack from pods: what it held up goes on.
+func unannotate(t *testing.T, spoke *devstack.Cluster, namespace, annotation string, which metav1.ListOptions) {
+	t.Helper()
+	ctx := context.Background()
+	pods, err := spoke.Client.CoreV1().Pods(namespace).List(ctx, which)
+	require.NoError(t, err)
+	require.NotEmpty(t, pods.Items, "pods with %s", annotation)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, annotation)
+	for _, pod := range pods.Items {
+		_, err := spoke.Client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		require.NoError(t, client.IgnoreNotFound(err))
+	}
+}
+
+// letLeave lets a guest go that takes its time.
+func letLeave(t *testing.T, at place, guest string) {
+	t.Helper()
+	unannotate(t, at.spoke, propNamespace, devstack.AnnotationLeaveAfter, metav1.ListOptions{LabelSelector: propLabel + "=" + guest})
+}
+
+// letComplete lets the Job on a node end.
+func letComplete(t *testing.T, at place) {
+	t.Helper()
+	unannotate(t, at.spoke, jobNamespace, devstack.AnnotationCompleteAfter, metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})
+}
+
+// removePod plays its owner.
+func removePod(t *testing.T, at place, name string) {
+	t.Helper()
+	require.NoError(t, at.spoke.Client.CoreV1().Pods(propNamespace).Delete(context.Background(), name, metav1.DeleteOptions{}))
+}
+
+// setReady declares a node not ready, or ready again.
+func (s *scene) setReady(t *testing.T, at place, ready bool) {
+	t.Helper()
+	message := `"the scenario wants it so"`
+	if ready {
+		message = "null"
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, devstack.AnnotationNotReady, message)
+	_, err := at.spoke.Client.CoreV1().Nodes().Patch(context.Background(), at.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// lock holds a node for another application than those of the stage; an inactive one has let go. The returned function takes it away.
+func (s *scene) lock(t *testing.T, at place, state lcmv1.LockState) (unlock func()) {
+	t.Helper()
+	lock := &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + at.node, Labels: map[string]string{propLabel: s.name}},
+		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: s.name, NodeName: at.node},
+	}
+	status := lcmv1.WorkloadLockStatus{State: state}
+	return s.put(t, at.spoke, lock, func() { lock.Status = status })
+}
+
+// lockCluster is lock for a whole cluster.
+func (s *scene) lockCluster(t *testing.T, spoke *devstack.Cluster) (unlock func()) {
+	t.Helper()
+	lock := &lcmv1.ClusterWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Labels: map[string]string{propLabel: s.name}},
+		Spec:       lcmv1.ClusterWorkloadLockSpec{ControllerName: s.name},
+	}
+	return s.put(t, spoke, lock, func() { lock.Status.State = lcmv1.LockActive })
+}
+
+// put creates an object, then its status, and returns the function that takes it away.
+func (s *scene) put(t *testing.T, spoke *devstack.Cluster, object client.Object, setStatus func()) (remove func()) {
+	t.Helper()
+	watched, err := s.Watch(t.Context(), spoke)
+	require.NoError(t, err)
+	require.NoError(t, watched.Client.Create(t.Context(), object))
+	setStatus()
+	require.NoError(t, watched.Client.Status().Update(t.Context(), object))
+	return func() { require.NoError(t, watched.Client.Delete(context.Background(), object)) }
+}
+
+// clear takes everything away that scenarios have put on a spoke.
+func (s *scene) clear(t *testing.T, spoke *devstack.Cluster) {
+	ctx := context.Background()
+	watched, err := s.Watch(ctx, spoke)
+	require.NoError(t, err)
+	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}} {
+		for _, namespace := range []string{propNamespace, jobNamespace} {
+			require.NoError(t, watched.Client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{propLabel}, client.GracePeriodSeconds(0)))
+		}
+	}
+	for _, kind := range []client.Object{&lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{}} {
+		require.NoError(t, watched.Client.DeleteAllOf(ctx, kind, client.HasLabels{propLabel}))
+	}
+	var nodes corev1.NodeList
+	require.NoError(t, watched.Client.List(ctx, &nodes))
+	for _, node := range nodes.Items {
+		if _, notReady := node.Annotations[devstack.AnnotationNotReady]; notReady {
+			s.setReady(t, place{spoke, node.Name}, true)
+		}
+	}
+}
+
+// drainAll drains a node of every pod, whosever it is, for as long as it takes.
+func drainAll() *maintenancev1.DrainSpec {
+	return &maintenancev1.DrainSpec{Force: true, TimeoutSeconds: new(int32(0))}
+}
+
+// job is work that a Job does; the annotations tell its pod how.
+func job(annotations map[string]string) *maintenancev1.Action {
+	labels := map[string]string{propLabel: "job"}
+	return &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
+		Namespace: jobNamespace,
+		Template: batchv1.JobTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "work", Image: "registry.example.com/work:1.0"}}},
+			}},
+		},
+	}}
+}

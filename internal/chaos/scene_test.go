@@ -1,0 +1,170 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// scenario is one story of harm.
+type scenario struct {
+	name string
+	// short scenarios are part of every test run.
+	short bool
+	run   func(*testing.T, *scene)
+}
+
+// scene is one scenario as it plays.
+type scene struct {
+	*stage
+	// name begins the names of all that the scenario makes.
+	name string
+	rand *rand.Rand
+	// began is when; what was done before is not the scenario's.
+	began time.Time
+	mu    sync.Mutex
+	// works are the maintenances and rollouts that it has started.
+	works []*work
+	// answersLost: requests were cut off before Drydock had the answer.
+	answersLost bool
+}
+
+// work is a maintenance or a rollout that a scenario has started, and what must come of it.
+type work struct {
+	// workflow is its id.
+	workflow string
+	// nodes that it must have maintained, each once, by cluster, when it has ended.
+	nodes map[string][]string
+	// job: there is a Job for each of them.
+	job bool
+	// rollout: it is no maintenance of a single node.
+	rollout bool
+	// plan of a rollout: its clusters by batches, and how many of them may be at work at once.
+	plan           [][]string
+	maxConcurrency int
+	// end is how it ends: ended, cancelled, or the type of its error.
+	end string
+}
+
+// newScene begins a scenario on a stage that nothing of Drydock's is left on.
+func newScene(t *testing.T, name string, seed uint64) *scene {
+	t.Helper()
+	s := &scene{stage: theStage, name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now()}
+	t.Cleanup(func() { s.mend(t) })
+	return s
+}
+
+// finish waits for the end of all that was started, and judges it.
+func (s *scene) finish(t *testing.T) {
+	t.Helper()
+	for _, w := range s.works {
+		s.requireEnd(t, w)
+	}
+	for _, spoke := range s.Spokes {
+		require.NoError(t, s.AwaitNothingLeft(t.Context(), spoke))
+	}
+	requireInvariants(t, s)
+}
+
+// mend makes the stage whole again, so that a scenario that fails does not fail those after it.
+func (s *scene) mend(t *testing.T) {
+	ctx := context.Background()
+	for _, cluster := range s.Clusters() {
+		s.Proxy(cluster).Heal()
+	}
+	if !t.Failed() {
+		return
+	}
+	_ = s.Worker.Kill()
+	require.NoError(t, s.Worker.Start(ctx))
+	for _, w := range s.works {
+		_ = s.temporal.SignalWorkflow(ctx, w.workflow, "", temporal.SignalCancel, nil) // it may be over
+	}
+	for _, spoke := range s.Spokes {
+		s.clear(t, spoke)
+	}
+}
+
+// commandLimit ends a command that follows something that never ends.
+const commandLimit = time.Minute
+
+// must runs a drydock command that has to succeed.
+func (s *scene) must(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
+	var out, complaint bytes.Buffer
+	cmd := s.Command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	require.NoError(t, cmd.Run(), "drydock %v: %s%s", args, out.String(), complaint.String())
+	return out.String()
+}
+
+// maintain starts the maintenance of a node from a manifest. A nil spec.Action hands the node over to us.
+func (s *scene) maintain(t *testing.T, at place, spec maintenancev1.NodeMaintenanceSpec) *work {
+	t.Helper()
+	spec.RequestorID, spec.NodeName = "chaos.example.com", at.node
+	name := s.name + "-" + at.spoke.Name + "-" + at.node
+	s.must(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
+	w := &work{
+		workflow: temporal.NodeMaintenanceID(at.spoke.Name, namespace, name), job: spec.Action != nil,
+		nodes: map[string][]string{at.spoke.Name: {at.node}}, end: ended,
+	}
+	s.started(w)
+	return w
+}
+
+func (s *scene) started(w *work) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.works = append(s.works, w)
+}
+
+// namespace of maintenances and rollouts.
+const namespace = "default"
+
+// manifest writes an object to a file and returns its path.
+func (s *scene) manifest(t *testing.T, apiVersion, kind, name string, spec any) string {
+	t.Helper()
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
+	})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), name+".yaml")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+// place is where a maintenance plays.
+type place struct {
+	spoke *devstack.Cluster
+	node  string
+}
+
+func (p place) String() string { return p.spoke.Name + "/" + p.node }
+
+// places returns that many worker nodes of the spokes where only the scenario is at work.
+func (s *scene) places(t *testing.T, count int) []place {
+	t.Helper()
+	var free []place
+	for node := range workers {
+		for _, spoke := range s.Spokes[1:] {
+			free = append(free, place{spoke, fmt.Sprintf("worker-%d", node+1)})
+		}
+	}
+	require.LessOrEqual(t, count, len(free))
+	return free[:count]
+}

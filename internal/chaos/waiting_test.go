@@ -1,0 +1,139 @@
+package chaos
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// waitLimit is generous: two cores may run several stacks, and an activity whose worker died is noticed only after its heartbeat timeout.
+const waitLimit = 5 * time.Minute
+
+// awaitEvent follows a workflow's history until it has the event.
+func (s *scene) awaitEvent(t *testing.T, workflow, what string, is func(*history.HistoryEvent) bool) *history.HistoryEvent {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	for events := s.temporal.GetWorkflowHistory(ctx, workflow, "", true, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		require.NoError(t, err, "wait in the history of %s until %s", workflow, what)
+		if is(event) {
+			return event
+		}
+	}
+	require.Fail(t, "too late", "%s ended before %s", workflow, what)
+	return nil
+}
+
+// awaitWaiting waits until a waiting activity has told the workflow what it waits for.
+func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
+	t.Helper()
+	s.awaitEvent(t, workflow, activity+" waits", func(event *history.HistoryEvent) bool {
+		signal := event.GetWorkflowExecutionSignaledEventAttributes()
+		if signal.GetSignalName() != temporal.SignalObserved {
+			return false
+		}
+		var seen temporal.Observation
+		err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &seen)
+		return err == nil && seen.Activity == activity
+	})
+}
+
+// awaitCompleted waits until an activity has succeeded, and its workflow has drawn its conclusions.
+func (s *scene) awaitCompleted(t *testing.T, workflow, activity string) {
+	t.Helper()
+	var scheduled int64
+	completed := false
+	s.awaitEvent(t, workflow, activity+" is completed", func(event *history.HistoryEvent) bool {
+		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == activity {
+			scheduled = event.EventId
+		}
+		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && scheduled != 0 {
+			completed = completed || done.ScheduledEventId == scheduled
+		}
+		return completed && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+	})
+}
+
+// awaitChild waits until a workflow has started that child.
+func (s *scene) awaitChild(t *testing.T, workflow, child string) {
+	t.Helper()
+	s.awaitEvent(t, workflow, child+" is started", func(event *history.HistoryEvent) bool {
+		return event.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId() == child
+	})
+}
+
+// awaitStopped waits until a request stands in the proxy. One whose client has given up meanwhile is passed over: it comes again.
+func awaitStopped(t *testing.T, injection *faultproxy.Injection) *faultproxy.Stopped {
+	t.Helper()
+	limit := time.NewTimer(waitLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case stopped := <-injection.Stopped():
+			select {
+			case <-stopped.Ended():
+			default:
+				return stopped
+			}
+		case <-limit.C:
+			require.Fail(t, "no request was stopped")
+		}
+	}
+}
+
+// forward has a request carried out whose answer then stands in the proxy.
+func forward(t *testing.T, injection *faultproxy.Injection) {
+	t.Helper()
+	for !awaitStopped(t, injection).Forward() {
+	}
+}
+
+// pending names the activities that a workflow waits for, and behind a colon those of the children that it waits for.
+func (s *scene) pending(t *testing.T, workflow string) []string {
+	t.Helper()
+	description, err := s.temporal.DescribeWorkflowExecution(t.Context(), workflow, "")
+	require.NoError(t, err)
+	var names []string
+	for _, activity := range description.PendingActivities {
+		names = append(names, activity.ActivityType.Name)
+	}
+	for _, child := range description.PendingChildren {
+		for _, name := range s.pending(t, child.WorkflowId) {
+			names = append(names, child.WorkflowTypeName+": "+name)
+		}
+	}
+	return names
+}
+
+// requireEnd waits for the end of a work, and for the right one.
+func (s *scene) requireEnd(t *testing.T, w *work) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	err := s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil)
+	require.NoError(t, ctx.Err(), "%s does not end; it is about %v", w.workflow, w.nodes)
+	end := ended
+	switch {
+	case sdktemporal.IsCanceledError(err):
+		end = cancelled
+	case err != nil:
+		end = temporal.ErrorType(err)
+	}
+	require.Equal(t, w.end, end, "how %s ended: %v", w.workflow, err)
+}
+
+// How works end, beside the types of errors.
+const (
+	ended     = "Completed"
+	cancelled = "Cancelled"
+)
