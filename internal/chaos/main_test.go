@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -41,7 +42,9 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int) {
 	ctx := context.Background()
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: spokes, Workers: workers, Proxies: true, Output: os.Stderr})
+	f, err := fleet.Start(ctx, fleet.Options{
+		Spokes: spokes, Workers: workers, Proxies: true, Temporal: devstack.TemporalOptions{Database: "temporal.db"}, Output: os.Stderr,
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -8,7 +8,7 @@ import (
 
 // scenarios are all stories of harm, each on its own.
 func scenarios() []scenario {
-	return slices.Concat(workerDeaths())
+	return slices.Concat(workerDeaths(), outages())
 }
 
 func TestWhateverGoesWrongMaintenanceComesToItsRightEnd(t *testing.T) {

@@ -1,0 +1,88 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// shape is how large a rollout is.
+type shape struct {
+	clusters []*devstack.Cluster
+	// nodes of each cluster.
+	nodes          []string
+	maxConcurrency int
+}
+
+// rollOut starts a rollout that drains every node of its shape and runs a Job there, unless change makes it another. It ends well unless the
+// caller says otherwise.
+func (s *scene) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupUpgradeSpec)) *work {
+	t.Helper()
+	w := &work{
+		workflow: temporal.ClusterGroupUpgradeID(namespace, s.name), nodes: map[string][]string{}, rollout: true, job: true, end: ended,
+		maxConcurrency: of.maxConcurrency,
+	}
+	spec := ranv1.ClusterGroupUpgradeSpec{
+		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt(of.maxConcurrency), Timeout: 60},
+		NodeMaintenance:     &ranv1.NodeMaintenanceRemediation{SkipNodes: allNodesBut(of.nodes), DrainSpec: drainAll(), Action: job(nil)},
+	}
+	for _, cluster := range of.clusters {
+		spec.Clusters = append(spec.Clusters, cluster.Name)
+		w.nodes[cluster.Name] = of.nodes
+	}
+	w.plan = slices.Collect(slices.Chunk(spec.Clusters, of.maxConcurrency))
+	if change != nil {
+		change(&spec)
+	}
+	s.must(t, "upgrade", "start", "-f", s.manifest(t, ranv1.GroupVersion.String(), "ClusterGroupUpgrade", s.name, spec))
+	s.started(w)
+	return w
+}
+
+// allNodes of a spoke.
+func allNodes() []string {
+	nodes := []string{controlPlane}
+	for i := range workers {
+		nodes = append(nodes, fmt.Sprintf("worker-%d", i+1))
+	}
+	return nodes
+}
+
+func allNodesBut(nodes []string) []string {
+	return slices.DeleteFunc(allNodes(), func(name string) bool { return slices.Contains(nodes, name) })
+}
+
+// ofNode is the id of the maintenance of a node in the scenario's rollout.
+func (s *scene) ofNode(at place) string {
+	return temporal.NodeMaintenanceID(at.spoke.Name, namespace, rollout.NodeMaintenanceName(s.name, at.node))
+}
+
+// ofCluster is the id of a cluster in the scenario's rollout.
+func (s *scene) ofCluster(spoke *devstack.Cluster) string {
+	return temporal.ClusterUpgradeID(namespace, s.name, spoke.Name)
+}
+
+// awaitMaintenance waits until the rollout has begun with a node, and returns the id of its maintenance.
+func (s *scene) awaitMaintenance(t *testing.T, w *work, at place) string {
+	t.Helper()
+	s.awaitChild(t, w.workflow, s.ofCluster(at.spoke))
+	s.awaitChild(t, s.ofCluster(at.spoke), s.ofNode(at))
+	return s.ofNode(at)
+}
+
+// begun returns the first event of a workflow.
+func (s *scene) begun(t *testing.T, workflow string) *historypb.HistoryEvent {
+	t.Helper()
+	event := s.awaitEvent(t, workflow, "it begins", func(*historypb.HistoryEvent) bool { return true })
+	require.NotNil(t, event.GetWorkflowExecutionStartedEventAttributes())
+	return event
+}
