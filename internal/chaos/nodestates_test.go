@@ -97,6 +97,8 @@ type request struct {
 	match func(s *scene, at place) faultproxy.Match
 	// cancel: it is made only when the maintenance is cancelled while its Job runs.
 	cancel bool
+	// slow: the pods take their time to leave, or it would not matter that the answer is lost.
+	slow bool
 }
 
 // nodeRequests are the writes of a NodeMaintenance, in the order they are made.
@@ -123,7 +125,7 @@ func nodeRequests() []request {
 		{in: maintenancev1.NodeCordon, what: "the cordon", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`)},
 		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}
-		}},
+		}, slow: true},
 		{in: maintenancev1.NodeReady, what: "the creation of the job", activity: "RunJob", match: ofMaintenance("create", "jobs")},
 		{in: maintenancev1.NodeCleaningUp, what: "the end of a job at work", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
 		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "RemoveJob", match: ofMaintenance("patch", "jobs")},
@@ -139,9 +141,10 @@ func (r request) lost() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "request lost: " + r.what, activity: r.activity,
 		reach: func(t *testing.T, s *scene, at place) reached {
-			workflow, injection := r.reach(t, s, at)
+			injection := stopRequest(s, at, r.match(s, at))
+			arrived := r.reach(t, s, at)
 			awaitStopped(t, injection)
-			return reached{workflow: workflow}
+			return arrived
 		},
 	}
 }
@@ -151,32 +154,49 @@ func (r request) unanswered() state {
 	return state{
 		workflow: temporal.NodeMaintenance, state: string(r.in), moment: "answer lost: " + r.what, activity: r.activity,
 		reach: func(t *testing.T, s *scene, at place) reached {
-			workflow, injection := r.reach(t, s, at)
-			stopped := awaitStopped(t, injection)
-			s.answersLost = true
-			return reached{workflow: workflow, last: func() {
-				if !stopped.Forward() {
-					forward(t, injection)
-				}
-			}}
+			injection := stopRequest(s, at, r.match(s, at))
+			arrived := r.reach(t, s, at)
+			arrived.last = s.carriedOutAtLast(t, injection)
+			return arrived
 		},
 	}
 }
 
-func (r request) reach(t *testing.T, s *scene, at place) (workflow string, injection *faultproxy.Injection) {
+// stopRequest stops every request that matches.
+func stopRequest(s *scene, at place, match faultproxy.Match) *faultproxy.Injection {
+	return s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})
+}
+
+// carriedOutAtLast waits until a request stands in the proxy, and has it carried out when the worker is about to die.
+func (s *scene) carriedOutAtLast(t *testing.T, injection *faultproxy.Injection) func() {
 	t.Helper()
-	s.guest(t, at, nil)
-	injection = s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: r.match(s, at), Fault: faultproxy.Stop()})
+	stopped := awaitStopped(t, injection)
+	s.answersLost = true
+	return func() {
+		for !stopped.Forward() { // the worker has given up meanwhile, and comes again
+			stopped = awaitStopped(t, injection)
+		}
+	}
+}
+
+// reach starts the maintenance that makes the request.
+func (r request) reach(t *testing.T, s *scene, at place) reached {
+	t.Helper()
 	spec := maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)}
-	if !r.cancel {
-		return s.maintain(t, at, spec).workflow, injection
+	switch {
+	case r.slow:
+		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		return reached{workflow: s.maintain(t, at, spec).workflow, heal: func() { letLeave(t, at, guest) }}
+	case !r.cancel:
+		s.guest(t, at, nil)
+		return reached{workflow: s.maintain(t, at, spec).workflow}
 	}
 	spec.Action = job(map[string]string{devstack.AnnotationCompleteAfter: forever})
 	w := s.maintain(t, at, spec)
 	w.end = cancelled
 	s.awaitWaiting(t, w.workflow, "RunJob")
 	s.say(t, w.workflow, temporal.SignalCancel)
-	return w.workflow, injection
+	return reached{workflow: w.workflow}
 }
 
 // say sends a signal, as a person does with the command line or in the Web UI.

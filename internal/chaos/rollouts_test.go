@@ -17,6 +17,8 @@ import (
 
 // shape is how large a rollout is.
 type shape struct {
+	// name, after that of the scenario; empty: the scenario has one rollout only.
+	name     string
 	clusters []*devstack.Cluster
 	// nodes of each cluster.
 	nodes          []string
@@ -28,7 +30,8 @@ type shape struct {
 func (s *scene) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupUpgradeSpec)) *work {
 	t.Helper()
 	w := &work{
-		workflow: temporal.ClusterGroupUpgradeID(namespace, s.name), nodes: map[string][]string{}, rollout: true, job: true, end: ended,
+		name: s.name + of.name, workflow: temporal.ClusterGroupUpgradeID(namespace, s.name+of.name),
+		nodes: map[string][]string{}, rollout: true, job: true, end: ended,
 		maxConcurrency: of.maxConcurrency,
 	}
 	spec := ranv1.ClusterGroupUpgradeSpec{
@@ -43,7 +46,7 @@ func (s *scene) rollOut(t *testing.T, of shape, change func(*ranv1.ClusterGroupU
 	if change != nil {
 		change(&spec)
 	}
-	s.must(t, "upgrade", "start", "-f", s.manifest(t, ranv1.GroupVersion.String(), "ClusterGroupUpgrade", s.name, spec))
+	s.must(t, "upgrade", "start", "-f", s.manifest(t, ranv1.GroupVersion.String(), "ClusterGroupUpgrade", w.name, spec))
 	s.started(w)
 	return w
 }
@@ -61,22 +64,28 @@ func allNodesBut(nodes []string) []string {
 	return slices.DeleteFunc(allNodes(), func(name string) bool { return slices.Contains(nodes, name) })
 }
 
-// ofNode is the id of the maintenance of a node in the scenario's rollout.
-func (s *scene) ofNode(at place) string {
-	return temporal.NodeMaintenanceID(at.spoke.Name, namespace, rollout.NodeMaintenanceName(s.name, at.node))
+// ofNode is the id of the maintenance of a node in a rollout.
+func (w *work) ofNode(at place) string {
+	return temporal.NodeMaintenanceID(at.spoke.Name, namespace, rollout.NodeMaintenanceName(w.name, at.node))
 }
 
-// ofCluster is the id of a cluster in the scenario's rollout.
-func (s *scene) ofCluster(spoke *devstack.Cluster) string {
-	return temporal.ClusterUpgradeID(namespace, s.name, spoke.Name)
+// ofCluster is the id of a cluster in a rollout.
+func (w *work) ofCluster(spoke *devstack.Cluster) string {
+	return temporal.ClusterUpgradeID(namespace, w.name, spoke.Name)
+}
+
+// awaitCluster waits until the rollout has begun with a cluster, and returns the id of its upgrade.
+func (s *scene) awaitCluster(t *testing.T, w *work, spoke *devstack.Cluster) string {
+	t.Helper()
+	s.awaitChild(t, w.workflow, w.ofCluster(spoke))
+	return w.ofCluster(spoke)
 }
 
 // awaitMaintenance waits until the rollout has begun with a node, and returns the id of its maintenance.
 func (s *scene) awaitMaintenance(t *testing.T, w *work, at place) string {
 	t.Helper()
-	s.awaitChild(t, w.workflow, s.ofCluster(at.spoke))
-	s.awaitChild(t, s.ofCluster(at.spoke), s.ofNode(at))
-	return s.ofNode(at)
+	s.awaitChild(t, s.awaitCluster(t, w, at.spoke), w.ofNode(at))
+	return w.ofNode(at)
 }
 
 // begun returns the first event of a workflow.

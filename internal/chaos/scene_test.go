@@ -44,8 +44,8 @@ type scene struct {
 
 // work is a maintenance or a rollout that a scenario has started, and what must come of it.
 type work struct {
-	// workflow is its id.
-	workflow string
+	// name of the object, and workflow, its id.
+	name, workflow string
 	// nodes that it must have maintained, each once, by cluster, when it has ended.
 	nodes map[string][]string
 	// job: there is a Job for each of them.
@@ -120,7 +120,7 @@ func (s *scene) maintain(t *testing.T, at place, spec maintenancev1.NodeMaintena
 	name := s.name + "-" + at.spoke.Name + "-" + at.node
 	s.must(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
 	w := &work{
-		workflow: temporal.NodeMaintenanceID(at.spoke.Name, namespace, name), job: spec.Action != nil,
+		name: name, workflow: temporal.NodeMaintenanceID(at.spoke.Name, namespace, name), job: spec.Action != nil,
 		nodes: map[string][]string{at.spoke.Name: {at.node}}, end: ended,
 	}
 	s.started(w)

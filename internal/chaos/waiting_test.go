@@ -48,6 +48,14 @@ func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
 	})
 }
 
+// awaitScheduled waits until a workflow has asked for an activity.
+func (s *scene) awaitScheduled(t *testing.T, workflow, activity string) {
+	t.Helper()
+	s.awaitEvent(t, workflow, activity+" is scheduled", func(event *history.HistoryEvent) bool {
+		return event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == activity
+	})
+}
+
 // awaitCompleted waits until an activity has succeeded, and its workflow has drawn its conclusions.
 func (s *scene) awaitCompleted(t *testing.T, workflow, activity string) {
 	t.Helper()
@@ -88,13 +96,6 @@ func awaitStopped(t *testing.T, injection *faultproxy.Injection) *faultproxy.Sto
 		case <-limit.C:
 			require.Fail(t, "no request was stopped")
 		}
-	}
-}
-
-// forward has a request carried out whose answer then stands in the proxy.
-func forward(t *testing.T, injection *faultproxy.Injection) {
-	t.Helper()
-	for !awaitStopped(t, injection).Forward() {
 	}
 }
 

@@ -1,0 +1,195 @@
+package chaos
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// small starts a rollout over the place's spoke: that many of its workers, one after the other.
+func (s *scene) small(t *testing.T, at place, change func(*ranv1.ClusterGroupUpgradeSpec), nodes ...string) *work {
+	t.Helper()
+	return s.rollOut(t, shape{name: "-" + at.spoke.Name, clusters: []*devstack.Cluster{at.spoke}, nodes: nodes, maxConcurrency: 1}, change)
+}
+
+// slowDrain starts a rollout over nodes of the place's spoke that is held up by a pod on the first one, and waits until it is.
+func (s *scene) slowDrain(t *testing.T, at place, nodes ...string) (w *work, letGo func()) {
+	t.Helper()
+	slow := place{at.spoke, nodes[0]}
+	guest := s.guest(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	w = s.small(t, at, nil, nodes...)
+	s.awaitWaiting(t, s.awaitMaintenance(t, w, slow), "Drain")
+	return w, func() { letLeave(t, slow, guest) }
+}
+
+func clusterState(step ranv1.ClusterStep, moment, activity string, reach func(*testing.T, *scene, place) reached) state {
+	return state{workflow: temporal.ClusterUpgrade, state: string(step), moment: moment, activity: activity, reach: reach}
+}
+
+// inspecting: a worker that has just begun opens the cluster, and has no answer yet. It must be the only state that is reached.
+func inspecting() state {
+	return clusterState(ranv1.StepInspect, "", "InspectCluster", func(t *testing.T, s *scene, at place) reached {
+		stopRequest(s, at, faultproxy.Match{Verbs: []string{"get"}, Resource: "namespaces", Name: "kube-system"})
+		s.startAnew(t)
+		w := s.small(t, at, nil, at.node)
+		s.awaitScheduled(t, s.awaitCluster(t, w, at.spoke), "InspectCluster")
+		return reached{workflow: w.ofCluster(at.spoke)}
+	})
+}
+
+// planning: a worker that has just begun reads the hub's clusters, and has no answer yet. It must be the only state that is reached.
+func planning() state {
+	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at place) reached {
+		stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"list"}, Resource: "managedclusters"})
+		s.startAnew(t)
+		w := s.small(t, at, nil, at.node)
+		s.awaitScheduled(t, w.workflow, "PlanRollout")
+		return reached{workflow: w.workflow}
+	})
+}
+
+// startAnew starts a worker that remembers nothing.
+func (s *scene) startAnew(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.Worker.Stop())
+	require.NoError(t, s.Worker.Start(t.Context()))
+}
+
+func clusterLocks() state {
+	return clusterState(ranv1.StepClusterLocks, "", "AwaitClusterLocks", func(t *testing.T, s *scene, at place) reached {
+		unlock := s.lockCluster(t, at.spoke)
+		w := s.small(t, at, nil, at.node)
+		s.awaitWaiting(t, s.awaitCluster(t, w, at.spoke), "AwaitClusterLocks")
+		return reached{workflow: w.ofCluster(at.spoke), heal: unlock}
+	})
+}
+
+func controlPlaneNodes() state {
+	return clusterState(ranv1.StepControlPlane, "a node at work", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
+		w, letGo := s.slowDrain(t, at, controlPlane, at.node)
+		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
+	})
+}
+
+func workerNodes() state {
+	return clusterState(ranv1.StepWorkers, "one node at work, one waiting for its turn", "AwaitGrants", func(t *testing.T, s *scene, at place) reached {
+		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
+		s.awaitWaiting(t, w.ofCluster(at.spoke), "AwaitGrants")
+		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
+	})
+}
+
+// clusterHealth: a node that has been maintained is not well any more when the last one is done.
+func clusterHealth() state {
+	return clusterState(ranv1.StepHealthChecks, "", "AwaitClusterHealthy", func(t *testing.T, s *scene, at place) reached {
+		last := place{at.spoke, "worker-2"}
+		guest := s.guest(t, last, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		w := s.small(t, at, nil, at.node, last.node)
+		s.awaitWaiting(t, s.awaitMaintenance(t, w, last), "Drain")
+		s.setReady(t, at, false)
+		letLeave(t, last, guest)
+		s.awaitWaiting(t, w.ofCluster(at.spoke), "AwaitClusterHealthy")
+		return reached{workflow: w.ofCluster(at.spoke), heal: func() { s.setReady(t, at, true) }}
+	})
+}
+
+// clusterRequest is a state in which the request of a cluster is made, or withdrawn; what is lost is the request, or only the answer.
+func clusterRequest(verb string, answerOnly bool) state {
+	step, moment, activity := ranv1.StepClusterLocks, "request lost: the request to its locks", "RequestClusterMaintenance"
+	if verb == "delete" {
+		step, moment, activity = ranv1.StepCleaningUp, "request lost: the withdrawal of the request", "WithdrawClusterMaintenance"
+	}
+	if answerOnly {
+		moment = "answer lost" + moment[len("request lost"):]
+	}
+	return clusterState(step, moment, activity, func(t *testing.T, s *scene, at place) reached {
+		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{verb}, Resource: "clustermaintenancerequests"})
+		w := s.small(t, at, nil, at.node)
+		arrived := reached{workflow: w.ofCluster(at.spoke)}
+		if answerOnly {
+			arrived.last = s.carriedOutAtLast(t, injection)
+		} else {
+			awaitStopped(t, injection)
+		}
+		return arrived
+	})
+}
+
+func groupState(name, activity string, reach func(*testing.T, *scene, place) reached) state {
+	return state{workflow: temporal.ClusterGroupUpgrade, state: name, activity: activity, reach: reach}
+}
+
+func notEnabled() state {
+	return groupState("NotEnabled", "", func(t *testing.T, s *scene, at place) reached {
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
+		s.awaitCompleted(t, w.workflow, "PlanRollout")
+		return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalEnable) }}
+	})
+}
+
+// inBatch is a state in which the canary's batch is at work, or the one after it.
+func inBatch(canary bool) state {
+	name := "InProgress, a later batch"
+	if canary {
+		name = "InProgress, the canary's batch"
+	}
+	return groupState(name, "ClusterUpgrade: NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
+		slow := place{s.Spokes[2], at.node}
+		if canary {
+			slow.spoke = s.Spokes[1]
+		}
+		guest := s.guest(t, slow, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.RemediationStrategy.Canaries = []string{s.Spokes[1].Name}
+		})
+		s.awaitWaiting(t, s.awaitMaintenance(t, w, slow), "Drain")
+		return reached{workflow: w.workflow, heal: func() { letLeave(t, slow, guest) }}
+	})
+}
+
+// paused: what was at work is over, and nothing else begins.
+func paused() state {
+	return groupState("Paused", "", func(t *testing.T, s *scene, at place) reached {
+		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
+		s.say(t, w.workflow, temporal.SignalPause)
+		s.awaitEvent(t, w.ofCluster(at.spoke), "it is paused", func(event *history.HistoryEvent) bool {
+			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalPause
+		})
+		letGo()
+		over := false
+		s.awaitEvent(t, w.ofCluster(at.spoke), "the node at work is over", func(event *history.HistoryEvent) bool {
+			over = over || event.EventType == enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED
+			return over && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+		})
+		return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalResume) }}
+	})
+}
+
+// withdrawing is a state in which a node at work is about to be returned, because the rollout was cancelled or its time is over.
+func withdrawing(name, end string, change func(*ranv1.ClusterGroupUpgradeSpec), ends func(*testing.T, *scene, *work)) state {
+	return groupState(name, "ClusterUpgrade: NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at place) reached {
+		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
+		w := s.small(t, at, change, at.node)
+		w.end = end
+		s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
+		ends(t, s, w)
+		awaitStopped(t, injection)
+		return reached{workflow: w.workflow, heal: func() { letLeave(t, at, guest) }}
+	})
+}
+
+func cancelling() state {
+	return withdrawing("cancelling", cancelled, nil, func(t *testing.T, s *scene, w *work) { s.say(t, w.workflow, temporal.SignalCancel) })
+}
+
+func timedOut() state {
+	return withdrawing("withdrawing after a time-out", ranv1.ReasonTimedOut, minute, func(*testing.T, *scene, *work) {})
+}
