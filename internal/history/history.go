@@ -1,0 +1,76 @@
+// Package history reads and keeps what has happened in workflows.
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// Run is all that happened in one run of a workflow.
+type Run struct {
+	WorkflowID, RunID string
+	Events            []*historypb.HistoryEvent
+}
+
+// Read returns the runs of a workflow, from the first, with those of its children and of theirs.
+func Read(ctx context.Context, server client.Client, workflowID string) ([]Run, error) {
+	first, err := firstRun(ctx, server, workflowID)
+	if err != nil {
+		return nil, err
+	}
+	var runs []Run
+	for pending := []Run{first}; len(pending) > 0; pending = pending[1:] {
+		run := pending[0]
+		if len(run.Events) == 0 {
+			if run, err = read(ctx, server, run.WorkflowID, run.RunID); err != nil {
+				return nil, err
+			}
+		}
+		runs = append(runs, run)
+		pending = append(pending, run.next()...)
+	}
+	return runs, nil
+}
+
+// firstRun reads the run that the latest one of a workflow began with.
+func firstRun(ctx context.Context, server client.Client, workflowID string) (Run, error) {
+	latest, err := read(ctx, server, workflowID, "")
+	if err != nil {
+		return Run{}, err
+	}
+	return read(ctx, server, workflowID, latest.Events[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId())
+}
+
+func read(ctx context.Context, server client.Client, workflowID, runID string) (Run, error) {
+	run := Run{WorkflowID: workflowID, RunID: runID}
+	for events := server.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		if err != nil {
+			return Run{}, fmt.Errorf("read the history of %s: %w", workflowID, err)
+		}
+		run.Events = append(run.Events, event)
+	}
+	if len(run.Events) == 0 {
+		return Run{}, errors.New("the history of " + workflowID + " is empty")
+	}
+	return run, nil
+}
+
+// next are the runs that this one has led to: children, and the run that continues it.
+func (r Run) next() []Run {
+	var next []Run
+	for _, event := range r.Events {
+		if child := event.GetChildWorkflowExecutionStartedEventAttributes(); child != nil {
+			next = append(next, Run{WorkflowID: child.WorkflowExecution.WorkflowId, RunID: child.WorkflowExecution.RunId})
+		}
+		if continued := event.GetWorkflowExecutionContinuedAsNewEventAttributes(); continued != nil {
+			next = append(next, Run{WorkflowID: r.WorkflowID, RunID: continued.NewExecutionRunId})
+		}
+	}
+	return next
+}
