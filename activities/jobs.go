@@ -131,18 +131,35 @@ func refusedFields(err error) []string {
 // RemoveJob removes the Job and its pods, if it is ours. A Job that failed is kept for a day, so that its logs can be read. One that still
 // runs is stopped, and its pods are gone when RemoveJob returns. Called again, it goes on.
 func (j *Jobs) RemoveJob(ctx context.Context, in RunJobInput) error {
-	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
+	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Job.Namespace, Name: nameOfJob(in)}, in.Owner)
+}
+
+// OrphanedJob names a Job whose maintenance is over, and in whose name it was made.
+type OrphanedJob struct {
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Owner     string `json:"owner"`
+}
+
+// RemoveOrphanedJob is RemoveJob for a Job of which only the object is known.
+func (j *Jobs) RemoveOrphanedJob(ctx context.Context, in OrphanedJob) error {
+	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, in.Owner)
+}
+
+func (j *Jobs) remove(ctx context.Context, clusterName string, name client.ObjectKey, owner string) error {
+	cluster, err := j.Clusters.Cluster(ctx, clusterName)
 	if err != nil {
 		return err
 	}
 	job := &batchv1.Job{}
-	err = cluster.Client.Get(ctx, client.ObjectKey{Namespace: in.Job.Namespace, Name: nameOfJob(in)}, job)
+	err = cluster.Client.Get(ctx, name, job)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return explain(cluster, "read job "+nameOfJob(in), err)
-	case !kube.OwnedBy(job, in.Owner):
+		return explain(cluster, "read job "+name.String(), err)
+	case !kube.OwnedBy(job, owner):
 		return nil
 	case finished(job, batchv1.JobFailed) != nil:
 		return releaseJob(ctx, cluster, job)
@@ -152,7 +169,7 @@ func (j *Jobs) RemoveJob(ctx context.Context, in RunJobInput) error {
 		}
 		return releaseJob(ctx, cluster, job)
 	}
-	return j.stopJob(ctx, cluster, job, in.Node)
+	return j.stopJob(ctx, cluster, job, nodeOfJob(job))
 }
 
 // stopJob deletes a Job that runs and waits until its pods are gone; those of a node that is gone count as gone. Only then it lets go of the

@@ -3,6 +3,7 @@ package activities
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -77,4 +78,20 @@ func pinTo(pod *corev1.PodSpec, node string) {
 		terms[i].MatchFields = append(terms[i].MatchFields, onNode)
 	}
 	pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+}
+
+// nodeOfJob returns the node that a Job is pinned to, or "".
+func nodeOfJob(job *batchv1.Job) string {
+	affinity := job.Spec.Template.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range slices.Backward(term.MatchFields) { // ours was added last
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
 }

@@ -22,6 +22,7 @@ func registerWorkflows(w worker.WorkflowRegistry, versioned bool) {
 	w.RegisterWorkflowWithOptions(workflows.ClusterUpgrade, workflow.RegisterOptions{Name: temporal.ClusterUpgrade, VersioningBehavior: once})
 	w.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance, VersioningBehavior: once})
 	w.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController, VersioningBehavior: entity})
+	w.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper, VersioningBehavior: entity})
 }
 
 // registerActivities registers every activity by the name of its method.
@@ -35,4 +36,5 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&activities.Health{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Locks{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.WorkloadLocks{Clusters: clusters})
+	w.RegisterActivity(&activities.Sweeper{Clusters: clusters, Temporal: server})
 }

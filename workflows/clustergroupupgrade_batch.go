@@ -211,6 +211,7 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 	workflow.GoNamed(ctx, "cluster "+cluster, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its nodes first.
 		err := child.Get(ctx, nil)
+		sweepAfter(ctx, err, cluster)
 		delete(b.running, cluster)
 		b.changed = true
 		g.record.clusterEnded(ctx, b.resultOf(ctx, cluster, child, err))

@@ -120,15 +120,19 @@ func (c *clusterUpgrade) upgrade(ctx workflow.Context) error {
 	return nil
 }
 
-// inspect finds the nodes to maintain.
+// inspect finds the nodes to maintain, and wakes whoever takes back what we cannot.
 func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	if c.in.Carried != nil {
 		return nil
 	}
 	c.record.enter(ctx, ranv1.StepInspect)
 	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
+	awake := wakeSweeper(ctx, c.record.reason.set, c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
 	if err := c.insist().effect(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
+		return err
+	}
+	if err := awake.Get(ctx, nil); err != nil {
 		return err
 	}
 	for _, node := range plan.ControlPlane {

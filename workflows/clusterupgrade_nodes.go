@@ -174,6 +174,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
+		sweepAfter(ctx, err, in.Cluster)
 		r.ended(ctx, node, status, err)
 	})
 }

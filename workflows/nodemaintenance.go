@@ -128,7 +128,8 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	return nil
 }
 
-// prepare checks the request and finds who works on its cluster, before anything is touched. A rollout has done both already.
+// prepare checks the request and finds who works on its cluster, before anything is touched; whoever takes it back if we
+// cannot is woken. A rollout has done all that already.
 func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
 	if m.in.TaskQueue != "" {
@@ -138,7 +139,11 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if err := hub.effect(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Object, nil); err != nil {
 		return err
 	}
-	return hub.effect(ctx, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue)
+	awake := wakeSweeper(ctx, m.record.reason.set, m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
+	if err := hub.effect(ctx, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue); err != nil {
+		return err
+	}
+	return awake.Get(ctx, nil)
 }
 
 // takeOutOfService waits for the node to be free and its locks to let go, and cordons it. Whoever else was faster, and a lock that was

@@ -89,6 +89,13 @@ func (w *world) register() {
 	play(w, "PlanRollout", func(any) any { return w.plan })
 	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
+	// Beside others, so that its place among the calls is not sure.
+	w.RegisterActivityWithOptions(func(_ context.Context, in activities.WakeSweeperInput) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.inputs["WakeSweeper"] = append(w.inputs["WakeSweeper"], in)
+		return nil
+	}, activity.RegisterOptions{Name: "WakeSweeper"})
 	play(w, "AwaitGrants", func(in activities.AwaitGrantsInput) any {
 		free := max(0, w.slots-len(in.Running))
 		return in.Pending[:min(free, len(in.Pending))]

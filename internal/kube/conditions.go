@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -84,6 +85,19 @@ func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, o
 // ConditionOwnedBy reports whether a node's condition was set in the name of owner.
 func ConditionOwnedBy(condition corev1.NodeCondition, owner string) bool {
 	return condition.Reason == conditionReason && strings.HasSuffix(condition.Message, ownerSuffix(owner))
+}
+
+// ConditionOwner returns in whose name a node's condition was set, or "" when it is not one of ours.
+func ConditionOwner(condition corev1.NodeCondition) string {
+	begin := strings.LastIndex(condition.Message, " (")
+	if begin < 0 || !slices.Contains(NodeConditions(), condition.Type) {
+		return ""
+	}
+	owner := strings.TrimSuffix(condition.Message[begin+len(" ("):], ")")
+	if !ConditionOwnedBy(condition, owner) {
+		return ""
+	}
+	return owner
 }
 
 func ownerSuffix(owner string) string { return " (" + owner + ")" }

@@ -36,7 +36,9 @@ func tellsChains(t *testing.T, c client.Client) {
 		require.NoError(t, err)
 		return run
 	}
-	order := func(t *testing.T, id, order string) { require.NoError(t, c.SignalWorkflow(t.Context(), id, "", "order", order)) }
+	order := func(t *testing.T, id, order string) {
+		require.NoError(t, c.SignalWorkflow(t.Context(), id, "", "order", order))
+	}
 	chain := func(t *testing.T, id, firstRun string) temporal.Chain {
 		chain, err := temporal.DescribeChain(t.Context(), c, id, firstRun)
 		require.NoError(t, err)

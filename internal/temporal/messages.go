@@ -33,6 +33,8 @@ const (
 	SignalObserved = "observed"
 	// SignalNodeProgress carries a ClusterNodeStatus from a NodeMaintenance to its ClusterUpgrade.
 	SignalNodeProgress = "nodeProgress"
+	// SignalWake tells a Sweeper that there may be something to take back now, or soon. Its payload is a SignalRequest.
+	SignalWake = "wake"
 	// SignalClusterProgress carries a ClusterStatus from a ClusterUpgrade to its ClusterGroupUpgrade.
 	SignalClusterProgress = "clusterProgress"
 )

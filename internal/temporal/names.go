@@ -2,6 +2,8 @@
 // client options.
 package temporal
 
+import "strings"
+
 // TaskQueue is where workflows run, and every activity against a cluster whose credentials the worker holds.
 const TaskQueue = "drydock"
 
@@ -14,6 +16,7 @@ const (
 	ClusterUpgrade         = "ClusterUpgrade"
 	NodeMaintenance        = "NodeMaintenance"
 	WorkloadLockController = "WorkloadLockController"
+	Sweeper                = "Sweeper"
 )
 
 // ClusterGroupUpgradeID is the workflow id of a rollout.
@@ -22,6 +25,15 @@ func ClusterGroupUpgradeID(namespace, name string) string { return "cgu/" + name
 // ClusterUpgradeID is the workflow id of one cluster in a rollout.
 func ClusterUpgradeID(namespace, name, cluster string) string {
 	return ClusterGroupUpgradeID(namespace, name) + "/" + cluster
+}
+
+// ParseClusterUpgradeID is the reverse of ClusterUpgradeID; false for the id of another workflow.
+func ParseClusterUpgradeID(id string) (namespace, name, cluster string, ok bool) {
+	parts := strings.Split(id, "/")
+	if len(parts) != 4 || parts[0] != "cgu" {
+		return "", "", "", false
+	}
+	return parts[1], parts[2], parts[3], true
 }
 
 // NodeMaintenanceID is the workflow id of a maintenance request.
@@ -33,3 +45,6 @@ func NodeMaintenanceID(cluster, namespace, name string) string {
 func WorkloadLockControllerID(cluster, controllerName string) string {
 	return "locks/" + cluster + "/" + controllerName
 }
+
+// SweeperID is the workflow id of the sweeper of a cluster.
+func SweeperID(cluster string) string { return "sweeper/" + cluster }

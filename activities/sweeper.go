@@ -1,0 +1,180 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Sweeper finds marks whose workflow is over. It takes nothing back itself: the workflow does, by the same activities as a clean-up.
+type Sweeper struct {
+	Clusters *kube.Clusters
+	Temporal Workflows
+	// Quiet is how long a cluster without any mark is watched before the sweeper rests; a minute by default. It outlasts the writes of
+	// an activity whose workflow is gone: no effect takes longer than ten seconds.
+	Quiet time.Duration
+}
+
+// Workflows is what the sweeper asks of Temporal and tells it, as Temporal's client does.
+type Workflows interface {
+	temporal.Executions
+	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+}
+
+const (
+	quietTime = time.Minute
+	// askOpenAfter is after how long a workflow that went on is asked about again. It is shorter than the interval at which a wait looks
+	// although nothing has changed, so that each such look asks.
+	askOpenAfter = 20 * time.Second
+	// askUnknownAfter is the same for a workflow that Temporal does not know: that seldom changes.
+	askUnknownAfter = 10 * time.Minute
+	// maxOrphans and maxUnknown are how many are returned at a time.
+	maxOrphans = 50
+	maxUnknown = 50
+)
+
+// AwaitOrphansInput says in which cluster to look, and what needs not be found again.
+type AwaitOrphansInput struct {
+	Cluster string `json:"cluster"`
+	// Later are owners whose marks count again only from an instant on: they were just taken back, or could not be.
+	Later []LaterOwner `json:"later,omitempty"`
+	// Unknown are the marks of unknown holders that were found before.
+	Unknown []Mark `json:"unknown,omitempty"`
+}
+
+// LaterOwner is an owner whose marks do not count before Until.
+type LaterOwner struct {
+	Owner string    `json:"owner"`
+	Until time.Time `json:"until"`
+}
+
+// Orphans is what AwaitOrphans has found.
+type Orphans struct {
+	// Orphans, at most 50, by owner, and those of one owner in the order in which they should be taken back.
+	Orphans []Orphan `json:"orphans,omitempty"`
+	// Unknown are all marks whose workflow Temporal does not know, at most 50; MoreUnknown of them are left out.
+	Unknown     []Mark `json:"unknown,omitempty"`
+	MoreUnknown int    `json:"moreUnknown,omitempty"`
+	// Quiet: there has been no mark at all for a while.
+	Quiet bool `json:"quiet,omitempty"`
+}
+
+// Orphan is a mark whose workflow is over.
+type Orphan struct {
+	Mark
+	// Ended says how and when its workflow ended.
+	Ended string `json:"ended"`
+}
+
+// AwaitOrphans watches the marks in a cluster until there are some whose workflow is over, until other marks than before are of unknown
+// holders, or until there are no marks for a while.
+//
+// A workflow is asked about when its mark is first seen, and while it goes on each time that the wait looks although nothing has changed.
+func (s *Sweeper) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orphans, error) {
+	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return Orphans{}, err
+	}
+	look := &lookout{cluster: cluster, in: in, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
+	if look.quiet == 0 {
+		look.quiet = quietTime
+	}
+	var found Orphans
+	err = Waits{}.await(ctx, cluster, markedKinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
+		var err error
+		found, err = look.look(ctx, cluster.Cache)
+		return temporal.Observation{}, found.Quiet || len(found.Orphans) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
+	})
+	return found, explain(cluster, "look for what nobody takes back", err)
+}
+
+// lookout is one attempt at AwaitOrphans.
+type lookout struct {
+	cluster *kube.Cluster
+	in      AwaitOrphansInput
+	owners  *owners
+	quiet   time.Duration
+	// emptySince is since when there has been no mark.
+	emptySince time.Time
+}
+
+// look looks at all marks.
+func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
+	marks, err := findMarks(ctx, reader)
+	if err != nil {
+		return Orphans{}, err
+	}
+	now := time.Now()
+	if len(marks) > 0 {
+		l.emptySince = now
+	}
+	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet}
+	l.owners.forget(marks)
+	for _, mark := range marks {
+		chain, err := l.owners.ask(ctx, mark.Owner)
+		if err != nil {
+			return Orphans{}, err
+		}
+		switch chain.State {
+		case temporal.ChainUnknown:
+			found.addUnknown(mark)
+		case temporal.ChainClosed:
+			if err := l.addOrphan(ctx, &found, Orphan{Mark: mark, Ended: chain.Ended}, marks); err != nil {
+				return Orphans{}, err
+			}
+		}
+	}
+	return found, nil
+}
+
+func (o *Orphans) addUnknown(mark Mark) {
+	if len(o.Unknown) == maxUnknown {
+		o.MoreUnknown++
+		return
+	}
+	o.Unknown = append(o.Unknown, mark)
+}
+
+// addOrphan adds an orphan whose time has come. Its workflow was found closed before the API server is asked whether the mark stands: it is
+// not one that the workflow itself has just taken back.
+func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, marks []Mark) error {
+	later := slices.ContainsFunc(l.in.Later, func(o LaterOwner) bool { return o.Owner == orphan.Owner && time.Now().Before(o.Until) })
+	if _, out := nodeOutFor(orphan.Mark, marks); later || out || len(found.Orphans) == maxOrphans {
+		return nil
+	}
+	stands, err := stands(ctx, l.cluster.Client, orphan.Mark)
+	if stands {
+		found.Orphans = append(found.Orphans, orphan)
+	}
+	return err
+}
+
+// WakeSweeperInput says which sweeper to wake.
+type WakeSweeperInput struct {
+	Cluster string `json:"cluster"`
+	// By is the id of the workflow that wakes it; Why says what may have to be taken back.
+	By  string `json:"by"`
+	Why string `json:"why"`
+}
+
+// WakeSweeper makes the sweeper of a cluster look now, whether it rests, waits or has never run.
+func (s *Sweeper) WakeSweeper(ctx context.Context, in WakeSweeperInput) error {
+	// As workflows.SweeperInput reads it.
+	type start struct {
+		Cluster string `json:"cluster"`
+	}
+	_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.SweeperID(in.Cluster), temporal.SignalWake, temporal.SignalRequest{Actor: in.By, Reason: in.Why},
+		client.StartWorkflowOptions{
+			TaskQueue:             temporal.TaskQueue,
+			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+			StaticSummary:         "takes back what ended workflows have left on " + in.Cluster,
+		}, temporal.Sweeper, start{in.Cluster})
+	return err
+}

@@ -1,0 +1,369 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	temporalclient "go.temporal.io/sdk/client"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// someWorkflows is a Temporal server that knows the workflows whose status was set, by owner. It counts the questions.
+type someWorkflows struct {
+	mu     sync.Mutex
+	status map[string]enumspb.WorkflowExecutionStatus
+	asked  map[string]int
+	woken  []temporalclient.StartWorkflowOptions
+}
+
+func newWorkflows() *someWorkflows {
+	return &someWorkflows{status: map[string]enumspb.WorkflowExecutionStatus{}, asked: map[string]int{}}
+}
+
+func (w *someWorkflows) set(owner string, status enumspb.WorkflowExecutionStatus) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status[owner] = status
+}
+
+func (w *someWorkflows) timesAsked(owner string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	id, _ := kube.OwnerWorkflow(owner)
+	return w.asked[id]
+}
+
+func (w *someWorkflows) DescribeWorkflowExecution(_ context.Context, id, run string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked[id]++
+	for owner, status := range w.status {
+		workflowID, firstRun := kube.OwnerWorkflow(owner)
+		if workflowID == id && (run == "" || run == firstRun) {
+			return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{FirstRunId: firstRun, Status: status}}, nil
+		}
+	}
+	return nil, serviceerror.NewNotFound("workflow not found")
+}
+
+func (w *someWorkflows) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) temporalclient.HistoryEventIterator {
+	return noEvents{}
+}
+
+func (w *someWorkflows) SignalWithStartWorkflow(_ context.Context, id, signal string, payload any, options temporalclient.StartWorkflowOptions, _ any, _ ...any) (temporalclient.WorkflowRun, error) {
+	options.ID = id
+	w.woken = append(w.woken, options)
+	return nil, nil
+}
+
+type noEvents struct {
+	temporalclient.HistoryEventIterator
+}
+
+func (noEvents) HasNext() bool { return false }
+
+const (
+	stillRunning  = enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
+	wasTerminated = enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+)
+
+// newLookout is an attempt at AwaitOrphans. What other tests have marked is of unknown holders to it.
+func newLookout(t *testing.T, server *someWorkflows, in AwaitOrphansInput) *lookout {
+	t.Helper()
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	return &lookout{cluster: cluster, in: in, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
+}
+
+// now looks at the cluster as the API server has it.
+func (l *lookout) now(t *testing.T) Orphans {
+	t.Helper()
+	found, err := l.look(t.Context(), l.cluster.Client)
+	require.NoError(t, err)
+	return found
+}
+
+func look(t *testing.T, server *someWorkflows, in AwaitOrphansInput) Orphans {
+	t.Helper()
+	return newLookout(t, server, in).now(t)
+}
+
+// everything has a maintenance mark all that one can mark, and stops in the middle of its job.
+func everything(t *testing.T, ref NodeRef) RunJobInput {
+	t.Helper()
+	_, err := initiator().RequestNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref, Scope: lcmv1.ScopeOS})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, initiator().WithdrawNodeMaintenance(context.Background(), NodeLockInput{NodeRef: ref}))
+	})
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	cordon(t, ref)
+	work := firmware(t, ref, lasting("1h"))
+	_, stop := running(t, work)
+	stop()
+	t.Cleanup(func() { require.NoError(t, jobs().RemoveJob(context.Background(), work)) })
+	return work
+}
+
+func kindsOf(orphans []Orphan) []MarkKind {
+	var kinds []MarkKind
+	for _, orphan := range orphans {
+		kinds = append(kinds, orphan.Kind)
+	}
+	return kinds
+}
+
+func TestEverythingThatATerminatedMaintenanceHasMarkedIsFoundAndTakenBackByItsMarks(t *testing.T) {
+	ref := testNode(t)
+	work := everything(t, ref)
+	server := newWorkflows()
+	server.set(ref.Owner, wasTerminated)
+
+	left := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkJob, MarkNode, MarkNodeRequest}, kindsOf(left), "in the order of a clean-up")
+	require.Equal(t, "Job "+work.Job.Namespace+"/"+nameOfJob(work), left[0].String())
+	require.Contains(t, left[0].Ended, "Terminated at")
+	job := OrphanedJob{Cluster: spokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}
+	for range 2 { // also when it was done already
+		require.NoError(t, jobs().RemoveOrphanedJob(t.Context(), job))
+		require.Empty(t, podsIn(t, work.Job.Namespace), "they are gone when it returns")
+	}
+	require.True(t, giveBack(t, NodeRef{Cluster: spokeName, Node: left[1].Node, Owner: left[1].Owner}).Uncordoned)
+	byMark := NodeLockInput{NodeRef: NodeRef{Cluster: spokeName, Node: left[2].Node, Owner: left[2].Owner}}
+	require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), byMark))
+
+	requireNoTrace(t, ref.Node)
+	requireJobGone(t, work)
+	require.Empty(t, requestsFor(t, ref.Node))
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestWhatAMaintenanceMarksWhileItWaitsForItsNodeIsFoundBesideWhoHasIt(t *testing.T) {
+	second := testNode(t)
+	first := second
+	first.Owner = "node/spoke/default/first/first-run"
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), second))
+	changed(t, second.Node, annotated(kube.AnnotationOwner, first.Owner))
+	server := newWorkflows()
+	server.set(first.Owner, stillRunning)
+	server.set(second.Owner, wasTerminated)
+
+	found := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkNode}, kindsOf(found))
+	require.Equal(t, second.Owner, found[0].Owner)
+	giveBack(t, second)
+	node := getNode(t, second.Node)
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
+	require.Equal(t, first.Owner, kube.Owner(node), "the first has it still")
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestAWorkflowThatGoesOnIsAskedAboutOnceInAWhile(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	server := newWorkflows()
+	server.set(ref.Owner, stillRunning)
+	lookout := newLookout(t, server, AwaitOrphansInput{})
+	for range 3 { // at every change of any node
+		require.Empty(t, lookout.now(t).Orphans)
+	}
+	require.Equal(t, 1, server.timesAsked(ref.Owner))
+
+	server.set(ref.Owner, wasTerminated)
+	known := lookout.owners.known[ref.Owner]
+	known.at = known.at.Add(-askOpenAfter)
+	lookout.owners.known[ref.Owner] = known
+	require.Len(t, lookout.now(t).Orphans, 1)
+	giveBack(t, ref)
+	lookout.now(t)
+	require.NotContains(t, lookout.owners.known, ref.Owner, "nothing is remembered of those that have no mark")
+}
+
+func TestAMarkThatIsSetWhileTheSweeperWatchesIsFoundAtOnce(t *testing.T) {
+	ref := testNode(t)
+	server := newWorkflows()
+	server.set(ref.Owner, wasTerminated)
+	sweeper := &Sweeper{Clusters: clusters, Temporal: server, Quiet: time.Hour}
+	in := AwaitOrphansInput{Cluster: spokeName, Unknown: look(t, server, AwaitOrphansInput{}).Unknown}
+	found := make(chan Orphans, 1)
+	go func() {
+		orphans, err := sweeper.AwaitOrphans(t.Context(), in)
+		assert.NoError(t, err)
+		found <- orphans
+	}()
+	cordon(t, ref) // as the activity of a terminated workflow does that knows nothing of it yet
+	select {
+	case orphans := <-found:
+		require.Equal(t, ref.Owner, orphans.Orphans[0].Owner)
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is not found")
+	}
+}
+
+func TestAMarkThatTheCacheShowsButThatIsGoneIsNoOrphan(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	server := newWorkflows()
+	server.set(ref.Owner, wasTerminated)
+	node := getNode(t, ref.Node)
+	giveBack(t, ref)
+	stale := nodeMarks(node)
+	require.Len(t, stale, 1)
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	is, err := stands(t.Context(), cluster.Client, stale[0])
+	require.NoError(t, err)
+	require.False(t, is)
+}
+
+func TestTheMarksOfASecondMaintenanceByTheSameNameAreNotTheFirsts(t *testing.T) {
+	ref := testNode(t)
+	first, second := ref, ref
+	second.Owner = "node/spoke/default/" + ref.Node + "/second-run"
+	server := newWorkflows()
+	server.set(second.Owner, stillRunning) // under the id of the first, which is over
+	cordon(t, first)
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+
+	server.set(first.Owner, wasTerminated)
+	require.Equal(t, first.Owner, look(t, server, AwaitOrphansInput{}).Orphans[0].Owner)
+	giveBack(t, first)
+	cordon(t, second)
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+	require.Contains(t, giveBack(t, first).Note, "it is under maintenance by", "a sweep that comes late touches nothing")
+	require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
+}
+
+func TestWhatAPersonWantsKeptStays(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*corev1.Node)
+	}{
+		{"a node that is to be kept cordoned", annotated(kube.AnnotationKeepCordoned, "true")},
+		{"a cordon that was there before", annotated(kube.AnnotationFormerState, string(kube.FormerUnschedulable))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref := testNode(t)
+			cordon(t, ref)
+			changed(t, ref.Node, tt.change)
+			server := newWorkflows()
+			server.set(ref.Owner, wasTerminated)
+			require.Len(t, look(t, server, AwaitOrphansInput{}).Orphans, 1)
+			require.Contains(t, giveBack(t, ref).Note, "left cordoned")
+			require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
+			require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+		})
+	}
+}
+
+func TestWithoutAMarkNothingIsFound(t *testing.T) {
+	ref := testNode(t)
+	changed(t, ref.Node, cordoned) // by a person
+	foreign := created(t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: ref.Node, Scope: lcmv1.ScopeOS},
+	})
+	marks, err := findMarks(t.Context(), testCluster(t).Client)
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(marks, func(m Mark) bool { return m.Name == ref.Node || m.Name == foreign.Name }))
+}
+
+func TestAJobThatIsKeptForItsLogsIsNoMark(t *testing.T) {
+	ref := testNode(t)
+	in := firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "1"})
+	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(jobs().RunJob(t.Context(), in)))
+	server := newWorkflows()
+	server.set(ref.Owner, wasTerminated)
+	left := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkJob}, kindsOf(left))
+	require.NoError(t, jobs().RemoveOrphanedJob(t.Context(), OrphanedJob{Cluster: spokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}))
+	require.NotNil(t, jobOf(t, in), "it failed: its logs are kept")
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	found := look(t, newWorkflows(), AwaitOrphansInput{})
+	require.Empty(t, found.Orphans)
+	mark := Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner}
+	require.Contains(t, found.Unknown, mark)
+
+	server := newWorkflows()
+	sweeper := &Sweeper{Clusters: clusters, Temporal: server, Quiet: time.Hour}
+	first, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: spokeName})
+	require.NoError(t, err)
+	require.Contains(t, first.Unknown, mark)
+	ended := make(chan Orphans, 1)
+	go func() {
+		next, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: spokeName, Unknown: first.Unknown})
+		assert.NoError(t, err)
+		ended <- next
+	}()
+	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
+	giveBack(t, ref)
+	require.NotContains(t, (<-ended).Unknown, mark)
+}
+
+func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *testing.T) {
+	ref := testNode(t)
+	ref.Owner = temporal.NodeMaintenanceID(spokeName, "ops", rollout.NodeMaintenanceName("june", ref.Node)) + "/first-run"
+	upgrade := ClusterLockInput{Cluster: spokeName, Owner: temporal.ClusterUpgradeID("ops", "june", spokeName) + "/first-run", Scope: lcmv1.ScopeOS}
+	_, err := initiator().RequestClusterMaintenance(t.Context(), upgrade)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, initiator().WithdrawClusterMaintenance(context.Background(), upgrade)) })
+	cordon(t, ref)
+	server := newWorkflows()
+	server.set(upgrade.Owner, wasTerminated)
+	server.set(ref.Owner, stillRunning) // it was cancelled, and cleans up
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+
+	giveBack(t, ref)
+	require.Equal(t, []MarkKind{MarkClusterRequest}, kindsOf(look(t, server, AwaitOrphansInput{}).Orphans))
+	require.NoError(t, initiator().WithdrawClusterMaintenance(t.Context(), upgrade))
+	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
+}
+
+func TestTheMarksOfAnOwnerThatCouldNotBeSweptCountAgainLater(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	server := newWorkflows()
+	server.set(ref.Owner, wasTerminated)
+	later := func(pause time.Duration) AwaitOrphansInput {
+		return AwaitOrphansInput{Later: []LaterOwner{{Owner: ref.Owner, Until: time.Now().Add(pause)}}}
+	}
+	require.Empty(t, look(t, server, later(time.Minute)).Orphans)
+	require.Len(t, look(t, server, later(-time.Second)).Orphans, 1)
+}
+
+func TestAClusterWithoutMarksIsQuietAfterAWhile(t *testing.T) {
+	began := time.Now()
+	found, err := (&Sweeper{Clusters: clusters, Temporal: newWorkflows(), Quiet: time.Nanosecond}).AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: hubName})
+	require.NoError(t, err)
+	require.Equal(t, Orphans{Quiet: true}, found)
+	require.Less(t, time.Since(began), 20*time.Second)
+}
+
+func TestAWakeStartsTheSweeperOfTheCluster(t *testing.T) {
+	server := newWorkflows()
+	require.NoError(t, (&Sweeper{Temporal: server}).WakeSweeper(t.Context(), WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "it begins"}))
+	require.Len(t, server.woken, 1)
+	require.Equal(t, "sweeper/c1", server.woken[0].ID)
+	require.Equal(t, temporal.TaskQueue, server.woken[0].TaskQueue)
+}

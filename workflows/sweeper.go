@@ -1,0 +1,291 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// SweeperInput says in which cluster. Activities that wake a sweeper start it with the cluster alone.
+type SweeperInput struct {
+	Cluster string `json:"cluster"`
+	// Carried is the status from the run before; nil in the first.
+	Carried *SweeperStatus `json:"carried,omitempty"`
+}
+
+const (
+	// takeBackLimit is how long the sweeper insists on taking something back before it says that it could not.
+	takeBackLimit = 2 * time.Minute
+	// tryAgainAfter is the pause after that.
+	tryAgainAfter = 5 * time.Minute
+	// sweptFor is how long the marks of an owner that was swept are not looked at: what is watched may be behind.
+	sweptFor = 30 * time.Second
+)
+
+// Sweeper takes back what workflows that are over have left on a cluster: those that were terminated by hand, say, and had no chance to clean
+// up. It touches only what bears the mark of a workflow that Temporal says is closed; a mark of a workflow that Temporal does not know may be of
+// another Drydock, and is only reported. It rests while the cluster has no marks, and is woken before any is set.
+func Sweeper(ctx workflow.Context, in SweeperInput) (SweeperStatus, error) {
+	s, err := newSweeper(ctx, in)
+	if err != nil {
+		return SweeperStatus{}, err
+	}
+	return s.run(ctx)
+}
+
+// sweeper is one run of the workflow.
+type sweeper struct {
+	in     SweeperInput
+	status SweeperStatus
+	record *sweeperRecord
+
+	// taskQueue of the cluster's activities; empty: it is to be looked up.
+	taskQueue string
+	// later are the owners that were swept a moment ago, or could not be.
+	later []activities.LaterOwner
+	// woken: somebody has asked for a look that has not begun yet.
+	woken bool
+
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	signals   int
+	drains    []func()
+
+	hub     *activities.Rollouts
+	sweeper *activities.Sweeper
+	nodes   *activities.Nodes
+	jobs    *activities.Jobs
+	locks   *activities.Locks
+}
+
+func newSweeper(ctx workflow.Context, in SweeperInput) (*sweeper, error) {
+	s := &sweeper{in: in}
+	s.record = newSweeperRecord(ctx, &s.status, in)
+	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (SweeperStatus, error) { return s.status, nil },
+		workflow.QueryHandlerOptions{Description: "What was found that nobody would have taken back, and what became of it."})
+}
+
+// run sweeps until the run ends.
+func (s *sweeper) run(ctx workflow.Context) (SweeperStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	s.withdraw = withdraw
+	listening, hangUp := workflow.NewDisconnectedContext(ctx)
+	defer hangUp()
+	s.listen(listening)
+
+	err := s.sweep(work)
+	if workflow.IsContinueAsNewError(err) {
+		return SweeperStatus{}, err
+	}
+	return s.finish(listening, err)
+}
+
+func (s *sweeper) listen(ctx workflow.Context) {
+	s.drains = append(s.drains,
+		onSignal(ctx, temporal.SignalWake, "Look now: something may have to be taken back.", func(temporal.SignalRequest) {
+			s.signals++
+			s.woken = true
+		}),
+		onSignal(ctx, temporal.SignalCancel, "End. The next maintenance of the cluster starts it again.", func(r temporal.SignalRequest) {
+			s.signals++
+			if s.withdrawn == nil {
+				s.withdrawn = &r
+			}
+			s.withdraw()
+		}),
+	)
+}
+
+// sweep looks for orphans and takes them back, and rests while there is nothing to look at.
+func (s *sweeper) sweep(ctx workflow.Context) error {
+	for {
+		if mustContinueAsNew(ctx, s.signals) {
+			return s.continueAsNew(ctx)
+		}
+		if err := s.locate(ctx); err != nil {
+			return err
+		}
+		found, err := s.watch(ctx)
+		if err != nil {
+			return err
+		}
+		s.record.unknown(ctx, found)
+		s.takeBack(ctx, found.Orphans)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if found.Quiet && !s.woken {
+			if err := s.rest(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// locate finds who works on the cluster; after a rest that may be somebody else.
+func (s *sweeper) locate(ctx workflow.Context) error {
+	if s.taskQueue != "" {
+		return nil
+	}
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.record.reason.set}
+	return hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &s.taskQueue)
+}
+
+// watch waits until there is something to do or to say, or nothing left to watch. Who wakes the sweeper makes it look anew: it then asks about
+// every workflow, also those it has asked about a moment ago.
+func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
+	s.woken = false
+	s.record.enter(SweeperWatching)
+	s.forgetPast(ctx)
+	in := activities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.later, Unknown: s.record.unknownMarks()}
+
+	looking, lookAnew := workflow.WithCancel(ctx)
+	workflow.GoNamed(looking, "wake", func(ctx workflow.Context) {
+		if workflow.Await(ctx, func() bool { return s.woken }) == nil {
+			lookAnew()
+		}
+	})
+	var found activities.Orphans
+	err := s.insist().wait(looking, "watch "+s.in.Cluster+" for what nobody takes back", nil, "", s.sweeper.AwaitOrphans, in, &found)
+	lookAnew()
+	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
+		// What was reported stands until the next look.
+		return activities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreNotTouched}, nil
+	}
+	return found, err
+}
+
+// forgetPast drops the owners whose time has come.
+func (s *sweeper) forgetPast(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	s.later = slices.DeleteFunc(s.later, func(o activities.LaterOwner) bool { return !o.Until.After(now) })
+}
+
+// takeBack takes back what was found, the orphans of different owners side by side.
+func (s *sweeper) takeBack(ctx workflow.Context, orphans []activities.Orphan) {
+	if len(orphans) == 0 {
+		return
+	}
+	s.record.enter(SweeperTakingBack)
+	insist := s.insist()
+	insist.giveUpAt = workflow.Now(ctx).Add(takeBackLimit)
+	sweeping := 0
+	for _, of := range byOwner(orphans) {
+		sweeping++
+		workflow.GoNamed(ctx, "sweep "+of[0].Owner, func(ctx workflow.Context) {
+			s.sweepOwner(ctx, insist, of)
+			sweeping--
+		})
+	}
+	// What has begun is ended: a cancelled sweeper stops trying, but knows what it did.
+	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(waiting, func() bool { return sweeping == 0 })
+	stopWaiting()
+	s.record.reason.set(ctx, "", "")
+}
+
+// byOwner divides orphans, which are sorted by owner.
+func byOwner(orphans []activities.Orphan) [][]activities.Orphan {
+	var groups [][]activities.Orphan
+	for i, orphan := range orphans {
+		if i == 0 || orphans[i-1].Owner != orphan.Owner {
+			groups = append(groups, nil)
+		}
+		groups[len(groups)-1] = append(groups[len(groups)-1], orphan)
+	}
+	return groups
+}
+
+// sweepOwner takes back what one owner has left, in the order of a clean-up. What comes after a step that fails stays for the next time: a node
+// on which a job runs is not returned.
+func (s *sweeper) sweepOwner(ctx workflow.Context, insist insistence, orphans []activities.Orphan) {
+	pause := sweptFor
+	for _, orphan := range orphans {
+		s.record.found(ctx, orphan)
+		how, err := s.undo(ctx, insist, orphan.Mark)
+		s.record.settle(ctx, orphan, how, err)
+		if err != nil {
+			pause = tryAgainAfter
+			break
+		}
+	}
+	s.later = append(s.later, activities.LaterOwner{Owner: orphans[0].Owner, Until: workflow.Now(ctx).Add(pause)})
+}
+
+// undo takes one thing back, if it still bears that mark, and says what was done.
+func (s *sweeper) undo(ctx workflow.Context, insist insistence, mark activities.Mark) (how string, err error) {
+	node := activities.NodeRef{Cluster: s.in.Cluster, Node: mark.Node, Owner: mark.Owner}
+	switch mark.Kind {
+	case activities.MarkJob:
+		in := activities.OrphanedJob{Cluster: s.in.Cluster, Namespace: mark.Namespace, Name: mark.Name, Owner: mark.Owner}
+		return "removed, or let go of if it had failed", insist.effect(ctx, "remove "+mark.String(), s.jobs.RemoveOrphanedJob, in, nil)
+	case activities.MarkNode:
+		var result activities.ReturnNodeResult
+		err := insist.effect(ctx, "return "+mark.Node, s.nodes.ReturnNode, activities.ReturnNodeInput{NodeRef: node}, &result)
+		return returned(result), err
+	case activities.MarkNodeRequest:
+		return "deleted", insist.effect(ctx, "withdraw the request for "+mark.Node, s.locks.WithdrawNodeMaintenance, activities.NodeLockInput{NodeRef: node}, nil)
+	case activities.MarkClusterRequest:
+		in := activities.ClusterLockInput{Cluster: s.in.Cluster, Owner: mark.Owner}
+		return "deleted", insist.effect(ctx, "withdraw the request for "+s.in.Cluster, s.locks.WithdrawClusterMaintenance, in, nil)
+	}
+	return "", fmt.Errorf("%s: this version takes no such thing back", mark)
+}
+
+func returned(result activities.ReturnNodeResult) string {
+	switch {
+	case result.Note != "":
+		return "marks removed; " + result.Note
+	case result.Uncordoned:
+		return "uncordoned, marks removed"
+	}
+	return "marks removed"
+}
+
+// rest waits until somebody wakes the sweeper: then marks are about to be set.
+func (s *sweeper) rest(ctx workflow.Context) error {
+	s.record.enter(SweeperResting)
+	err := workflow.Await(ctx, func() bool { return s.woken })
+	s.taskQueue = ""
+	return err
+}
+
+// insist returns the insistence of this sweeper: its status says why an activity does not succeed.
+func (s *sweeper) insist() insistence {
+	return insistence{taskQueue: s.taskQueue, waiting: s.record.waiting}
+}
+
+// continueAsNew hands the status to a new run. No activity runs, and no signal is left behind: the new run begins with a look, which is all
+// that a wake asks for.
+func (s *sweeper) continueAsNew(ctx workflow.Context) error {
+	for _, drain := range s.drains {
+		drain()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return workflow.NewContinueAsNewError(ctx, temporal.Sweeper, SweeperInput{Cluster: s.in.Cluster, Carried: &s.status})
+}
+
+// finish records how the sweeper ended. It always ends in an error: left alone it would go on.
+func (s *sweeper) finish(ctx workflow.Context, err error) (SweeperStatus, error) {
+	s.record.reason.set(ctx, "", "")
+	if sdktemporal.IsCanceledError(err) {
+		if s.withdrawn != nil {
+			s.status.Message = "cancelled" + byWhom(*s.withdrawn)
+		}
+		s.record.enter(SweeperCancelled)
+		return s.status, sdktemporal.NewCanceledError(s.status)
+	}
+	s.status.Message = temporal.ErrorMessage(err)
+	s.record.enter(SweeperFailed)
+	return s.status, sdktemporal.NewApplicationErrorWithOptions(s.status.Message, reasonOf(err),
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{s.status}})
+}

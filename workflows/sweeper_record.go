@@ -1,0 +1,222 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// SweeperState is what a sweeper does.
+type SweeperState string
+
+// The states of a sweeper.
+const (
+	// SweeperWatching: it watches the marks in the cluster.
+	SweeperWatching SweeperState = "Watching"
+	// SweeperTakingBack: it takes something back.
+	SweeperTakingBack SweeperState = "TakingBack"
+	// SweeperResting: the cluster has no marks. The next maintenance wakes it.
+	SweeperResting   SweeperState = "Resting"
+	SweeperCancelled SweeperState = "Cancelled"
+	SweeperFailed    SweeperState = "Failed"
+)
+
+// SweeperStatus is what a sweeper has found and done.
+type SweeperStatus struct {
+	Cluster string       `json:"cluster"`
+	State   SweeperState `json:"state"`
+	// Wait is the one reason why the sweeper does nothing now.
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// Message says how it ended.
+	Message string `json:"message,omitempty"`
+	// Findings are what was found, in that order: all that is still there, and the rest up to 100 in all.
+	Findings []SweeperFinding `json:"findings,omitempty"`
+	// TakenBack counts what was taken back since StartedAt.
+	TakenBack int `json:"takenBack"`
+	// MoreNotTouched marks of unknown holders are not among the findings.
+	MoreNotTouched int         `json:"moreNotTouched,omitempty"`
+	StartedAt      metav1.Time `json:"startedAt"`
+}
+
+// FindingState is what became of something that was found.
+type FindingState string
+
+// What becomes of findings.
+const (
+	// FindingAtWork: it is being taken back.
+	FindingAtWork FindingState = "AtWork"
+	// FindingTakenBack: what bore the mark was taken back.
+	FindingTakenBack FindingState = "TakenBack"
+	// FindingNotTakenBack: it could not be, and is tried again.
+	FindingNotTakenBack FindingState = "NotTakenBack"
+	// FindingNotTouched: nobody knows whether its workflow is over. A person has to look.
+	FindingNotTouched FindingState = "NotTouched"
+	// FindingGone: it was not touched, and somebody else has removed it since.
+	FindingGone FindingState = "Gone"
+)
+
+// Settled reports whether nothing is left to be done.
+func (s FindingState) Settled() bool { return s == FindingTakenBack || s == FindingGone }
+
+// SweeperFinding is an object with the mark of a workflow that does not take it back.
+type SweeperFinding struct {
+	activities.Mark
+	// Workflow is the id of the workflow.
+	Workflow string `json:"workflow"`
+	// Ended says how the workflow ended; empty when Temporal does not know it.
+	Ended   string       `json:"ended,omitempty"`
+	State   FindingState `json:"state"`
+	Message string       `json:"message"`
+	FoundAt metav1.Time  `json:"foundAt"`
+	// SettledAt is when it was taken back, or found gone.
+	SettledAt *metav1.Time `json:"settledAt,omitempty"`
+}
+
+// maxFindings is how many findings are kept.
+const maxFindings = 100
+
+// whyNotTouched says of a mark that Temporal does not know its workflow.
+const whyNotTouched = "Temporal does not know its workflow: it may be of another Temporal namespace, or have ended longer ago than Temporal remembers; if nobody is at work there, remove the mark"
+
+// sweeperRecord keeps the status of a sweeper and shows every change of it: in the query, the search attributes, the current details of the
+// Web UI, and the worker's log.
+type sweeperRecord struct {
+	ctx    workflow.Context
+	status *SweeperStatus
+	reason reasonKeeper
+}
+
+func newSweeperRecord(ctx workflow.Context, status *SweeperStatus, in SweeperInput) *sweeperRecord {
+	r := &sweeperRecord{ctx: ctx, status: status}
+	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	if in.Carried != nil {
+		*status = *in.Carried
+	} else {
+		*status = SweeperStatus{Cluster: in.Cluster, StartedAt: metav1.NewTime(workflow.Now(ctx))}
+		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
+	}
+	r.enter(SweeperWatching)
+	return r
+}
+
+func (r *sweeperRecord) enter(state SweeperState) {
+	if r.status.State != state {
+		r.status.State = state
+		_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(string(state)))
+	}
+	r.waiting(r.ctx, "", "")
+	r.show()
+}
+
+// waiting is the reason of an activity that does not succeed; without one, that of the state.
+func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
+	if reason == "" {
+		switch r.status.State {
+		case SweeperWatching:
+			reason, message = "Watching", "nothing to take back; looks at every change of what bears a mark, and asks every 30 s whether its workflow goes on"
+		case SweeperResting:
+			reason, message = "NoMarks", "nothing in the cluster bears a mark; the next maintenance wakes the sweeper"
+		}
+	}
+	r.reason.set(ctx, reason, message)
+}
+
+// found records an orphan before it is touched.
+func (r *sweeperRecord) found(ctx workflow.Context, orphan activities.Orphan) {
+	workflow.GetLogger(ctx).Warn("the workflow of a mark is over: taking back what it left", "cluster", r.status.Cluster, "object", orphan.String(),
+		"owner", orphan.Owner, "ended", orphan.Ended)
+	f := r.finding(ctx, orphan.Mark)
+	f.Ended, f.State, f.Message = orphan.Ended, FindingAtWork, ""
+	r.show()
+}
+
+// settle records what became of an orphan.
+func (r *sweeperRecord) settle(ctx workflow.Context, orphan activities.Orphan, how string, err error) {
+	f := r.finding(ctx, orphan.Mark)
+	if err != nil {
+		workflow.GetLogger(ctx).Error("could not take back what an ended workflow left", "cluster", r.status.Cluster, "object", orphan.String(), "error", err)
+		f.State, f.Message = FindingNotTakenBack, "could not be taken back, is tried again: "+temporal.ErrorMessage(err)
+		r.show()
+		return
+	}
+	workflow.GetLogger(ctx).Info("taken back", "cluster", r.status.Cluster, "object", orphan.String(), "owner", orphan.Owner, "how", how)
+	now := metav1.NewTime(workflow.Now(ctx))
+	f.State, f.Message, f.SettledAt = FindingTakenBack, how, &now
+	r.status.TakenBack++
+	r.show()
+}
+
+// unknown takes over which marks are of unknown holders.
+func (r *sweeperRecord) unknown(ctx workflow.Context, found activities.Orphans) {
+	now := metav1.NewTime(workflow.Now(ctx))
+	for i := range r.status.Findings {
+		f := &r.status.Findings[i]
+		if f.State == FindingNotTouched && !slices.Contains(found.Unknown, f.Mark) {
+			f.State, f.SettledAt, f.Message = FindingGone, &now, "not there any more"
+		}
+	}
+	for _, mark := range found.Unknown {
+		f := r.finding(ctx, mark)
+		if f.State == FindingNotTouched {
+			continue
+		}
+		f.State, f.Message = FindingNotTouched, whyNotTouched
+		workflow.GetLogger(ctx).Warn("a mark of an unknown holder is not touched", "cluster", r.status.Cluster, "object", mark.String(), "owner", mark.Owner)
+	}
+	r.status.MoreNotTouched = found.MoreUnknown
+	r.show()
+}
+
+// unknownMarks are those that were reported, in the order in which they are found.
+func (r *sweeperRecord) unknownMarks() []activities.Mark {
+	var marks []activities.Mark
+	for _, f := range r.status.Findings {
+		if f.State == FindingNotTouched {
+			marks = append(marks, f.Mark)
+		}
+	}
+	slices.SortFunc(marks, activities.CompareMarks)
+	return marks
+}
+
+// finding returns the finding about a mark that is not settled, or a new one.
+func (r *sweeperRecord) finding(ctx workflow.Context, mark activities.Mark) *SweeperFinding {
+	at := slices.IndexFunc(r.status.Findings, func(f SweeperFinding) bool { return f.Mark == mark && !f.State.Settled() })
+	if at >= 0 {
+		return &r.status.Findings[at]
+	}
+	if len(r.status.Findings) >= maxFindings {
+		if oldest := slices.IndexFunc(r.status.Findings, func(f SweeperFinding) bool { return f.State.Settled() }); oldest >= 0 {
+			r.status.Findings = slices.Delete(r.status.Findings, oldest, oldest+1)
+		}
+	}
+	workflowID, _ := kube.OwnerWorkflow(mark.Owner)
+	r.status.Findings = append(r.status.Findings, SweeperFinding{Mark: mark, Workflow: workflowID, FoundAt: metav1.NewTime(workflow.Now(ctx))})
+	return &r.status.Findings[len(r.status.Findings)-1]
+}
+
+func (r *sweeperRecord) show() { workflow.SetCurrentDetails(r.ctx, sweeperDetails(r.status)) }
+
+func sweeperDetails(s *SweeperStatus) string {
+	var d details
+	d.head("cluster", s.Cluster)
+	d.row("state", strings.TrimSpace(string(s.State)+" "+s.Message))
+	d.row("taken back", fmt.Sprint(s.TakenBack))
+	d.wait(s.Wait)
+	if len(s.Findings) > 0 {
+		d.WriteString("\n")
+		d.head("found", "object", "workflow", "ended", "what became of it")
+	}
+	for _, f := range slices.Backward(s.Findings) {
+		d.line(f.FoundAt.UTC().Format(clockFormat), f.String(), f.Workflow, f.Ended, string(f.State)+": "+f.Message)
+	}
+	return d.text()
+}
