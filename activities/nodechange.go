@@ -52,6 +52,8 @@ func returnChange(node *corev1.Node, in ReturnNodeInput) (nodeChange, ReturnNode
 		return change, ReturnNodeResult{Note: "left cordoned: someone else had cordoned it before"}
 	case former != kube.FormerSchedulable:
 		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s says %q, which nobody of ours writes", kube.AnnotationFormerState, former)}
+	case cordonedAnew(node):
+		return change, ReturnNodeResult{Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}
 	case kube.KeepCordoned(node):
 		return change, ReturnNodeResult{Note: fmt.Sprintf("left cordoned: annotation %s asks for it; return it with kubectl uncordon %s",
 			kube.AnnotationKeepCordoned, node.Name)}
@@ -60,6 +62,28 @@ func returnChange(node *corev1.Node, in ReturnNodeInput) (nodeChange, ReturnNode
 	}
 	change.unschedulable = false
 	return change, ReturnNodeResult{Uncordoned: true}
+}
+
+// cordonedAnew reports whether the cordon that stands is not the one that we made. Our mark cannot tell, but the managed fields do: whoever
+// sets the field again after it was removed is its only manager. To cordon a node that is cordoned changes nothing, and leaves it ours.
+func cordonedAnew(node *corev1.Node) bool {
+	byOthers := false
+	for _, entry := range node.ManagedFields {
+		var fields struct {
+			Spec map[string]any `json:"f:spec"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, manages := fields.Spec["f:unschedulable"]; !manages {
+			continue
+		}
+		if entry.Manager == kube.FieldManager {
+			return false
+		}
+		byOthers = true
+	}
+	return byOthers
 }
 
 // notOurs says why a node without our mark is left as it is; nothing when we had not marked it yet.

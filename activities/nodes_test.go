@@ -23,7 +23,7 @@ func changed(t *testing.T, name string, change func(*corev1.Node)) {
 	node := getNode(t, name)
 	patch := client.MergeFrom(node.DeepCopy())
 	change(node)
-	require.NoError(t, testCluster(t).Client.Patch(t.Context(), node, patch))
+	require.NoError(t, testCluster(t).Client.Patch(t.Context(), node, patch, client.FieldOwner("kubectl")))
 }
 
 func cordoned(node *corev1.Node)   { node.Spec.Unschedulable = true }
@@ -211,6 +211,11 @@ func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
 			meanwhile: uncordoned,
 			want:      ReturnNodeResult{Note: "someone else had uncordoned the node meanwhile"},
 		},
+		{
+			name:      "a person cordons it, too",
+			meanwhile: cordoned,
+			want:      ReturnNodeResult{Uncordoned: true},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,6 +244,16 @@ func TestACordonWhoseMarkAPersonHasRemovedIsTheirs(t *testing.T) {
 	node := getNode(t, ref.Node)
 	require.True(t, node.Spec.Unschedulable)
 	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "it says nothing true any more")
+}
+
+func TestACordonThatAPersonHasMadeAnewIsTheirs(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	changed(t, ref.Node, uncordoned)
+	changed(t, ref.Node, cordoned)
+	require.Equal(t, ReturnNodeResult{Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}, giveBack(t, ref))
+	require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
+	requireNoTrace(t, ref.Node)
 }
 
 func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
