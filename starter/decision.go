@@ -22,6 +22,7 @@ func (c *cli) addDecisionFlags(cmd *cobra.Command, flags *decisionFlags, what st
 	cmd.Flags().StringVar(&flags.at, "at", "", "decide as if it were this time, e.g. 2026-11-20T22:00:00Z (default: now)")
 	_ = cmd.MarkFlagFilename("snapshot")
 	c.addContextFlag(cmd, what)
+	c.addTimeoutFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "context")
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 }
@@ -39,6 +40,7 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
+	config.Timeout = c.timeout // discovery knows no context
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
 
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/rollout"
 )
@@ -44,6 +47,19 @@ spec:
     maxConcurrency: 50%
   nodeMaintenance: {}
 `
+
+func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
+	alone(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, silent.Close()) })
+	access := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, devstack.WriteKubeconfig(access, "hub", &rest.Config{Host: "https://" + silent.Addr().String(), BearerToken: "token"}))
+
+	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access, "--timeout", "100ms")
+	require.Equal(t, exitFailed, got.status)
+	require.Contains(t, got.stderr, "deadline exceeded")
+}
 
 func TestPlanFromAFile(t *testing.T) {
 	alone(t)
