@@ -56,6 +56,8 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
 	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
 	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
+	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
+	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
 		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (activities.RolloutPlan, error) {

@@ -23,12 +23,14 @@ func registerWorkflows(w worker.WorkflowRegistry, versioned bool) {
 	w.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance, VersioningBehavior: once})
 	w.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController, VersioningBehavior: entity})
 	w.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper, VersioningBehavior: entity})
+	w.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop, VersioningBehavior: entity})
 }
 
 // registerActivities registers every activity by the name of its method.
 func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client) {
 	waits := activities.Waits{Temporal: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters})
+	w.RegisterActivity(&activities.Holds{Temporal: server})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits})

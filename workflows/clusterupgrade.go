@@ -8,6 +8,7 @@ import (
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -24,6 +25,8 @@ type ClusterUpgradeInput struct {
 	Remediation ranv1.NodeMaintenanceRemediation `json:"remediation"`
 	// ProgressLimit is the longest that the rollout waits to be told of a change.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
+	// Held is what the rollout knows of the emergency stop.
+	Held emergency.State `json:"held"`
 	// Carried is the state of the run before, when this one continues it.
 	Carried *ClusterUpgradeCarried `json:"carried,omitempty"`
 }
@@ -55,6 +58,7 @@ type clusterUpgrade struct {
 	owner  string
 	status ranv1.ClusterUpgradeStatus
 	record *clusterRecord
+	holds  holdKeeper
 
 	// awaited is the activity whose observations count now.
 	awaited string
@@ -80,6 +84,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 	if in.Carried != nil {
 		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
 	}
+	c.holds.state, c.status.Held = in.Held, in.Held.Of(in.Cluster)
 	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (ranv1.ClusterUpgradeStatus, error) { return c.status, nil },
 		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
@@ -153,6 +158,9 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		return nil
 	}
 	c.record.enter(ctx, ranv1.StepClusterLocks)
+	if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
+		return err
+	}
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: lockScope(c.in.Remediation.Action)}
 	c.requested = true
 	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)

@@ -22,6 +22,11 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 		}),
 		onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(ctx, true) }),
 		onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(ctx, false) }),
+		c.holds.listen(ctx, func() {
+			c.status.Held = c.holds.state.Of(c.in.Cluster)
+			c.nodes.changed = true
+			c.record.show()
+		}),
 		onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {
 			c.signals++
 			if o.Activity == c.awaited {
@@ -59,6 +64,7 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	in := c.in
+	in.Held = c.holds.state
 	in.Carried = &ClusterUpgradeCarried{Status: c.status, Locked: c.locked}
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }

@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -77,15 +78,16 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 
 // starts reports whether new nodes may be started.
 func (r *nodeRollout) starts(ctx workflow.Context) bool {
-	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && !r.upgrade.mustContinueAsNew(ctx)
+	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.upgrade.status.Held == nil &&
+		!r.upgrade.mustContinueAsNew(ctx)
 }
 
 // ask asks the cluster's budgets which pending nodes may start. Whenever a node ends, the question is asked anew.
 func (r *nodeRollout) ask(ctx workflow.Context) {
 	if !r.starts(ctx) || len(r.running) >= nodesAtOnce {
 		r.stopAsking(ctx)
-		if r.upgrade.status.Paused && len(r.running) == 0 {
-			r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
+		if len(r.running) == 0 {
+			r.explainStandstill(ctx)
 		}
 		return
 	}
@@ -108,6 +110,16 @@ func (r *nodeRollout) ask(ctx workflow.Context) {
 			r.fail(err)
 		}
 	})
+}
+
+// explainStandstill says why no node is started while none is at work.
+func (r *nodeRollout) explainStandstill(ctx workflow.Context) {
+	switch status := r.upgrade.status; {
+	case status.Held != nil:
+		r.upgrade.record.reason.set(ctx, emergency.ReasonHeld, emergency.Message(*status.Held))
+	case status.Paused:
+		r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
+	}
 }
 
 // awaitGrants is the activity that answers the question for grants.
@@ -154,6 +166,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(len(r.running)+1, nodeAtWork),
+		Held:          r.upgrade.holds.state,
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -170,6 +183,9 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 	}), temporal.NodeMaintenance, maintenance)
 	r.running = append(r.running, node)
 	r.upgrade.record.nodeStarted(ctx, node)
+	workflow.GoNamed(ctx, "hold "+node, func(ctx workflow.Context) {
+		r.upgrade.holds.passOn(ctx, in.Cluster, child, func() bool { return !slices.Contains(r.running, node) })
+	})
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus

@@ -96,6 +96,7 @@ func nodeDetails(node activities.NodeRef, s *maintenancev1.NodeMaintenanceStatus
 	if s.Drain != nil {
 		d.row("drain", fmt.Sprintf("%d of %d pods have left", s.Drain.Evicted, s.Drain.PodsToEvict))
 	}
+	d.held(s.Held)
 	d.wait(s.Wait)
 	d.failure(s.Failure)
 	for _, note := range s.Notes {
@@ -113,6 +114,7 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	if s.Paused {
 		d.row("paused", "nothing new is started")
 	}
+	d.held(s.Held)
 	d.wait(s.Wait)
 	d.failure(s.Failure)
 	for _, note := range s.Notes {

@@ -9,6 +9,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -25,6 +26,8 @@ type NodeMaintenanceInput struct {
 	Parent string `json:"parent,omitempty"`
 	// ProgressLimit is the longest that the parent waits to be told of a change.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
+	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
+	Held emergency.State `json:"held"`
 }
 
 const (
@@ -55,6 +58,7 @@ type nodeMaintenance struct {
 	node   activities.NodeRef
 	status maintenancev1.NodeMaintenanceStatus
 	record *nodeRecord
+	holds  holdKeeper
 
 	// awaited is the activity whose observations count now.
 	awaited string
@@ -90,6 +94,7 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: owner(ctx)},
 	}
 	m.record = newNodeRecord(ctx, &m.status, m.node)
+	m.holds.state, m.status.Held = in.Held, in.Held.Of(in.Cluster)
 	return m, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.status, nil },
 		workflow.QueryHandlerOptions{Description: "The status of the maintenance."})
@@ -102,11 +107,15 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	listening, hangUp := workflow.NewDisconnectedContext(ctx)
 	defer hangUp()
 	m.listen(listening)
+	if m.in.Parent == "" {
+		m.holds.follow(work, m.in.Cluster)
+	}
 
 	err := m.maintain(work)
 	m.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	m.cleanUp(clean, err)
+	m.holds.leave(clean)
 	return m.finish(clean, err)
 }
 
@@ -146,16 +155,20 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	return awake.Get(ctx, nil)
 }
 
+// awaitRelease stands before every step that disrupts: while the cluster is held, none begins.
+func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
+	return m.holds.awaitRelease(ctx, m.in.Cluster, m.record.reason)
+}
+
 // takeOutOfService waits for the node to be free and its locks to let go, and cordons it. Whoever else was faster, and a lock that was
 // taken back in the last moment, send it back to wait again.
 func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 	pause := lockRefusedPause
 	for {
-		if err := m.awaitNodeFree(ctx); err != nil {
-			return err
-		}
-		if err := m.awaitLocks(ctx); err != nil {
-			return err
+		for _, step := range []func(workflow.Context) error{m.awaitRelease, m.awaitNodeFree, m.awaitLocks, m.awaitRelease} {
+			if err := step(ctx); err != nil {
+				return err
+			}
 		}
 		err := m.cordon(ctx)
 		switch temporal.ErrorType(err) {
@@ -255,6 +268,9 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	if m.spec.DrainSpec == nil {
 		return nil
 	}
+	if err := m.awaitRelease(ctx); err != nil {
+		return err
+	}
 	m.record.enter(ctx, maintenancev1.NodeDraining)
 	m.record.stages.begin(ctx, maintenancev1.StageKubernetesDrained)
 	in := &activities.DrainInput{NodeRef: m.node, Spec: *m.spec.DrainSpec}
@@ -269,7 +285,9 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 		}
 		if temporal.ErrorType(err) == temporal.ErrDrainTimedOut && m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry {
 			m.record.note("draining once more: " + temporal.ErrorMessage(err))
-			continue
+			if err = m.awaitRelease(ctx); err == nil {
+				continue
+			}
 		}
 		m.record.stages.end(ctx, maintenancev1.StageKubernetesDrained, err, "")
 		return err
@@ -284,13 +302,19 @@ func drainTimeout(spec maintenancev1.DrainSpec) int32 {
 	return *spec.TimeoutSeconds
 }
 
-// work hands the node over: to the requestor, or to a Job.
+// work hands the node over: to the requestor, or to a Job. While the cluster is held nobody gets it; a node that nobody works on is returned.
 func (m *nodeMaintenance) work(ctx workflow.Context) error {
+	job := m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
+	if job || !m.in.DoneWhenReady {
+		if err := m.awaitRelease(ctx); err != nil {
+			return err
+		}
+	}
 	m.record.enter(ctx, maintenancev1.NodeReady)
 	m.record.stages.begin(ctx, maintenancev1.StageWorkDone)
 	var err error
 	switch {
-	case m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob:
+	case job:
 		err = m.runJob(ctx)
 	case !m.in.DoneWhenReady:
 		err = m.awaitRequestor(ctx)

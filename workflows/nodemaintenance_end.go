@@ -22,6 +22,10 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
+	m.holds.listen(ctx, func() {
+		m.status.Held = m.holds.state.Of(m.in.Cluster)
+		m.record.show()
+	})
 	if m.in.Parent != "" {
 		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 			m.record.progress.report(ctx, m.in.Parent, temporal.SignalNodeProgress, m.in.ProgressLimit, func() any { return m.record.summary() })

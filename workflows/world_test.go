@@ -18,6 +18,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -42,6 +43,9 @@ type world struct {
 	nodes rollout.NodePlan
 	// slots is how many nodes may be at work at once.
 	slots int
+	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
+	held   emergency.State
+	untold bool
 }
 
 func newWorld(t *testing.T) *world {
@@ -50,6 +54,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t,
 		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1,
+		held: emergency.State{Number: 1},
 	}
 	w.SetTestTimeout(time.Minute)
 	// The SDK hashes the test's binary during the first workflow task, which on a busy machine takes longer than the second after which it
@@ -89,6 +94,12 @@ func (w *world) register() {
 	play(w, "PlanRollout", func(any) any { return w.plan })
 	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
+	w.RegisterActivityWithOptions(func(_ context.Context, s emergency.Subscription) error {
+		if !w.untold {
+			w.SignalWorkflow(temporal.SignalHeld, w.held.About(s.Cluster))
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "FollowHolds"})
 	// Beside others, so that its place among the calls is not sure.
 	w.RegisterActivityWithOptions(func(_ context.Context, in activities.WakeSweeperInput) error {
 		w.mu.Lock()

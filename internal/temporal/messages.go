@@ -39,6 +39,19 @@ const (
 	SignalClusterProgress = "clusterProgress"
 )
 
+// Messages of the emergency stop. Its updates carry an emergency.Request and answer with an emergency.Answer.
+const (
+	UpdateHold    = "hold"
+	UpdateRelease = "release"
+	// SignalHold carries an emergency.Request, too: for whoever cannot wait until a worker answers.
+	SignalHold = "hold"
+	// SignalFollowHolds and SignalLeaveHolds carry an emergency.Subscription: a workflow wants to be told what is held, or no longer.
+	SignalFollowHolds = "followHolds"
+	SignalLeaveHolds  = "leaveHolds"
+	// SignalHeld carries an emergency.State to a workflow that wants to be told, and from a workflow to its children.
+	SignalHeld = "held"
+)
+
 // SignalRequest says who sent a signal, and why. Both are optional.
 type SignalRequest struct {
 	Actor  string `json:"actor,omitempty"`

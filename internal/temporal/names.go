@@ -16,6 +16,7 @@ const (
 	ClusterUpgrade         = "ClusterUpgrade"
 	NodeMaintenance        = "NodeMaintenance"
 	WorkloadLockController = "WorkloadLockController"
+	EmergencyStop          = "EmergencyStop"
 	Sweeper                = "Sweeper"
 )
 
@@ -40,6 +41,9 @@ func ParseClusterUpgradeID(id string) (namespace, name, cluster string, ok bool)
 func NodeMaintenanceID(cluster, namespace, name string) string {
 	return "node/" + cluster + "/" + namespace + "/" + name
 }
+
+// EmergencyStopID is the workflow id of the emergency stop: there is one in a Temporal namespace.
+const EmergencyStopID = "hold"
 
 // WorkloadLockControllerID is the workflow id of the controller of one application's locks.
 func WorkloadLockControllerID(cluster, controllerName string) string {

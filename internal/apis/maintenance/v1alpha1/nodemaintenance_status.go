@@ -76,6 +76,9 @@ type NodeMaintenanceStatus struct {
 	// Wait is the one reason why it does not go on (addition).
 	// +optional
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
+	// Held is the emergency stop that holds the node's cluster: what is at work finishes, no further step that disrupts begins (addition).
+	// +optional
+	Held *drydockv1.Hold `json:"held,omitempty"`
 	// States with the time each was entered (addition).
 	// +optional
 	States []StateTime `json:"states,omitempty"`

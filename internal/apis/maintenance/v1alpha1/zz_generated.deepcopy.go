@@ -357,6 +357,11 @@ func (in *NodeMaintenanceStatus) DeepCopyInto(out *NodeMaintenanceStatus) {
 		*out = new(drydockv1alpha1.Wait)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.Held != nil {
+		in, out := &in.Held, &out.Held
+		*out = new(drydockv1alpha1.Hold)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.States != nil {
 		in, out := &in.States, &out.States
 		*out = make([]StateTime, len(*in))

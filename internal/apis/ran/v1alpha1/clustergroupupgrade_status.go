@@ -93,6 +93,10 @@ type ClusterGroupUpgradeStatus struct {
 	// Paused: nothing new is started (addition).
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+	// Held is the emergency stop that keeps the rollout from going on, and its clock still: that of every cluster, or of one of the
+	// current batch (addition).
+	// +optional
+	Held *drydockv1.Hold `json:"held,omitempty"`
 	// Notes tell what a person should know, such as what could not be done on the side (addition).
 	// +optional
 	Notes []string `json:"notes,omitempty"`
@@ -112,10 +116,10 @@ type RunStatus struct {
 	CurrentBatch int32 `json:"currentBatch,omitempty"`
 	// +optional
 	CurrentBatchStartedAt *metav1.Time `json:"currentBatchStartedAt,omitempty"`
-	// CurrentBatchDeadline is when the batch times out; absent while paused (addition).
+	// CurrentBatchDeadline is when the batch times out; absent while paused or held (addition).
 	// +optional
 	CurrentBatchDeadline *metav1.Time `json:"currentBatchDeadline,omitempty"`
-	// Deadline is when the rollout times out; absent while paused (addition).
+	// Deadline is when the rollout times out; absent while paused or held (addition).
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 	// Estimate of the end; absent while nothing can be said (addition).
@@ -149,6 +153,9 @@ type ClusterStatus struct {
 	// Since is when that reason began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Held is the emergency stop that holds the cluster; absent for one whose turn has not come.
+	// +optional
+	Held *drydockv1.Hold `json:"held,omitempty"`
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional

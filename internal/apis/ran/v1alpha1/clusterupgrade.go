@@ -30,6 +30,9 @@ type ClusterUpgradeStatus struct {
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+	// Held is the emergency stop that holds the cluster: no node is started.
+	// +optional
+	Held *drydockv1.Hold `json:"held,omitempty"`
 	// Nodes in the order of the plan.
 	// +optional
 	Nodes []ClusterNodeStatus `json:"nodes,omitempty"`

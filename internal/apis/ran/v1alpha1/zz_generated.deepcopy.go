@@ -331,6 +331,11 @@ func (in *ClusterGroupUpgradeStatus) DeepCopyInto(out *ClusterGroupUpgradeStatus
 		(*in).DeepCopyInto(*out)
 	}
 	out.Counts = in.Counts
+	if in.Held != nil {
+		in, out := &in.Held, &out.Held
+		*out = new(drydockv1alpha1.Hold)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Notes != nil {
 		in, out := &in.Notes, &out.Notes
 		*out = make([]string, len(*in))
@@ -388,6 +393,11 @@ func (in *ClusterStatus) DeepCopyInto(out *ClusterStatus) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.Held != nil {
+		in, out := &in.Held, &out.Held
+		*out = new(drydockv1alpha1.Hold)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.StartedAt != nil {
 		in, out := &in.StartedAt, &out.StartedAt
 		*out = (*in).DeepCopy()
@@ -415,6 +425,11 @@ func (in *ClusterUpgradeStatus) DeepCopyInto(out *ClusterUpgradeStatus) {
 	if in.Wait != nil {
 		in, out := &in.Wait, &out.Wait
 		*out = new(drydockv1alpha1.Wait)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.Held != nil {
+		in, out := &in.Held, &out.Held
+		*out = new(drydockv1alpha1.Hold)
 		(*in).DeepCopyInto(*out)
 	}
 	if in.Nodes != nil {

@@ -1,0 +1,96 @@
+package emergency
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+const (
+	// mostHolds is how many scopes may be held at the same time: each change is told to every rollout.
+	mostHolds = 200
+	// longest is how long a name or a reason may be, in bytes.
+	longest = 1000
+)
+
+// CheckHold says what is wrong with a request to hold; nil: nothing. The error names every field that is wrong.
+func (s State) CheckHold(r Request) error {
+	problems := check(r)
+	if after, _ := s.Hold(r, time.Time{}); len(problems) == 0 && len(after.Holds) > mostHolds {
+		problems = append(problems, fmt.Errorf("clusters: %d would be held by name, more than %d: hold all instead", len(after.Holds), mostHolds))
+	}
+	return together(problems)
+}
+
+// CheckRelease says what is wrong with a request to release; nil: nothing. What is not held cannot be released: whoever asks for it is
+// mistaken about something.
+func (s State) CheckRelease(r Request) error {
+	problems := check(r)
+	if len(problems) > 0 {
+		return together(problems)
+	}
+	if r.All && s.All() == nil {
+		problems = append(problems, errors.New("all: not every cluster is held; "+s.instead()))
+	}
+	for i, cluster := range r.Clusters {
+		if s.find(drydockv1.HoldCluster(cluster)) == nil {
+			problems = append(problems, fmt.Errorf("clusters[%d]: %s is not held by its name; %s", i, cluster, s.instead()))
+		}
+	}
+	return together(problems)
+}
+
+// instead says what could be released.
+func (s State) instead() string {
+	if len(s.Holds) == 0 {
+		return "nothing is held"
+	}
+	var commands []string
+	for i, hold := range s.Holds {
+		if i == 3 {
+			commands = append(commands, fmt.Sprintf("%d more", len(s.Holds)-i))
+			break
+		}
+		commands = append(commands, fmt.Sprintf("%s (`%s`)", hold.Scope, ReleaseCommand(hold.Scope)))
+	}
+	return "held is " + strings.Join(commands, ", ")
+}
+
+// check says what is wrong with a request whatever is held.
+func check(r Request) []error {
+	var problems []error
+	switch {
+	case len(r.Clusters) == 0 && !r.All:
+		problems = append(problems, errors.New("clusters: name at least one, or set all"))
+	case len(r.Clusters) > 0 && r.All:
+		problems = append(problems, errors.New("all: clusters are named as well; set one of the two"))
+	}
+	for i, cluster := range r.Clusters {
+		switch {
+		case cluster == "" || strings.TrimSpace(cluster) != cluster || len(cluster) > longest:
+			problems = append(problems, fmt.Errorf("clusters[%d]: %q is no name of a cluster", i, cluster))
+		case slices.Contains(r.Clusters[:i], cluster):
+			problems = append(problems, fmt.Errorf("clusters[%d]: %s is named twice", i, cluster))
+		}
+	}
+	if len(r.Reason) > longest {
+		problems = append(problems, fmt.Errorf("reason: has %d bytes, more than %d", len(r.Reason), longest))
+	}
+	return problems
+}
+
+// together makes one error of one line; nil when there is no problem.
+func together(problems []error) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	var texts []string
+	for _, problem := range problems {
+		texts = append(texts, problem.Error())
+	}
+	return errors.New(strings.Join(texts, "; "))
+}

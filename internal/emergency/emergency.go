@@ -1,0 +1,145 @@
+// Package emergency decides about the emergency stop: what is held, who may release it, and what is said of it.
+package emergency
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// State is what is held. It is a value: every change returns the next one.
+type State struct {
+	// Number grows with every change, so that of two states the later one is known. 0 is no state: what is held is not known.
+	Number int64 `json:"number"`
+	// Holds, that of every cluster first, then by name.
+	Holds []drydockv1.Hold `json:"holds,omitempty"`
+}
+
+// Request asks to hold or to release clusters: those that are named, or all.
+type Request struct {
+	Clusters []string `json:"clusters,omitempty"`
+	All      bool     `json:"all,omitempty"`
+	Actor    string   `json:"actor,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+// Scopes are what a request is about.
+func (r Request) Scopes() []drydockv1.HoldScope {
+	if r.All {
+		return []drydockv1.HoldScope{drydockv1.HoldAll}
+	}
+	var scopes []drydockv1.HoldScope
+	for _, cluster := range r.Clusters {
+		scopes = append(scopes, drydockv1.HoldCluster(cluster))
+	}
+	return scopes
+}
+
+// Change is what became of one scope.
+type Change struct {
+	Scope drydockv1.HoldScope `json:"scope"`
+	// Before and After are nil when the scope was not, or is not, held.
+	Before *drydockv1.Hold `json:"before,omitempty"`
+	After  *drydockv1.Hold `json:"after,omitempty"`
+	// Still is another hold of a cluster that is released.
+	Still *drydockv1.Hold `json:"still,omitempty"`
+}
+
+// Answer is what became of a request.
+type Answer struct {
+	Changes []Change `json:"changes"`
+	// Followers is how many rollouts and node maintenances are told of it.
+	Followers int `json:"followers"`
+}
+
+// Subscription says which workflow is to be told what is held.
+type Subscription struct {
+	WorkflowID string `json:"workflowID"`
+	// FirstRunID tells a workflow from an earlier one of the same id.
+	FirstRunID string `json:"firstRunID"`
+	// Cluster is the only one that it wants to know of; empty: all.
+	Cluster string `json:"cluster,omitempty"`
+}
+
+// Of returns the hold of a cluster; nil: it is not held. While all clusters are held, that is why.
+func (s State) Of(cluster string) *drydockv1.Hold {
+	if all := s.find(drydockv1.HoldAll); all != nil {
+		return all
+	}
+	return s.find(drydockv1.HoldCluster(cluster))
+}
+
+// All returns the hold of every cluster, if there is one.
+func (s State) All() *drydockv1.Hold { return s.find(drydockv1.HoldAll) }
+
+// About narrows a state to what concerns one cluster; an empty name narrows nothing.
+func (s State) About(cluster string) State {
+	if cluster == "" {
+		return s
+	}
+	about := State{Number: s.Number}
+	for _, scope := range []drydockv1.HoldScope{drydockv1.HoldAll, drydockv1.HoldCluster(cluster)} {
+		if hold := s.find(scope); hold != nil {
+			about.Holds = append(about.Holds, *hold)
+		}
+	}
+	return about
+}
+
+// Same reports whether the same is held, since the same time and for the same reason.
+func (s State) Same(other State) bool {
+	return slices.EqualFunc(s.Holds, other.Holds, func(a, b drydockv1.Hold) bool {
+		return a.Scope == b.Scope && a.By == b.By && a.Reason == b.Reason && a.Since.Equal(&b.Since)
+	})
+}
+
+// Hold holds what is asked for. What is held already keeps its beginning, and takes over who and why.
+func (s State) Hold(r Request, now time.Time) (State, []Change) {
+	next := State{Number: s.Number + 1, Holds: slices.Clone(s.Holds)}
+	var changes []Change
+	for _, scope := range r.Scopes() {
+		hold := drydockv1.Hold{Scope: scope, By: r.Actor, Reason: r.Reason, Since: metav1.NewTime(now)}
+		before := s.find(scope)
+		if before != nil {
+			hold.Since = before.Since
+		}
+		next.Holds = append(next.without(scope), hold)
+		changes = append(changes, Change{Scope: scope, Before: before, After: &hold})
+	}
+	// That of every cluster, which names none, comes first.
+	slices.SortFunc(next.Holds, func(a, b drydockv1.Hold) int { return cmp.Compare(a.Scope.Cluster(), b.Scope.Cluster()) })
+	return next, changes
+}
+
+// Release releases what is asked for. A cluster that is held by name and with all others is held until both are released.
+func (s State) Release(r Request) (State, []Change) {
+	next := State{Number: s.Number + 1, Holds: slices.Clone(s.Holds)}
+	var changes []Change
+	for _, scope := range r.Scopes() {
+		next.Holds = next.without(scope)
+		changes = append(changes, Change{Scope: scope, Before: s.find(scope)})
+	}
+	for i := range changes {
+		if cluster := changes[i].Scope.Cluster(); cluster != "" {
+			changes[i].Still = next.Of(cluster)
+		}
+	}
+	return next, changes
+}
+
+func (s State) find(scope drydockv1.HoldScope) *drydockv1.Hold {
+	for _, hold := range s.Holds {
+		if hold.Scope == scope {
+			return &hold
+		}
+	}
+	return nil
+}
+
+func (s State) without(scope drydockv1.HoldScope) []drydockv1.Hold {
+	return slices.DeleteFunc(slices.Clone(s.Holds), func(h drydockv1.Hold) bool { return h.Scope == scope })
+}

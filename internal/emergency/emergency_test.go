@@ -1,0 +1,186 @@
+package emergency
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func named(clusters ...string) Request {
+	return Request{Clusters: clusters, Actor: "ann", Reason: "flood"}
+}
+
+var all = Request{All: true, Actor: "bob"}
+
+// held is the state after requests to hold, a minute apart.
+func held(requests ...Request) State {
+	state := State{Number: 1}
+	for i, r := range requests {
+		state, _ = state.Hold(r, noon.Add(time.Duration(i)*time.Minute))
+	}
+	return state
+}
+
+func TestAHoldHoldsWhatItNamesAndNothingElse(t *testing.T) {
+	state := held(named("c2", "c1"))
+	require.Equal(t, int64(2), state.Number)
+	require.Equal(t, drydockv1.Hold{Scope: "cluster/c1", By: "ann", Reason: "flood", Since: metav1.NewTime(noon)}, *state.Of("c1"))
+	require.NotNil(t, state.Of("c2"))
+	require.Nil(t, state.Of("c3"))
+	require.Nil(t, state.All())
+}
+
+func TestWhileAllIsHeldEveryClusterIs(t *testing.T) {
+	state := held(named("c1"), all)
+	require.Equal(t, drydockv1.HoldAll, state.Of("c1").Scope)
+	require.Equal(t, drydockv1.HoldAll, state.Of("c9").Scope)
+	require.Equal(t, []drydockv1.HoldScope{"all", "cluster/c1"}, scopes(state))
+}
+
+func TestHoldingWhatIsHeldKeepsItsBeginningAndSaysWhatWas(t *testing.T) {
+	state, changes := held(named("c1")).Hold(Request{Clusters: []string{"c1"}, Actor: "bob", Reason: "fire"}, noon.Add(time.Hour))
+	require.Equal(t, drydockv1.Hold{Scope: "cluster/c1", By: "bob", Reason: "fire", Since: metav1.NewTime(noon)}, *state.Of("c1"))
+	require.Len(t, changes, 1)
+	require.Equal(t, "flood", changes[0].Before.Reason)
+	require.Equal(t, "fire", changes[0].After.Reason)
+}
+
+func TestAClusterThatIsHeldTwiceIsReleasedTwice(t *testing.T) {
+	state, changes := held(named("c1"), all).Release(all)
+	require.Equal(t, drydockv1.HoldScope("cluster/c1"), state.Of("c1").Scope)
+	require.Nil(t, state.Of("c2"))
+	require.Nil(t, changes[0].Still)
+
+	state, changes = held(named("c1"), all).Release(named("c1"))
+	require.Equal(t, drydockv1.HoldAll, state.Of("c1").Scope)
+	require.Equal(t, drydockv1.HoldAll, changes[0].Still.Scope)
+}
+
+func TestAStateIsNarrowedToACluster(t *testing.T) {
+	state := held(named("c1", "c2"), all)
+	require.Equal(t, []drydockv1.HoldScope{"all", "cluster/c2"}, scopes(state.About("c2")))
+	require.Equal(t, state.Number, state.About("c2").Number)
+	require.Equal(t, state, state.About(""))
+}
+
+func TestARequestThatIsWrongIsRefusedByItsField(t *testing.T) {
+	var many []string
+	for i := range mostHolds + 1 {
+		many = append(many, fmt.Sprintf("c%d", i))
+	}
+	for _, tt := range []struct {
+		name    string
+		state   State
+		check   func(State, Request) error
+		request Request
+		says    string
+	}{
+		{"holding nothing", State{}, State.CheckHold, Request{}, "clusters: name at least one, or set all"},
+		{"releasing nothing", held(all), State.CheckRelease, Request{}, "clusters: name at least one, or set all"},
+		{
+			"all and some",
+			State{},
+			State.CheckHold,
+			Request{All: true, Clusters: []string{"c1"}},
+			"all: clusters are named as well; set one of the two",
+		},
+		{"an empty name", State{}, State.CheckHold, named("c1", ""), `clusters[1]: "" is no name of a cluster`},
+		{"a name twice", State{}, State.CheckHold, named("c1", "c1"), `clusters[1]: c1 is named twice`},
+		{"a novel", State{}, State.CheckHold, Request{All: true, Reason: strings.Repeat("x", 1001)}, "reason: has 1001 bytes, more than 1000"},
+		{
+			"two mistakes at once",
+			State{},
+			State.CheckHold,
+			Request{Clusters: []string{" c1", "c2", "c2"}},
+			`clusters[0]: " c1" is no name of a cluster; clusters[2]: c2 is named twice`,
+		},
+		{
+			"too many by name",
+			State{},
+			State.CheckHold,
+			Request{Clusters: many},
+			"clusters: 201 would be held by name, more than 200: hold all instead",
+		},
+		{
+			"releasing when nothing is held",
+			State{},
+			State.CheckRelease, named("c1"),
+			"clusters[0]: c1 is not held by its name; nothing is held",
+		},
+		{
+			"releasing another cluster", held(named("c1")), State.CheckRelease, named("c2"),
+			"clusters[0]: c2 is not held by its name; held is cluster c1 (`drydock release --cluster c1`)",
+		},
+		{
+			"releasing one of all", held(all), State.CheckRelease, named("c2"),
+			"clusters[0]: c2 is not held by its name; held is every cluster (`drydock release --all`)",
+		},
+		{
+			"releasing all while some are held", held(named("c1", "c2", "c3", "c4", "c5")), State.CheckRelease, all,
+			"all: not every cluster is held; held is cluster c1 (`drydock release --cluster c1`), " +
+				"cluster c2 (`drydock release --cluster c2`), cluster c3 (`drydock release --cluster c3`), 2 more",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			require.EqualError(t, tt.check(tt.state, tt.request), tt.says)
+		})
+	}
+}
+
+func TestWhatIsSaidNamesWhoWhySinceWhenAndWhatEndsIt(t *testing.T) {
+	require.Equal(t, "cluster c1 is held since 2026-11-20 12:00:00Z by ann: flood; steps at work finish, no new one starts; `drydock release --cluster c1` goes on",
+		Message(*held(named("c1")).Of("c1")))
+	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by bob; steps at work finish, no new one starts; `drydock release --all` goes on",
+		Message(*held(all).All()))
+}
+
+// Whatever is asked, in whatever order: a request that passes its check is carried out to the letter, and nothing else changes.
+func TestHoldsAndReleasesKeepApart(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		state, expected := State{Number: 1}, map[drydockv1.HoldScope]bool{}
+		for range rapid.IntRange(0, 30).Draw(t, "requests") {
+			r := Request{All: rapid.Bool().Draw(t, "all")}
+			if !r.All {
+				r.Clusters = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"c1", "c2", "c3"}), 1, 3, rapid.ID).Draw(t, "clusters")
+			}
+			before := state.Number
+			if rapid.Bool().Draw(t, "hold") {
+				require.NoError(t, state.CheckHold(r))
+				state, _ = state.Hold(r, noon)
+				for _, scope := range r.Scopes() {
+					expected[scope] = true
+				}
+			} else if state.CheckRelease(r) == nil {
+				state, _ = state.Release(r)
+				for _, scope := range r.Scopes() {
+					require.True(t, expected[scope])
+					delete(expected, scope)
+				}
+			} else {
+				continue
+			}
+			require.Greater(t, state.Number, before)
+			require.Len(t, state.Holds, len(expected))
+			for _, cluster := range []string{"c1", "c2", "c3", "c4"} {
+				require.Equal(t, expected[drydockv1.HoldAll] || expected[drydockv1.HoldCluster(cluster)], state.Of(cluster) != nil)
+			}
+		}
+	})
+}
+
+func scopes(s State) []drydockv1.HoldScope {
+	var scopes []drydockv1.HoldScope
+	for _, hold := range s.Holds {
+		scopes = append(scopes, hold.Scope)
+	}
+	return scopes
+}

@@ -1,0 +1,24 @@
+package emergency
+
+import drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+
+// The reasons of waits.
+const (
+	// ReasonHeld: the cluster, or every cluster, is held.
+	ReasonHeld = "Held"
+	// ReasonUnknown: whether the cluster is held has not been told yet. Until then nothing is disrupted.
+	ReasonUnknown = "HoldUnknown"
+)
+
+// Message says of a wait who holds what, since when and why, and what ends it.
+func Message(h drydockv1.Hold) string {
+	return h.String() + "; steps at work finish, no new one starts; `" + ReleaseCommand(h.Scope) + "` goes on"
+}
+
+// ReleaseCommand is the command that releases a scope.
+func ReleaseCommand(scope drydockv1.HoldScope) string {
+	if cluster := scope.Cluster(); cluster != "" {
+		return "drydock release --cluster " + cluster
+	}
+	return "drydock release --all"
+}

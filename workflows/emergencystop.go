@@ -1,0 +1,206 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// EmergencyStopInput is the state of the run before; empty in the first.
+type EmergencyStopInput struct {
+	Carried *EmergencyStopCarried `json:"carried,omitempty"`
+}
+
+// EmergencyStopCarried is what a run hands to the next one.
+type EmergencyStopCarried struct {
+	State     emergency.State `json:"state"`
+	Followers []follower      `json:"followers,omitempty"`
+}
+
+// EmergencyStopStatus is what is held, and how many rollouts and node maintenances are told of it.
+type EmergencyStopStatus struct {
+	emergency.State
+	Followers int `json:"followers"`
+}
+
+// tellAtOnce is how many workflows are told at the same time: the server blocks a run with too many outgoing signals.
+const tellAtOnce = 100
+
+// EmergencyStop keeps what is held, and tells it to every workflow that follows it: when it begins to follow, and whenever that changes. It never
+// ends: a request to cancel it is not heard, for what is held would be forgotten.
+func EmergencyStop(ctx workflow.Context, in EmergencyStopInput) error {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	e := &emergencyStop{state: emergency.State{Number: 1}}
+	if in.Carried != nil {
+		e.state, e.followers = in.Carried.State, in.Carried.Followers
+	}
+	if err := e.listen(ctx); err != nil {
+		return err
+	}
+	return e.run(ctx)
+}
+
+// emergencyStop is one run of the workflow.
+type emergencyStop struct {
+	state     emergency.State
+	followers []follower
+	messages  int
+	drains    []func()
+}
+
+// follower is a workflow that is told what is held.
+type follower struct {
+	emergency.Subscription
+	// Told is the number of the state that it was told last.
+	Told int64 `json:"told"`
+}
+
+// run tells the followers what they do not know yet.
+func (e *emergencyStop) run(ctx workflow.Context) error {
+	e.show(ctx)
+	for {
+		err := workflow.Await(ctx, func() bool { return e.anyUntold() || e.mustContinueAsNew(ctx) })
+		if err != nil {
+			return err
+		}
+		e.tell(ctx)
+		if e.mustContinueAsNew(ctx) {
+			return e.continueAsNew(ctx)
+		}
+	}
+}
+
+func (e *emergencyStop) listen(ctx workflow.Context) error {
+	e.drains = append(e.drains,
+		onSignal(ctx, temporal.SignalFollowHolds, "A workflow wants to be told what is held.", e.follow),
+		onSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", e.leave),
+		onSignal(ctx, temporal.SignalHold, "Hold clusters, or all; as the update of this name, but without an answer.", func(r emergency.Request) {
+			e.messages++
+			if e.state.CheckHold(r) == nil {
+				e.state, _ = e.state.Hold(r, workflow.Now(ctx))
+				e.show(ctx)
+			}
+		}),
+	)
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+			func() (EmergencyStopStatus, error) { return EmergencyStopStatus{e.state, len(e.followers)}, nil },
+			workflow.QueryHandlerOptions{Description: "What is held, by whom, why and since when."}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateHold,
+			func(ctx workflow.Context, r emergency.Request) (emergency.Answer, error) {
+				next, changes := e.state.Hold(r, workflow.Now(ctx))
+				return e.change(ctx, next, changes), nil
+			},
+			workflow.UpdateHandlerOptions{
+				Description: "Hold clusters, or all: no new disruption starts there.",
+				Validator:   func(r emergency.Request) error { return e.refusal(e.state.CheckHold(r)) },
+			}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRelease,
+			func(ctx workflow.Context, r emergency.Request) (emergency.Answer, error) {
+				next, changes := e.state.Release(r)
+				return e.change(ctx, next, changes), nil
+			},
+			workflow.UpdateHandlerOptions{
+				Description: "Release clusters that are held, or all: work goes on.",
+				Validator:   func(r emergency.Request) error { return e.refusal(e.state.CheckRelease(r)) },
+			}),
+	)
+}
+
+// refusal is a problem with a request, as whoever sent it sees it.
+func (e *emergencyStop) refusal(problem error) error {
+	if problem == nil {
+		return nil
+	}
+	return temporal.Error(temporal.ErrInvalidSpec, problem.Error(), nil)
+}
+
+func (e *emergencyStop) change(ctx workflow.Context, next emergency.State, changes []emergency.Change) emergency.Answer {
+	e.messages++
+	e.state = next
+	e.show(ctx)
+	return emergency.Answer{Changes: changes, Followers: len(e.followers)}
+}
+
+// follow takes in a follower, which is told what is held at once. One that asks again has not heard an answer.
+func (e *emergencyStop) follow(s emergency.Subscription) {
+	e.messages++
+	e.forget(func(f follower) bool { return f.WorkflowID == s.WorkflowID })
+	e.followers = append(e.followers, follower{Subscription: s})
+}
+
+func (e *emergencyStop) leave(s emergency.Subscription) {
+	e.messages++
+	e.forget(func(f follower) bool { return f.Subscription == s })
+}
+
+func (e *emergencyStop) forget(which func(follower) bool) {
+	e.followers = slices.DeleteFunc(e.followers, which)
+}
+
+func (e *emergencyStop) untold(f follower) bool { return f.Told < e.state.Number }
+
+func (e *emergencyStop) anyUntold() bool { return slices.ContainsFunc(e.followers, e.untold) }
+
+// tell tells followers what is held, as many as may be told at once, and forgets those that are gone.
+func (e *emergencyStop) tell(ctx workflow.Context) {
+	var told []emergency.Subscription
+	var answers []workflow.Future
+	for i := range e.followers {
+		f := &e.followers[i]
+		if !e.untold(*f) || len(told) == tellAtOnce {
+			continue
+		}
+		f.Told = e.state.Number
+		told = append(told, f.Subscription)
+		answers = append(answers, workflow.SignalExternalWorkflow(ctx, f.WorkflowID, "", temporal.SignalHeld, e.state.About(f.Cluster)))
+	}
+	for i, answer := range answers {
+		if answer.Get(ctx, nil) != nil {
+			e.forget(func(f follower) bool { return f.Subscription == told[i] })
+		}
+	}
+}
+
+func (e *emergencyStop) mustContinueAsNew(ctx workflow.Context) bool {
+	return mustContinueAsNew(ctx, e.messages)
+}
+
+// continueAsNew hands everything to a new run. It comes from the main loop only, when nothing is being told; what arrives until the end is
+// taken in, and told by the next run.
+func (e *emergencyStop) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return err
+	}
+	for _, drain := range e.drains {
+		drain()
+	}
+	carried := &EmergencyStopCarried{State: e.state, Followers: e.followers}
+	return workflow.NewContinueAsNewError(ctx, temporal.EmergencyStop, EmergencyStopInput{Carried: carried})
+}
+
+// show makes what is held visible to people.
+func (e *emergencyStop) show(ctx workflow.Context) {
+	workflow.SetCurrentDetails(ctx, emergencyStopDetails(e.state))
+	update := temporal.AttributeReason.ValueUnset()
+	if len(e.state.Holds) > 0 {
+		update = temporal.AttributeReason.ValueSet(emergency.ReasonHeld)
+	}
+	_ = workflow.UpsertTypedSearchAttributes(ctx, update, temporal.AttributePaused.ValueSet(e.state.All() != nil))
+}
+
+func emergencyStopDetails(s emergency.State) string {
+	var d details
+	if len(s.Holds) == 0 {
+		return "Nothing is held.\n"
+	}
+	d.head("held", "since", "by", "reason", "goes on with")
+	for _, h := range s.Holds {
+		d.line(h.Scope.String(), h.Since.UTC().Format(clockFormat), h.By, h.Reason, "`"+emergency.ReleaseCommand(h.Scope)+"`")
+	}
+	return d.text()
+}

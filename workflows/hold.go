@@ -1,0 +1,106 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// holdKeeper keeps what a workflow knows of the emergency stop. It follows it, or is told by its parent.
+type holdKeeper struct {
+	state emergency.State
+	// subscription, in a workflow that follows the emergency stop by itself: until it has been told what is held, it disrupts nothing.
+	subscription *emergency.Subscription
+	// trouble is why it could not ask.
+	trouble string
+}
+
+// listen takes in what is held, and calls changed when that is news. What was said before what is known counts no more.
+func (k *holdKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+	return onSignal(ctx, temporal.SignalHeld, "What is held by the emergency stop.", func(state emergency.State) {
+		if state.Number > k.state.Number {
+			k.state = state
+			changed()
+		}
+	})
+}
+
+// follow asks to be told what is held in a cluster, or in all; the empty name. Nobody waits for that until something is to be disrupted.
+func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
+	info := workflow.GetInfo(ctx)
+	k.subscription = &emergency.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
+	workflow.GoNamed(ctx, "follow holds", func(ctx workflow.Context) {
+		insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.trouble = message }}
+		var hub *activities.Holds
+		// It is tried until the workflow is cancelled, and disrupts nothing any more.
+		_ = insist.effect(ctx, "ask what is held", hub.FollowHolds, *k.subscription, nil)
+	})
+}
+
+// leave says that nothing more needs to be told. If nobody hears it: a workflow that is gone is forgotten when it is told something.
+func (k *holdKeeper) leave(ctx workflow.Context) {
+	if k.subscription != nil {
+		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalLeaveHolds, *k.subscription).Get(ctx, nil)
+	}
+}
+
+// known reports whether it is known what is held.
+func (k *holdKeeper) known() bool { return k.subscription == nil || k.state.Number > 0 }
+
+// awaitRelease waits until it is known that a cluster is not held. It stands before every step that disrupts something new.
+func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason reasonKeeper) error {
+	waited := false
+	for {
+		switch hold := k.state.Of(cluster); {
+		case !k.known():
+			reason.set(ctx, emergency.ReasonUnknown, k.unknown())
+		case hold != nil:
+			reason.set(ctx, emergency.ReasonHeld, emergency.Message(*hold))
+		default:
+			if waited {
+				reason.set(ctx, "", "")
+			}
+			return nil
+		}
+		waited = true
+		number, trouble := k.state.Number, k.trouble
+		if err := workflow.Await(ctx, func() bool { return k.state.Number != number || k.trouble != trouble }); err != nil {
+			return err
+		}
+	}
+}
+
+func (k *holdKeeper) unknown() string {
+	message := "waiting to be told whether the cluster is held (workflow " + temporal.EmergencyStopID + ")"
+	if k.trouble != "" {
+		message += ": " + k.trouble
+	}
+	return message
+}
+
+// passOn tells a child of every change that concerns its cluster, in order, until it is over. The child knows what is held when it is started.
+func (k *holdKeeper) passOn(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture, over func() bool) {
+	told, seen := k.state.About(cluster), k.state.Number
+	for {
+		_ = workflow.Await(ctx, func() bool { return over() || k.state.Number != seen })
+		if over() || ctx.Err() != nil {
+			return
+		}
+		seen = k.state.Number
+		if state := k.state.About(cluster); !state.Same(told) {
+			told = state
+			// A child that is over meanwhile needs not be told: nothing to do about an error.
+			_ = child.SignalChildWorkflow(ctx, temporal.SignalHeld, state).Get(ctx, nil)
+		}
+	}
+}
+
+// held adds the emergency stop to current details.
+func (d *details) held(h *drydockv1.Hold) {
+	if h != nil {
+		d.row("**held**", h.String())
+	}
+}

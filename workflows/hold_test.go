@@ -1,0 +1,270 @@
+package workflows
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func (w *world) releaseAfter(d time.Duration, number int64) {
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(number)) }, d)
+}
+
+func requireHeldWait(t *testing.T, s nodeStatus) {
+	t.Helper()
+	require.NotNil(t, s.Wait)
+	require.Equal(t, emergency.ReasonHeld, s.Wait.Reason)
+	require.Contains(t, s.Wait.Message, "by ann: flood")
+	require.Contains(t, s.Wait.Message, "`drydock release --cluster c1`")
+	require.Equal(t, "ann", s.Held.By)
+}
+
+// A step that is at work when its cluster is held finishes; the next one that disrupts does not begin until the release.
+func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
+	for _, tt := range []struct {
+		during string
+		last   string
+		next   string
+		state  maintenancev1.NodeState
+	}{
+		{"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", maintenancev1.NodePending},
+		{"AwaitNodeFree", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
+		{"AwaitNodeLocks", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
+		{"Cordon", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
+		{"AwaitPodCompletion", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
+		{"Drain", "Drain", "RunJob", maintenancev1.NodeDraining},
+	} {
+		t.Run("after "+tt.during, func(t *testing.T) {
+			w := newWorld(t)
+			w.locked = true
+			w.fail[tt.during] = func(call int) error {
+				if call == 1 {
+					w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() {
+				called := w.called()
+				require.Equal(t, tt.last, called[len(called)-1])
+				status := statusOf[nodeStatus](w)
+				require.Equal(t, tt.state, status.State)
+				requireHeldWait(t, status)
+			}, 99*time.Hour)
+			w.releaseAfter(100*time.Hour, 3)
+			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+			status := requireResult[nodeStatus](w)
+			require.Nil(t, status.Held)
+			require.Nil(t, status.Wait)
+			called := w.called()
+			require.Equal(t, tt.next, called[slices.Index(called, tt.last)+1], "after the release it goes on")
+		})
+	}
+}
+
+func TestWhatIsHeldIsCheckedAndReturnedAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = func(int) error {
+		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all"))
+		return nil
+	}
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	status := requireResult[nodeStatus](w)
+	require.Equal(t, maintenancev1.NodeCompleted, status.State)
+	require.Contains(t, w.called(), "AwaitNodeHealthy")
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestAHeldNodeIsNotHandedOver(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = func(int) error {
+		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all"))
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodeDraining, status.State, "nobody is told that the node is ready")
+		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
+	}, time.Hour)
+	w.releaseAfter(2*time.Hour, 3)
+	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+}
+
+func TestANodeThatNobodyWorksOnIsReturnedWhileHeld(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = func(int) error {
+		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all"))
+		return nil
+	}
+	in := handOver()
+	in.DoneWhenReady = true
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+}
+
+func TestADrainIsNotTriedAgainWhileHeld(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = func(call int) error {
+		if call > 1 {
+			return nil
+		}
+		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+		return temporal.Error(temporal.ErrDrainTimedOut, "1 pod left", nil)
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.inputs["Drain"], 1)
+		requireHeldWait(t, statusOf[nodeStatus](w))
+	}, 99*time.Hour)
+	w.releaseAfter(100*time.Hour, 3)
+	in := wholeMaintenance()
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+	require.Len(t, w.inputs["Drain"], 2)
+}
+
+func TestAHeldMaintenanceIsCancelled(t *testing.T) {
+	for _, by := range []string{"signal", "Temporal"} {
+		t.Run("by "+by, func(t *testing.T) {
+			w := newWorld(t)
+			w.fail["Cordon"] = func(int) error {
+				w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+				return nil
+			}
+			w.RegisterDelayedCallback(func() {
+				if by == "signal" {
+					w.SignalWorkflow(temporal.SignalCancel, nil)
+				} else {
+					w.CancelWorkflow()
+				}
+			}, time.Hour)
+			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+			require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](w).State)
+			require.Contains(t, w.called(), "ReturnNode")
+			require.NotContains(t, w.called(), "Drain")
+		})
+	}
+}
+
+func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.untold = true
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"CheckNodeMaintenance", "LocateCluster"}, w.called())
+		require.Equal(t, emergency.ReasonUnknown, statusOf[nodeStatus](w).Wait.Reason)
+	}, 99*time.Hour)
+	w.releaseAfter(100*time.Hour, 1)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+}
+
+func TestWhatIsSaidLateAboutAHoldCountsNoMore(t *testing.T) {
+	w := newWorld(t)
+	w.held = heldState(5, "cluster/c1")
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(4)) }, time.Hour)
+	w.RegisterDelayedCallback(func() { require.NotNil(t, statusOf[nodeStatus](w).Held) }, 2*time.Hour)
+	w.releaseAfter(3*time.Hour, 6)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+}
+
+func TestTheHoldOfAnotherClusterHoldsNobodyHere(t *testing.T) {
+	w := newWorld(t)
+	w.held = heldState(5, "cluster/c2")
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+}
+
+// Of a rollout's nodes, each knows what its parent knows, and asks nobody.
+func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
+	w := newWorld(t)
+	w.untold = true
+	in := wholeMaintenance()
+	in.TaskQueue, in.Parent, in.Held = temporal.TaskQueue, "cgu/ops/june/c1", heldState(2, "cluster/c1")
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, w.called())
+		requireHeldWait(t, statusOf[nodeStatus](w))
+	}, time.Hour)
+	w.releaseAfter(2*time.Hour, 3)
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+}
+
+func TestAHeldClusterStartsNoNodeAndThoseAtWorkFinish(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 4, 2)
+	nodes.takes = 10 * time.Minute
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.story())
+		status := statusOf[ranv1.ClusterUpgradeStatus](w)
+		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
+		require.Contains(t, status.Wait.Message, "by ann: flood")
+		require.Equal(t, "ann", status.Held.By)
+	}, 99*time.Hour)
+	w.releaseAfter(100*time.Hour, 3)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, int32(4), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+}
+
+func TestAClusterThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
+	for _, last := range []string{"the release", "the resume"} {
+		t.Run("with "+last, func(t *testing.T) {
+			w, nodes := newClusterWorld(t, 0, 2, 1)
+			in := oneCluster()
+			in.Held = heldState(2, "all")
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 0)
+			release := func() { w.SignalWorkflow(temporal.SignalHeld, heldState(3)) }
+			resume := func() { w.SignalWorkflow(temporal.SignalResume, nil) }
+			ends := []func(){resume, release}
+			if last == "the resume" {
+				slices.Reverse(ends)
+			}
+			w.RegisterDelayedCallback(ends[0], time.Hour)
+			w.RegisterDelayedCallback(func() { require.Empty(t, nodes.events) }, 2*time.Hour)
+			w.RegisterDelayedCallback(ends[1], 3*time.Hour)
+			w.ExecuteWorkflow(ClusterUpgrade, in)
+			require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+		})
+	}
+}
+
+func TestAClusterThatIsHeldFromTheStartAsksItsWorkloadsForNothing(t *testing.T) {
+	w, _ := newClusterWorld(t, 1, 1, 1)
+	in := oneCluster()
+	in.Held = heldState(2, "cluster/c1")
+	w.RegisterDelayedCallback(func() {
+		require.NotContains(t, w.called(), "RequestClusterMaintenance")
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	require.Equal(t, ranv1.ClusterCancelled, requireCancelled[ranv1.ClusterStatus](w).State)
+}
+
+func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	var heard [][]string
+	nodes.ends["w0"] = func(ctx workflow.Context) error {
+		for range 2 {
+			var state emergency.State
+			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
+			heard = append(heard, scopes(state))
+		}
+		return nil
+	}
+	for i, state := range []emergency.State{heldState(2, "cluster/c2"), heldState(3, "cluster/c1", "cluster/c2"), heldState(4, "cluster/c2")} {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, state) }, time.Duration(i+1)*time.Minute)
+	}
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, [][]string{{"cluster/c1"}, {}}, heard)
+}
