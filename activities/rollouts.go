@@ -72,6 +72,31 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	return plan, r.serve(ctx, &plan, now)
 }
 
+// VanishedClusters returns those of the clusters that are no ManagedClusters any more, or are being deleted.
+func (r *Rollouts) VanishedClusters(ctx context.Context, clusters []string) ([]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	vanished := []string{}
+	for _, cluster := range clusters {
+		registered := &metav1.PartialObjectMetadata{}
+		registered.SetGroupVersionKind(managedClusterKind)
+		key := client.ObjectKey{Name: cluster}
+		err := hub.Cache.Get(ctx, key, registered)
+		if apierrors.IsNotFound(err) {
+			err = hub.Client.Get(ctx, key, registered) // the cache may not have it yet
+		}
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && registered.DeletionTimestamp != nil:
+			vanished = append(vanished, cluster)
+		case err != nil:
+			return nil, explain(hub, "get ManagedCluster "+cluster, err)
+		}
+	}
+	return vanished, nil
+}
+
 // CheckNodeMaintenance refuses a request that cannot be carried out, before anything is touched: it need not come through the CLI.
 // Errors: InvalidSpec, naming every field that is wrong.
 func (r *Rollouts) CheckNodeMaintenance(_ context.Context, object maintenancev1.NodeMaintenance) error {

@@ -119,3 +119,10 @@ func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t 
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "spec.nodeName")
 }
+
+func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
+	managedCluster(t, spokeName, nil)
+	vanished, err := (&Rollouts{Clusters: clusters}).VanishedClusters(t.Context(), []string{spokeName, "was-here"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"was-here"}, vanished)
+}

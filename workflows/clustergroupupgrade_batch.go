@@ -61,7 +61,9 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 		pending: g.record.pending(plan[g.nextBatch]), running: map[string]workflow.ChildWorkflowFuture{},
 	}
 	g.batch = b
+	b.dropVanished(ctx, b.pending)
 	b.run(ctx)
+	b.dropVanished(ctx, plan[g.nextBatch])
 	g.batch = nil
 	if len(b.pending) > 0 && !b.timedOut && ctx.Err() == nil {
 		return endRun
@@ -94,6 +96,23 @@ func (b *batch) run(ctx workflow.Context) {
 		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || b.over(work) })
 	}
 	b.disarm()
+}
+
+// dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
+// nothing. It does not insist for longer than the batch has time: a hub that cannot be asked until then ends nothing that works.
+func (b *batch) dropVanished(ctx workflow.Context, names []string) {
+	g := b.group
+	if len(names) == 0 || ctx.Err() != nil {
+		return
+	}
+	now := workflow.Now(ctx)
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set, giveUpAt: now.Add(b.left(now))}
+	var vanished []string
+	if insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.number), g.hub.VanishedClusters, names, &vanished) != nil {
+		return
+	}
+	g.record.vanished(ctx, vanished)
+	b.pending = g.record.pending(b.pending)
 }
 
 // over: no cluster is at work, and none is to be started.

@@ -225,6 +225,21 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 	r.explain(ctx)
 }
 
+// vanished records clusters that are no ManagedClusters any more. Those that have ended in another way than complete keep their reason.
+func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		c := r.cluster(name)
+		if c.State != ranv1.ClusterPending && c.State != ranv1.ClusterComplete {
+			continue
+		}
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, reasonClusterVanished, "its ManagedCluster is not on the hub any more", r.now(ctx)
+	}
+	r.explain(ctx)
+}
+
+// reasonClusterVanished is the reason of a cluster whose ManagedCluster was deleted while the rollout ran.
+const reasonClusterVanished = "ClusterVanished"
+
 // complete reports whether every one of the clusters is complete.
 func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return r.cluster(name).State != ranv1.ClusterComplete })

@@ -236,6 +236,27 @@ func TestACanaryThatTimesOutEndsTheRolloutEvenWithContinue(t *testing.T) {
 	require.NotContains(t, clusters.events, "+c2")
 }
 
+func TestAClusterThatHasVanishedIsFailedAndNotWorkedOn(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.vanished = []string{"c2"}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, []string{"+c1", "-c1", "+c3", "-c3"}, clusters.story())
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterFailed, "c3": ranv1.ClusterComplete}, clusterStates(status))
+	require.Equal(t, "ClusterVanished", status.Clusters[0].Reason, "what failed comes first")
+}
+
+func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = func(workflow.Context) error {
+		w.vanished = []string{"c1"}
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterFailed, "c2": ranv1.ClusterComplete}, clusterStates(requireFailure[groupStatus](w, ranv1.ReasonFailed)))
+}
+
 func TestACanaryThatFailsEndsTheRollout(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.ends["c1"] = clusterFails

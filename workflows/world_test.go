@@ -41,6 +41,8 @@ type world struct {
 	// plan and nodes are what the hub and the cluster answer.
 	plan  activities.RolloutPlan
 	nodes rollout.NodePlan
+	// vanished are the clusters that the hub does not have any more.
+	vanished []string
 	// slots is how many nodes may be at work at once.
 	slots int
 	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
@@ -92,6 +94,9 @@ func (w *world) register() {
 	play(w, "CheckNodeMaintenance", func(maintenancev1.NodeMaintenance) any { return nil })
 	play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	play(w, "PlanRollout", func(any) any { return w.plan })
+	play(w, "VanishedClusters", func(names []string) any {
+		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.vanished, name) })
+	})
 	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s emergency.Subscription) error {
