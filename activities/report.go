@@ -18,8 +18,8 @@ import (
 const (
 	// heartbeatInterval bounds how late a cancellation is noticed: it comes with the answer to a heartbeat.
 	heartbeatInterval = 2 * time.Second
-	// firstReport leaves waits that end at once unreported: every report costs the workflow a task.
-	firstReport = 300 * time.Millisecond
+	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
+	firstReport = time.Second
 	// reportInterval is how often a wait is reported at most, to begin with; longestReportInterval is what it grows to.
 	reportInterval        = time.Second
 	longestReportInterval = 5 * time.Minute

@@ -6,8 +6,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// progressInterval is the least time between the first two progress messages to a parent.
+// progressInterval is the least time between progress messages to a parent, and from the start of a child to the first: that it has
+// started, the parent knows.
 const progressInterval = time.Second
+
+// progressSteps is how many times as long as the first interval the longest is: the more siblings there are, the longer are both, so that a
+// parent of many is not kept busy by listening.
+const progressSteps = 64
 
 // progressBudget is how many progress messages a run may get from its children before it has to continue as new, which it can do only when
 // no child is at work.
@@ -27,18 +32,18 @@ type progress struct {
 
 // report sends what current returns to the parent whenever it has changed, until ctx is cancelled. It runs in a coroutine of its own.
 func (p *progress) report(ctx workflow.Context, parent, signal string, limit time.Duration, current func() any) {
-	interval := progressInterval
+	interval := max(limit/progressSteps, progressInterval)
 	for {
+		pause := workflow.NewTimerWithOptions(ctx, interval, workflow.TimerOptions{Summary: "gather changes for the parent"})
+		if pause.Get(ctx, nil) != nil {
+			return
+		}
 		if workflow.Await(ctx, func() bool { return p.changed }) != nil {
 			return
 		}
 		p.changed = false
 		// A parent that has ended needs no news: nothing to do about an error.
 		_ = workflow.SignalExternalWorkflow(ctx, parent, "", signal, current()).Get(ctx, nil)
-		pause := workflow.NewTimerWithOptions(ctx, interval, workflow.TimerOptions{Summary: "gather further changes for the parent"})
-		if pause.Get(ctx, nil) != nil {
-			return
-		}
 		interval = min(interval+interval/4, max(limit, progressInterval))
 	}
 }
