@@ -87,25 +87,50 @@ func (l *Locks) WithdrawClusterMaintenance(ctx context.Context, in ClusterLockIn
 	return withdraw(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock")})
 }
 
-// RequestNodeMaintenance creates our NodeMaintenanceRequest, beside those that others have made for the node. It returns false when the
-// cluster does not serve workload locks, and for a node without locks that no maintenance may be requested for.
-// Errors: NodeGone, LockRefused when locks hold a node that no maintenance may be requested for.
-func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (bool, error) {
+// NodeLocks is how the workload locks of a node stand.
+type NodeLocks struct {
+	// Asked: there is a request to them. There is none when the cluster does not serve workload locks, and for a node without locks that no
+	// maintenance may be requested for.
+	Asked bool `json:"asked,omitempty"`
+	// Inactive: the node has no lock, or all have let go. Active: it has none, or all hold it. When neither is said, the wait for it finds out.
+	Inactive bool `json:"inactive,omitempty"`
+	Active   bool `json:"active,omitempty"`
+}
+
+// RequestNodeMaintenance creates our NodeMaintenanceRequest, beside those that others have made for the node, and says whether the node's locks
+// have to be waited for. Errors: NodeGone, LockRefused when locks hold a node that no maintenance may be requested for.
+func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
 	cluster, served, err := l.cluster(ctx, in.Cluster)
 	if err != nil || !served {
-		return false, err
+		return NodeLocks{}, err
 	}
 	node, err := cluster.Node(ctx, in.Node)
 	if err != nil {
-		return false, explainNode(cluster, in.Node, "read", err)
+		return NodeLocks{}, explainNode(cluster, in.Node, "read", err)
 	}
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
-		return false, refuseSkipped(ctx, cluster, in.Node)
+		return NodeLocks{}, refuseSkipped(ctx, cluster, in.Node)
 	}
-	return true, request(ctx, cluster, &lcmv1.NodeMaintenanceRequest{
+	err = request(ctx, cluster, &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
 		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope},
 	})
+	if err != nil {
+		return NodeLocks{}, err
+	}
+	return nodeLocks(ctx, cluster, in.Node), nil
+}
+
+// nodeLocks says how the locks of a node stand that was asked for, as the cache has it: most nodes have none, and an activity that waits for
+// nothing costs as much as one that does something.
+func nodeLocks(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
+	var found lcmv1.NodeWorkloadLockList
+	if err := listIfServed(ctx, cluster.Cache, &found); err != nil {
+		return NodeLocks{Asked: true}
+	}
+	return NodeLocks{
+		Asked: true, Inactive: locks.NodeGate(found.Items, node).Open, Active: len(locks.NotActive(found.Items, node)) == 0,
+	}
 }
 
 // refuseSkipped is about a node that no maintenance may be requested for: its locks would never let go, and are not to be overrun.
@@ -134,13 +159,17 @@ func (l *Locks) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
 	})
 }
 
-// WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one.
-func (l *Locks) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) error {
+// WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one, and says whether the node's locks have to be waited for.
+func (l *Locks) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
-		return err
+		return NodeLocks{}, err
 	}
-	return withdraw(ctx, cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock", in.Node)})
+	err = withdraw(ctx, cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock", in.Node)})
+	if err != nil {
+		return NodeLocks{}, err
+	}
+	return nodeLocks(ctx, cluster, in.Node), nil
 }
 
 // AwaitNodeLocksActive waits until every NodeWorkloadLock of the node is active again, or until the deadline, and returns those that

@@ -97,16 +97,18 @@ func soon(within time.Duration) *time.Time {
 func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	in := NodeLockInput{NodeRef: testNode(t), Scope: lcmv1.ScopeOS}
 	for range 2 { // the second time as if the first reply had been lost
-		requested, err := initiator().RequestNodeMaintenance(t.Context(), in)
+		found, err := initiator().RequestNodeMaintenance(t.Context(), in)
 		require.NoError(t, err)
-		require.True(t, requested)
+		require.Equal(t, NodeLocks{Asked: true, Inactive: true, Active: true}, found, "the node has no lock to wait for")
 	}
 	requests := requestsFor(t, in.Node)
 	require.Len(t, requests, 1)
 	require.Equal(t, in.Owner, kube.Owner(&requests[0]))
 	require.Equal(t, lcmv1.ScopeOS, requests[0].Spec.Scope)
 	for range 2 {
-		require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), in))
+		found, err := initiator().WithdrawNodeMaintenance(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, found.Active)
 		require.Empty(t, requestsFor(t, in.Node))
 	}
 }
@@ -147,7 +149,9 @@ func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
 	require.Len(t, requestsFor(t, in.Node), 2)
 	require.NoError(t, initiator().AwaitNodeLocks(t.Context(), in))
 
-	require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), in))
+	found, err := initiator().WithdrawNodeMaintenance(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, found.Active, "the node's lock has let go, for them")
 	left := requestsFor(t, in.Node)
 	require.Len(t, left, 1)
 	require.Equal(t, theirs.UID, left[0].UID)
@@ -163,7 +167,8 @@ func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
 	created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
 	_, err := initiator().RequestNodeMaintenance(t.Context(), in)
 	require.ErrorContains(t, err, "exists and is not ours")
-	require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), in))
+	_, err = initiator().WithdrawNodeMaintenance(t.Context(), in)
+	require.NoError(t, err)
 	require.Len(t, requestsFor(t, in.Node), 1)
 }
 
@@ -174,9 +179,9 @@ func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
 
 func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
 	in := NodeLockInput{NodeRef: testNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} })}
-	requested, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	found, err := initiator().RequestNodeMaintenance(t.Context(), in)
 	require.NoError(t, err)
-	require.False(t, requested, "nobody holds it: there is nothing to ask")
+	require.False(t, found.Asked, "nobody holds it: there is nothing to ask")
 	heldNode(t, "tf", in.Node)
 	_, err = initiator().RequestNodeMaintenance(t.Context(), in)
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
@@ -286,14 +291,15 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	node := NodeLockInput{NodeRef: NodeRef{Cluster: "plain", Node: "n1", Owner: "me/1"}}
 	whole := ClusterLockInput{Cluster: "plain", Owner: "me/1"}
 
-	requested, err := l.RequestNodeMaintenance(t.Context(), node)
+	found, err := l.RequestNodeMaintenance(t.Context(), node)
 	require.NoError(t, err)
-	require.False(t, requested)
-	requested, err = l.RequestClusterMaintenance(t.Context(), whole)
+	require.False(t, found.Asked)
+	requested, err := l.RequestClusterMaintenance(t.Context(), whole)
 	require.NoError(t, err)
 	require.False(t, requested)
 	require.NoError(t, l.AwaitClusterLocks(t.Context(), whole))
-	require.NoError(t, l.WithdrawNodeMaintenance(t.Context(), node))
+	_, err = l.WithdrawNodeMaintenance(t.Context(), node)
+	require.NoError(t, err)
 	require.NoError(t, l.WithdrawClusterMaintenance(t.Context(), whole))
 	notActive, err := l.AwaitNodeLocksActive(t.Context(), node)
 	require.NoError(t, err)

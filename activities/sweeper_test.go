@@ -110,7 +110,8 @@ func everything(t *testing.T, ref NodeRef) RunJobInput {
 	_, err := initiator().RequestNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, initiator().WithdrawNodeMaintenance(context.Background(), NodeLockInput{NodeRef: ref}))
+		_, err := initiator().WithdrawNodeMaintenance(context.Background(), NodeLockInput{NodeRef: ref})
+		require.NoError(t, err)
 	})
 	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
 	cordon(t, ref)
@@ -146,7 +147,8 @@ func TestEverythingThatATerminatedMaintenanceHasMarkedIsFoundAndTakenBackByItsMa
 	}
 	require.True(t, giveBack(t, NodeRef{Cluster: spokeName, Node: left[1].Node, Owner: left[1].Owner}).Uncordoned)
 	byMark := NodeLockInput{NodeRef: NodeRef{Cluster: spokeName, Node: left[2].Node, Owner: left[2].Owner}}
-	require.NoError(t, initiator().WithdrawNodeMaintenance(t.Context(), byMark))
+	_, err := initiator().WithdrawNodeMaintenance(t.Context(), byMark)
+	require.NoError(t, err)
 
 	requireNoTrace(t, ref.Node)
 	requireJobGone(t, work)

@@ -67,8 +67,8 @@ func (s *stage) startWorker(t *testing.T) {
 		"CheckNodeMaintenance":    (&activities.Rollouts{}).CheckNodeMaintenance,
 		"LocateCluster":           func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
 		"AwaitNodeFree":           func(context.Context, activities.NodeRef) error { return nil },
-		"RequestNodeMaintenance":  func(context.Context, activities.NodeLockInput) (bool, error) { return false, nil },
-		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) error { return nil },
+		"RequestNodeMaintenance":  func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) { return activities.NodeLocks{}, nil },
+		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) { return activities.NodeLocks{}, nil },
 		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
 			return activities.CordonResult{CordonedByUs: true}, nil
 		},

@@ -206,8 +206,9 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.requested = true
 	in := activities.NodeLockInput{NodeRef: m.node, Scope: lockScope(m.spec.Action)}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
-	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &m.locked)
-	m.answered = err == nil
+	var found activities.NodeLocks
+	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &found)
+	m.answered, m.locked = err == nil, found.Asked
 	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	if err != nil || !m.locked {
 		return err
@@ -216,7 +217,9 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 		in.Deadline = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
 	}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
-	err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
+	if !found.Inactive {
+		err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
+	}
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
 }

@@ -97,8 +97,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	}
 	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
 	mayHaveLetGo := m.locked || m.requested && !m.answered
-	m.withdrawRequest(ctx, insist)
-	if mayHaveLetGo {
+	if found := m.withdrawRequest(ctx, insist); mayHaveLetGo && !found.Active {
 		m.awaitLocksActive(ctx)
 	}
 }
@@ -122,15 +121,16 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
 }
 
-func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistence) {
+func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistence) (found activities.NodeLocks) {
 	if !m.requested {
-		return
+		return found
 	}
 	in := activities.NodeLockInput{NodeRef: m.node}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
-	err := m.undo(ctx, insist, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, nil)
+	err := m.undo(ctx, insist, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, &found)
 	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, err, m.lockNote())
 	m.requested = err != nil
+	return found
 }
 
 func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {

@@ -91,6 +91,22 @@ func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
 	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Locked)
 }
 
+func TestANodeWithoutLocksIsNotWaitedForButItsLocksAreLookedAtOnceMore(t *testing.T) {
+	w := newWorld(t)
+	none := activities.NodeLocks{Asked: true, Inactive: true, Active: true}
+	play(w, "RequestNodeMaintenance", func(activities.NodeLockInput) any { return none })
+	play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return none })
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireResult[nodeStatus](w)
+	require.NotContains(t, w.called(), "AwaitNodeLocks")
+	require.NotContains(t, w.called(), "AwaitNodeLocksActive")
+	require.True(t, w.inputs["Cordon"][0].(activities.CordonInput).Locked)
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+	}
+}
+
 func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 	w := newWorld(t)
 	in := handOver()
