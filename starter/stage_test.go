@@ -64,11 +64,15 @@ func (s *stage) startWorker(t *testing.T) {
 			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
 			return activities.RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
 		},
-		"CheckNodeMaintenance":    (&activities.Rollouts{}).CheckNodeMaintenance,
-		"LocateCluster":           func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
-		"AwaitNodeFree":           func(context.Context, activities.NodeRef) error { return nil },
-		"RequestNodeMaintenance":  func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) { return activities.NodeLocks{}, nil },
-		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) { return activities.NodeLocks{}, nil },
+		"CheckNodeMaintenance": (&activities.Rollouts{}).CheckNodeMaintenance,
+		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
+		"AwaitNodeFree":        func(context.Context, activities.NodeRef) error { return nil },
+		"RequestNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
+			return activities.NodeLocks{}, nil
+		},
+		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
+			return activities.NodeLocks{}, nil
+		},
 		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
 			return activities.CordonResult{CordonedByUs: true}, nil
 		},
