@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,7 +35,10 @@ func (s *scene) guest(t *testing.T, at place, annotations map[string]string) str
 	name := s.name + "-" + at.node
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: propNamespace, Labels: map[string]string{propLabel: name}, Annotations: annotations},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "guest", Image: "registry.example.com/guest:1.0"}}, Affinity: onNode(at.node)},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "guest", Image: "registry.example.com/guest:1.0"}}, Affinity: onNode(at.node),
+			Tolerations: []corev1.Toleration{{Effect: corev1.TaintEffectNoSchedule, Operator: corev1.TolerationOpExists}},
+		},
 	}
 	_, err := at.spoke.Client.CoreV1().Pods(propNamespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -140,8 +145,10 @@ func (s *scene) clear(t *testing.T, spoke *devstack.Cluster) {
 			require.NoError(t, watched.Client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{propLabel}, client.GracePeriodSeconds(0)))
 		}
 	}
-	for _, kind := range []client.Object{&lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{}} {
-		require.NoError(t, watched.Client.DeleteAllOf(ctx, kind, client.HasLabels{propLabel}))
+	for _, list := range []client.ObjectList{&lcmv1.NodeWorkloadLockList{}, &lcmv1.ClusterWorkloadLockList{}} {
+		require.NoError(t, watched.Client.List(ctx, list, client.HasLabels{propLabel}))
+		// One by one: the audit log does not say what else has gone.
+		require.NoError(t, meta.EachListItem(list, func(lock runtime.Object) error { return watched.Client.Delete(ctx, lock.(client.Object)) }))
 	}
 	var nodes corev1.NodeList
 	require.NoError(t, watched.Client.List(ctx, &nodes))

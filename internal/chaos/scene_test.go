@@ -96,6 +96,11 @@ func (s *scene) mend(t *testing.T) {
 	for _, spoke := range s.Spokes {
 		s.clear(t, spoke)
 	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for _, w := range s.works {
+		_ = s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil) // how it ends does not matter any more
+	}
 }
 
 // commandLimit ends a command that follows something that never ends.

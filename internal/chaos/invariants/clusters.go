@@ -114,6 +114,8 @@ func (r *replay) take() {
 		r.locks[d.Object] = lock{node: r.locks[d.Object].node, inactive: d.What == fleet.DeedLockInactive}
 	case fleet.DeedClusterLockInactive, fleet.DeedClusterLockActive:
 		r.clusterLocks[d.Object] = d.What == fleet.DeedClusterLockInactive
+	case fleet.DeedClusterLockGone:
+		delete(r.clusterLocks, d.Object)
 	case fleet.DeedNodeGone:
 		r.nodes[d.Object] = &node{lost: d.At, maintenances: r.node(d.Object).maintenances}
 	case fleet.DeedForeign:

@@ -53,6 +53,7 @@ const (
 	DeedWithdrawNode        = "withdraw node maintenance"
 	DeedClusterLockInactive = "cluster lock inactive"
 	DeedClusterLockActive   = "cluster lock active"
+	DeedClusterLockGone     = "cluster lock deleted"
 	DeedLock                = "lock created"
 	DeedLockGone            = "lock deleted"
 	DeedLockInactive        = "lock inactive"
@@ -154,6 +155,8 @@ func (r request) tell(deed *Deed) {
 		deed.What, deed.Node = DeedLock, lock.Spec.NodeName
 	case r.is("nodeworkloadlocks delete"):
 		deed.What = DeedLockGone
+	case r.is("clusterworkloadlocks delete"):
+		deed.What = DeedClusterLockGone
 	case r.is("nodeworkloadlocks/status patch"), r.is("nodeworkloadlocks/status update"):
 		deed.What = map[lcmv1.LockState]string{lcmv1.LockInactive: DeedLockInactive, lcmv1.LockActive: DeedLockActive}[r.lockState()]
 	case r.is("clusterworkloadlocks/status patch"), r.is("clusterworkloadlocks/status update"):
