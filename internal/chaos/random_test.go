@@ -1,15 +1,197 @@
 package chaos
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
 )
 
-// random is the scenario that leaves everything to chance.
-func random() scenario {
+// random is the scenario of a seed: one of the systematic ones, or a rollout of a shape of its own that is harmed in moments of its own.
+func random(seed uint64) scenario {
 	all := scenarios()
-	return scenario{name: "random", run: func(t *testing.T, s *scene) {
+	if seed%4 == 0 {
+		return all[int(seed/4)%len(all)]
+	}
+	return scenario{name: "a rollout is harmed at any time", run: harmedAtAnyTime}
+}
+
+// harm is done to a rollout in a moment, and undone. The rollout is to come to its end as if nothing had been.
+type harm struct {
+	name string
+	do   func(*testing.T, *scene, *work)
+	// losesAnswers: Drydock may not learn what became of a request.
+	losesAnswers bool
+}
+
+func harms() []harm {
+	return []harm{
+		{name: "the worker is killed", losesAnswers: true, do: restart((*devstack.Process).Kill, theWorker)},
+		{name: "the worker stops", losesAnswers: true, do: restart((*devstack.Process).Stop, theWorker)},
+		{name: "Temporal is killed", do: restart((*devstack.Process).Kill, theTemporal)},
+		{name: "Temporal stops", do: restart((*devstack.Process).Stop, theTemporal)},
+		{name: "a spoke's API server is killed", losesAnswers: true, do: restart((*devstack.Process).Kill, anAPIServer)},
+		{name: "a spoke's API server stops", losesAnswers: true, do: restart((*devstack.Process).Stop, anAPIServer)},
+		{name: "the hub's API server stops", do: restart((*devstack.Process).Stop, theHub)},
+		{name: "answers to writes are lost", losesAnswers: true, do: misbehave(faultproxy.LoseAnswer())},
+		{name: "writes are refused with 500", do: misbehave(faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)))},
+		{name: "writes are refused with 429", do: misbehave(faultproxy.Refuse(apierrors.NewTooManyRequestsError("the scenario wants it so")))},
+		{name: "pause and resume are said twice", do: func(t *testing.T, s *scene, w *work) {
+			for _, signal := range []string{temporal.SignalPause, temporal.SignalPause, temporal.SignalResume, temporal.SignalResume} {
+				_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may be over
+			}
+		}},
+		{name: "it is cancelled", do: func(t *testing.T, s *scene, w *work) {
+			_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", temporal.SignalCancel, nil)
+		}},
+	}
+}
+
+func theWorker(s *scene) *devstack.Process   { return s.Worker }
+func theTemporal(s *scene) *devstack.Process { return s.Temporal.Process }
+func theHub(s *scene) *devstack.Process      { return s.Hub.APIServer }
+
+func anAPIServer(s *scene) *devstack.Process { return s.Spokes[s.rand.IntN(len(s.Spokes))].APIServer }
+
+// restart ends a server and starts it again.
+func restart(end func(*devstack.Process) error, server func(*scene) *devstack.Process) func(*testing.T, *scene, *work) {
+	return func(t *testing.T, s *scene, _ *work) {
+		process := server(s)
+		require.NoError(t, end(process))
+		require.NoError(t, process.Start(t.Context()))
+	}
+}
+
+// misbehave does harm to some of the writes to all spokes, a few times each.
+func misbehave(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
+	return func(_ *testing.T, s *scene, _ *work) {
+		for _, spoke := range s.Spokes {
+			s.Proxy(spoke).Inject(faultproxy.Rule{
+				Match: faultproxy.Match{Verbs: faultproxy.Writes()}, Fault: fault, OneIn: 1 + s.rand.IntN(3), Times: 1 + s.rand.IntN(5),
+			})
+		}
+	}
+}
+
+// harmedAtAnyTime plays one to three harms, each in a moment of its own: when the history of the rollout, of one of its clusters or of one
+// of its nodes has come to some event.
+func harmedAtAnyTime(t *testing.T, s *scene) {
+	of := s.anyShape()
+	for _, cluster := range of.clusters {
+		for _, node := range of.nodes {
+			if annotations := s.anyTemper(); annotations != nil {
+				s.guest(t, place{cluster, node}, annotations)
+			}
+		}
+	}
+	w := s.rollOut(t, of, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.NodeMaintenance.Action = job(map[string]string{devstack.AnnotationCompleteAfter: s.anyOf("0s", "300ms", "1s")})
+	})
+	all := harms()
+	for range 1 + s.rand.IntN(3) {
 		chosen := all[s.rand.IntN(len(all))]
-		t.Logf("%s", chosen.name)
-		chosen.run(t, s)
-	}}
+		workflow, event := s.anyMoment(t, w, of)
+		t.Logf("%s when %s has come to event %d", chosen.name, workflow, event)
+		s.awaitMoment(t, workflow, event)
+		s.answersLost = s.answersLost || chosen.losesAnswers
+		chosen.do(t, s, w)
+	}
+	s.mayBeCancelled(t, w)
+}
+
+func (s *scene) anyOf(values ...string) string { return values[s.rand.IntN(len(values))] }
+
+// anyTemper is how a pod that is in the way behaves; nil: there is none.
+func (s *scene) anyTemper() map[string]string {
+	if s.rand.IntN(2) == 0 {
+		return nil
+	}
+	return map[string]string{devstack.AnnotationLeaveAfter: s.anyOf("0s", "500ms", "2s")}
+}
+
+// anyShape is one to three clusters in any order, with one to three of their nodes.
+func (s *scene) anyShape() shape {
+	clusters, nodes := slices.Clone(s.Spokes), allNodes()
+	s.rand.Shuffle(len(clusters), func(i, j int) { clusters[i], clusters[j] = clusters[j], clusters[i] })
+	clusters = clusters[:1+s.rand.IntN(len(clusters))]
+	for range len(nodes) - 1 - s.rand.IntN(3) {
+		i := s.rand.IntN(len(nodes))
+		nodes = slices.Delete(nodes, i, i+1)
+	}
+	return shape{clusters: clusters, nodes: nodes, maxConcurrency: 1 + s.rand.IntN(len(clusters))}
+}
+
+// anyMoment is an event in the history of the rollout, of one of its clusters or of one of its nodes.
+func (s *scene) anyMoment(t *testing.T, w *work, of shape) (workflow string, event int64) {
+	t.Helper()
+	at := place{of.clusters[s.rand.IntN(len(of.clusters))], of.nodes[s.rand.IntN(len(of.nodes))]}
+	workflow = []string{w.workflow, w.ofCluster(at.spoke), w.ofNode(at)}[s.rand.IntN(3)]
+	return workflow, 1 + s.rand.Int64N(60)
+}
+
+// awaitMoment waits until a history has come to an event, or to its end; or until the whole rollout has, in which a workflow that was
+// chosen may never begin.
+func (s *scene) awaitMoment(t *testing.T, workflow string, moment int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	go func() {
+		_ = s.temporal.GetWorkflow(ctx, s.works[0].workflow, "").Get(ctx, nil)
+		cancel()
+	}()
+	s.awaitBeginning(ctx, workflow)
+	for events := s.temporal.GetWorkflowHistory(ctx, workflow, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		if err != nil || event.EventId >= moment {
+			return
+		}
+	}
+}
+
+// awaitBeginning waits until a child of the rollout has begun, or ctx is done.
+func (s *scene) awaitBeginning(ctx context.Context, workflow string) {
+	for _, parent := range parentsOf(s.works[0].workflow, workflow) {
+		begun := false
+		for events := s.temporal.GetWorkflowHistory(ctx, parent.id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext() && !begun; {
+			event, err := events.Next()
+			if err != nil {
+				return
+			}
+			begun = event.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId() == parent.child
+		}
+	}
+}
+
+type parent struct{ id, child string }
+
+// parentsOf are the workflows that must have started a child before a workflow begins, from the rollout on.
+func parentsOf(rollout, workflow string) []parent {
+	switch parts := strings.Split(workflow, "/"); {
+	case workflow == rollout:
+		return nil
+	case parts[0] == "node":
+		cluster := rollout + "/" + parts[1]
+		return []parent{{rollout, cluster}, {cluster, workflow}}
+	}
+	return []parent{{rollout, workflow}}
+}
+
+// mayBeCancelled takes it that a rollout ends cancelled if it does: a cancellation may come too late.
+func (s *scene) mayBeCancelled(t *testing.T, w *work) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	if err := s.temporal.GetWorkflow(ctx, w.workflow, "").Get(ctx, nil); sdktemporal.IsCanceledError(err) {
+		w.end = cancelled
+	}
 }

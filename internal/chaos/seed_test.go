@@ -68,6 +68,6 @@ func playRandom(t *testing.T, seed uint64) {
 				t.Logf("seed %d failed; again with: %s", seed, again)
 			}
 		})
-		play(t, random(), fmt.Sprintf("r%d", seed), seed)
+		play(t, random(seed), fmt.Sprintf("r%d", seed), seed)
 	})
 }

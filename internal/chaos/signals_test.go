@@ -1,0 +1,210 @@
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// signals are the scenarios in which people say things twice, in the wrong order, too late, and at any time that it is over.
+func signals() []scenario {
+	return []scenario{
+		{name: "a requestor says everything twice and in the wrong order", short: true, run: requestorIsConfused},
+		{name: "a requestor is done before the node is handed over", run: doneTooEarly},
+		{name: "a rollout is told everything twice and in the wrong order", short: true, run: rolloutIsConfused},
+
+		{name: "maintenances are cancelled in every state", run: cancelMaintenances},
+		cancelRollout("inspected", inspecting()),
+		cancelRollout("clusters wait for locks and nodes", clusterLocks(), controlPlaneNodes(), workerNodes()),
+		cancelRollout("clusters begin, end and are judged", clusterRequest("create", false), clusterRequest("delete", false), clusterHealth()),
+		cancelRollout("a rollout is planned", planning()),
+		cancelRollout("rollouts stand still", notEnabled(), paused(), cancelling()),
+		cancelRollout("the canary is at work", inBatch(true)),
+		cancelRollout("a later batch is at work", inBatch(false)),
+		cancelRollout("what has timed out is withdrawn", timedOut()),
+	}
+}
+
+// requestorIsConfused: what makes no sense changes nothing.
+func requestorIsConfused(t *testing.T, s *scene) {
+	at := s.places(t, 1)[0]
+	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+	s.awaitWaiting(t, w.workflow, "Drain")
+	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalRecover)
+	letLeave(t, at, guest)
+	s.awaitCompleted(t, w.workflow, "Drain")
+	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalFail)
+	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeRequestorFailed))
+	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalRecover, temporal.SignalDone, temporal.SignalDone, temporal.SignalFail)
+	s.requireEnd(t, w)
+	s.requireDeaf(t, w.workflow, temporal.SignalDone, temporal.SignalCancel, temporal.SignalFail, temporal.SignalRecover)
+	for _, verb := range []string{"done", "cancel", "fail"} {
+		s.requireRefused(t, commandAbout(verb, w.workflow)...)
+	}
+}
+
+// doneTooEarly: the node is not needed any more.
+func doneTooEarly(t *testing.T, s *scene) {
+	at, w, letGo := s.aDrain(t)
+	w.end = cancelled
+	s.sayAll(t, w.workflow, temporal.SignalDone, temporal.SignalDone)
+	s.requireEnd(t, w)
+	letGo()
+	s.requireNode(t, at, "is returned", ready)
+}
+
+// rolloutIsConfused: of pause and resume the last counts, and enable counts once.
+func rolloutIsConfused(t *testing.T, s *scene) {
+	at := place{s.Spokes[1], "worker-1"}
+	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node, "worker-2")
+	s.awaitCompleted(t, w.workflow, "PlanRollout")
+	s.sayAll(t, w.workflow, temporal.SignalResume, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalEnable)
+	s.requireNothingDone(t, at.spoke)
+	s.sayAll(t, w.workflow, temporal.SignalResume, temporal.SignalResume)
+	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
+	s.sayAll(t, w.workflow, temporal.SignalPause, temporal.SignalPause, temporal.SignalEnable, temporal.SignalResume, temporal.SignalResume)
+	letLeave(t, at, guest)
+	s.requireEnd(t, w)
+	s.requireDeaf(t, w.workflow, temporal.SignalPause, temporal.SignalResume, temporal.SignalEnable, temporal.SignalCancel)
+	for _, verb := range []string{"pause", "resume", "enable", "cancel"} {
+		s.requireRefused(t, commandAbout(verb, w.workflow)...)
+	}
+}
+
+func (s *scene) sayAll(t *testing.T, workflow string, signals ...string) {
+	t.Helper()
+	for _, signal := range signals {
+		s.say(t, workflow, signal)
+	}
+}
+
+// requireDeaf: what is over takes no signals.
+func (s *scene) requireDeaf(t *testing.T, workflow string, signals ...string) {
+	t.Helper()
+	for _, signal := range signals {
+		err := s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, nil)
+		_, over := errors.AsType[*serviceerror.NotFound](err)
+		require.True(t, over, "%s after the end of %s: %v", signal, workflow, err)
+	}
+}
+
+// requireRefused: a command about something that is over fails, and says so in one line.
+func (s *scene) requireRefused(t *testing.T, args ...string) {
+	t.Helper()
+	var complaint bytes.Buffer
+	cmd := s.Command(t.Context(), args...)
+	cmd.Stderr = &complaint
+	_, failed := errors.AsType[*exec.ExitError](cmd.Run())
+	require.True(t, failed, "drydock %v after the end", args)
+	require.Contains(t, complaint.String(), "error: ")
+	require.Len(t, strings.Split(strings.TrimSpace(complaint.String()), "\n"), 1, complaint.String())
+}
+
+// requireNothingDone: nothing has been done to a spoke in this scenario.
+func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	for _, deed := range settledDeeds(t, spoke) {
+		require.False(t, deed.ByDrydock() && deed.At.After(s.began), "%s of %s", deed.What, deed.Object)
+	}
+}
+
+// cancelMaintenances: whatever stands in the way of a maintenance stands in the way of its end no more. One that is being cleaned up is over
+// but for the locks, which come back when they do.
+func cancelMaintenances(t *testing.T, s *scene) {
+	states := nodeWaits()
+	at := s.places(t, len(states))
+	s.cancelIn(t, at, func(state) string { return cancelled }, slices.DeleteFunc(states, func(st state) bool {
+		return st.state == string(maintenancev1.NodeCleaningUp)
+	})...)
+}
+
+// cancelRollout is a scenario in which rollouts, or clusters of theirs, are cancelled in those states, each on a spoke of its own. A rollout of
+// which only a cluster was cancelled has failed.
+func cancelRollout(when string, states ...state) scenario {
+	return scenario{name: "work is cancelled while " + when, run: func(t *testing.T, s *scene) {
+		places := []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
+		s.cancelIn(t, places, func(st state) string {
+			if st.workflow == temporal.ClusterUpgrade {
+				return ranv1.ReasonFailed
+			}
+			return cancelled
+		}, states...)
+	}}
+}
+
+// cancelIn brings a work into each of the states, at the same time, and cancels the workflow whose state it is. Nothing of what holds the
+// work up is taken away before it has ended, but requests that are on their way.
+func (s *scene) cancelIn(t *testing.T, places []place, end func(state) string, states ...state) {
+	t.Helper()
+	arrived := make([]reached, len(states))
+	var reaching sync.WaitGroup
+	for i, st := range states {
+		reaching.Go(func() { arrived[i] = st.reach(t, s, places[i]) })
+	}
+	reaching.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for i, st := range states {
+		s.workOf(t, arrived[i].workflow).end = end(st)
+		s.cancel(t, i, arrived[i].workflow)
+	}
+	for _, cluster := range s.Clusters() {
+		s.Proxy(cluster).Heal()
+	}
+	for _, w := range s.works {
+		s.requireEnd(t, w)
+	}
+	for _, spoke := range s.Spokes {
+		s.clear(t, spoke)
+	}
+}
+
+// workOf is the work that a workflow belongs to.
+func (s *scene) workOf(t *testing.T, workflow string) *work {
+	t.Helper()
+	i := slices.IndexFunc(s.works, func(w *work) bool { return workflow == w.workflow || strings.HasPrefix(workflow, w.workflow+"/") })
+	require.GreaterOrEqual(t, i, 0, workflow)
+	return s.works[i]
+}
+
+// cancel cancels a workflow by one of the ways there are: a signal, Temporal's own cancellation, twice in a row, the command line.
+func (s *scene) cancel(t *testing.T, way int, workflow string) {
+	t.Helper()
+	command := commandAbout("cancel", workflow)
+	switch {
+	case way%4 == 3 && command != nil:
+		s.must(t, command...)
+	case way%4 == 2:
+		s.sayAll(t, workflow, temporal.SignalCancel, temporal.SignalCancel)
+	case way%4 == 1:
+		require.NoError(t, s.temporal.CancelWorkflow(t.Context(), workflow, ""))
+	default:
+		s.say(t, workflow, temporal.SignalCancel)
+	}
+}
+
+// commandAbout is the drydock command that says something to a workflow; nil if there is none.
+func commandAbout(verb, workflow string) []string {
+	switch parts := strings.Split(workflow, "/"); {
+	case parts[0] == "node":
+		return []string{"node", verb, parts[3], "--cluster", parts[1], "-n", parts[2]}
+	case parts[0] == "cgu" && len(parts) == 3:
+		return []string{"upgrade", verb, parts[2], "-n", parts[1]}
+	}
+	return nil
+}
