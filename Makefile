@@ -11,6 +11,9 @@ BENCH ?=
 # SIZES of those rollouts, such as 20x10@5,100x10@50: nodes x pods on each @ nodes at once. BENCH_JSON is a file for the numbers.
 SIZES ?=
 BENCH_JSON ?=
+# MINUTES is how long chaos goes on; SEED is the random scenario that it plays instead.
+MINUTES ?= 20
+SEED ?=
 
 TOOLS := bin/tools
 
@@ -42,6 +45,10 @@ ifeq ($(BENCH),)
 else
 	go test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m ./...
 endif
+
+.PHONY: chaos
+chaos: servers ## Do harm to rollouts for MINUTES (20), at random after all scenarios; SEED=n plays a random one again
+	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestWhateverGoesWrong -v -count 1 -timeout 0
 
 .PHONY: lint
 lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, and that the CRDs match the types
