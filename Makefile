@@ -46,6 +46,10 @@ else
 	go test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m ./...
 endif
 
+.PHONY: histories
+histories: dev ## Record the workflow histories of a VERSION, which every later one must be able to replay
+	@exec bin/devstack/dev histories $(VERSION)
+
 .PHONY: chaos
 chaos: servers ## Do harm to rollouts for MINUTES (20), at random after all scenarios; SEED=n plays a random one again
 	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestWhateverGoesWrong -v -count 1 -timeout 0

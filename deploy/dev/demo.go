@@ -59,19 +59,8 @@ func demo(ctx context.Context, keep bool, out, progress io.Writer) error {
 // showRollout puts workloads on the spokes, runs the rollout before the viewer's eyes, and proves what was done.
 func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 	fmt.Fprintln(out, "Putting workloads, budgets and a vRouter with a veto on every spoke.")
-	for _, spoke := range f.Spokes {
-		if err := spoke.Apply(ctx, demoWorkloads); err != nil {
-			return err
-		}
-		if err := f.AwaitWorkloads(ctx, spoke); err != nil {
-			return err
-		}
-		if err := f.Run(ctx, io.Discard, "lock", "controller", "start", "--cluster", spoke.Name, "-f", demoLockPolicy); err != nil {
-			return err
-		}
-		if err := f.AwaitLocks(ctx, spoke, demoWorkers); err != nil {
-			return err
-		}
+	if err := furnish(ctx, f, demoWorkers); err != nil {
+		return err
 	}
 	fmt.Fprintf(out, "Temporal Web UI: %s\n\n", f.Temporal.UIAddress)
 
@@ -83,6 +72,25 @@ func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 		return err
 	}
 	return summarize(ctx, f, out, time.Since(began))
+}
+
+// furnish puts the workloads on every spoke, and starts a controller for the locks of its vRouter.
+func furnish(ctx context.Context, f *fleet.Fleet, workers int) error {
+	for _, spoke := range f.Spokes {
+		if err := spoke.Apply(ctx, demoWorkloads); err != nil {
+			return err
+		}
+		if err := f.AwaitWorkloads(ctx, spoke); err != nil {
+			return err
+		}
+		if err := f.Run(ctx, io.Discard, "lock", "controller", "start", "--cluster", spoke.Name, "-f", demoLockPolicy); err != nil {
+			return err
+		}
+		if err := f.AwaitLocks(ctx, spoke, workers); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // show runs a drydock command as a person would, and shows it.
