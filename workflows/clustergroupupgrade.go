@@ -7,6 +7,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -29,6 +30,8 @@ type ClusterGroupUpgradeCarried struct {
 	NextBatch int `json:"nextBatch"`
 	// Begun is the budget of the next batch if the run before has begun it.
 	Begun *BatchBudget `json:"begun,omitempty"`
+	// Held is what was known of the emergency stop.
+	Held emergency.State `json:"held"`
 }
 
 // BatchBudget is how much time a batch has.
@@ -55,6 +58,7 @@ type groupUpgrade struct {
 	spec       ranv1.ClusterGroupUpgradeSpec
 	status     ranv1.ClusterGroupUpgradeStatus
 	record     *groupRecord
+	holds      holdKeeper
 	taskQueues map[string]string
 	nextBatch  int
 	begun      *BatchBudget
@@ -79,11 +83,13 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Used, c.NextBatch, c.Begun
+		g.holds.state = c.Held
 	}
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	return g, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
-			return rollout.Page(g.status, request.Filter, request.Limit, request.Cursor)
+			status, err := rollout.Page(g.status, request.Filter, request.Limit, request.Cursor)
+			return g.withHolds(status), err
 		},
 		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor}."})
 }
@@ -94,14 +100,17 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	listening, hangUp := workflow.NewDisconnectedContext(ctx)
 	defer hangUp()
 	g.listen(listening)
+	g.holds.follow(work, "")
 
 	end, err := g.rollOut(work)
 	switch {
 	case workflow.IsContinueAsNewError(err):
 		return g.status, err
 	case err != nil:
+		g.holds.leave(listening)
 		return g.fail(listening, err)
 	}
+	g.holds.leave(listening)
 	return g.finish(listening, end)
 }
 
@@ -176,6 +185,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
+		Held: g.holds.state,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -39,17 +39,15 @@ type batch struct {
 // runBatch takes the next batch from start to end, or goes on with one that the run before has begun. It returns why the rollout ends with
 // it, endRun, or "" when the next batch is due.
 func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
-	if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil {
+	if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.reason) != nil {
 		return rollout.EndCancelled
 	}
 	if mustContinueAsNew(ctx, g.signals) {
 		return endRun
 	}
-	now := workflow.Now(ctx)
-	g.charged.start(now)
 	plan := g.status.RemediationPlan
 	if g.begun == nil {
-		used := g.charged.total(now)
+		used := g.charged.total(workflow.Now(ctx))
 		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, len(plan)-g.nextBatch), ChargedBefore: used}
 		if g.begun.Budget <= 0 {
 			return rollout.EndTimedOut
@@ -61,6 +59,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 		pending: g.record.pending(plan[g.nextBatch]), running: map[string]workflow.ChildWorkflowFuture{},
 	}
 	g.batch = b
+	g.runClock(ctx)
 	b.dropVanished(ctx, b.pending)
 	b.run(ctx)
 	b.dropVanished(ctx, plan[g.nextBatch])
@@ -80,6 +79,7 @@ func (b *batch) run(ctx workflow.Context) {
 	b.withdraw = withdraw
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
 	defer stopWaiting()
+	b.group.runClock(ctx)
 	for {
 		b.changed = false
 		stopped := work.Err() != nil
@@ -120,10 +120,10 @@ func (b *batch) over(ctx workflow.Context) bool {
 	return len(b.running) == 0 && (len(b.pending) == 0 || ctx.Err() != nil || mustContinueAsNew(ctx, b.group.signals))
 }
 
-// arm keeps the batch's deadline as a timer. While the rollout is paused its time stands still, and there is no deadline.
+// arm keeps the batch's deadline as a timer. While the clock of the rollout stands still, there is no deadline.
 func (b *batch) arm(ctx workflow.Context) {
 	g := b.group
-	if g.status.Paused {
+	if g.standsStill() {
 		b.disarm()
 		g.record.deadlines(ctx, nil, nil)
 		return
@@ -185,11 +185,16 @@ func (b *batch) timeOut(ctx workflow.Context) {
 	b.withdraw()
 }
 
-// startClusters starts a ClusterUpgrade for every cluster of the batch, as far as one run can keep them alive.
+// startClusters starts a ClusterUpgrade for every cluster of the batch that is not held, as far as one run can keep them alive.
 func (b *batch) startClusters(ctx workflow.Context) {
+	free := func(cluster string) bool { return b.group.holds.state.Of(cluster) == nil }
 	for started := 1; b.starts(ctx); started++ {
-		b.start(ctx, b.pending[0])
-		b.pending = b.pending[1:]
+		next := slices.IndexFunc(b.pending, free)
+		if next < 0 {
+			return
+		}
+		b.start(ctx, b.pending[next])
+		b.pending = slices.Delete(b.pending, next, next+1)
 		if started%childrenAtOnce == 0 && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest would have come in another task
 		}
@@ -206,6 +211,7 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 	in := ClusterUpgradeInput{
 		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: cluster, TaskQueue: temporal.TaskQueue, Batch: b.number,
 		ProgressLimit: progressLimit(min(len(g.status.RemediationPlan[b.number-1]), clustersAtOnce), g.timeout()),
+		Held:          g.holds.state.About(cluster),
 	}
 	if queue, own := g.taskQueues[cluster]; own {
 		in.TaskQueue = queue
@@ -227,6 +233,9 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 	b.running[cluster] = child
 	g.record.clusterStarted(ctx, cluster)
 	workflow.GoNamed(ctx, "pause "+cluster, func(ctx workflow.Context) { b.passOnPause(ctx, cluster, child) })
+	workflow.GoNamed(ctx, "hold "+cluster, func(ctx workflow.Context) {
+		g.holds.passOn(ctx, cluster, in.Held, child, func() bool { return b.running[cluster] == nil })
+	})
 	workflow.GoNamed(ctx, "cluster "+cluster, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its nodes first.
 		err := child.Get(ctx, nil)
@@ -234,6 +243,7 @@ func (b *batch) start(ctx workflow.Context, cluster string) {
 		delete(b.running, cluster)
 		b.changed = true
 		g.record.clusterEnded(ctx, b.resultOf(ctx, cluster, child, err))
+		g.runClock(ctx)
 	})
 }
 

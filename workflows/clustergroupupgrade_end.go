@@ -33,6 +33,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 			g.pause(ctx, true, r)
 		}),
 		onSignal(ctx, temporal.SignalResume, "Go on after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) }),
+		g.holds.listen(ctx, func() { g.runClock(ctx) }),
 		onSignal(ctx, temporal.SignalClusterProgress, "What a cluster at work reports.", func(c ranv1.ClusterStatus) {
 			g.signals++
 			g.record.clusterProgressed(ctx, c)
@@ -47,16 +48,7 @@ func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.Signa
 	}
 	g.pauseRequest = r
 	g.record.paused(ctx, paused, r)
-	if g.status.Status.StartedAt != nil {
-		if paused {
-			g.charged.stop(workflow.Now(ctx))
-		} else {
-			g.charged.start(workflow.Now(ctx))
-		}
-	}
-	if g.batch != nil {
-		g.batch.changed = true
-	}
+	g.runClock(ctx)
 }
 
 // fail ends a rollout that could not even be planned.

@@ -12,6 +12,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -97,8 +98,11 @@ func (r *groupRecord) started(ctx workflow.Context) {
 // progressing records that the rollout is at work, or that it is paused.
 func (r *groupRecord) progressing(ctx workflow.Context) {
 	message := r.remediation.InProgress()
-	if r.status.Paused {
+	switch {
+	case r.status.Paused:
 		message = "Paused; " + message
+	case r.status.Held != nil:
+		message = "Held; " + message
 	}
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
 	r.phase(ranv1.ReasonInProgress)
@@ -116,6 +120,19 @@ func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.Sig
 		r.reason.set(ctx, "Paused", "paused"+byWhom(who)+"; what is at work finishes; waiting for resume")
 	case r.status.Status.StartedAt == nil:
 		r.notEnabled(ctx, r.valid())
+	}
+}
+
+// held records what keeps the rollout from going on; nil: nothing does.
+func (r *groupRecord) held(ctx workflow.Context, hold *drydockv1.Hold) {
+	before := r.status.Held
+	r.status.Held = hold
+	switch {
+	case before == nil && hold == nil:
+	case r.status.Status.StartedAt != nil:
+		r.progressing(ctx)
+	default:
+		r.show()
 	}
 }
 
@@ -257,7 +274,7 @@ func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
 func (r *groupRecord) over(ctx workflow.Context, result rollout.Result) {
 	s := r.status
 	s.Status.CompletedAt = r.now(ctx)
-	s.Status.CurrentBatchDeadline, s.Status.Deadline = nil, nil
+	s.Status.CurrentBatchDeadline, s.Status.Deadline, s.Held = nil, nil, nil
 	if s.Status.StartedAt != nil {
 		r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, progressingReason(result.Reason), result.Message)
 	}
@@ -300,6 +317,10 @@ func (r *groupRecord) explain(ctx workflow.Context) {
 	wait := &drydockv1.Wait{
 		Reason: "BatchInProgress", Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
 		Message: fmt.Sprintf("batch %d of %d: clusters at work: %d", s.Status.CurrentBatch, len(s.RemediationPlan), atWork),
+	}
+	if s.Held != nil {
+		wait.Reason, wait.Since = emergency.ReasonHeld, *r.now(ctx)
+		wait.Message = emergency.Message(*s.Held) + "; the clock of the rollout stands still"
 	}
 	if r.withdrawal != "" {
 		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)

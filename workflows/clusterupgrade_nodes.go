@@ -166,7 +166,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(len(r.running)+1, nodeAtWork),
-		Held:          r.upgrade.holds.state,
+		Held:          r.upgrade.holds.state.About(in.Cluster),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -184,7 +184,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 	r.running = append(r.running, node)
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "hold "+node, func(ctx workflow.Context) {
-		r.upgrade.holds.passOn(ctx, in.Cluster, child, func() bool { return !slices.Contains(r.running, node) })
+		r.upgrade.holds.passOn(ctx, in.Cluster, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
 	})
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.

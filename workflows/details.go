@@ -160,6 +160,7 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 		d.row("ends about", fmt.Sprintf("%s (%s to %s)", e.End.UTC().Format(clockFormat), e.Earliest.UTC().Format(clockFormat), e.Latest.UTC().Format(clockFormat)))
 	}
 	d.row("clusters", countsText(s.Counts))
+	d.held(s.Held)
 	for _, note := range s.Notes {
 		d.row("note", note)
 	}

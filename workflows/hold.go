@@ -28,10 +28,14 @@ func (k *holdKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 	})
 }
 
-// follow asks to be told what is held in a cluster, or in all; the empty name. Nobody waits for that until something is to be disrupted.
+// follow asks to be told what is held in a cluster, or in all: the empty name. Nobody waits for that until something is to be disrupted. What
+// an earlier run has asked for holds for this one, too.
 func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 	info := workflow.GetInfo(ctx)
 	k.subscription = &emergency.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
+	if k.known() {
+		return
+	}
 	workflow.GoNamed(ctx, "follow holds", func(ctx workflow.Context) {
 		insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.trouble = message }}
 		var hub *activities.Holds
@@ -50,40 +54,43 @@ func (k *holdKeeper) leave(ctx workflow.Context) {
 // known reports whether it is known what is held.
 func (k *holdKeeper) known() bool { return k.subscription == nil || k.state.Number > 0 }
 
-// awaitRelease waits until it is known that a cluster is not held. It stands before every step that disrupts something new.
-func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason reasonKeeper) error {
-	waited := false
-	for {
-		switch hold := k.state.Of(cluster); {
-		case !k.known():
-			reason.set(ctx, emergency.ReasonUnknown, k.unknown())
-		case hold != nil:
-			reason.set(ctx, emergency.ReasonHeld, emergency.Message(*hold))
-		default:
-			if waited {
-				reason.set(ctx, "", "")
-			}
-			return nil
+// awaitKnown waits until it is known what is held.
+func (k *holdKeeper) awaitKnown(ctx workflow.Context, reason reasonKeeper) error {
+	for !k.known() {
+		trouble, message := k.trouble, "waiting to be told what is held (workflow "+temporal.EmergencyStopID+")"
+		if trouble != "" {
+			message += ": " + trouble
 		}
-		waited = true
-		number, trouble := k.state.Number, k.trouble
-		if err := workflow.Await(ctx, func() bool { return k.state.Number != number || k.trouble != trouble }); err != nil {
+		reason.set(ctx, emergency.ReasonUnknown, message)
+		if err := workflow.Await(ctx, func() bool { return k.known() || k.trouble != trouble }); err != nil {
 			return err
 		}
+		reason.set(ctx, "", "")
 	}
+	return nil
 }
 
-func (k *holdKeeper) unknown() string {
-	message := "waiting to be told whether the cluster is held (workflow " + temporal.EmergencyStopID + ")"
-	if k.trouble != "" {
-		message += ": " + k.trouble
+// awaitRelease waits until it is known that a cluster is not held. It stands before every step that disrupts something new.
+func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason reasonKeeper) error {
+	if err := k.awaitKnown(ctx, reason); err != nil {
+		return err
 	}
-	return message
+	for hold := k.state.Of(cluster); hold != nil; hold = k.state.Of(cluster) {
+		reason.set(ctx, emergency.ReasonHeld, emergency.Message(*hold))
+		number := k.state.Number
+		if err := workflow.Await(ctx, func() bool { return k.state.Number != number }); err != nil {
+			return err
+		}
+		if k.state.Of(cluster) == nil {
+			reason.set(ctx, "", "")
+		}
+	}
+	return nil
 }
 
-// passOn tells a child of every change that concerns its cluster, in order, until it is over. The child knows what is held when it is started.
-func (k *holdKeeper) passOn(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture, over func() bool) {
-	told, seen := k.state.About(cluster), k.state.Number
+// passOn tells a child of every change that concerns its cluster, in order, until it is over. Told is what it was started with.
+func (k *holdKeeper) passOn(ctx workflow.Context, cluster string, told emergency.State, child workflow.ChildWorkflowFuture, over func() bool) {
+	seen := told.Number
 	for {
 		_ = workflow.Await(ctx, func() bool { return over() || k.state.Number != seen })
 		if over() || ctx.Err() != nil {

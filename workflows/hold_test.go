@@ -6,8 +6,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -267,4 +270,191 @@ func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	requireResult[ranv1.ClusterStatus](w)
 	require.Equal(t, [][]string{{"cluster/c1"}, {}}, heard)
+}
+
+// hear lets the emergency stop say something a while after the rollout began.
+func (w *world) hear(after time.Duration, state emergency.State) {
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, state) }, after)
+}
+
+func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4"})
+	w.held = heldState(2, "cluster/c2")
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c1", "+c3", "-c1", "-c3"}, clusters.story())
+		status := statusOf[groupStatus](w)
+		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
+		require.Contains(t, status.Wait.Message, "cluster c2 is held since")
+		require.Contains(t, status.Wait.Message, "by ann: flood")
+		require.Equal(t, "Held; Maintaining nodes", meta.FindStatusCondition(status.Conditions, ranv1.ConditionProgressing).Message)
+		require.Equal(t, "ann", status.Held.By)
+		require.Equal(t, emergency.ReasonHeld, status.Clusters[1].Reason)
+		require.Equal(t, "flood", status.Clusters[1].Held.Reason)
+		require.Nil(t, status.Clusters[3].Held, "its turn has not come")
+	}, 99*time.Hour)
+	w.hear(100*time.Hour, heldState(3))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireResult[groupStatus](w)
+	require.Equal(t, int32(4), status.Counts.Complete)
+	require.Nil(t, status.Held)
+	require.Nil(t, status.Clusters[1].Held)
+}
+
+func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.held = heldState(2, "all")
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.events)
+		status := statusOf[groupStatus](w)
+		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
+		require.Contains(t, status.Wait.Message, "every cluster is held")
+		require.Contains(t, status.Wait.Message, "`drydock release --all`")
+		require.Equal(t, ranv1.ClusterPending, status.Clusters[0].State)
+		require.Nil(t, status.Status.Deadline)
+	}, 99*time.Hour)
+	w.hear(100*time.Hour, heldState(3))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+}
+
+func TestUntilItIsKnownWhatIsHeldARolloutStartsNothing(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	w.untold = true
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.events)
+		require.Equal(t, emergency.ReasonUnknown, statusOf[groupStatus](w).Wait.Reason)
+	}, 99*time.Hour)
+	w.hear(100*time.Hour, heldState(1))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete, "the wait is not charged")
+}
+
+func TestHeldTimeIsNotChargedToTheBatch(t *testing.T) {
+	for _, scope := range []drydockv1.HoldScope{"all", "cluster/c1"} {
+		t.Run(string(scope), func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"})
+			clusters.ends["c1"] = never
+			start := w.Now()
+			w.hear(20*time.Minute, heldState(2, scope))
+			w.RegisterDelayedCallback(func() {
+				require.Nil(t, statusOf[groupStatus](w).Status.CurrentBatchDeadline)
+				require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
+			}, 5*time.Hour)
+			w.hear(10*time.Hour, heldState(3))
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+			requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+			require.WithinDuration(t, start.Add(10*time.Hour+40*time.Minute+time.Minute), w.Now(), 5*time.Second)
+		})
+	}
+}
+
+func TestTheClockRunsWhileAClusterOfAnotherBatchIsHeld(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = never
+	start := w.Now()
+	w.held = heldState(2, "cluster/c2", "cluster/elsewhere")
+	w.when(func() bool { return clusterStates(statusOf[groupStatus](w))["c1"] == ranv1.ClusterTimedOut }, func() {
+		require.WithinDuration(t, start.Add(31*time.Minute), w.Now(), 5*time.Second)
+		require.Equal(t, emergency.ReasonHeld, statusOf[groupStatus](w).Wait.Reason)
+	})
+	w.hear(100*time.Hour, heldState(3))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.Equal(t, ranv1.ClusterComplete, clusterStates(requireFailure[groupStatus](w, ranv1.ReasonTimedOut))["c2"])
+}
+
+func TestTheClockRunsAgainWhenTheHeldClusterOfABatchIsOver(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	clusters.ends["c2"] = never
+	clusters.takes = 10 * time.Hour
+	start := w.Now()
+	w.hear(20*time.Minute, heldState(2, "cluster/c1"))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.Equal(t, ranv1.ClusterComplete, clusterStates(requireFailure[groupStatus](w, ranv1.ReasonTimedOut))["c1"])
+	require.WithinDuration(t, start.Add(10*time.Hour+41*time.Minute), w.Now(), 5*time.Second)
+}
+
+func TestARolloutThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	clusters.ends["c1"] = never
+	start := w.Now()
+	pause := func(after time.Duration, signal string) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signal, temporal.SignalRequest{Actor: "bob"}) }, after)
+	}
+	pause(10*time.Minute, temporal.SignalPause)
+	w.hear(20*time.Minute, heldState(2, "all"))
+	pause(5*time.Hour, temporal.SignalResume)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, emergency.ReasonHeld, statusOf[groupStatus](w).Wait.Reason)
+		require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
+	}, 6*time.Hour)
+	pause(7*time.Hour, temporal.SignalPause)
+	w.hear(8*time.Hour, heldState(3))
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, "Paused", statusOf[groupStatus](w).Wait.Reason)
+		require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
+	}, 9*time.Hour)
+	pause(10*time.Hour, temporal.SignalResume)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.WithinDuration(t, start.Add(10*time.Hour+50*time.Minute+time.Minute), w.Now(), 5*time.Second)
+}
+
+func TestAHeldRolloutIsCancelled(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	clusters.ends["c1"] = never
+	w.held = heldState(2, "cluster/c2")
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	states := clusterStates(requireCancelled[groupStatus](w))
+	require.Equal(t, ranv1.ClusterCancelled, states["c1"])
+	require.Equal(t, ranv1.ClusterPending, states["c2"])
+}
+
+func TestHoldsReachTheClustersAtWorkThatTheyConcern(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	heard := map[string][][]string{}
+	for cluster, times := range map[string]int{"c1": 2, "c2": 4} {
+		clusters.ends[cluster] = func(ctx workflow.Context) error {
+			for range times {
+				var state emergency.State
+				workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
+				heard[cluster] = append(heard[cluster], scopes(state))
+			}
+			return nil
+		}
+	}
+	for i, state := range []emergency.State{heldState(2, "cluster/c2"), heldState(3), heldState(4, "all"), heldState(5)} {
+		w.hear(time.Duration(i+1)*time.Minute, state)
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	requireResult[groupStatus](w)
+	require.Equal(t, [][]string{{"all"}, {}}, heard["c1"])
+	require.Equal(t, [][]string{{"cluster/c2"}, {}, {"all"}, {}}, heard["c2"])
+}
+
+func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.held = heldState(7, "cluster/c2")
+	clusters.ends["c1"] = func(workflow.Context) error {
+		w.SetContinueAsNewSuggested(true)
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	var in ClusterGroupUpgradeInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	require.Equal(t, int64(7), in.Carried.Held.Number)
+
+	second, again := newGroupWorld(t)
+	second.untold = true // nobody asks again
+	second.RegisterDelayedCallback(func() {
+		require.Empty(t, again.events)
+		require.Equal(t, "ann", statusOf[groupStatus](second).Held.By)
+	}, time.Hour)
+	second.hear(2*time.Hour, heldState(8))
+	second.ExecuteWorkflow(ClusterGroupUpgrade, in)
+	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
 }

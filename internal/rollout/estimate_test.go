@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 )
@@ -62,9 +63,11 @@ func TestTheEndIsEstimatedFromHowLongClustersTook(t *testing.T) {
 
 func TestNothingIsEstimatedWhileNothingIsKnown(t *testing.T) {
 	paused, over, planned := underWay(took(1, time.Minute), waiting(2)), underWay(took(1, time.Minute)), underWay(took(1, time.Minute))
+	held := underWay(took(1, time.Minute), waiting(2))
+	held.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll}
 	paused.Paused, over.Status.CompletedAt, planned.Status.StartedAt = true, ago(0), nil
 	for name, status := range map[string]*ranv1.ClusterGroupUpgradeStatus{
-		"paused": paused, "over": over, "planned": planned, "no node is done": underWay(atWork(1, time.Minute, 0, 4)),
+		"paused": paused, "held": held, "over": over, "planned": planned, "no node is done": underWay(atWork(1, time.Minute, 0, 4)),
 	} {
 		require.Nil(t, rollout.Estimate(status, noon), name)
 	}

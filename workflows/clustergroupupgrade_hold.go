@@ -1,0 +1,78 @@
+package workflows
+
+import (
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+)
+
+// runClock lets the clock of the rollout run or stand still, and says what is held. It is called whenever one of the two may change: with a
+// pause, a hold, the beginning of a batch, the end of a cluster.
+func (g *groupUpgrade) runClock(ctx workflow.Context) {
+	run := g.status.Status
+	if run.CompletedAt != nil {
+		return
+	}
+	g.record.held(ctx, g.hold())
+	switch {
+	case run.StartedAt == nil && g.batch == nil: // nothing has begun
+	case g.standsStill():
+		g.charged.stop(workflow.Now(ctx))
+	default:
+		g.charged.start(workflow.Now(ctx))
+	}
+	if g.batch != nil {
+		g.batch.changed = true
+	}
+}
+
+// standsStill reports whether the rollout's clock stands still: nobody is to run out of time because of a pause or a hold.
+func (g *groupUpgrade) standsStill() bool {
+	return g.status.Paused || g.batch != nil && g.batch.hold() != nil
+}
+
+// hold is what keeps the rollout from going on as planned.
+func (g *groupUpgrade) hold() *drydockv1.Hold {
+	if all := g.holds.state.All(); all != nil || g.batch == nil {
+		return all
+	}
+	return g.batch.hold()
+}
+
+// hold is that of a cluster of the batch that is not over; nil: none is held.
+func (b *batch) hold() *drydockv1.Hold {
+	g := b.group
+	if len(g.holds.state.Holds) == 0 {
+		return nil
+	}
+	for _, cluster := range g.status.RemediationPlan[b.number-1] {
+		if hold := g.holds.state.Of(cluster); hold != nil && !g.record.cluster(cluster).State.Over() {
+			return hold
+		}
+	}
+	return nil
+}
+
+// withHolds adds to the clusters of the current batch that they are held. It is not kept in the status, which with 10,000 clusters would grow
+// too long.
+func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	if g.batch == nil || len(g.holds.state.Holds) == 0 {
+		return status
+	}
+	status.Clusters = slices.Clone(status.Clusters)
+	for i := range status.Clusters {
+		c := &status.Clusters[i]
+		if c.Batch != g.batch.number || c.State.Over() {
+			continue
+		}
+		c.Held = g.holds.state.Of(c.Name)
+		if c.Held != nil && c.State == ranv1.ClusterPending {
+			c.Reason, c.Message, c.Since = emergency.ReasonHeld, emergency.Message(*c.Held), &c.Held.Since
+		}
+	}
+	return status
+}
