@@ -55,7 +55,7 @@ func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster
 	for _, w := range s.works {
 		nodes := w.nodes[spoke.Name]
 		if w.rollout {
-			cluster.AtOnce = max(cluster.AtOnce, 1)
+			cluster.AtOnce = max(cluster.AtOnce, 1, s.allowed[spoke.Name])
 		} else {
 			// Whoever asks for a single node is held by no budget, and not by the locks of the cluster.
 			cluster.AtOnce += len(nodes)

@@ -10,7 +10,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
@@ -88,6 +91,7 @@ func misbehave(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
 func harmedAtAnyTime(t *testing.T, s *scene) {
 	of := s.anyShape()
 	for _, cluster := range of.clusters {
+		s.allow(t, cluster, s.rand.IntN(3))
 		for _, node := range of.nodes {
 			if annotations := s.anyTemper(); annotations != nil {
 				s.guest(t, place{cluster, node}, annotations)
@@ -107,6 +111,23 @@ func harmedAtAnyTime(t *testing.T, s *scene) {
 		chosen.do(t, s, w)
 	}
 	s.mayBeCancelled(t, w)
+}
+
+// allow lets a rollout have so many nodes of a cluster at work at once; 0 leaves it at the default.
+func (s *scene) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
+	t.Helper()
+	if atOnce == 0 {
+		return
+	}
+	s.allowed[spoke.Name] = atOnce
+	watched, err := s.Watch(t.Context(), spoke)
+	require.NoError(t, err)
+	config := &maintenancev1.MaintenanceOperatorConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: namespace},
+		Spec:       maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(atOnce))},
+	}
+	require.NoError(t, watched.Client.Create(t.Context(), config))
+	t.Cleanup(func() { require.NoError(t, watched.Client.Delete(context.Background(), config)) })
 }
 
 func (s *scene) anyOf(values ...string) string { return values[s.rand.IntN(len(values))] }

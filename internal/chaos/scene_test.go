@@ -40,6 +40,8 @@ type scene struct {
 	works []*work
 	// answersLost: requests were cut off before Drydock had the answer.
 	answersLost bool
+	// allowed is how many nodes of a cluster a rollout may have at work at once; absent: one.
+	allowed map[string]int
 }
 
 // work is a maintenance or a rollout that a scenario has started, and what must come of it.
@@ -62,7 +64,7 @@ type work struct {
 // newScene begins a scenario on a stage that nothing of Drydock's is left on.
 func newScene(t *testing.T, name string, seed uint64) *scene {
 	t.Helper()
-	s := &scene{stage: theStage, name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now()}
+	s := &scene{stage: theStage, name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
 	t.Cleanup(func() { s.mend(t) })
 	return s
 }
