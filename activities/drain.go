@@ -77,5 +77,5 @@ func (d *Drains) failed(ctx context.Context, cluster *kube.Cluster, in DrainInpu
 }
 
 func setDrainConditions(ctx context.Context, cluster *kube.Cluster, node NodeRef, conditions ...corev1.NodeCondition) error {
-	return explainNode(cluster, node.Node, "mark", cluster.SetNodeConditions(ctx, node.Node, node.Owner, conditions...))
+	return explainNode(cluster, node.Node, "mark", cluster.SetNodeConditions(ctx, node.Node, node.Owner, kube.OwnedNode(node.Owner), conditions...))
 }

@@ -55,7 +55,7 @@ func planMaintenance(ctx context.Context, cluster *kube.Cluster, node *corev1.No
 	if kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) != nil {
 		return nil
 	}
-	return cluster.UpdateNodeConditions(ctx, node, owner,
+	return cluster.UpdateNodeConditions(ctx, node, owner, kube.AnyNode,
 		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
 }
 
@@ -93,7 +93,9 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 		return CordonResult{}, err
 	}
 	var result CordonResult
+	var ours *corev1.Node
 	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+		ours = node
 		if holder := kube.Owner(node); holder != "" && holder != in.Owner {
 			workflow, _ := kube.OwnerWorkflow(holder)
 			return nil, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s is under maintenance by %s", node.Name, workflow), nil)
@@ -110,7 +112,7 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	if err != nil {
 		return CordonResult{}, explainNode(cluster, in.Node, "cordon", err)
 	}
-	err = cluster.SetNodeConditions(ctx, in.Node, in.Owner,
+	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
 	return result, explainNode(cluster, in.Node, "set the conditions of", err)
@@ -175,7 +177,8 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 // to it all the time.
 const conflictAttempts = 5
 
-// changeNode reads a node from the API server and applies the patch that is worked out from it; nil is none.
+// changeNode reads a node from the API server and applies the patch that is worked out from it; nil is none. The node that was handed to workOut is
+// then as the API server answers.
 func changeNode(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
 	for attempt := 1; ; attempt++ {
 		node := &corev1.Node{}

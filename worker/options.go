@@ -133,7 +133,7 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
 		DisableWorkflowWorker:            o.cluster != "",
-		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}},
+		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}, &temporal.Lease{}},
 		OnFatalError:                     onFatalError,
 	}
 	if o.versioned() {

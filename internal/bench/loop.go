@@ -122,7 +122,7 @@ func off(condition corev1.NodeConditionType) corev1.NodeCondition {
 }
 
 func (l loop) mark(ctx context.Context, node string, conditions ...corev1.NodeCondition) error {
-	return l.SetNodeConditions(ctx, node, loopOwner, conditions...)
+	return l.SetNodeConditions(ctx, node, loopOwner, kube.AnyNode, conditions...)
 }
 
 // cordon looks at the node's locks right before.

@@ -115,11 +115,12 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 
 func (c *Cluster) close() { c.stop() }
 
-// watched returns the credentials with a look at each answer: refused is called when the API server does not know them.
+// watched returns the credentials with a look at each request and answer: an attempt at an activity that another may have taken over writes
+// nothing, and refused is called when the API server does not know the credentials.
 func (c credentials) watched(refused func()) credentials {
 	watch := func(config *rest.Config) *rest.Config {
 		config = rest.CopyConfig(config)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusalWatch{next, refused} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return leaseWatch{refusalWatch{next, refused}} })
 		return config
 	}
 	c.config = watch(c.config)
@@ -127,6 +128,18 @@ func (c credentials) watched(refused func()) credentials {
 		c.lockController = watch(c.lockController)
 	}
 	return c
+}
+
+type leaseWatch struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (w leaseWatch) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		if err := temporal.LeaseOver(request.Context()); err != nil {
+			return nil, err
+		}
+	}
+	return w.RoundTripper.RoundTrip(request)
 }
 
 type refusalWatch struct {

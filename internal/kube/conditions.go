@@ -46,19 +46,48 @@ func NoNodeCondition(conditionType corev1.NodeConditionType) corev1.NodeConditio
 
 // SetNodeConditions sets conditions on a node's status in the name of an owner, which the message then ends with, and removes those that
 // have no status. The kubelet's conditions and other people's stay as they are: the patch merges by type. Conditions that are as
-// wanted already are not written again. Errors: as the API server's; NotFound when the node is gone.
-func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, conditions ...corev1.NodeCondition) error {
+// wanted already are not written again. The patch holds only for the node as it was seen to be allowed: what comes late to a node that was returned
+// meanwhile changes nothing. Errors: as the API server's; NotFound when the node is gone.
+func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
 	found, err := c.Node(ctx, node)
+	if err == nil && !allowed(found) {
+		// The cache may be behind.
+		err = c.Client.Get(ctx, client.ObjectKey{Name: node}, found)
+	}
 	if err != nil {
 		return err
 	}
-	return c.UpdateNodeConditions(ctx, found, owner, conditions...)
+	return c.UpdateNodeConditions(ctx, found, owner, allowed, conditions...)
 }
 
+// conditionAttempts is how often conditions are worked out anew because the node changed in between; its kubelet writes to it, too.
+const conditionAttempts = 5
+
 // UpdateNodeConditions is SetNodeConditions for a node that was just read; it is then as the API server answers.
-func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, owner string, conditions ...corev1.NodeCondition) error {
-	return c.patchNodeConditions(ctx, node, conditionPatch(node, owner, metav1.Now(), conditions))
+func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
+	uid := node.UID
+	for attempt := 1; allowed(node); attempt++ {
+		err := c.patchNodeConditions(ctx, node, node.ResourceVersion, conditionPatch(node, owner, metav1.Now(), conditions))
+		if !apierrors.IsConflict(err) || attempt == conditionAttempts {
+			return err
+		}
+		if err := c.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+			return err
+		}
+		if node.UID != uid {
+			return apierrors.NewNotFound(corev1.Resource("nodes"), node.Name)
+		}
+	}
+	return nil
 }
+
+// OwnedNode allows conditions on a node while it bears this very mark.
+func OwnedNode(owner string) func(*corev1.Node) bool {
+	return func(node *corev1.Node) bool { return OwnedBy(node, owner) }
+}
+
+// AnyNode allows conditions on every node.
+func AnyNode(*corev1.Node) bool { return true }
 
 // Node reads a node from the cache. Before it calls one missing, it asks the API server: the cache may not have it yet.
 func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
@@ -79,7 +108,7 @@ func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, o
 			patch = append(patch, deletion(conditionType))
 		}
 	}
-	return c.patchNodeConditions(ctx, node, patch)
+	return c.patchNodeConditions(ctx, node, "", patch)
 }
 
 // ConditionOwnedBy reports whether a node's condition was set in the name of owner.
@@ -147,15 +176,17 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	return nil
 }
 
-func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, conditions []any) error {
+// patchNodeConditions patches a node of that version; empty: of any.
+func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, version string, conditions []any) error {
 	if len(conditions) == 0 {
 		return nil
 	}
 	// The UID keeps us off a new node of the same name: to the API server it is a field that cannot be changed.
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": node.UID},
-		"status":   map[string]any{"conditions": conditions},
-	})
+	metadata := map[string]any{"uid": node.UID}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": conditions}})
 	if err != nil {
 		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
 	}

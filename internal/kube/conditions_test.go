@@ -43,13 +43,13 @@ func TestAConditionKeepsItsTransitionTimeUntilItsStatusChanges(t *testing.T) {
 	node := nodeWithConditions(t, cluster)
 	began := node.Status.Conditions[1].LastTransitionTime
 
-	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner,
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner, kube.AnyNode,
 		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "second attempt")))
 	condition := kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrainInProgress)
 	require.Equal(t, "second attempt ("+owner+")", condition.Message)
 	require.True(t, began.Equal(&condition.LastTransitionTime))
 
-	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner,
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner, kube.AnyNode,
 		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionFalse, "drained")))
 	condition = kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrainInProgress)
 	require.True(t, began.Before(&condition.LastTransitionTime))
@@ -59,7 +59,7 @@ func TestConditionsThatAreAsWantedAreNotWrittenAgain(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
 	before := reread(t, cluster, node).ResourceVersion
-	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner,
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner, kube.AnyNode,
 		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "first attempt"),
 		kube.NoNodeCondition(kube.ConditionDrained)))
 	require.Equal(t, before, reread(t, cluster, node).ResourceVersion)
@@ -70,7 +70,7 @@ func TestAConditionThatTheCacheHasNotSeenIsRemovedAllTheSame(t *testing.T) {
 	current := nodeWithConditions(t, cluster)
 	cached := current.DeepCopy()
 	cached.Status.Conditions = cached.Status.Conditions[:1]
-	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), cached, owner,
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), cached, owner, kube.AnyNode,
 		kube.NoNodeCondition(kube.ConditionDrainInProgress), kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained")))
 	left := reread(t, cluster, current)
@@ -82,7 +82,7 @@ func TestAConditionThatTheCacheHasNotSeenIsRemovedAllTheSame(t *testing.T) {
 func TestOnlyTheConditionsOfTheOwnerAreRemoved(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
-	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, "node/spoke/default/other/run",
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, "node/spoke/default/other/run", kube.AnyNode,
 		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "planned")))
 	require.NoError(t, cluster.RemoveNodeConditions(t.Context(), node, owner))
 	left := reread(t, cluster, node)
@@ -96,9 +96,30 @@ func TestANewNodeOfTheSameNameIsNotMarked(t *testing.T) {
 	node := nodeWithConditions(t, cluster)
 	require.NoError(t, cluster.Client.Delete(t.Context(), reread(t, cluster, node)))
 	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}))
-	err := cluster.UpdateNodeConditions(t.Context(), node, owner, kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained"))
+	err := cluster.UpdateNodeConditions(t.Context(), node, owner, kube.AnyNode, kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained"))
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
-	err = cluster.SetNodeConditions(t.Context(), "none", owner, kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained"))
+	err = cluster.SetNodeConditions(t.Context(), "none", owner, kube.AnyNode, kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained"))
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
+}
+
+func TestConditionsThatComeLateToANodeThatWasReturnedAreNotSet(t *testing.T) {
+	cluster := spoke(t)
+	node := nodeWithConditions(t, cluster)
+	setOwner := func(owner string) {
+		current := reread(t, cluster, node)
+		metav1.SetMetaDataAnnotation(&current.ObjectMeta, kube.AnnotationOwner, owner)
+		require.NoError(t, cluster.Client.Update(t.Context(), current))
+	}
+	setOwner(owner)
+	seen := reread(t, cluster, node)
+	drained := kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained")
+
+	setOwner("node/spoke/default/other/run")
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), seen.DeepCopy(), owner, kube.OwnedNode(owner), drained))
+	require.Nil(t, kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrained))
+
+	setOwner(owner)
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), seen.DeepCopy(), owner, kube.OwnedNode(owner), drained))
+	require.NotNil(t, kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrained), "any other change of the node is no obstacle")
 }

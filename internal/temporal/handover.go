@@ -47,6 +47,11 @@ func (h *activityHandOver) ExecuteActivity(ctx context.Context, in *interceptor.
 	if err == nil || !errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) || Final(err) {
 		return result, err
 	}
-	return nil, sdktemporal.NewApplicationErrorWithOptions("the worker stops; another attempt goes on", ErrHandedOver,
-		sdktemporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: time.Millisecond, Category: sdktemporal.ApplicationErrorCategoryBenign})
+	return nil, handedOver("the worker stops; another attempt goes on", err)
+}
+
+// handedOver is the error of an attempt that leaves the rest to another.
+func handedOver(message string, cause error) error {
+	return sdktemporal.NewApplicationErrorWithOptions(message, ErrHandedOver,
+		sdktemporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: time.Millisecond, Category: sdktemporal.ApplicationErrorCategoryBenign})
 }

@@ -111,6 +111,7 @@ func TestRealServer(t *testing.T) {
 	t.Run("search attributes are registered once, with their types", func(t *testing.T) { registersSearchAttributes(t, c) })
 	t.Run("a search attribute of another type is refused, and nothing is added", func(t *testing.T) { refusesOtherType(t, c) })
 	t.Run("a stopping worker hands its activity over to the next at once", func(t *testing.T) { handsOver(t, c) })
+	t.Run("the lease", func(t *testing.T) { leases(t, c) })
 	t.Run("a workflow is open, closed or unknown", func(t *testing.T) { tellsChains(t, c) })
 	t.Run("the SDK's metrics are there for Prometheus, latencies in seconds", func(t *testing.T) { measures(t, registry) })
 }

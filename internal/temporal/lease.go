@@ -1,0 +1,119 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+)
+
+// Lease holds attempts at activities to the time they have. Temporal gives an attempt up, and starts another wherever a worker is, when its
+// time is over, or when nothing was heard of it for its heartbeat timeout. A worker that stood still meanwhile (stopped, swapped out, paused
+// with its machine) does not know that, and would go on where it was, long after others have finished the work. With Lease such an
+// attempt is cancelled when it moves again, and LeaseOver stops what it is about to write before that.
+type Lease struct {
+	interceptor.WorkerInterceptorBase
+}
+
+// LeaseOver returns why the attempt at an activity that ctx belongs to may not change anything any more: another may have taken over. It is
+// nil for an attempt that has time, and outside activities.
+func LeaseOver(ctx context.Context) error {
+	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
+		return held.check(false)
+	}
+	return nil
+}
+
+// InterceptActivity implements interceptor.WorkerInterceptor.
+func (*Lease) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &activityLease{interceptor.ActivityInboundInterceptorBase{Next: next}}
+}
+
+type activityLease struct {
+	interceptor.ActivityInboundInterceptorBase
+}
+
+// Init implements interceptor.ActivityInboundInterceptor.
+func (a *activityLease) Init(outbound interceptor.ActivityOutboundInterceptor) error {
+	return a.Next.Init(&leaseHeartbeats{interceptor.ActivityOutboundInterceptorBase{Next: outbound}})
+}
+
+// ExecuteActivity implements interceptor.ActivityInboundInterceptor.
+func (a *activityLease) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	held := newLease(activity.GetInfo(ctx), cancel)
+	result, err := a.Next.ExecuteActivity(context.WithValue(ctx, leaseKey{}, held), in)
+	if err == nil || Final(err) || !errors.Is(context.Cause(ctx), errLeaseOver) {
+		return result, err
+	}
+	return nil, handedOver("the worker stood still for too long; another attempt goes on", err)
+}
+
+// leaseHeartbeats renews leases.
+type leaseHeartbeats struct {
+	interceptor.ActivityOutboundInterceptorBase
+}
+
+// RecordHeartbeat implements interceptor.ActivityOutboundInterceptor.
+func (h *leaseHeartbeats) RecordHeartbeat(ctx context.Context, details ...any) {
+	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
+		_ = held.check(true) // over or not: the answer to the heartbeat is the last word
+	}
+	h.Next.RecordHeartbeat(ctx, details...)
+}
+
+var errLeaseOver = errors.New("another attempt may have taken over")
+
+type leaseKey struct{}
+
+// lease is the time that one attempt has.
+type lease struct {
+	// deadline of the attempt; zero: none.
+	deadline time.Time
+	// silence is for how long nothing may be heard of the attempt; 0: without limit.
+	silence time.Duration
+	cancel  context.CancelCauseFunc
+
+	mu    sync.Mutex
+	heard time.Time
+	over  error
+}
+
+// newLease counts from when the server has started the attempt: its task may have waited long for a worker that stood still.
+func newLease(info activity.Info, cancel context.CancelCauseFunc) *lease {
+	return &lease{
+		deadline: info.Deadline,
+		// Less than the server waits: it counts from when a heartbeat came in, and heartbeats are throttled.
+		silence: info.HeartbeatTimeout * 3 / 4,
+		cancel:  cancel,
+		heard:   info.StartedTime,
+	}
+}
+
+// check ends the lease if its time is over, and renews it if that is asked for and it is not. Time is that of the wall: a monotonic clock
+// stands still with a paused machine.
+func (l *lease) check(renew bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	now := time.Now().Round(0)
+	switch silent := now.Sub(l.heard); {
+	case !l.deadline.IsZero() && now.After(l.deadline):
+		l.over = fmt.Errorf("%w: its time was over at %s", errLeaseOver, l.deadline.Format(time.RFC3339))
+	case l.silence > 0 && silent > l.silence:
+		l.over = fmt.Errorf("%w: nothing was heard of this one for %s", errLeaseOver, silent.Round(time.Second))
+	case renew:
+		l.heard = now
+	}
+	if l.over != nil {
+		l.cancel(l.over)
+	}
+	return l.over
+}
