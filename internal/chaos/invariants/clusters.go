@@ -110,9 +110,9 @@ func (r *replay) take() {
 		r.locks[d.Object] = lock{node: d.Node}
 	case fleet.DeedLockGone:
 		delete(r.locks, d.Object)
-	case fleet.DeedLockInactive, fleet.DeedLockActive:
+	case fleet.DeedLockInactive, fleet.DeedLockActive, fleet.DeedLockFailed:
 		r.locks[d.Object] = lock{node: r.locks[d.Object].node, inactive: d.What == fleet.DeedLockInactive}
-	case fleet.DeedClusterLockInactive, fleet.DeedClusterLockActive:
+	case fleet.DeedClusterLock, fleet.DeedClusterLockInactive, fleet.DeedClusterLockActive, fleet.DeedClusterLockFailed:
 		r.clusterLocks[d.Object] = d.What == fleet.DeedClusterLockInactive
 	case fleet.DeedClusterLockGone:
 		delete(r.clusterLocks, d.Object)

@@ -208,6 +208,8 @@ func TestWhatMustNotBeIsFound(t *testing.T) {
 		{"an eviction after the locks are held again", moved("hold w1", "evict web-w1"), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
 		{"work after the locks are held again", moved("hold w1", "job w1"), "job work/job-w1 on w1 while lock lock-w1 is held"},
 		{"work before the locks of the cluster let go", moved("cluster lock inactive", "uncordon cp"), "take out of service cp while the lock vrouter of the cluster is held"},
+		{"work before a lock of the cluster has said anything", before("cordon cp", step{"", person, "create", "clusterworkloadlocks", "other", `{}`}), "take out of service cp while the lock other of the cluster is held"},
+		{"an eviction after a lock has failed", before("evict web-w1", step{"", lockKeeper, "patch", "nodeworkloadlocks/status", "lock-w1", `{"status":{"state":"failed"}}`}), "the eviction of shop/web-w1 from w1 while lock lock-w1 is held"},
 		{"a request that is withdrawn too early", moved("withdraw w1", "job w1"), "the request for w1 is withdrawn while the node is out of service"},
 		{"someone else's cordon that is taken back", before("cordon w1", cordon(person, "w1")), "w1 is uncordoned, which kubernetes-admin had cordoned"},
 		{"a node that is returned although it is not ours any more", after("evict web-w1", unmark), "uncordon of w1, which is not under maintenance"},

@@ -53,11 +53,14 @@ const (
 	DeedWithdrawNode        = "withdraw node maintenance"
 	DeedClusterLockInactive = "cluster lock inactive"
 	DeedClusterLockActive   = "cluster lock active"
+	DeedClusterLock         = "cluster lock created"
 	DeedClusterLockGone     = "cluster lock deleted"
 	DeedLock                = "lock created"
 	DeedLockGone            = "lock deleted"
 	DeedLockInactive        = "lock inactive"
 	DeedLockActive          = "lock active"
+	DeedClusterLockFailed   = "cluster lock failed"
+	DeedLockFailed          = "lock failed"
 	DeedJob                 = "job"
 	// DeedForeign is a write of Drydock to what it has no business with. Its object names the write.
 	DeedForeign = "foreign"
@@ -155,12 +158,16 @@ func (r request) tell(deed *Deed) {
 		deed.What, deed.Node = DeedLock, lock.Spec.NodeName
 	case r.is("nodeworkloadlocks delete"):
 		deed.What = DeedLockGone
+	case r.is("clusterworkloadlocks create"):
+		deed.What = DeedClusterLock
 	case r.is("clusterworkloadlocks delete"):
 		deed.What = DeedClusterLockGone
 	case r.is("nodeworkloadlocks/status patch"), r.is("nodeworkloadlocks/status update"):
-		deed.What = map[lcmv1.LockState]string{lcmv1.LockInactive: DeedLockInactive, lcmv1.LockActive: DeedLockActive}[r.lockState()]
+		deed.What = map[lcmv1.LockState]string{lcmv1.LockInactive: DeedLockInactive, lcmv1.LockActive: DeedLockActive, lcmv1.LockFailed: DeedLockFailed}[r.lockState()]
 	case r.is("clusterworkloadlocks/status patch"), r.is("clusterworkloadlocks/status update"):
-		deed.What = map[lcmv1.LockState]string{lcmv1.LockInactive: DeedClusterLockInactive, lcmv1.LockActive: DeedClusterLockActive}[r.lockState()]
+		deed.What = map[lcmv1.LockState]string{
+			lcmv1.LockInactive: DeedClusterLockInactive, lcmv1.LockActive: DeedClusterLockActive, lcmv1.LockFailed: DeedClusterLockFailed,
+		}[r.lockState()]
 	}
 	if foreign := r.foreign(); deed.ByDrydock() && foreign != "" {
 		deed.What, deed.Object = DeedForeign, foreign+" of "+deed.Object
