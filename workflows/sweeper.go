@@ -20,6 +20,9 @@ type SweeperInput struct {
 }
 
 const (
+	// lastWrites is how long an activity may go on whose workflow is over: it hears of that with its next heartbeat, or its time is over. Until
+	// then it might set again what is taken back, or evict more pods of a node that is returned.
+	lastWrites = effectTimeout
 	// takeBackLimit is how long the sweeper insists on taking something back before it says that it could not.
 	takeBackLimit = 2 * time.Minute
 	// tryAgainAfter is the pause after that.
@@ -174,6 +177,12 @@ func (s *sweeper) takeBack(ctx workflow.Context, orphans []activities.Orphan) {
 		return
 	}
 	s.record.enter(SweeperTakingBack)
+	for _, orphan := range orphans {
+		s.record.found(ctx, orphan)
+	}
+	if workflow.NewTimerWithOptions(ctx, lastWrites, workflow.TimerOptions{Summary: "until nothing of what ended is under way"}).Get(ctx, nil) != nil {
+		return
+	}
 	insist := s.insist()
 	insist.giveUpAt = workflow.Now(ctx).Add(takeBackLimit)
 	sweeping := 0
@@ -207,12 +216,12 @@ func byOwner(orphans []activities.Orphan) [][]activities.Orphan {
 // on which a job runs is not returned.
 func (s *sweeper) sweepOwner(ctx workflow.Context, insist insistence, orphans []activities.Orphan) {
 	pause := sweptFor
-	for _, orphan := range orphans {
-		s.record.found(ctx, orphan)
+	for i, orphan := range orphans {
 		how, err := s.undo(ctx, insist, orphan.Mark)
 		s.record.settle(ctx, orphan, how, err)
 		if err != nil {
 			pause = tryAgainAfter
+			s.record.held(ctx, orphans[i+1:], orphan)
 			break
 		}
 	}

@@ -51,7 +51,7 @@ type FindingState string
 
 // What becomes of findings.
 const (
-	// FindingAtWork: it is being taken back.
+	// FindingAtWork: it is about to be taken back, or being so.
 	FindingAtWork FindingState = "AtWork"
 	// FindingTakenBack: what bore the mark was taken back.
 	FindingTakenBack FindingState = "TakenBack"
@@ -122,6 +122,8 @@ func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
 		switch r.status.State {
 		case SweeperWatching:
 			reason, message = "Watching", "nothing to take back; looks at every change of what bears a mark, and asks every 30 s whether its workflow goes on"
+		case SweeperTakingBack:
+			reason, message = "TakingBack", fmt.Sprintf("%s after it was found, when nothing that is over can write any more", lastWrites)
 		case SweeperResting:
 			reason, message = "NoMarks", "nothing in the cluster bears a mark; the next maintenance wakes the sweeper"
 		}
@@ -131,10 +133,10 @@ func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
 
 // found records an orphan before it is touched.
 func (r *sweeperRecord) found(ctx workflow.Context, orphan activities.Orphan) {
-	workflow.GetLogger(ctx).Warn("the workflow of a mark is over: taking back what it left", "cluster", r.status.Cluster, "object", orphan.String(),
+	workflow.GetLogger(ctx).Warn("a workflow is over and has left something: it is taken back", "cluster", r.status.Cluster, "object", orphan.String(),
 		"owner", orphan.Owner, "ended", orphan.Ended)
 	f := r.finding(ctx, orphan.Mark)
-	f.Ended, f.State, f.Message = orphan.Ended, FindingAtWork, ""
+	f.Ended, f.State, f.Message = orphan.Ended, FindingAtWork, "is about to be taken back"
 	r.show()
 }
 
@@ -151,6 +153,15 @@ func (r *sweeperRecord) settle(ctx workflow.Context, orphan activities.Orphan, h
 	now := metav1.NewTime(workflow.Now(ctx))
 	f.State, f.Message, f.SettledAt = FindingTakenBack, how, &now
 	r.status.TakenBack++
+	r.show()
+}
+
+// held records the orphans whose turn comes after one that could not be taken back.
+func (r *sweeperRecord) held(ctx workflow.Context, orphans []activities.Orphan, by activities.Orphan) {
+	for _, orphan := range orphans {
+		f := r.finding(ctx, orphan.Mark)
+		f.State, f.Message = FindingNotTakenBack, "comes after "+by.String()
+	}
 	r.show()
 }
 

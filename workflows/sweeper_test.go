@@ -118,11 +118,14 @@ func TestANodeIsNotReturnedWhileItsJobCannotBeRemovedAndOthersAreNotHeldUp(t *te
 	w := newSweptWorld(t, activities.Orphans{Orphans: append(leftByAMaintenance(), other)})
 	w.fail["RemoveOrphanedJob"] = always(errors.New("job ops/n1-1234 was stopped; waiting until its pods are gone"))
 	w.runUntil(2, whenever, func(status SweeperStatus) {
-		require.Len(t, status.Findings, 2)
-		require.Equal(t, FindingNotTakenBack, status.Findings[0].State)
+		require.Len(t, status.Findings, 4)
 		require.Contains(t, status.Findings[0].Message, "waiting until its pods are gone")
-		require.Equal(t, "n2", status.Findings[1].Name)
-		require.Equal(t, FindingTakenBack, status.Findings[1].State)
+		for _, f := range status.Findings[:3] {
+			require.Equal(t, FindingNotTakenBack, f.State)
+		}
+		require.Equal(t, "comes after Job ops/n1-1234", status.Findings[1].Message)
+		require.Equal(t, "n2", status.Findings[3].Name)
+		require.Equal(t, FindingTakenBack, status.Findings[3].State)
 	})
 	require.Len(t, w.inputs["ReturnNode"], 1, "only the other node")
 	later := w.looks()[1].Later
