@@ -37,10 +37,16 @@ type Temporal struct {
 
 const temporalNamespace = "default"
 
-// Out of the box the server reads its task queues 20 times a second, which costs every hop of a workflow 50 ms.
+// temporalDynamicConfig is how a server for one worker on one machine is set up; docs/performance.md says what each is worth.
 var temporalDynamicConfig = map[string]string{
+	// Out of the box the server reads its task queues 20 times a second, which costs every hop of a workflow 50 ms.
 	"history.transferProcessorMaxPollRPS": "5000",
 	"history.timerProcessorMaxPollRPS":    "5000",
+	// A worker that asks for an activity of its own is given it with the answer, not by way of the task queue.
+	"system.enableActivityEagerExecution": "true",
+	// Four partitions of a task queue are for thousands of tasks a second; between them, tasks and pollers look for each other.
+	"matching.numTaskqueueReadPartitions":  "1",
+	"matching.numTaskqueueWritePartitions": "1",
 }
 
 // newTemporal prepares the server. Nothing runs yet.
