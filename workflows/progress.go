@@ -12,7 +12,7 @@ const progressInterval = time.Second
 
 // progressSteps is how many times as long as the first interval the longest is: the more siblings there are, the longer are both, so that a
 // parent of many is not kept busy by listening.
-const progressSteps = 64
+const progressSteps = 16
 
 // progressBudget is how many progress messages a run may get from its children before it has to continue as new, which it can do only when
 // no child is at work.
