@@ -3,19 +3,15 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -43,9 +39,6 @@ func objects() []scenario {
 		{name: "someone else uncordons a node and cordons it for himself", run: takenOver},
 		{name: "someone wants a node to stay out of service", run: kept},
 		{name: "someone removes our mark from a node in the midst of its drain", run: markRemoved},
-		{name: "a cluster vanishes before its turn", run: clusterVanishes},
-		{name: "a cluster vanishes while it is worked on", run: workedOnClusterVanishes},
-		{name: "a cluster vanishes before the rollout is enabled", run: plannedClusterVanishes},
 	}
 }
 
@@ -274,72 +267,4 @@ func (s *scene) awaitPhase(t *testing.T, workflow, phase string) {
 		fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 		return string(fields[temporal.AttributePhase.GetName()].GetData()) == fmt.Sprintf("%q", phase)
 	})
-}
-
-// clusterVanishes: while the first batch is at work, the cluster of the second is taken from the hub. It is not touched.
-func clusterVanishes(t *testing.T, s *scene) {
-	at, vanishing := place{s.Spokes[1], "worker-1"}, s.Spokes[2]
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w := s.rollOut(t, shape{clusters: []*devstack.Cluster{at.spoke, vanishing}, nodes: []string{at.node}, maxConcurrency: 1}, nil)
-	w.end = ranv1.ReasonFailed
-	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
-	restore := s.unregister(t, vanishing)
-	letLeave(t, at, guest)
-	s.requireEnd(t, w)
-	s.requireNothingDone(t, vanishing)
-	restore()
-}
-
-// workedOnClusterVanishes: its node is returned all the same, and it does not count as complete.
-func workedOnClusterVanishes(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-	w := s.small(t, at, nil, at.node)
-	w.end = ranv1.ReasonFailed
-	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
-	restore := s.unregister(t, at.spoke)
-	letLeave(t, at, guest)
-	s.requireEnd(t, w)
-	restore()
-}
-
-// plannedClusterVanishes: a plan is made anew when the rollout is enabled. One that cannot be carried out waits, and nothing is touched.
-func plannedClusterVanishes(t *testing.T, s *scene) {
-	at := place{s.Spokes[1], "worker-1"}
-	w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) })
-	w.end = cancelled
-	s.awaitCompleted(t, w.workflow, "PlanRollout")
-	restore := s.unregister(t, s.Spokes[2])
-	s.say(t, w.workflow, temporal.SignalEnable)
-	plans := 0
-	s.awaitEvent(t, w.workflow, "it is planned anew", func(event *historypb.HistoryEvent) bool {
-		if event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == "PlanRollout" {
-			plans++
-		}
-		return plans == 2 && event.EventType == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-	})
-	s.say(t, w.workflow, temporal.SignalCancel)
-	s.requireEnd(t, w)
-	s.requireNothingDone(t, s.Spokes[1])
-	s.requireNothingDone(t, s.Spokes[2])
-	restore()
-}
-
-// unregister deletes a cluster's ManagedCluster; the returned function makes it anew.
-func (s *scene) unregister(t *testing.T, spoke *devstack.Cluster) (register func()) {
-	t.Helper()
-	hub, err := dynamic.NewForConfig(s.Hub.Config)
-	require.NoError(t, err)
-	managedClusters := hub.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
-	was, err := managedClusters.Get(t.Context(), spoke.Name, metav1.GetOptions{})
-	require.NoError(t, err)
-	require.NoError(t, managedClusters.Delete(t.Context(), spoke.Name, metav1.DeleteOptions{}))
-	was.SetResourceVersion("")
-	was.SetUID("")
-	register = sync.OnceFunc(func() {
-		_, err := managedClusters.Create(context.Background(), was, metav1.CreateOptions{})
-		require.NoError(t, err)
-	})
-	t.Cleanup(register)
-	return register
 }

@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"drydock.dev/drydock/internal/kube"
+)
+
+// ours is what Drydock writes to: its requests and Jobs, its side of the locks, and evictions. Of a node it writes marks, cordon and
+// conditions of its own.
+var ours = []string{
+	"pods/eviction create", "jobs create", "jobs patch", "jobs delete",
+	"clustermaintenancerequests create", "clustermaintenancerequests delete", "nodemaintenancerequests create", "nodemaintenancerequests delete",
+	"clusterworkloadlocks create", "clusterworkloadlocks patch", "clusterworkloadlocks delete", "clusterworkloadlocks/status patch",
+	"nodeworkloadlocks create", "nodeworkloadlocks patch", "nodeworkloadlocks delete", "nodeworkloadlocks/status patch",
+}
+
+// foreign names what a request of Drydock writes that is not Drydock's; "" if nothing.
+func (r request) foreign() string {
+	switch {
+	case slices.Contains([]string{"get", "list", "watch"}, r.Verb), strings.HasSuffix(r.ObjectRef.APIGroup, ".k8s.io") && strings.HasPrefix(r.ObjectRef.Resource, "self"):
+		return ""
+	case r.is("nodes patch"):
+		return r.foreignOnNode()
+	case r.is("nodes/status patch"):
+		return r.foreignCondition()
+	case slices.ContainsFunc(ours, r.is):
+		return ""
+	}
+	return r.Verb + " " + strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")
+}
+
+func (r request) foreignOnNode() string {
+	var patch nodePatch
+	r.read(&patch)
+	for annotation := range patch.Metadata.Annotations {
+		if annotation != kube.AnnotationOwner && annotation != kube.AnnotationFormerState {
+			return "annotation " + annotation
+		}
+	}
+	for field := range patch.Spec {
+		if field != "unschedulable" {
+			return "spec." + field
+		}
+	}
+	return ""
+}
+
+func (r request) foreignCondition() string {
+	var patch struct {
+		Status struct {
+			Conditions []struct {
+				Type corev1.NodeConditionType `json:"type"`
+			} `json:"conditions"`
+		} `json:"status"`
+	}
+	r.read(&patch)
+	for _, condition := range patch.Status.Conditions {
+		if !slices.Contains(kube.NodeConditions(), condition.Type) {
+			return "condition " + string(condition.Type)
+		}
+	}
+	return ""
+}
