@@ -71,6 +71,7 @@ func (c *cli) examine(ctx context.Context, where sites) []finding {
 }
 
 func (c *cli) examineTemporal(ctx context.Context) []finding {
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	s, err := c.dial(ctx)
@@ -85,7 +86,7 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 			ill(namespace, "create it with `temporal operator namespace create`, or name another with --namespace", err),
 		}
 	}
-	return []finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx)}
+	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx)}, s.examineSweepers(whole)...)
 }
 
 func (s *server) examineSearchAttributes(ctx context.Context) finding {

@@ -31,6 +31,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"what is over cannot be told anything", s.tellsNothingToTheDead},
 		{"a watch that is stopped leaves the rollout at work", s.stopsWatching},
 		{"a node is maintained by its name", s.maintainsANode},
+		{"what a terminated maintenance has left is taken back, and doctor says so", s.sweeps},
 		{"an application's locks are kept", s.keepsLocks},
 		{"without a worker, what has ended is still known", s.remembers},
 	}

@@ -31,6 +31,8 @@ type stage struct {
 	client client.Client
 	// drained lets the drain of a node end.
 	drained chan struct{}
+	// orphans are what a sweeper finds next.
+	orphans chan activities.Orphans
 	worker  worker.Worker
 }
 
@@ -44,7 +46,7 @@ func newStage(t *testing.T) *stage {
 	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
 	options, err := temporal.Connection{}.Options(nil, nil)
 	require.NoError(t, err)
-	s := &stage{drained: make(chan struct{})}
+	s := &stage{drained: make(chan struct{}), orphans: make(chan activities.Orphans, 1)}
 	s.client, err = temporal.Dial(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
@@ -56,6 +58,7 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
 	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
 	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
+	s.worker.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper})
 	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
@@ -80,6 +83,8 @@ func (s *stage) startWorker(t *testing.T) {
 		"ObserveWorkloadLocks": func(ctx context.Context, _ activities.WorkloadLocksInput) (activities.WorkloadLocksDue, error) {
 			return activities.WorkloadLocksDue{}, untilCancelled(ctx, nil)
 		},
+		"WakeSweeper":      (&activities.Sweeper{Temporal: s.client}).WakeSweeper,
+		"AwaitOrphans":     s.awaitOrphans,
 		"Drain":            s.drain,
 		"AwaitNodeHealthy": func(context.Context, activities.AwaitNodeHealthyInput) error { return nil },
 		"ReturnNode": func(context.Context, activities.ReturnNodeInput) (activities.ReturnNodeResult, error) {
@@ -102,6 +107,16 @@ var reportedLocks = locks.Report{
 func (s *stage) drain(ctx context.Context, _ activities.DrainInput) (maintenancev1.DrainStatus, error) {
 	err := untilCancelled(ctx, s.drained)
 	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
+}
+
+// awaitOrphans finds what the test wants found, and nothing else.
+func (s *stage) awaitOrphans(ctx context.Context, _ activities.AwaitOrphansInput) (activities.Orphans, error) {
+	select {
+	case found := <-s.orphans:
+		return found, nil
+	default:
+		return activities.Orphans{}, untilCancelled(ctx, nil)
+	}
 }
 
 // untilCancelled is a wait of an activity: it ends with its cancellation, or when over is closed.

@@ -63,6 +63,21 @@ const (
 	FindingGone FindingState = "Gone"
 )
 
+// Reasons why a sweeper does nothing, or waits a moment. Any other is why it cannot look, or not take back.
+const (
+	reasonWatching   = "Watching"
+	reasonTakingBack = "TakingBack"
+	reasonNoMarks    = "NoMarks"
+)
+
+// Trouble returns why the sweeper cannot do its work, or nil.
+func (s SweeperStatus) Trouble() *drydockv1.Wait {
+	if s.Wait == nil || s.Wait.Reason == reasonWatching || s.Wait.Reason == reasonTakingBack || s.Wait.Reason == reasonNoMarks {
+		return nil
+	}
+	return s.Wait
+}
+
 // Settled reports whether nothing is left to be done.
 func (s FindingState) Settled() bool { return s == FindingTakenBack || s == FindingGone }
 
@@ -121,11 +136,11 @@ func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
 	if reason == "" {
 		switch r.status.State {
 		case SweeperWatching:
-			reason, message = "Watching", "nothing to take back; looks at every change of what bears a mark, and asks every 30 s whether its workflow goes on"
+			reason, message = reasonWatching, "nothing to take back; looks at every change of what bears a mark, and asks every 30 s whether its workflow goes on"
 		case SweeperTakingBack:
-			reason, message = "TakingBack", fmt.Sprintf("%s after it was found, when nothing that is over can write any more", lastWrites)
+			reason, message = reasonTakingBack, fmt.Sprintf("%s after it was found, when nothing that is over can write any more", lastWrites)
 		case SweeperResting:
-			reason, message = "NoMarks", "nothing in the cluster bears a mark; the next maintenance wakes the sweeper"
+			reason, message = reasonNoMarks, "nothing in the cluster bears a mark; the next maintenance wakes the sweeper"
 		}
 	}
 	r.reason.set(ctx, reason, message)

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 30, 0, time.UTC))
+	found := func(node string, state workflows.FindingState, ended, message string) workflows.SweeperFinding {
+		return workflows.SweeperFinding{
+			Mark: activities.Mark{Kind: activities.MarkNode, Name: node}, Workflow: "node/c1/default/" + node,
+			State: state, Ended: ended, Message: message, SettledAt: &at,
+		}
+	}
+	const ended = "Terminated at 2026-11-20T12:00:00Z by ann"
+	taken := found("w1", workflows.FindingTakenBack, ended, "uncordoned, marks removed")
+	unknown := found("w2", workflows.FindingNotTouched, "", "Temporal does not know its workflow")
+	unknownFix := `if no other Drydock is at work there, remove the mark (docs/operations.md, "What is left behind")`
+	many := make([]workflows.SweeperFinding, 7)
+	for i := range many {
+		many[i] = found(fmt.Sprintf("w%d", i), workflows.FindingNotTouched, "", "")
+	}
+	tests := []struct {
+		name   string
+		status workflows.SweeperStatus
+		want   finding
+	}{
+		{"nothing", workflows.SweeperStatus{}, well("sweeper c1", "nothing is left of workflows that are over")},
+		{
+			"what was taken back last",
+			workflows.SweeperStatus{TakenBack: 3, Findings: []workflows.SweeperFinding{taken, found("w3", workflows.FindingGone, "", "")}},
+			well("sweeper c1", "3 taken back, the last at 2026-11-20T12:00:30Z: Node w1 of node/c1/default/w1 ("+ended+"): uncordoned, marks removed"),
+		},
+		{
+			"what is under way",
+			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{found("w1", workflows.FindingAtWork, ended, "")}},
+			well("sweeper c1", "Node w1 of node/c1/default/w1 ("+ended+") is being taken back"),
+		},
+		{
+			"what nobody knows",
+			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{taken, unknown}},
+			finding{Check: "sweeper c1", Detail: "Node w2 bears the mark of node/c1/default/w2, which Temporal does not know: not touched", Fix: unknownFix},
+		},
+		{
+			"what could not be taken back",
+			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{unknown, found("w1", workflows.FindingNotTakenBack, ended, "its pods are not gone")}},
+			finding{
+				Check: "sweeper c1", Detail: "Node w1 bears the mark of node/c1/default/w1 (" + ended + "): its pods are not gone",
+				Fix: "see the message; it is tried again every few minutes",
+			},
+		},
+		{
+			"a cluster that cannot be looked at",
+			workflows.SweeperStatus{Wait: &drydockv1.Wait{Reason: temporal.ErrClusterUnreachable, Message: "its API server does not answer"}},
+			finding{Check: "sweeper c1", Detail: "cannot look: its API server does not answer", Fix: "see the message"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, sweeperFinding("sweeper c1", tt.status)) })
+	}
+	require.Contains(t, sweeperFinding("sweeper c1", workflows.SweeperStatus{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, which Temporal")
+}
+
+// sweeps has a node maintained, of which everybody but the sweeper is played: it was woken when the maintenance began.
+func (s *stage) sweeps(t *testing.T) {
+	s.orphans <- activities.Orphans{Orphans: []activities.Orphan{{
+		Mark:  activities.Mark{Kind: activities.MarkNode, Name: "worker-9", Node: "worker-9", Owner: "node/spoke-1/default/gone/run"},
+		Ended: "Terminated at 2026-11-20T12:00:00Z by ann: wrong node",
+	}}}
+	require.NoError(t, s.client.SignalWorkflow(t.Context(), temporal.SweeperID("spoke-1"), "", temporal.SignalWake, nil))
+	require.Eventually(t, func() bool {
+		got := drydock(t, "doctor")
+		return got.status == exitDone && regexp.MustCompile(`ok +sweeper spoke-1 +1 taken back, the last at \S+: Node worker-9 of node/spoke-1/default/gone `+
+			`\(Terminated at 2026-11-20T12:00:00Z by ann: wrong node\): uncordoned, marks removed`).MatchString(got.stdout)
+	}, patience, tick)
+}
