@@ -49,6 +49,12 @@ func (m Mark) String() string {
 	return string(m.Kind) + " " + m.Name
 }
 
+// Workflow is the id of the owner's workflow.
+func (m Mark) Workflow() string {
+	id, _ := kube.OwnerWorkflow(m.Owner)
+	return id
+}
+
 // CompareMarks sorts by owner, and those of one owner in the order of a clean-up.
 func CompareMarks(a, b Mark) int {
 	cleanUpOrder := []MarkKind{MarkJob, MarkNode, MarkNodeRequest, MarkClusterRequest}
@@ -167,14 +173,12 @@ func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
 // nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service; false if there is none. The cluster's
 // locks stay let go until the last node is back: a terminated ClusterUpgrade has its node maintenances cancelled, and they clean up.
 func nodeOutFor(request Mark, marks []Mark) (Mark, bool) {
-	upgrade, _ := kube.OwnerWorkflow(request.Owner)
-	namespace, name, cluster, isUpgrade := temporal.ParseClusterUpgradeID(upgrade)
+	namespace, name, cluster, isUpgrade := temporal.ParseClusterUpgradeID(request.Workflow())
 	if request.Kind != MarkClusterRequest || !isUpgrade {
 		return Mark{}, false
 	}
 	at := slices.IndexFunc(marks, func(m Mark) bool {
-		maintenance, _ := kube.OwnerWorkflow(m.Owner)
-		return m.Kind == MarkNode && maintenance == temporal.NodeMaintenanceID(cluster, namespace, rollout.NodeMaintenanceName(name, m.Node))
+		return m.Kind == MarkNode && m.Workflow() == temporal.NodeMaintenanceID(cluster, namespace, rollout.NodeMaintenanceName(name, m.Node))
 	})
 	if at < 0 {
 		return Mark{}, false

@@ -10,7 +10,6 @@ import (
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -224,8 +223,7 @@ func (r *sweeperRecord) finding(ctx workflow.Context, mark activities.Mark) *Swe
 			r.status.Findings = slices.Delete(r.status.Findings, oldest, oldest+1)
 		}
 	}
-	workflowID, _ := kube.OwnerWorkflow(mark.Owner)
-	r.status.Findings = append(r.status.Findings, SweeperFinding{Mark: mark, Workflow: workflowID, FoundAt: metav1.NewTime(workflow.Now(ctx))})
+	r.status.Findings = append(r.status.Findings, SweeperFinding{Mark: mark, Workflow: mark.Workflow(), FoundAt: metav1.NewTime(workflow.Now(ctx))})
 	return &r.status.Findings[len(r.status.Findings)-1]
 }
 

@@ -118,15 +118,14 @@ func ConditionOwnedBy(condition corev1.NodeCondition, owner string) bool {
 
 // ConditionOwner returns in whose name a node's condition was set, or "" when it is not one of ours.
 func ConditionOwner(condition corev1.NodeCondition) string {
+	if condition.Reason != conditionReason || !slices.Contains(NodeConditions(), condition.Type) {
+		return ""
+	}
 	begin := strings.LastIndex(condition.Message, " (")
-	if begin < 0 || !slices.Contains(NodeConditions(), condition.Type) {
+	if begin < 0 || !strings.HasSuffix(condition.Message, ")") {
 		return ""
 	}
-	owner := strings.TrimSuffix(condition.Message[begin+len(" ("):], ")")
-	if !ConditionOwnedBy(condition, owner) {
-		return ""
-	}
-	return owner
+	return condition.Message[begin+len(" (") : len(condition.Message)-len(")")]
 }
 
 func ownerSuffix(owner string) string { return " (" + owner + ")" }

@@ -123,3 +123,20 @@ func TestConditionsThatComeLateToANodeThatWasReturnedAreNotSet(t *testing.T) {
 	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), seen.DeepCopy(), owner, kube.OwnedNode(owner), drained))
 	require.NotNil(t, kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrained), "any other change of the node is no obstacle")
 }
+
+func TestTheOwnerOfAConditionIsReadFromItsMessage(t *testing.T) {
+	tests := []struct {
+		name      string
+		condition corev1.NodeCondition
+		owner     string
+	}{
+		{"ours", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (all of it) (" + owner + ")"}, owner},
+		{"the kubelet's", corev1.NodeCondition{Type: corev1.NodeReady, Reason: "KubeletReady", Message: "it is posting ready status (" + owner + ")"}, ""},
+		{"somebody else's of our type", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "ByHand", Message: "drained (" + owner + ")"}, ""},
+		{"one without an owner", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained"}, ""},
+		{"one that was cut off", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (node/spoke"}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.owner, kube.ConditionOwner(tt.condition)) })
+	}
+}
