@@ -15,6 +15,10 @@ import (
 // time is over, or when nothing was heard of it for its heartbeat timeout. A worker that stood still meanwhile (stopped, swapped out, paused
 // with its machine) does not know that, and would go on where it was, long after others have finished the work. With Lease such an
 // attempt is cancelled when it moves again, and LeaseOver stops what it is about to write before that.
+//
+// What has left the worker already cannot be stopped, and says itself what it is about: a node's marks, cordon and conditions hold for the
+// version that was read, an eviction for the UID of the pod, a deletion for that of the object. What is created finds the object of the attempt that
+// took over; if that is over and gone, it bears the mark of a workflow that has ended, by which the sweeper finds it.
 type Lease struct {
 	interceptor.WorkerInterceptorBase
 }
