@@ -72,7 +72,7 @@ func cordonedAnew(node *corev1.Node) bool {
 		var fields struct {
 			Spec map[string]any `json:"f:spec"`
 		}
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, manages := fields.Spec["f:unschedulable"]; !manages {
