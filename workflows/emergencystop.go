@@ -123,7 +123,7 @@ func (e *emergencyStop) change(ctx workflow.Context, next emergency.State, chang
 	e.messages++
 	e.state = next
 	e.show(ctx)
-	return emergency.Answer{Changes: changes, Followers: len(e.followers)}
+	return emergency.Answer{Changes: changes, Holds: next.Holds, Followers: len(e.followers)}
 }
 
 // follow takes in a follower, which is told what is held at once. One that asks again has not heard an answer.
@@ -183,14 +183,9 @@ func (e *emergencyStop) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, temporal.EmergencyStop, EmergencyStopInput{Carried: carried})
 }
 
-// show makes what is held visible to people.
+// show makes what is held visible to people. It sets no search attribute: an emergency stop works in a namespace that lacks them, too.
 func (e *emergencyStop) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, emergencyStopDetails(e.state))
-	update := temporal.AttributeReason.ValueUnset()
-	if len(e.state.Holds) > 0 {
-		update = temporal.AttributeReason.ValueSet(emergency.ReasonHeld)
-	}
-	_ = workflow.UpsertTypedSearchAttributes(ctx, update, temporal.AttributePaused.ValueSet(e.state.All() != nil))
 }
 
 func emergencyStopDetails(s emergency.State) string {

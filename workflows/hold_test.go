@@ -21,6 +21,16 @@ func (w *world) releaseAfter(d time.Duration, number int64) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(number)) }, d)
 }
 
+// lookAfter looks at the workflow a while after it began. A workflow that has ended by then fails the test.
+func (w *world) lookAfter(d time.Duration, look func()) {
+	looked := false
+	w.RegisterDelayedCallback(func() {
+		looked = true
+		look()
+	}, d)
+	w.t.Cleanup(func() { require.True(w.t, looked, "it did not wait for %s", d) })
+}
+
 func requireHeldWait(t *testing.T, s nodeStatus) {
 	t.Helper()
 	require.NotNil(t, s.Wait)
@@ -54,13 +64,13 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 				}
 				return nil
 			}
-			w.RegisterDelayedCallback(func() {
+			w.lookAfter(99*time.Hour, func() {
 				called := w.called()
 				require.Equal(t, tt.last, called[len(called)-1])
 				status := statusOf[nodeStatus](w)
 				require.Equal(t, tt.state, status.State)
 				requireHeldWait(t, status)
-			}, 99*time.Hour)
+			})
 			w.releaseAfter(100*time.Hour, 3)
 			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
@@ -92,11 +102,11 @@ func TestAHeldNodeIsNotHandedOver(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all"))
 		return nil
 	}
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(time.Hour, func() {
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, maintenancev1.NodeDraining, status.State, "nobody is told that the node is ready")
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
-	}, time.Hour)
+	})
 	w.releaseAfter(2*time.Hour, 3)
 	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalDone, nil)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
@@ -124,10 +134,10 @@ func TestADrainIsNotTriedAgainWhileHeld(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
 		return temporal.Error(temporal.ErrDrainTimedOut, "1 pod left", nil)
 	}
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(99*time.Hour, func() {
 		require.Len(t, w.inputs["Drain"], 1)
 		requireHeldWait(t, statusOf[nodeStatus](w))
-	}, 99*time.Hour)
+	})
 	w.releaseAfter(100*time.Hour, 3)
 	in := wholeMaintenance()
 	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
@@ -162,10 +172,10 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.untold = true
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(99*time.Hour, func() {
 		require.Equal(t, []string{"CheckNodeMaintenance", "LocateCluster"}, w.called())
 		require.Equal(t, emergency.ReasonUnknown, statusOf[nodeStatus](w).Wait.Reason)
-	}, 99*time.Hour)
+	})
 	w.releaseAfter(100*time.Hour, 1)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
@@ -175,7 +185,7 @@ func TestWhatIsSaidLateAboutAHoldCountsNoMore(t *testing.T) {
 	w := newWorld(t)
 	w.held = heldState(5, "cluster/c1")
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(4)) }, time.Hour)
-	w.RegisterDelayedCallback(func() { require.NotNil(t, statusOf[nodeStatus](w).Held) }, 2*time.Hour)
+	w.lookAfter(2*time.Hour, func() { require.NotNil(t, statusOf[nodeStatus](w).Held) })
 	w.releaseAfter(3*time.Hour, 6)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
@@ -194,10 +204,10 @@ func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
 	w.untold = true
 	in := wholeMaintenance()
 	in.TaskQueue, in.Parent, in.Held = temporal.TaskQueue, "cgu/ops/june/c1", heldState(2, "cluster/c1")
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(time.Hour, func() {
 		require.Empty(t, w.called())
 		requireHeldWait(t, statusOf[nodeStatus](w))
-	}, time.Hour)
+	})
 	w.releaseAfter(2*time.Hour, 3)
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireResult[nodeStatus](w)
@@ -207,13 +217,13 @@ func TestAHeldClusterStartsNoNodeAndThoseAtWorkFinish(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 4, 2)
 	nodes.takes = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) }, 5*time.Minute)
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(99*time.Hour, func() {
 		require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.story())
 		status := statusOf[ranv1.ClusterUpgradeStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "by ann: flood")
 		require.Equal(t, "ann", status.Held.By)
-	}, 99*time.Hour)
+	})
 	w.releaseAfter(100*time.Hour, 3)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Equal(t, int32(4), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
@@ -233,7 +243,7 @@ func TestAClusterThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 				slices.Reverse(ends)
 			}
 			w.RegisterDelayedCallback(ends[0], time.Hour)
-			w.RegisterDelayedCallback(func() { require.Empty(t, nodes.events) }, 2*time.Hour)
+			w.lookAfter(2*time.Hour, func() { require.Empty(t, nodes.events) })
 			w.RegisterDelayedCallback(ends[1], 3*time.Hour)
 			w.ExecuteWorkflow(ClusterUpgrade, in)
 			require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
@@ -245,10 +255,10 @@ func TestAClusterThatIsHeldFromTheStartAsksItsWorkloadsForNothing(t *testing.T) 
 	w, _ := newClusterWorld(t, 1, 1, 1)
 	in := oneCluster()
 	in.Held = heldState(2, "cluster/c1")
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(time.Hour, func() {
 		require.NotContains(t, w.called(), "RequestClusterMaintenance")
 		w.SignalWorkflow(temporal.SignalCancel, nil)
-	}, time.Hour)
+	})
 	w.ExecuteWorkflow(ClusterUpgrade, in)
 	require.Equal(t, ranv1.ClusterCancelled, requireCancelled[ranv1.ClusterStatus](w).State)
 }
@@ -280,7 +290,7 @@ func (w *world) hear(after time.Duration, state emergency.State) {
 func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4"})
 	w.held = heldState(2, "cluster/c2")
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(99*time.Hour, func() {
 		require.Equal(t, []string{"+c1", "+c3", "-c1", "-c3"}, clusters.story())
 		status := statusOf[groupStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
@@ -291,7 +301,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 		require.Equal(t, emergency.ReasonHeld, status.Clusters[1].Reason)
 		require.Equal(t, "flood", status.Clusters[1].Held.Reason)
 		require.Nil(t, status.Clusters[3].Held, "its turn has not come")
-	}, 99*time.Hour)
+	})
 	w.hear(100*time.Hour, heldState(3))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
@@ -304,7 +314,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.held = heldState(2, "all")
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(99*time.Hour, func() {
 		require.Empty(t, clusters.events)
 		status := statusOf[groupStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
@@ -312,7 +322,7 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 		require.Contains(t, status.Wait.Message, "`drydock release --all`")
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[0].State)
 		require.Nil(t, status.Status.Deadline)
-	}, 99*time.Hour)
+	})
 	w.hear(100*time.Hour, heldState(3))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
@@ -321,10 +331,10 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 func TestUntilItIsKnownWhatIsHeldARolloutStartsNothing(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"})
 	w.untold = true
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(99*time.Hour, func() {
 		require.Empty(t, clusters.events)
 		require.Equal(t, emergency.ReasonUnknown, statusOf[groupStatus](w).Wait.Reason)
-	}, 99*time.Hour)
+	})
 	w.hear(100*time.Hour, heldState(1))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete, "the wait is not charged")
@@ -337,10 +347,10 @@ func TestHeldTimeIsNotChargedToTheBatch(t *testing.T) {
 			clusters.ends["c1"] = never
 			start := w.Now()
 			w.hear(20*time.Minute, heldState(2, scope))
-			w.RegisterDelayedCallback(func() {
+			w.lookAfter(5*time.Hour, func() {
 				require.Nil(t, statusOf[groupStatus](w).Status.CurrentBatchDeadline)
 				require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
-			}, 5*time.Hour)
+			})
 			w.hear(10*time.Hour, heldState(3))
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
@@ -385,16 +395,16 @@ func TestARolloutThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 	pause(10*time.Minute, temporal.SignalPause)
 	w.hear(20*time.Minute, heldState(2, "all"))
 	pause(5*time.Hour, temporal.SignalResume)
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(6*time.Hour, func() {
 		require.Equal(t, emergency.ReasonHeld, statusOf[groupStatus](w).Wait.Reason)
 		require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
-	}, 6*time.Hour)
+	})
 	pause(7*time.Hour, temporal.SignalPause)
 	w.hear(8*time.Hour, heldState(3))
-	w.RegisterDelayedCallback(func() {
+	w.lookAfter(9*time.Hour, func() {
 		require.Equal(t, "Paused", statusOf[groupStatus](w).Wait.Reason)
 		require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
-	}, 9*time.Hour)
+	})
 	pause(10*time.Hour, temporal.SignalResume)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
@@ -450,10 +460,10 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 
 	second, again := newGroupWorld(t)
 	second.untold = true // nobody asks again
-	second.RegisterDelayedCallback(func() {
+	second.lookAfter(time.Hour, func() {
 		require.Empty(t, again.events)
 		require.Equal(t, "ann", statusOf[groupStatus](second).Held.By)
-	}, time.Hour)
+	})
 	second.hear(2*time.Hour, heldState(8))
 	second.ExecuteWorkflow(ClusterGroupUpgrade, in)
 	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)

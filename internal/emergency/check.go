@@ -60,6 +60,9 @@ func (s State) instead() string {
 	return "held is " + strings.Join(commands, ", ")
 }
 
+// Check says what is wrong with a request whatever is held; nil: nothing.
+func (r Request) Check() error { return together(check(r)) }
+
 // check says what is wrong with a request whatever is held.
 func check(r Request) []error {
 	var problems []error

@@ -45,13 +45,13 @@ type Change struct {
 	// Before and After are nil when the scope was not, or is not, held.
 	Before *drydockv1.Hold `json:"before,omitempty"`
 	After  *drydockv1.Hold `json:"after,omitempty"`
-	// Still is another hold of a cluster that is released.
-	Still *drydockv1.Hold `json:"still,omitempty"`
 }
 
 // Answer is what became of a request.
 type Answer struct {
 	Changes []Change `json:"changes"`
+	// Holds are all that there are now.
+	Holds []drydockv1.Hold `json:"holds"`
 	// Followers is how many rollouts and node maintenances are told of it.
 	Followers int `json:"followers"`
 }
@@ -122,11 +122,6 @@ func (s State) Release(r Request) (State, []Change) {
 	for _, scope := range r.Scopes() {
 		next.Holds = next.without(scope)
 		changes = append(changes, Change{Scope: scope, Before: s.find(scope)})
-	}
-	for i := range changes {
-		if cluster := changes[i].Scope.Cluster(); cluster != "" {
-			changes[i].Still = next.Of(cluster)
-		}
 	}
 	return next, changes
 }

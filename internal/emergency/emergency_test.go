@@ -58,11 +58,10 @@ func TestAClusterThatIsHeldTwiceIsReleasedTwice(t *testing.T) {
 	state, changes := held(named("c1"), all).Release(all)
 	require.Equal(t, drydockv1.HoldScope("cluster/c1"), state.Of("c1").Scope)
 	require.Nil(t, state.Of("c2"))
-	require.Nil(t, changes[0].Still)
+	require.Equal(t, "bob", changes[0].Before.By)
 
-	state, changes = held(named("c1"), all).Release(named("c1"))
+	state, _ = held(named("c1"), all).Release(named("c1"))
 	require.Equal(t, drydockv1.HoldAll, state.Of("c1").Scope)
-	require.Equal(t, drydockv1.HoldAll, changes[0].Still.Scope)
 }
 
 func TestAStateIsNarrowedToACluster(t *testing.T) {
