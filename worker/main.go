@@ -17,6 +17,7 @@ import (
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
 )
 
 // version is set by the linker (see the Makefile).
@@ -83,7 +84,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	failed := make(chan error, 1)
 	w := worker.New(server, o.taskQueue(), o.workerOptions(func(err error) { failed <- err }))
 	if o.cluster == "" {
-		registerWorkflows(w, o.versioned())
+		workflows.Register(w, o.versioned())
 	}
 	registerActivities(w, clusters, server)
 

@@ -6,13 +6,12 @@ import (
 	"strings"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
-	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	workflowhistory "drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -23,48 +22,12 @@ type history struct {
 
 // readAll reads the history of a workflow, followed by those of its later runs and of its children.
 func readAll(ctx context.Context, server client.Client, id string) ([]history, error) {
-	execution := &commonpb.WorkflowExecution{WorkflowId: id}
-	described, err := server.DescribeWorkflowExecution(ctx, id, "")
-	if err != nil {
-		return nil, fmt.Errorf("describe workflow %s: %w", id, err)
-	}
-	execution.RunId = described.WorkflowExecutionInfo.FirstRunId
+	runs, err := workflowhistory.Read(ctx, server, id)
 	var all []history
-	for pending := []*commonpb.WorkflowExecution{execution}; len(pending) > 0; {
-		h, err := readHistory(ctx, server, pending[0])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, h)
-		pending = append(pending[1:], h.successors(pending[0].WorkflowId)...)
+	for _, run := range runs {
+		all = append(all, history{run.Events})
 	}
-	return all, nil
-}
-
-func readHistory(ctx context.Context, server client.Client, execution *commonpb.WorkflowExecution) (history, error) {
-	var h history
-	for events := server.GetWorkflowHistory(ctx, execution.WorkflowId, execution.RunId, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
-		event, err := events.Next()
-		if err != nil {
-			return history{}, fmt.Errorf("read the history of workflow %s: %w", execution.WorkflowId, err)
-		}
-		h.events = append(h.events, event)
-	}
-	return h, nil
-}
-
-// successors are the children that were started, and the next run of the workflow, if it was continued.
-func (h history) successors(id string) []*commonpb.WorkflowExecution {
-	var found []*commonpb.WorkflowExecution
-	for _, event := range h.events {
-		if child := event.GetChildWorkflowExecutionStartedEventAttributes(); child != nil {
-			found = append(found, child.WorkflowExecution)
-		}
-		if next := event.GetWorkflowExecutionContinuedAsNewEventAttributes(); next != nil {
-			found = append(found, &commonpb.WorkflowExecution{WorkflowId: id, RunId: next.NewExecutionRunId})
-		}
-	}
-	return found
+	return all, err
 }
 
 // kind is the workflow's type.

@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/internal/chaos/invariants"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
-	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -93,28 +93,17 @@ func settledDeeds(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
 // judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did.
 func (s *scene) judgeHistories(t *testing.T, w *work) []string {
 	t.Helper()
-	histories, err := invariants.Histories(t.Context(), s.temporal, w.workflow)
+	runs, err := history.Read(t.Context(), s.temporal, w.workflow)
 	require.NoError(t, err)
-	replayer, quiet := newReplayer(), log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	replayer, quiet := worker.NewWorkflowReplayer(), log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	workflows.Register(replayer, false)
 	var violations []string
-	for _, h := range histories {
-		violations = append(violations, h.Violations()...)
-		execution := worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: h.WorkflowID, RunID: h.RunID}}
-		if err := replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: h.Events}, execution); err != nil {
-			violations = append(violations, fmt.Sprintf("%s: replay: %v", h.WorkflowID, err))
+	for _, run := range runs {
+		violations = append(violations, invariants.History(run)...)
+		execution := worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID}}
+		if err := replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: run.Events}, execution); err != nil {
+			violations = append(violations, fmt.Sprintf("%s: replay: %v", run.WorkflowID, err))
 		}
 	}
 	return violations
-}
-
-// newReplayer knows the workflows that rollouts consist of.
-func newReplayer() worker.WorkflowReplayer {
-	replayer := worker.NewWorkflowReplayer()
-	for name, code := range map[string]any{
-		temporal.ClusterGroupUpgrade: workflows.ClusterGroupUpgrade, temporal.ClusterUpgrade: workflows.ClusterUpgrade,
-		temporal.NodeMaintenance: workflows.NodeMaintenance,
-	} {
-		replayer.RegisterWorkflowWithOptions(code, workflow.RegisterOptions{Name: name})
-	}
-	return replayer
 }

@@ -1,88 +1,22 @@
 package invariants
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/client"
 
+	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// History is all that happened in one run of a workflow.
-type History struct {
-	WorkflowID, RunID string
-	Events            []*historypb.HistoryEvent
-}
-
-// Histories reads a workflow's history with those of its children, and of all runs that continue them.
-func Histories(ctx context.Context, server client.Client, workflowID string) ([]History, error) {
-	first, err := firstRun(ctx, server, workflowID)
-	if err != nil {
-		return nil, err
-	}
-	var histories []History
-	for pending := []History{first}; len(pending) > 0; pending = pending[1:] {
-		h := pending[0]
-		if len(h.Events) == 0 {
-			if h, err = read(ctx, server, h.WorkflowID, h.RunID); err != nil {
-				return nil, err
-			}
-		}
-		histories = append(histories, h)
-		pending = append(pending, h.others()...)
-	}
-	return histories, nil
-}
-
-// firstRun reads the run that the latest one of a workflow began with.
-func firstRun(ctx context.Context, server client.Client, workflowID string) (History, error) {
-	latest, err := read(ctx, server, workflowID, "")
-	if err != nil {
-		return History{}, err
-	}
-	return read(ctx, server, workflowID, latest.Events[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId())
-}
-
-func read(ctx context.Context, server client.Client, workflowID, runID string) (History, error) {
-	h := History{WorkflowID: workflowID, RunID: runID}
-	for events := server.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
-		event, err := events.Next()
-		if err != nil {
-			return History{}, fmt.Errorf("read the history of %s: %w", workflowID, err)
-		}
-		h.Events = append(h.Events, event)
-	}
-	if len(h.Events) == 0 {
-		return History{}, errors.New("the history of " + workflowID + " is empty")
-	}
-	return h, nil
-}
-
-// others are the runs that this one has led to: children, and the run that continues it.
-func (h History) others() []History {
-	var others []History
-	for _, event := range h.Events {
-		if child := event.GetChildWorkflowExecutionStartedEventAttributes(); child != nil {
-			others = append(others, History{WorkflowID: child.WorkflowExecution.WorkflowId, RunID: child.WorkflowExecution.RunId})
-		}
-		if next := event.GetWorkflowExecutionContinuedAsNewEventAttributes(); next != nil {
-			others = append(others, History{WorkflowID: h.WorkflowID, RunID: next.NewExecutionRunId})
-		}
-	}
-	return others
-}
-
-// Violations returns what is not as it must be in a history: it is closed, whatever was begun in it has its end, and no workflow task
+// History returns what is not as it must be in the history of a run: it is closed, whatever was begun in it has its end, and no workflow task
 // failed for a cause of our own.
-func (h History) Violations() []string {
-	j := &judgement{history: h, open: map[int64]string{}}
-	for _, event := range h.Events {
+func History(run history.Run) []string {
+	j := &judgement{run: run, open: map[int64]string{}}
+	for _, event := range run.Events {
 		j.tasks(event)
 		j.began(event)
 		j.ended(event)
@@ -93,7 +27,7 @@ func (h History) Violations() []string {
 
 // judgement goes through the events of a history.
 type judgement struct {
-	history History
+	run history.Run
 	// open is what has begun and not ended, by the id of the event that began it.
 	open map[int64]string
 	// cancelled are those of them that were asked to end.
@@ -102,7 +36,7 @@ type judgement struct {
 }
 
 func (j *judgement) violated(event *historypb.HistoryEvent, format string, args ...any) {
-	where := fmt.Sprintf("%s, event %d: ", j.history.WorkflowID, event.GetEventId())
+	where := fmt.Sprintf("%s, event %d: ", j.run.WorkflowID, event.GetEventId())
 	j.violations = append(j.violations, where+fmt.Sprintf(format, args...))
 }
 
@@ -166,7 +100,7 @@ func (j *judgement) ended(event *historypb.HistoryEvent) {
 // end judges how the run ended. Its end explains an activity that was asked to end, a message that nobody waits for any more, and the pause
 // between two messages to a parent; it does not explain a child that runs on, or an effect.
 func (j *judgement) end() {
-	last := j.history.Events[len(j.history.Events)-1]
+	last := j.run.Events[len(j.run.Events)-1]
 	switch last.EventType {
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
 		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
@@ -183,7 +117,7 @@ func (j *judgement) end() {
 
 // forgivable reports whether the end of the run explains that something has no end of its own.
 func (j *judgement) forgivable(id int64) bool {
-	event := j.history.Events[id-1]
+	event := j.run.Events[id-1]
 	switch event.EventType {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
 		return slices.Contains(j.cancelled, id)

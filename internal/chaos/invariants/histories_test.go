@@ -9,17 +9,18 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
 
+	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 )
 
 type event = historypb.HistoryEvent
 
 // aHistory numbers events as the server does.
-func aHistory(events ...*event) History {
+func aHistory(events ...*event) history.Run {
 	for i, e := range events {
 		e.EventId = int64(i + 1)
 	}
-	return History{WorkflowID: "cgu/default/june", Events: events}
+	return history.Run{WorkflowID: "cgu/default/june", Events: events}
 }
 
 func started() *event { return &event{EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED} }
@@ -81,15 +82,6 @@ func child(id string) *event {
 	}
 }
 
-func childStarted(id, run string) *event {
-	return &event{
-		EventType: enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED,
-		Attributes: &historypb.HistoryEvent_ChildWorkflowExecutionStartedEventAttributes{ChildWorkflowExecutionStartedEventAttributes: &historypb.ChildWorkflowExecutionStartedEventAttributes{
-			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: run},
-		}},
-	}
-}
-
 func childFailed(initiated int64) *event {
 	return &event{
 		EventType: enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED,
@@ -118,22 +110,22 @@ func taskFailed(cause enumspb.WorkflowTaskFailedCause) *event {
 }
 
 func TestAWellFormedHistoryViolatesNothing(t *testing.T) {
-	tests := map[string]History{
+	tests := map[string]history.Run{
 		"all that was begun has ended":      aHistory(started(), activity("Drain"), timer("batch 1 times out"), child("c"), timerFired(3), activityDone(2), childFailed(4), completed()),
 		"an activity that was asked to end": aHistory(started(), activity("AwaitGrants"), cancelRequested(2), completed()),
 		"the last message to a parent":      aHistory(started(), signal(temporal.SignalNodeProgress), timer(pauseBetweenMessages), completed()),
 		"an event came in meanwhile":        aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND), completed()),
 	}
-	for name, history := range tests {
-		t.Run(name, func(t *testing.T) { require.Empty(t, history.Violations()) })
+	for name, run := range tests {
+		t.Run(name, func(t *testing.T) { require.Empty(t, History(run)) })
 	}
 }
 
 func TestWhatIsWrongWithAHistoryIsFound(t *testing.T) {
 	tests := []struct {
-		name    string
-		history History
-		want    string
+		name string
+		run  history.Run
+		want string
 	}{
 		{"a workflow that runs", aHistory(started()), "event 1: the run is not closed by itself: its last event is WorkflowExecutionStarted"},
 		{
@@ -149,21 +141,9 @@ func TestWhatIsWrongWithAHistoryIsFound(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			violations := test.history.Violations()
+			violations := History(test.run)
 			require.Len(t, violations, 1)
 			require.Contains(t, violations[0], test.want)
 		})
 	}
-}
-
-func TestTheHistoriesOfChildrenAndOfLaterRunsBelongToIt(t *testing.T) {
-	next := &event{
-		EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
-		Attributes: &historypb.HistoryEvent_WorkflowExecutionContinuedAsNewEventAttributes{
-			WorkflowExecutionContinuedAsNewEventAttributes: &historypb.WorkflowExecutionContinuedAsNewEventAttributes{NewExecutionRunId: "run-2"},
-		},
-	}
-	history := aHistory(started(), child("c1"), childStarted("c1", "run-c1"), childFailed(2), next)
-	require.Empty(t, history.Violations())
-	require.Equal(t, []History{{WorkflowID: "c1", RunID: "run-c1"}, {WorkflowID: "cgu/default/june", RunID: "run-2"}}, history.others())
 }
