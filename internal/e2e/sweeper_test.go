@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/kube"
+	rolloutpkg "drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// What somebody terminates takes nothing back. These tests terminate workflows as `temporal workflow terminate` does, in whatever state they
+// can be held in, all side by side: the sweeper finds out within half a minute.
+
+const (
+	controlPlane = "control-plane-1"
+	propLabel    = "sweeper-test"
+	longer       = "1000h"
+)
+
+// site is a node on which a maintenance is terminated.
+type site struct {
+	*devstack.Cluster
+	node string
+}
+
+func (s site) name() string { return "held-" + s.Name + "-" + s.node }
+
+func (s site) workflowID() string { return temporal.NodeMaintenanceID(s.Name, "default", s.name()) }
+
+// heldMaintenance is a maintenance that stays in a state.
+type heldMaintenance struct {
+	state maintenancev1.NodeState
+	at    site
+	spec  maintenancev1.NodeMaintenanceSpec
+	// prepare sets the scene; arrive waits until the state has left all its marks.
+	prepare, arrive func(*testing.T, site)
+	// after makes the scene let go once the workflow is terminated.
+	after func(*testing.T, site)
+}
+
+func heldMaintenances() []heldMaintenance {
+	spoke1, spoke2, spoke3 := theFleet.Cluster("spoke-1"), theFleet.Cluster("spoke-2"), theFleet.Cluster("spoke-3")
+	slow := map[string]string{devstack.AnnotationLeaveAfter: longer}
+	endless := map[string]string{devstack.AnnotationCompleteAfter: longer}
+	return []heldMaintenance{
+		// Before the other worker of its cluster: the vRouter lets go of one at a time.
+		{
+			state: maintenancev1.NodeWaitForPodCompletion, at: site{spoke1, "worker-1"},
+			spec:    maintenancev1.NodeMaintenanceSpec{WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: propLabel}},
+			prepare: func(t *testing.T, at site) { guest(t, at, nil) },
+		},
+		{
+			state: maintenancev1.NodePending, at: site{spoke1, controlPlane},
+			prepare: occupy, arrive: awaitPlanned, after: stillOccupied,
+		},
+		{
+			state: maintenancev1.NodeScheduled, at: site{spoke1, "worker-2"},
+			prepare: lockNode, arrive: awaitReason("WorkloadLocksHeld"),
+		},
+		{
+			state: maintenancev1.NodeDraining, at: site{spoke2, "worker-1"},
+			spec:    maintenancev1.NodeMaintenanceSpec{DrainSpec: &maintenancev1.DrainSpec{Force: true, PodSelector: propLabel}},
+			prepare: func(t *testing.T, at site) { guest(t, at, slow) }, arrive: awaitReason("Terminating"),
+		},
+		{
+			state: maintenancev1.NodeReady, at: site{spoke2, controlPlane},
+			spec: maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)}, arrive: awaitReason("JobRunning"),
+		},
+		{
+			state: maintenancev1.NodeHealthChecks, at: site{spoke3, controlPlane},
+			spec: maintenancev1.NodeMaintenanceSpec{HealthChecks: []drydockv1.HealthCheck{{
+				Name: "the guest is well", Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Namespace: "shop", Name: "guest-" + controlPlane, Type: "Ready"},
+			}}},
+			prepare: func(t *testing.T, at site) { guest(t, at, map[string]string{devstack.AnnotationReadyAfter: longer}) },
+			arrive:  sayDone,
+		},
+		{
+			state: maintenancev1.NodeCleaningUp, at: site{spoke3, "worker-1"},
+			spec: maintenancev1.NodeMaintenanceSpec{Action: jobAction(map[string]string{
+				devstack.AnnotationCompleteAfter: longer, devstack.AnnotationLeaveAfter: longer,
+			})},
+			arrive: cancelWhileTheJobRuns,
+			after:  letJobLeave,
+		},
+	}
+}
+
+func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing.T) {
+	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
+	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
+	maintenances := heldMaintenances()
+	marks := map[maintenancev1.NodeState][]string{}
+	for _, held := range maintenances {
+		if held.prepare != nil {
+			held.prepare(t, held.at)
+		}
+		startMaintenance(t, held.at, held.spec)
+		if held.arrive != nil {
+			held.arrive(t, held.at)
+		}
+		awaitNodeState(t, held.at.workflowID(), held.state)
+		marks[held.state] = marksOf(t, held.at)
+		require.NotEmpty(t, marks[held.state], held.state)
+	}
+	for _, held := range maintenances {
+		terminate(t, held.at.workflowID())
+	}
+	for _, held := range maintenances {
+		if held.after != nil {
+			held.after(t, held.at)
+		}
+		findings := awaitTakenBack(t, held.at.Cluster, held.at.workflowID(), len(marks[held.state]))
+		for i, finding := range findings {
+			require.Contains(t, marks[held.state], finding.String(), held.state)
+			require.Regexp(t, `^Terminated at \S+ by ann: by hand$`, finding.Ended, held.state)
+			require.True(t, i == 0 || !finding.SettledAt.Before(findings[i-1].SettledAt), held.state)
+		}
+		require.Empty(t, marksOf(t, held.at), held.state)
+	}
+	requireReportedAndNotTouched(t, theirs)
+	for _, name := range []string{"spoke-1", "spoke-2", "spoke-3"} {
+		unlock(t, theFleet.Cluster(name))
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), theFleet.Cluster(name)))
+	}
+}
+
+// requireReportedAndNotTouched is about a node with the mark of a workflow that Temporal does not know. It removes the mark, as a person does.
+func requireReportedAndNotTouched(t *testing.T, at site) {
+	t.Helper()
+	finding := func(state workflows.FindingState) {
+		ask(t, temporal.SweeperID(at.Name), func(s workflows.SweeperStatus) bool {
+			return slices.ContainsFunc(s.Findings, func(f workflows.SweeperFinding) bool { return f.Name == at.node && f.State == state })
+		})
+	}
+	finding(workflows.FindingNotTouched)
+	require.Equal(t, "node/spoke-2/default/theirs", ownerOf(node(t, at.Cluster, at.node)))
+	doctor := drydock(t, "doctor")
+	require.Equal(t, 1, doctor.code)
+	require.Regexp(t, `NOT OK +sweeper spoke-2 +Node worker-2 bears the mark of node/spoke-2/default/theirs, which Temporal does not know: not touched`, doctor.out)
+	require.Regexp(t, `ok +sweeper spoke-1 +[0-9]+ taken back, the last at .*Terminated at`, doctor.out)
+	t.Log("drydock doctor\n" + doctor.out)
+
+	mark(t, at, "")
+	finding(workflows.FindingGone)
+}
+
+// mark sets the mark of an owner on a node; an empty one removes it.
+func mark(t *testing.T, at site, owner string) {
+	t.Helper()
+	value := "null"
+	if owner != "" {
+		value = strconv.Quote(owner)
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, kube.AnnotationOwner, value)
+	_, err := at.Client.CoreV1().Nodes().Patch(t.Context(), at.node, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// heldRollout is a rollout over one cluster that stays in a step.
+type heldRollout struct {
+	name  string
+	spoke *devstack.Cluster
+	step  ranv1.ClusterStep
+	// guestOn is the node whose drain does not end; empty: none.
+	guestOn string
+	// prepare sets the scene; arrive waits until the step is reached, beyond what its status says.
+	prepare, arrive func(*testing.T, *devstack.Cluster)
+	// terminated is the workflow that is terminated; the ClusterUpgrade unless set.
+	terminated string
+	// byItself: what is terminated has its nodes cancelled, and leaves nothing to the sweeper.
+	byItself bool
+}
+
+func (h heldRollout) rollout() string { return "gone-" + h.spoke.Name }
+
+func (h heldRollout) clusterID() string {
+	return temporal.ClusterUpgradeID("default", h.rollout(), h.spoke.Name)
+}
+
+func heldRollouts() []heldRollout {
+	spokes := theFleet.Spokes
+	return []heldRollout{
+		{name: "while it waits for the locks of the cluster", spoke: spokes[0], step: ranv1.StepClusterLocks, prepare: lockCluster, arrive: awaitClusterHeld},
+		{name: "while a control-plane node drains", spoke: spokes[1], step: ranv1.StepControlPlane, guestOn: controlPlane},
+		{name: "while a worker drains", spoke: spokes[2], step: ranv1.StepWorkers, guestOn: "worker-1"},
+		{name: "while its health is checked", spoke: spokes[3], step: ranv1.StepHealthChecks, guestOn: "worker-2", arrive: makeUnwell},
+		{
+			name: "only in the maintenance of a node", spoke: spokes[4], step: ranv1.StepWorkers, guestOn: "worker-1",
+			terminated: temporal.NodeMaintenanceID(spokes[4].Name, "default", rolloutpkg.NodeMaintenanceName("gone-"+spokes[4].Name, "worker-1")),
+		},
+		{
+			name: "as a whole", spoke: spokes[5], step: ranv1.StepWorkers, guestOn: "worker-1",
+			terminated: temporal.ClusterGroupUpgradeID("default", "gone-"+spokes[5].Name), byItself: true,
+		},
+	}
+}
+
+func TestWhatATerminatedRolloutHasLeftIsTakenBackWhereverItWasTerminated(t *testing.T) {
+	for _, held := range heldRollouts() {
+		t.Run(held.name, func(t *testing.T) {
+			t.Parallel()
+			if held.prepare != nil {
+				held.prepare(t, held.spoke)
+			}
+			if held.guestOn != "" {
+				guest(t, site{held.spoke, held.guestOn}, map[string]string{devstack.AnnotationLeaveAfter: longer})
+			}
+			startRollout(t, drainingGuests(held))
+			if held.guestOn != "" {
+				atNode := temporal.NodeMaintenanceID(held.spoke.Name, "default", rolloutpkg.NodeMaintenanceName(held.rollout(), held.guestOn))
+				ask(t, atNode, func(s maintenancev1.NodeMaintenanceStatus) bool {
+					return s.Wait != nil && s.Wait.Reason == "Terminating"
+				})
+			}
+			if held.arrive != nil {
+				held.arrive(t, held.spoke)
+			}
+			ask(t, held.clusterID(), func(s ranv1.ClusterUpgradeStatus) bool {
+				return s.Step == held.step && (held.guestOn != "" || s.Wait != nil)
+			})
+			before := len(deedsOf(t, held.spoke))
+
+			victim := cmp.Or(held.terminated, held.clusterID())
+			terminate(t, victim)
+			if !held.byItself {
+				awaitTakenBack(t, held.spoke, victim, 1)
+			}
+			require.NoError(t, theFleet.Await(t.Context(), held.spoke, "the cluster is let go of", []kubeclient.Object{&lcmv1.ClusterMaintenanceRequest{}},
+				func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+					var requests lcmv1.ClusterMaintenanceRequestList
+					err := reader.List(ctx, &requests)
+					return len(requests.Items) == 0, err
+				}))
+			deeds := deedsOf(t, held.spoke)[before:]
+			if held.terminated == "" && held.guestOn != "" && held.arrive == nil {
+				require.Less(t, indexOf(deeds, fleet.DeedUncordon), indexOf(deeds, fleet.DeedWithdrawCluster), "the cluster's locks let go until its nodes are back")
+			}
+			require.Empty(t, fleet.Cordoned(deeds), "nothing starts any more")
+		})
+	}
+}
+
+// drainingGuests is a rollout that drains nodes of guests.
+func drainingGuests(held heldRollout) string {
+	return fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: %s, namespace: default}
+spec:
+  clusters: [%s]
+  remediationStrategy: {maxConcurrency: 1, timeout: 60}
+  nodeMaintenance: {drainSpec: {timeoutSeconds: 0, force: true, podSelector: %s}}
+`, held.rollout(), held.spoke.Name, propLabel)
+}
+
+// awaitClusterHeld waits until the rollout over the spoke has asked for the cluster, and waits for its locks.
+func awaitClusterHeld(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	ask(t, heldRollout{spoke: spoke}.clusterID(), func(s ranv1.ClusterUpgradeStatus) bool { return s.Wait != nil && s.Wait.Reason == "WorkloadLocksHeld" })
+}
+
+// makeUnwell has a node that is done go down before the last one is done: the cluster is not healthy then. It is well again after the test.
+func makeUnwell(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	annotate(t, spoke, "worker-1", `"as the test wants it"`)
+	t.Cleanup(func() { annotate(t, spoke, "worker-1", "null") })
+	letPodsLeave(t, spoke, "guest")
+}
+
+func annotate(t *testing.T, spoke *devstack.Cluster, node, value string) {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, devstack.AnnotationNotReady, value)
+	_, err := spoke.Client.CoreV1().Nodes().Patch(context.Background(), node, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}

@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// temporalClient is the connection by which workflows are terminated.
+func temporalClient(t *testing.T) client.Client {
+	t.Helper()
+	connected, err := client.Dial(client.Options{HostPort: theFleet.Temporal.Address, Namespace: theFleet.Temporal.Namespace, Identity: "ann"})
+	require.NoError(t, err)
+	t.Cleanup(connected.Close)
+	return connected
+}
+
+func terminate(t *testing.T, workflowID string) {
+	t.Helper()
+	require.NoError(t, temporalClient(t).TerminateWorkflow(t.Context(), workflowID, "", "by hand"))
+}
+
+// startMaintenance starts a maintenance of a node that a requestor works on, unless it has another action.
+func startMaintenance(t *testing.T, at site, spec maintenancev1.NodeMaintenanceSpec) {
+	t.Helper()
+	spec.NodeName, spec.RequestorID = at.node, "ann.example.com"
+	object := maintenancev1.NodeMaintenance{
+		TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: at.name()}, Spec: spec,
+	}
+	text, err := yaml.Marshal(object)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "maintenance.yaml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	must(t, "node", "maintain", "-f", path, "--cluster", at.Name)
+}
+
+// ask asks a workflow for its status until it is as wanted.
+func ask[S any](t *testing.T, workflowID string, wanted func(S) bool) S {
+	t.Helper()
+	connected := temporalClient(t)
+	var status S
+	require.Eventually(t, func() bool {
+		value, err := connected.QueryWorkflow(t.Context(), workflowID, "", temporal.QueryStatus)
+		if err != nil {
+			return false
+		}
+		status = *new(S)
+		return value.Get(&status) == nil && wanted(status)
+	}, 2*time.Minute, 100*time.Millisecond, "the status of %s", workflowID)
+	return status
+}
+
+func awaitNodeState(t *testing.T, workflowID string, state maintenancev1.NodeState) {
+	t.Helper()
+	ask(t, workflowID, func(s maintenancev1.NodeMaintenanceStatus) bool { return s.State == state })
+}
+
+func awaitReason(reason string) func(*testing.T, site) {
+	return func(t *testing.T, at site) {
+		t.Helper()
+		ask(t, at.workflowID(), func(s maintenancev1.NodeMaintenanceStatus) bool { return s.Wait != nil && s.Wait.Reason == reason })
+	}
+}
+
+// awaitTakenBack waits until the sweeper has taken back so many marks of a workflow, and returns what it says of them.
+func awaitTakenBack(t *testing.T, spoke *devstack.Cluster, workflowID string, marks int) []workflows.SweeperFinding {
+	t.Helper()
+	taken := func(s workflows.SweeperStatus) []workflows.SweeperFinding {
+		return slices.DeleteFunc(slices.Clone(s.Findings), func(f workflows.SweeperFinding) bool {
+			return f.Workflow != workflowID || f.State != workflows.FindingTakenBack
+		})
+	}
+	status := ask(t, temporal.SweeperID(spoke.Name), func(s workflows.SweeperStatus) bool { return len(taken(s)) >= marks })
+	return taken(status)
+}
+
+// marksOf returns what bears the mark of the maintenance at a site, as the sweeper names it.
+func marksOf(t *testing.T, at site) []string {
+	t.Helper()
+	ours := func(owner string) bool {
+		workflow, _ := kube.OwnerWorkflow(owner)
+		return workflow == at.workflowID()
+	}
+	var marks []string
+	found := node(t, at.Cluster, at.node)
+	marked := ours(kube.Owner(found))
+	for _, condition := range found.Status.Conditions {
+		marked = marked || ours(kube.ConditionOwner(condition))
+	}
+	if marked {
+		marks = append(marks, "Node "+at.node)
+	}
+	watched, err := theFleet.Watch(t.Context(), at.Cluster)
+	require.NoError(t, err)
+	var requests lcmv1.NodeMaintenanceRequestList
+	require.NoError(t, watched.Client.List(t.Context(), &requests))
+	for i := range requests.Items {
+		if ours(kube.Owner(&requests.Items[i])) {
+			marks = append(marks, "NodeMaintenanceRequest "+requests.Items[i].Name)
+		}
+	}
+	var jobs batchv1.JobList
+	require.NoError(t, watched.Client.List(t.Context(), &jobs))
+	for i := range jobs.Items {
+		if ours(kube.Owner(&jobs.Items[i])) {
+			marks = append(marks, "Job "+jobs.Items[i].Namespace+"/"+jobs.Items[i].Name)
+		}
+	}
+	return marks
+}
+
+// guest puts a pod on a node that no controller owns. It is gone after the test.
+func guest(t *testing.T, at site, annotations map[string]string) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "guest-" + at.node, Namespace: "shop", Labels: map[string]string{propLabel: "guest", "app": "guest"}, Annotations: annotations},
+		Spec: corev1.PodSpec{
+			Containers:  []corev1.Container{{Name: "guest", Image: "registry.example.com/guest:1.0"}},
+			NodeName:    at.node,
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		},
+	}
+	pods := at.Client.CoreV1().Pods(pod.Namespace)
+	_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+		require.NoError(t, kubeclient.IgnoreNotFound(pods.Delete(context.Background(), pod.Name, now)))
+	})
+}
+
+// lockNode holds a node for an application of which nobody else knows, until the test is over.
+func lockNode(t *testing.T, at site) {
+	t.Helper()
+	putLock(t, at.Cluster, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{Name: propLabel + "-" + at.node, Labels: map[string]string{propLabel: ""}},
+		Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: propLabel, NodeName: at.node},
+	})
+}
+
+// unlock takes away what lockNode has put there.
+func unlock(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	watched, err := theFleet.Watch(t.Context(), spoke)
+	require.NoError(t, err)
+	require.NoError(t, watched.Client.DeleteAllOf(t.Context(), &lcmv1.NodeWorkloadLock{}, kubeclient.MatchingLabels{propLabel: ""}))
+}
+
+func lockCluster(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	putLock(t, spoke, &lcmv1.ClusterWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{Name: propLabel}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: propLabel},
+	})
+}
+
+func putLock(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object) {
+	t.Helper()
+	watched, err := theFleet.Watch(t.Context(), spoke)
+	require.NoError(t, err)
+	require.NoError(t, watched.Client.Create(t.Context(), lock))
+	t.Cleanup(func() {
+		require.NoError(t, kubeclient.IgnoreNotFound(watched.Client.Delete(context.Background(), lock)))
+	})
+	status := lcmv1.WorkloadLockStatus{State: lcmv1.LockActive}
+	switch lock := lock.(type) {
+	case *lcmv1.NodeWorkloadLock:
+		lock.Status = status
+	case *lcmv1.ClusterWorkloadLock:
+		lock.Status = status
+	}
+	require.NoError(t, watched.Client.Status().Update(t.Context(), lock))
+}
+
+// occupy gives a node to somebody else first.
+func occupy(t *testing.T, at site) {
+	t.Helper()
+	must(t, "node", "maintain", at.node, "--cluster", at.Name, "--name", "first", "--drain=false", "--wait")
+}
+
+// stillOccupied: who has the node keeps it when another who waits for it is swept. Then it is given back.
+func stillOccupied(t *testing.T, at site) {
+	t.Helper()
+	awaitTakenBack(t, at.Cluster, at.workflowID(), 1)
+	require.Equal(t, temporal.NodeMaintenanceID(at.Name, "default", "first"), ownerOf(node(t, at.Cluster, at.node)))
+	must(t, "node", "done", "first", "--cluster", at.Name)
+}
+
+func ownerOf(node *corev1.Node) string {
+	workflow, _ := kube.OwnerWorkflow(kube.Owner(node))
+	return workflow
+}
+
+func awaitPlanned(t *testing.T, at site) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), at.Cluster, at.node+" is waited for", []kubeclient.Object{&corev1.Node{}},
+		func(context.Context, kubeclient.Reader) (bool, error) { return len(marksOf(t, at)) > 0, nil }))
+}
+
+func sayDone(t *testing.T, at site) {
+	t.Helper()
+	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
+	awaitDone(t, at.name(), at.Cluster)
+}
+
+// cancelWhileTheJobRuns: the pod of the job takes its time to leave, and clean-up waits for it.
+func cancelWhileTheJobRuns(t *testing.T, at site) {
+	t.Helper()
+	awaitReason("JobRunning")(t, at)
+	must(t, "node", "cancel", at.name(), "--cluster", at.Name)
+}
+
+// letJobLeave lets the pod go when the sweeper waits for it.
+func letJobLeave(t *testing.T, at site) {
+	t.Helper()
+	ask(t, temporal.SweeperID(at.Name), func(s workflows.SweeperStatus) bool {
+		return slices.ContainsFunc(s.Findings, func(f workflows.SweeperFinding) bool {
+			return f.Workflow == at.workflowID() && f.State == workflows.FindingAtWork
+		})
+	})
+	pods, err := at.Client.CoreV1().Pods("drydock-system").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})
+	require.NoError(t, err)
+	require.Len(t, pods.Items, 1)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, devstack.AnnotationLeaveAfter)
+	_, err = at.Client.CoreV1().Pods("drydock-system").Patch(t.Context(), pods.Items[0].Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// jobAction is work by a Job whose pod does as the annotations say.
+func jobAction(annotations map[string]string) *maintenancev1.Action {
+	return &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
+		Namespace: "drydock-system",
+		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+			Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "work", Image: "registry.example.com/work:1.0"}}},
+		}}},
+	}}
+}
