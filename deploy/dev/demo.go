@@ -21,8 +21,6 @@ const (
 
 	demoRollout     = "docs/examples/node-maintenance-rollout.yaml"
 	demoRolloutName = "june-maintenance"
-	demoLockPolicy  = "docs/examples/workload-lock-policy.yaml"
-	demoWorkloads   = "deploy/dev/manifests/spoke.yaml"
 )
 
 func newDemoCommand() *cobra.Command {
@@ -59,7 +57,7 @@ func demo(ctx context.Context, keep bool, out, progress io.Writer) error {
 // showRollout puts workloads on the spokes, runs the rollout before the viewer's eyes, and proves what was done.
 func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 	fmt.Fprintln(out, "Putting workloads, budgets and a vRouter with a veto on every spoke.")
-	if err := furnish(ctx, f, demoWorkers); err != nil {
+	if err := f.FurnishAll(ctx); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Temporal Web UI: %s\n\n", f.Temporal.UIAddress)
@@ -72,25 +70,6 @@ func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 		return err
 	}
 	return summarize(ctx, f, out, time.Since(began))
-}
-
-// furnish puts the workloads on every spoke, and starts a controller for the locks of its vRouter.
-func furnish(ctx context.Context, f *fleet.Fleet, workers int) error {
-	for _, spoke := range f.Spokes {
-		if err := spoke.Apply(ctx, demoWorkloads); err != nil {
-			return err
-		}
-		if err := f.AwaitWorkloads(ctx, spoke); err != nil {
-			return err
-		}
-		if err := f.Run(ctx, io.Discard, "lock", "controller", "start", "--cluster", spoke.Name, "-f", demoLockPolicy); err != nil {
-			return err
-		}
-		if err := f.AwaitLocks(ctx, spoke, workers); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // show runs a drydock command as a person would, and shows it.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/fleet"
@@ -50,32 +48,11 @@ func run(m *testing.M) (code int) {
 		}
 	}()
 	theFleet = f
-	if err := prepare(ctx, f); err != nil {
+	if err := f.FurnishAll(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// prepare puts the demo's workloads on every spoke, and starts a controller for the locks of its vRouter.
-func prepare(ctx context.Context, f *fleet.Fleet) error {
-	var group errgroup.Group
-	for _, spoke := range f.Spokes {
-		group.Go(func() error {
-			if err := spoke.Apply(ctx, "deploy/dev/manifests/spoke.yaml"); err != nil {
-				return err
-			}
-			if err := f.AwaitWorkloads(ctx, spoke); err != nil {
-				return err
-			}
-			policy := filepath.Join("..", "..", "docs", "examples", "workload-lock-policy.yaml")
-			if err := f.Run(ctx, io.Discard, "lock", "controller", "start", "--cluster", spoke.Name, "-f", policy); err != nil {
-				return err
-			}
-			return f.AwaitLocks(ctx, spoke, workers)
-		})
-	}
-	return group.Wait()
 }
 
 func showWorkerLog(f *fleet.Fleet) {

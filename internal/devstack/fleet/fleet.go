@@ -61,6 +61,7 @@ type Fleet struct {
 	Worker *devstack.Process
 
 	options Options
+	root    string
 	bin     string
 	watched *kube.Clusters
 	proxies map[string]*faultproxy.Proxy
@@ -75,8 +76,8 @@ func Start(ctx context.Context, options Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{options: options, bin: filepath.Join(root, "bin")}
-	if err := f.build(ctx, root); err != nil {
+	f := &Fleet{options: options, root: root, bin: filepath.Join(root, "bin")}
+	if err := f.build(ctx); err != nil {
 		return nil, err
 	}
 	if f.Stack, err = devstack.Start(ctx, options.stack()); err != nil {
@@ -111,11 +112,11 @@ func (o Options) stack() devstack.Options {
 }
 
 // build builds bin/drydock and bin/drydock-worker.
-func (f *Fleet) build(ctx context.Context, root string) error {
+func (f *Fleet) build(ctx context.Context) error {
 	fmt.Fprintln(f.options.Output, "building drydock and drydock-worker")
 	for program, pkg := range map[string]string{"drydock": "./starter", "drydock-worker": "./worker"} {
 		build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(f.bin, program), pkg)
-		build.Dir = root
+		build.Dir = f.root
 		if output, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", program, err, output)
 		}
