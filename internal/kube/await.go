@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -82,42 +80,12 @@ func (w *watcher) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := w.watch(informer, kind); err != nil {
+		stop, err := w.cluster.feeds.subscribe(informer, scopeOf(kind), w.changed)
+		if err != nil {
 			return err
 		}
+		w.stops = append(w.stops, stop)
 	}
-	return nil
-}
-
-func (w *watcher) watch(informer cache.Informer, like client.Object) error {
-	wanted := scopeOf(like)
-	notice := func(object any) {
-		if !wanted.has(object) {
-			return
-		}
-		select {
-		case w.changed <- struct{}{}:
-		default: // a look is due already
-		}
-	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-		// What is there at the start is seen by the first check.
-		AddFunc: func(object any, initial bool) {
-			if !initial {
-				notice(object)
-			}
-		},
-		UpdateFunc: func(_, after any) {
-			// A pod does not change its node, but it gets one.
-			notice(after)
-		},
-		DeleteFunc: notice,
-	})
-	if err != nil {
-		return err
-	}
-	// It fails only on a stopped informer, which has forgotten us anyway.
-	w.stops = append(w.stops, func() { _ = informer.RemoveEventHandler(registration) })
 	return nil
 }
 
@@ -141,15 +109,7 @@ func scopeOf(object client.Object) scope {
 	return wanted
 }
 
-// has reports whether an event is about an object in the scope.
-func (s scope) has(event any) bool {
-	if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
-		event = missed.Obj
-	}
-	object, ok := event.(client.Object)
-	if !ok {
-		return true // unknown: better look
-	}
-	found := scopeOf(object)
+// has reports whether the scope of an object lies within this one.
+func (s scope) has(found scope) bool {
 	return (s.namespace == "" || s.namespace == found.namespace) && (s.name == "" || s.name == found.name) && (s.node == "" || s.node == found.node)
 }

@@ -83,7 +83,7 @@ func TestAwaitLooksOnlyWhenWhatItIsToldToWatchHasChanged(t *testing.T) {
 func TestAwaitEndsWithItsContextWithTheErrorOfACheckAndLeavesNothingRunning(t *testing.T) {
 	cluster := spoke(t)
 	newNode(t, cluster)
-	require.NoError(t, cluster.Cache.List(t.Context(), &corev1.NodeList{})) // the informer runs
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(context.Context) (bool, error) { return true, nil })) // the informer runs
 	before := runtime.NumGoroutine()
 
 	for range 50 {

@@ -45,6 +45,7 @@ type Cluster struct {
 	mapper         meta.RESTMapper
 	safetyInterval time.Duration
 	probe          probe
+	feeds          feeds
 	stop           func()
 }
 
