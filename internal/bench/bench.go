@@ -42,13 +42,17 @@ type Result struct {
 	Requests     Requests `json:"requests"`
 	LoopRequests Requests `json:"loopRequests"`
 
-	// Events are those of all histories of the rollout for one node, by type; their sum is EventsPerNode. Activities are runs for one node, by name.
-	EventsPerNode     float64            `json:"eventsPerNode"`
-	Events            map[string]float64 `json:"events"`
-	ActivitiesPerNode float64            `json:"activitiesPerNode"`
-	Activities        map[string]float64 `json:"activities"`
+	// Events are those of all histories of the rollout for one node, by type; their sum is EventsPerNode.
+	EventsPerNode float64            `json:"eventsPerNode"`
+	Events        map[string]float64 `json:"events"`
+	// Activities are by name, WorkflowTasks by type of workflow. ActivitiesPerNode is the sum of the former.
+	ActivitiesPerNode float64         `json:"activitiesPerNode"`
+	Activities        map[string]Step `json:"activities"`
+	WorkflowTasks     map[string]Step `json:"workflowTasks"`
 
-	Worker Usage `json:"worker"`
+	// Worker is Drydock's; Temporal is the server.
+	Worker   Usage `json:"worker"`
+	Temporal Usage `json:"temporal"`
 }
 
 // Walls are the wall times of the same maintenance done in three ways.

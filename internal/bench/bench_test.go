@@ -27,8 +27,8 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 		"request to Ready": result.RequestToReady.P50, "release to uncordon": result.ReleaseToUncordon.P50,
 		"Drydock": result.Wall.Drydock, "the loop": result.Wall.Loop, "kubectl": result.Wall.Kubectl, "ratio": result.Wall.ToLoop,
 		"evictions": result.Requests.ByTarget["create pods/eviction"], "the loop's evictions": result.LoopRequests.ByTarget["create pods/eviction"],
-		"events": result.EventsPerNode, "drains": result.Activities["Drain"],
-		"memory": float64(result.Worker.PeakMemoryBytes), "CPU": result.Worker.CPUSeconds,
+		"events": result.EventsPerNode, "drains": result.Activities["Drain"].Ran.P50, "tasks": result.WorkflowTasks["NodeMaintenance"].PerNode,
+		"memory": float64(result.Worker.PeakMemoryBytes), "CPU": result.Worker.CPUSeconds, "CPU of Temporal": result.Temporal.CPUSeconds,
 	} {
 		require.Positive(t, measured, what)
 	}

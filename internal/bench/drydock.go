@@ -23,7 +23,7 @@ const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
 // byDrydock maintains the nodes with rollouts, each started by the command line.
 func byDrydock(ctx context.Context, s *scene, result *Result) error {
-	before, err := usageOf(s.fleet.Worker.PID())
+	before, err := s.usage()
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func byDrydock(ctx context.Context, s *scene, result *Result) error {
 	if err != nil {
 		return err
 	}
-	after, err := usageOf(s.fleet.Worker.PID())
+	after, err := s.usage()
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,18 @@ func byDrydock(ctx context.Context, s *scene, result *Result) error {
 	result.Wall.Drydock = median(took)
 	result.HandOver = latency(seen.handOvers(s.size))
 	result.Requests = seen.requests(s.size)
-	result.Worker = after.since(before)
+	result.Worker, result.Temporal = after[0].since(before[0]), after[1].since(before[1])
 	return result.readHistories(all, seen)
+}
+
+// usage is what the worker and Temporal have used.
+func (s *scene) usage() ([2]Usage, error) {
+	worker, err := usageOf(s.fleet.Worker.PID())
+	if err != nil {
+		return [2]Usage{}, err
+	}
+	server, err := usageOf(s.fleet.Temporal.Process.PID())
+	return [2]Usage{worker, server}, err
 }
 
 // rollOut runs one rollout to its end and returns its history, followed by those of its children.
@@ -65,9 +75,9 @@ func (s *scene) rollOut(ctx context.Context, name string) ([]history, error) {
 	if output, err := start.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("start the rollout: %w: %s", err, output)
 	}
-	id := temporal.ClusterGroupUpgradeID(namespace, name)
+	id := temporal.ClusterGroupUpgradeID(rolloutNamespace, name)
 	if err := s.server.GetWorkflow(ctx, id, "").Get(ctx, nil); err != nil {
-		_ = s.fleet.Run(ctx, io.Discard, "upgrade", "cancel", name, "-n", namespace)
+		_ = s.fleet.Run(ctx, io.Discard, "upgrade", "cancel", name, "-n", rolloutNamespace)
 		return nil, fmt.Errorf("rollout %s: %w", name, err)
 	}
 	return readAll(ctx, s.server, id)
@@ -77,7 +87,7 @@ func (s *scene) rollOut(ctx context.Context, name string) ([]history, error) {
 func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
 	return &ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: rolloutNamespace, Name: name},
 		Spec: ranv1.ClusterGroupUpgradeSpec{
 			Clusters:            []string{s.spoke.Name},
 			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 60},
@@ -104,15 +114,15 @@ func jobPod() corev1.PodTemplateSpec {
 func (r *Result) readHistories(histories []history, seen observed) error {
 	var ready, returned []time.Duration
 	nodes := float64(r.Size.maintenances())
-	r.Events, r.Activities = map[string]float64{}, map[string]float64{}
+	r.Activities, r.WorkflowTasks = stepsOf(histories, r.Size.maintenances())
+	for _, step := range r.Activities {
+		r.ActivitiesPerNode += step.PerNode
+	}
+	r.Events = map[string]float64{}
 	for _, h := range histories {
 		for _, event := range h.events {
 			r.EventsPerNode += 1 / nodes
 			r.Events[h.kind()+" "+eventName(event)] += 1 / nodes
-			if name := activityOf(event); name != "" {
-				r.ActivitiesPerNode += 1 / nodes
-				r.Activities[name] += 1 / nodes
-			}
 		}
 		if h.kind() != temporal.NodeMaintenance {
 			continue

@@ -17,6 +17,8 @@ import (
 const (
 	// namespace is where the pods are.
 	namespace = "bench"
+	// rolloutNamespace is one that the hub has: what became of a rollout is kept there.
+	rolloutNamespace = "default"
 	// jobNamespace is where deploy/rbac lets the worker run Jobs.
 	jobNamespace = "drydock-system"
 	image        = "registry.example.com/work:1.0"

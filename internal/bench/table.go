@@ -64,8 +64,8 @@ func (r Report) groups() [][]line {
 			{"Temporal events per node", func(r Result) string { return fmt.Sprintf("%.1f", r.EventsPerNode) }},
 			{"activities per node", func(r Result) string { return fmt.Sprintf("%.1f", r.ActivitiesPerNode) }},
 			{"worker: peak memory", func(r Result) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
-			{"worker: CPU", func(r Result) string { return seconds(r.Worker.CPUSeconds) }},
-			{"worker: CPU per node", func(r Result) string { return seconds(r.Worker.CPUSeconds / float64(r.Size.maintenances())) }},
+			{"worker: CPU, per node", func(r Result) string { return r.cpu(r.Worker) }},
+			{"Temporal: CPU, per node", func(r Result) string { return r.cpu(r.Temporal) }},
 		},
 	}
 }
@@ -85,6 +85,11 @@ func (r Report) verbs() []line {
 		lines = append(lines, line{"  " + verb, func(r Result) string { return beside(r.Requests.ByVerb[verb], r.LoopRequests.ByVerb[verb]) }})
 	}
 	return lines
+}
+
+// cpu is the time in all and for one node.
+func (r Result) cpu(u Usage) string {
+	return seconds(u.CPUSeconds) + ", " + seconds(u.CPUSeconds/float64(r.Size.maintenances()))
 }
 
 // String is "p50 / p99"; a dash when nothing of the kind happened.

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"time"
+
+	historypb "go.temporal.io/api/history/v1"
+)
+
+// Step is what an activity, or the tasks of a workflow, cost.
+type Step struct {
+	// PerNode is how often it ran for one node.
+	PerNode float64 `json:"perNode"`
+	// Queued is how long it waited for the worker, Ran how long it took then. Only runs that completed count.
+	Queued Latency `json:"queued"`
+	Ran    Latency `json:"ran"`
+}
+
+// stepTimes gathers the runs of one step.
+type stepTimes struct {
+	count       int
+	queued, ran []time.Duration
+}
+
+// stepsOf returns the activities of the histories by name, and the tasks of the workflows by their types.
+func stepsOf(histories []history, nodes int) (activities, tasks map[string]Step) {
+	byActivity, byWorkflow := map[string]*stepTimes{}, map[string]*stepTimes{}
+	for _, h := range histories {
+		h.addSteps(byActivity, byWorkflow)
+	}
+	return summarized(byActivity, nodes), summarized(byWorkflow, nodes)
+}
+
+// addSteps finds the completed runs: an event that completes names those that scheduled and started it.
+func (h history) addSteps(byActivity, byWorkflow map[string]*stepTimes) {
+	for _, event := range h.events {
+		if name := activityOf(event); name != "" {
+			times(byActivity, name).count++
+		}
+		if event.GetWorkflowTaskScheduledEventAttributes() != nil {
+			times(byWorkflow, h.kind()).count++
+		}
+		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil {
+			scheduled := h.event(done.ScheduledEventId)
+			times(byActivity, activityOf(scheduled)).add(scheduled, h.event(done.StartedEventId), event)
+		}
+		if done := event.GetWorkflowTaskCompletedEventAttributes(); done != nil {
+			times(byWorkflow, h.kind()).add(h.event(done.ScheduledEventId), h.event(done.StartedEventId), event)
+		}
+	}
+}
+
+// event returns an event by its id: ids count from 1.
+func (h history) event(id int64) *historypb.HistoryEvent { return h.events[id-1] }
+
+func times(byName map[string]*stepTimes, name string) *stepTimes {
+	if byName[name] == nil {
+		byName[name] = &stepTimes{}
+	}
+	return byName[name]
+}
+
+func (t *stepTimes) add(scheduled, started, completed *historypb.HistoryEvent) {
+	t.queued = append(t.queued, started.EventTime.AsTime().Sub(scheduled.EventTime.AsTime()))
+	t.ran = append(t.ran, completed.EventTime.AsTime().Sub(started.EventTime.AsTime()))
+}
+
+func summarized(byName map[string]*stepTimes, nodes int) map[string]Step {
+	steps := map[string]Step{}
+	for name, times := range byName {
+		steps[name] = Step{PerNode: float64(times.count) / float64(nodes), Queued: latency(times.queued), Ran: latency(times.ran)}
+	}
+	return steps
+}
