@@ -253,6 +253,7 @@ func TestWhatATerminatedRolloutHasLeftIsTakenBackWhereverItWasTerminated(t *test
 				require.Less(t, indexOf(deeds, fleet.DeedUncordon), indexOf(deeds, fleet.DeedWithdrawCluster), "the cluster's locks let go until its nodes are back")
 			}
 			require.Empty(t, fleet.Cordoned(deeds), "nothing starts any more")
+			require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), held.spoke))
 		})
 	}
 }
