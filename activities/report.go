@@ -21,7 +21,7 @@ const (
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
 	firstReport = time.Second
 	// reportInterval is how often a wait is reported at most, to begin with; longestReportInterval is what it grows to.
-	reportInterval        = time.Second
+	reportInterval        = 2 * time.Second
 	longestReportInterval = 5 * time.Minute
 	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
 	reportTimeout = 5 * time.Second
@@ -139,7 +139,7 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 }
 
 // pauseAfter is how long nothing is reported after so many reports. A wait that never stops changing must not fill its workflow's history,
-// which the server ends at 10,000 signals: a hundred reports in it says a change within 5 s, and makes fewer than 2,000 a day.
+// which the server ends at 10,000 signals: a hundred reports in it says a change within 10 s, and makes fewer than 2,000 a day.
 func pauseAfter(reports int) time.Duration {
 	return min(reportInterval*time.Duration(max(1, reports/20)), longestReportInterval)
 }

@@ -142,11 +142,12 @@ func (r *nodeRollout) stopAsking(ctx workflow.Context) {
 func (r *nodeRollout) startGranted(ctx workflow.Context) {
 	granted := r.granted[:min(len(r.granted), childrenAtOnce)]
 	r.granted = nil
+	atWork := len(r.running) + len(granted)
 	for _, node := range granted {
 		if !r.starts(ctx) || len(r.running) >= nodesAtOnce {
 			return
 		}
-		r.start(ctx, node)
+		r.start(ctx, node, atWork)
 	}
 }
 
@@ -156,7 +157,8 @@ const childrenAtOnce = 50
 // nodeAtWork is how long all nodes at work may report progress before the run's signals are used up; longer than most maintenances take.
 const nodeAtWork = 4 * time.Hour
 
-func (r *nodeRollout) start(ctx workflow.Context, node string) {
+// start starts the maintenance of a node, which is one of that many at work.
+func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	r.pending = without(r.pending, node)
 	in := r.upgrade.in
 	object := rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
@@ -165,7 +167,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string) {
 		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
-		ProgressLimit: progressLimit(len(r.running)+1, nodeAtWork),
+		ProgressLimit: progressLimit(atWork, nodeAtWork),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
