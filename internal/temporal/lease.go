@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // took over; if that is over and gone, it bears the mark of a workflow that has ended, by which the sweeper finds it.
 type Lease struct {
 	interceptor.WorkerInterceptorBase
+	delays delays
 }
 
 // LeaseOver returns why the attempt at an activity that ctx belongs to may not change anything any more: another may have taken over. It is
@@ -33,12 +35,13 @@ func LeaseOver(ctx context.Context) error {
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
-func (*Lease) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &activityLease{interceptor.ActivityInboundInterceptorBase{Next: next}}
+func (l *Lease) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &activityLease{interceptor.ActivityInboundInterceptorBase{Next: next}, &l.delays}
 }
 
 type activityLease struct {
 	interceptor.ActivityInboundInterceptorBase
+	delays *delays
 }
 
 // Init implements interceptor.ActivityInboundInterceptor.
@@ -50,7 +53,7 @@ func (a *activityLease) Init(outbound interceptor.ActivityOutboundInterceptor) e
 func (a *activityLease) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	held := newLease(activity.GetInfo(ctx), cancel)
+	held := newLease(activity.GetInfo(ctx), a.delays, cancel)
 	result, err := a.Next.ExecuteActivity(context.WithValue(ctx, leaseKey{}, held), in)
 	if err == nil || Final(err) || !errors.Is(context.Cause(ctx), errLeaseOver) {
 		return result, err
@@ -77,7 +80,6 @@ type leaseKey struct{}
 
 // lease is the time that one attempt has.
 type lease struct {
-	// deadline of the attempt; zero: none.
 	deadline time.Time
 	// silence is for how long nothing may be heard of the attempt; 0: without limit.
 	silence time.Duration
@@ -88,28 +90,53 @@ type lease struct {
 	over  error
 }
 
-// newLease counts from when the server has started the attempt: its task may have waited long for a worker that stood still.
-func newLease(info activity.Info, cancel context.CancelCauseFunc) *lease {
+// newLease counts from when the server has started the attempt: its task may have waited for a worker that stood still. The SDK's own deadline
+// counts from when the worker begins, and lets it do so at any time.
+func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc) *lease {
+	begun := wallClock()
+	if !info.IsLocalActivity {
+		begun = begun.Add(-delays.excess(begun.Sub(info.StartedTime)))
+	}
 	return &lease{
-		deadline: info.Deadline,
+		deadline: begun.Add(info.StartToCloseTimeout),
 		// Less than the server waits: it counts from when a heartbeat came in, and heartbeats are throttled.
 		silence: info.HeartbeatTimeout * 3 / 4,
 		cancel:  cancel,
-		heard:   info.StartedTime,
+		heard:   begun,
 	}
 }
 
-// check ends the lease if its time is over, and renews it if that is asked for and it is not. Time is that of the wall: a monotonic clock
-// stands still with a paused machine.
+// delays are the times from the start of an attempt, by the server's clock, to its beginning, by that of the worker, of the latest attempts.
+// The clocks need not agree: by how much they differ is in the least delay, and goes out of it some attempts after one of them was set.
+type delays struct {
+	mu     sync.Mutex
+	latest []time.Duration
+}
+
+const delaysKept = 32
+
+// excess is by how much a delay is more than the least.
+func (d *delays) excess(delay time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.latest = append(d.latest, delay)
+	d.latest = d.latest[max(0, len(d.latest)-delaysKept):]
+	return delay - slices.Min(d.latest)
+}
+
+// wallClock is the time without the reading of the monotonic clock, which stands still with a paused machine.
+func wallClock() time.Time { return time.Now().Round(0) }
+
+// check ends the lease if its time is over, and renews it if that is asked for and it is not.
 func (l *lease) check(renew bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over != nil {
 		return l.over
 	}
-	now := time.Now().Round(0)
+	now := wallClock()
 	switch silent := now.Sub(l.heard); {
-	case !l.deadline.IsZero() && now.After(l.deadline):
+	case now.After(l.deadline):
 		l.over = fmt.Errorf("%w: its time was over at %s", errLeaseOver, l.deadline.Format(time.RFC3339))
 	case l.silence > 0 && silent > l.silence:
 		l.over = fmt.Errorf("%w: nothing was heard of this one for %s", errLeaseOver, silent.Round(time.Second))

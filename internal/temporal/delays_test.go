@@ -1,0 +1,39 @@
+package temporal
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+)
+
+func TestATaskThatWaitedForAWorkerThatStoodStillHasAsMuchLessTime(t *testing.T) {
+	const skew = -time.Hour // the server's clock is an hour ahead
+	begin := func(delays *delays, waited time.Duration) error {
+		info := activity.Info{StartedTime: time.Now().Add(-skew - waited), StartToCloseTimeout: 10 * time.Second, HeartbeatTimeout: 20 * time.Second}
+		_, cancel := context.WithCancelCause(t.Context())
+		return newLease(info, delays, cancel).check(false)
+	}
+	var delays delays
+	require.NoError(t, begin(&delays, 0), "clocks need not agree")
+	require.NoError(t, begin(&delays, 5*time.Second))
+	require.ErrorIs(t, begin(&delays, 11*time.Second), errLeaseOver)
+	require.NoError(t, begin(&delays, 0))
+
+	for range delaysKept - 1 {
+		require.ErrorIs(t, begin(&delays, time.Minute), errLeaseOver)
+	}
+	require.NoError(t, begin(&delays, time.Minute), "the worker's clock was set a minute ahead")
+}
+
+func TestTheLeaseOfAnAttemptThatStoodStillIsOverForGood(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	held := newLease(activity.Info{StartedTime: time.Now(), StartToCloseTimeout: time.Hour, HeartbeatTimeout: 20 * time.Second}, &delays{}, cancel)
+	require.NoError(t, held.check(true))
+	held.heard = held.heard.Add(-16 * time.Second)
+	require.ErrorIs(t, held.check(true), errLeaseOver, "a heartbeat that comes too late renews nothing")
+	require.ErrorIs(t, held.check(true), errLeaseOver)
+	require.ErrorIs(t, context.Cause(ctx), errLeaseOver)
+}
