@@ -32,6 +32,8 @@ var theStage *stage
 type stage struct {
 	*fleet.Fleet
 	temporal client.Client
+	// second is another worker, which runs only when a scenario starts it.
+	second *devstack.Process
 	// deaths of workers, in all scenarios so far.
 	deaths []death
 }
@@ -75,6 +77,9 @@ func (s *stage) prepare(ctx context.Context) error {
 		return err
 	}
 	if s.temporal, err = temporal.Dial(ctx, options); err != nil {
+		return err
+	}
+	if s.second, err = s.AddWorker(); err != nil {
 		return err
 	}
 	var group errgroup.Group

@@ -90,6 +90,9 @@ func (s *scene) mend(t *testing.T) {
 	if !t.Failed() {
 		return
 	}
+	for _, cluster := range s.Clusters() {
+		_ = cluster.APIServer.Start(ctx) // it may be running
+	}
 	_ = s.Worker.Kill()
 	require.NoError(t, s.Worker.Start(ctx))
 	for _, w := range s.works {
@@ -163,7 +166,7 @@ type place struct {
 
 func (p place) String() string { return p.spoke.Name + "/" + p.node }
 
-// places returns that many worker nodes of the spokes where only the scenario is at work.
+// places returns that many worker nodes, as the seed has it, of the spokes where only the scenario is at work.
 func (s *scene) places(t *testing.T, count int) []place {
 	t.Helper()
 	var free []place
@@ -173,5 +176,6 @@ func (s *scene) places(t *testing.T, count int) []place {
 		}
 	}
 	require.LessOrEqual(t, count, len(free))
+	s.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	return free[:count]
 }

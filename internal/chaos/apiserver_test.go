@@ -1,0 +1,105 @@
+package chaos
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// apiServers are the scenarios in which an API server goes away, is slow, or refuses what it is asked.
+func apiServers() []scenario {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "objects"}, "any", nil)
+	return []scenario{
+		{name: "a spoke's API server is killed in the midst of a drain", short: true, run: restartedInADrain},
+		{name: "a spoke's API server is away in the midst of a drain until that is noticed", run: awayInADrain},
+		{name: "the hub's API server is away while a rollout is planned", run: hubAwayWhilePlanning},
+		{name: "the hub's API server is away in a batch", run: hubAwayInABatch},
+		{name: "API servers are slow", run: harmed(faultproxy.Rule{Fault: faultproxy.Delay(300 * time.Millisecond)})},
+		{name: "every third write is refused with 429", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewTooManyRequests("too many", 1))))},
+		{name: "every third write is refused with 500", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))))},
+		{name: "every third write is refused with 409", run: harmed(writes(3, faultproxy.Refuse(conflict)))},
+		{name: "every fourth write is lost with its connection", run: harmed(writes(4, faultproxy.HangUp()))},
+		{name: "the answer to every fourth write is lost", run: func(t *testing.T, s *scene) {
+			s.answersLost = true
+			harmed(writes(4, faultproxy.LoseAnswer()))(t, s)
+		}},
+	}
+}
+
+func writes(oneIn int, fault faultproxy.Fault) faultproxy.Rule {
+	return faultproxy.Rule{Match: faultproxy.Match{Verbs: faultproxy.Writes()}, OneIn: oneIn, Fault: fault}
+}
+
+// restartedInADrain: the pod that is waited for leaves after that.
+func restartedInADrain(t *testing.T, s *scene) {
+	at := s.places(t, 1)[0]
+	arrived := draining().reach(t, s, at)
+	require.NoError(t, at.spoke.APIServer.Kill())
+	require.NoError(t, at.spoke.APIServer.Start(t.Context()))
+	arrived.heal()
+}
+
+// awayInADrain: the maintenance says why it does not go on, and does when it can.
+func awayInADrain(t *testing.T, s *scene) {
+	at := s.places(t, 1)[0]
+	arrived := draining().reach(t, s, at)
+	require.NoError(t, at.spoke.APIServer.Stop())
+	s.awaitUnreachable(t, arrived.workflow)
+	require.NoError(t, at.spoke.APIServer.Start(t.Context()))
+	arrived.heal()
+}
+
+// awaitUnreachable waits until a workflow says that its cluster does not answer.
+func (s *scene) awaitUnreachable(t *testing.T, workflow string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var status struct {
+			Wait *drydockv1.Wait `json:"wait"`
+		}
+		answer, err := s.temporal.QueryWorkflow(t.Context(), workflow, "", temporal.QueryStatus)
+		return err == nil && answer.Get(&status) == nil && status.Wait != nil && status.Wait.Reason == temporal.ErrClusterUnreachable
+	}, waitLimit, 100*time.Millisecond, "%s does not say that its cluster is away", workflow)
+}
+
+func hubAwayWhilePlanning(t *testing.T, s *scene) {
+	require.NoError(t, s.Hub.APIServer.Stop())
+	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{"worker-1"}, maxConcurrency: 1}, nil)
+	s.awaitScheduled(t, w.workflow, "PlanRollout")
+	require.NoError(t, s.Hub.APIServer.Start(t.Context()))
+}
+
+// hubAwayInABatch: clusters at work go on.
+func hubAwayInABatch(t *testing.T, s *scene) {
+	at := place{s.Spokes[1], "worker-1"}
+	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{at.node}, maxConcurrency: 1}, nil)
+	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
+	require.NoError(t, s.Hub.APIServer.Stop())
+	letLeave(t, at, guest)
+	s.awaitMaintenance(t, w, place{s.Spokes[2], at.node})
+	require.NoError(t, s.Hub.APIServer.Start(t.Context()))
+}
+
+// harmed is a scenario in which a rollout over all spokes meets with a fault from its beginning to its end.
+func harmed(rule faultproxy.Rule) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		var injections []*faultproxy.Injection
+		for _, cluster := range s.Clusters() {
+			injections = append(injections, s.Proxy(cluster).Inject(rule))
+		}
+		w := s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)
+		s.requireEnd(t, w)
+		for _, injection := range injections[1:] {
+			require.NotZero(t, injection.Harmed())
+		}
+	}
+}
