@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
@@ -72,13 +74,28 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	require.Contains(t, sweeperFinding("sweeper c1", workflows.SweeperStatus{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, which Temporal")
 }
 
-// sweeps has a node maintained, of which everybody but the sweeper is played: it was woken when the maintenance began.
+// awaitOrphans finds what the test wants found, and nothing else.
+func (s *stage) awaitOrphans(ctx context.Context, _ activities.AwaitOrphansInput) (activities.Orphans, error) {
+	beat := time.NewTicker(50 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		select {
+		case found := <-s.orphans:
+			return found, nil
+		case <-ctx.Done():
+			return activities.Orphans{}, ctx.Err()
+		case <-beat.C:
+			activity.RecordHeartbeat(ctx)
+		}
+	}
+}
+
+// sweeps has the sweeper find something. It was started when a node was maintained.
 func (s *stage) sweeps(t *testing.T) {
 	s.orphans <- activities.Orphans{Orphans: []activities.Orphan{{
 		Mark:  activities.Mark{Kind: activities.MarkNode, Name: "worker-9", Node: "worker-9", Owner: "node/spoke-1/default/gone/run"},
 		Ended: "Terminated at 2026-11-20T12:00:00Z by ann: wrong node",
 	}}}
-	require.NoError(t, s.client.SignalWorkflow(t.Context(), temporal.SweeperID("spoke-1"), "", temporal.SignalWake, nil))
 	require.Eventually(t, func() bool {
 		got := drydock(t, "doctor")
 		return got.status == exitDone && regexp.MustCompile(`ok +sweeper spoke-1 +1 taken back, the last at \S+: Node worker-9 of node/spoke-1/default/gone `+

@@ -109,16 +109,6 @@ func (s *stage) drain(ctx context.Context, _ activities.DrainInput) (maintenance
 	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
 }
 
-// awaitOrphans finds what the test wants found, and nothing else.
-func (s *stage) awaitOrphans(ctx context.Context, _ activities.AwaitOrphansInput) (activities.Orphans, error) {
-	select {
-	case found := <-s.orphans:
-		return found, nil
-	default:
-		return activities.Orphans{}, untilCancelled(ctx, nil)
-	}
-}
-
 // untilCancelled is a wait of an activity: it ends with its cancellation, or when over is closed.
 func untilCancelled(ctx context.Context, over <-chan struct{}) error {
 	beat := time.NewTicker(50 * time.Millisecond)
