@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -86,7 +88,27 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 			ill(namespace, "create it with `temporal operator namespace create`, or name another with --namespace", err),
 		}
 	}
-	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx)}, s.examineSweepers(whole)...)
+	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx)}, s.examineSweepers(whole)...)
+}
+
+// examineHolds says what is held. That is nothing to mend: somebody wants it so.
+func (s *server) examineHolds(ctx context.Context) finding {
+	const check = "emergency stop"
+	status, err := s.holdStatus(ctx)
+	if errors.Is(err, errNoWorker) {
+		return ill(check, "start drydock-worker", errors.New("what is held is not known while no worker answers"))
+	}
+	if err != nil {
+		return ill(check, "see the message", err)
+	}
+	if len(status.Holds) == 0 {
+		return well(check, "nothing is held")
+	}
+	var said []string
+	for _, hold := range status.Holds {
+		said = append(said, fmt.Sprintf("%s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope)))
+	}
+	return well(check, strings.Join(said, "; "))
 }
 
 func (s *server) examineSearchAttributes(ctx context.Context) finding {

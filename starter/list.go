@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -96,13 +97,17 @@ func refOf(workflowID, runID string) workflowRef {
 
 // phase is where the work stands, in one word.
 func (r workflowRow) phase() string {
-	switch {
-	case r.Phase == "":
+	phase := r.Phase
+	if phase == "" {
 		return r.Execution
-	case r.Paused && r.CompletedAt == nil:
-		return r.Phase + " (paused)"
 	}
-	return r.Phase
+	if r.Paused && r.CompletedAt == nil {
+		phase += " (paused)"
+	}
+	if r.Reason == emergency.ReasonHeld && r.CompletedAt == nil {
+		phase += " (held)"
+	}
+	return phase
 }
 
 // took is how long the work took, or takes.

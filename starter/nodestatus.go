@@ -131,6 +131,9 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
 		}
 	}
+	if line := holdLine(status.Held, reasonOf(status.Wait)); line != "" {
+		lines = append(lines, line)
+	}
 	if status.Failure != nil {
 		lines = append(lines, "failed"+failureText(status.Failure))
 	}
@@ -177,6 +180,9 @@ func (s maintenanceStatus) line() string {
 	}
 	if wait := status.Wait; wait != nil {
 		line += "; " + strings.Trim(wait.Reason+": "+wait.Message, ": ")
+	}
+	if held := holdLine(status.Held, reasonOf(status.Wait)); held != "" {
+		line += "; " + held
 	}
 	if status.Failure != nil {
 		line += "; failed" + failureText(status.Failure)

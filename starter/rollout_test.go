@@ -19,6 +19,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"before setup, a start says what to run first", startBeforeSetup},
 		{"setup registers search attributes, and again finds them there", setUpTwice},
 		{"without a worker, a status says so, and doctor too", statusWithoutWorker},
+		{"without a worker, a hold is kept for when there is one", holdWithoutWorker},
 		{"a worker starts", s.startWorker},
 		{"doctor is content once a worker polls", doctorContent},
 		{"a rollout is started, watched and ends", s.watchesARollout},
@@ -32,6 +33,8 @@ func TestOnARealTemporal(t *testing.T) {
 		{"a watch that is stopped leaves the rollout at work", s.stopsWatching},
 		{"a node is maintained by its name", s.maintainsANode},
 		{"what a terminated maintenance has left is taken back, and doctor says so", s.sweeps},
+		{"what is held waits, says so and goes on", s.holdsAndReleases},
+		{"the emergency stop loses nothing under load", s.holdsUnderLoad},
 		{"an application's locks are kept", s.keepsLocks},
 		{"without a worker, what has ended is still known", s.remembers},
 	}

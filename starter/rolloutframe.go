@@ -14,12 +14,13 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 )
 
 const (
-	// frameLines are those of a frame beside its clusters: headline, message, wait, bar, estimate, a blank, header, rest, note, and the
+	// frameLines are those of a frame beside its clusters: headline, message, wait, hold, bar, estimate, a blank, header, rest, note, and the
 	// cursor's.
-	frameLines = 10
+	frameLines = 11
 	barWidth   = 32
 )
 
@@ -33,6 +34,9 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	}
 	if wait := s.waitOfItsOwn(); wait != nil {
 		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+	}
+	if line := holdLine(s.Status.Held, reasonOf(s.waitOfItsOwn())); line != "" {
+		lines = append(lines, line)
 	}
 	percentage := int(s.Status.Percentage)
 	lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
@@ -50,7 +54,7 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 
 // waitOfItsOwn is what the rollout waits for; nil while its clusters are at work, since they say that better.
 func (s rolloutStatus) waitOfItsOwn() *drydockv1.Wait {
-	if s.Status.Counts.Running > 0 && !s.Status.Paused {
+	if s.Status.Counts.Running > 0 && !s.Status.Paused && s.Status.Held == nil {
 		return nil
 	}
 	return s.Status.Wait
@@ -61,6 +65,9 @@ func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 	reason, _ := verdict(s.Status)
 	if s.Status.Paused {
 		reason += " (paused)"
+	}
+	if s.Status.Held != nil {
+		reason += " (held)"
 	}
 	run := s.Status.Status
 	parts := []string{fmt.Sprintf("rollout %s/%s", s.Metadata.Namespace, s.Metadata.Name), style.paint(reason)}
@@ -175,6 +182,9 @@ func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 	}
 	if cluster.Reason != "" || cluster.Message != "" {
 		parts = append(parts, reasonFor(cluster.Reason, cluster.Message, cluster.Since, now))
+	}
+	if cluster.Held != nil && cluster.Reason != emergency.ReasonHeld {
+		parts = append(parts, "held"+cluster.Held.ByWhom())
 	}
 	if cluster.StartedAt != nil && cluster.CompletedAt != nil {
 		parts = append(parts, "took "+duration.HumanDuration(cluster.CompletedAt.Sub(cluster.StartedAt.Time)))

@@ -99,7 +99,7 @@ func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {
 	const height = 24
 	frame := status.frame(noon, frameStyle{height: height})
 	require.Less(t, strings.Count(frame, "\n")+1, height)
-	require.Contains(t, frame, "\nand 90 clusters more")
+	require.Contains(t, frame, "\nand 91 clusters more")
 }
 
 func TestColoursAreForTerminals(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 )
 
 func (s rolloutStatus) lines() []statusLine {
@@ -37,6 +38,9 @@ func (s rolloutStatus) wholeLine() statusLine {
 	if s.Status.Paused {
 		line += "; paused"
 	}
+	if held := holdLine(s.Status.Held, reasonOf(s.waitOfItsOwn())); held != "" {
+		line += "; " + held
+	}
 	return statusLine{"rollout", line}
 }
 
@@ -50,6 +54,9 @@ func clusterLine(cluster ranv1.ClusterStatus) string {
 	}
 	if cluster.Reason != "" || cluster.Message != "" {
 		words = append(words, strings.Trim(cluster.Reason+": "+cluster.Message, ": "))
+	}
+	if cluster.Held != nil && cluster.Reason != emergency.ReasonHeld {
+		words = append(words, "held"+cluster.Held.ByWhom())
 	}
 	if cluster.StartedAt != nil && cluster.CompletedAt != nil {
 		words = append(words, "took "+duration.HumanDuration(cluster.CompletedAt.Sub(cluster.StartedAt.Time)))

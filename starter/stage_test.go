@@ -41,7 +41,7 @@ func newStage(t *testing.T) *stage {
 	alone(t)
 	// Rollouts continue as new between their batches: a watch goes on with the new run.
 	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{
-		DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "20"},
+		DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "40"},
 	}})
 	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
 	options, err := temporal.Connection{}.Options(nil, nil)
@@ -83,6 +83,8 @@ func (s *stage) startWorker(t *testing.T) {
 		"ObserveWorkloadLocks": func(ctx context.Context, _ activities.WorkloadLocksInput) (activities.WorkloadLocksDue, error) {
 			return activities.WorkloadLocksDue{}, untilCancelled(ctx, nil)
 		},
+		"VanishedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
+		"KeepRollout":      func(context.Context, activities.KeepRolloutInput) error { return nil },
 		"WakeSweeper":      (&activities.Sweeper{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":     s.awaitOrphans,
 		"Drain":            s.drain,

@@ -71,7 +71,7 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 		}
 		c.Held = g.holds.state.Of(c.Name)
 		if c.Held != nil && c.State == ranv1.ClusterPending {
-			c.Reason, c.Message, c.Since = emergency.ReasonHeld, emergency.Message(*c.Held), &c.Held.Since
+			c.Reason, c.Message, c.Since = emergency.ReasonHeld, c.Held.String(), &c.Held.Since
 		}
 	}
 	return status

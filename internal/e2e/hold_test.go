@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// reasonHeld is what every status says of something that is held.
+const reasonHeld = "Held"
+
+// A hold holds whatever works on the cluster: these tests run before those in parallel.
+
+func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-4")
+	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	before := len(deedsOf(t, spoke))
+	startRollout(t, rollout("held", "", 60, spoke.Name))
+	awaitEviction(t, spoke, holdout)
+
+	require.Contains(t, must(t, "hold", "--cluster", spoke.Name, "--reason", "flood in hall 2"), "flood in hall 2")
+	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", spoke.Name) })
+	letGo(t, spoke, holdout)
+	held := awaitStatus(t, "held", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].Reason == reasonHeld })
+	require.Equal(t, "worker-1: Draining", held.Clusters[0].Step)
+	require.Equal(t, "flood in hall 2", held.Held.Reason)
+	require.Equal(t, "flood in hall 2", held.Clusters[0].Held.Reason)
+	require.Nil(t, held.Status.CurrentBatchDeadline, "the clock stands still")
+
+	require.Empty(t, evictable(t, spoke, "worker-1"), "the drain has gone on to its end")
+	deeds := deedsOf(t, spoke)[before:]
+	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(deeds))
+	require.Equal(t, 1, fleet.Count(nil, deeds)[fleet.DeedJob], "only the control plane has had its job")
+	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable, "what is out of service stays so")
+
+	must(t, "release", "--cluster", spoke.Name)
+	require.Zero(t, drydock(t, "upgrade", "status", "held", "--watch").code)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	after := deedsOf(t, spoke)[before:]
+	require.Equal(t, deeds, after[:len(deeds)])
+	require.Equal(t, fleet.DeedJob, after[len(deeds)].What, "it goes on where it stood")
+	require.Len(t, fleet.Cordoned(after), workers+1)
+	requireNoPodEvictedTwice(t, after)
+}
+
+func TestWhatIsStartedWhileAllIsHeldTouchesNothingAndSaysSo(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-3")
+	before := len(deedsOf(t, spoke))
+	must(t, "hold", "--all", "--reason", "change freeze")
+	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--all") })
+	startRollout(t, rollout("frozen", "", 60, spoke.Name))
+	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "frozen")
+
+	frozen := awaitStatus(t, "frozen", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Wait != nil && s.Wait.Reason == reasonHeld })
+	require.Contains(t, frozen.Wait.Message, "change freeze")
+	require.Equal(t, ranv1.ClusterPending, frozen.Clusters[0].State)
+	require.Equal(t, reasonHeld, awaitNode(t, "frozen", spoke).Wait.Reason)
+	require.Contains(t, must(t, "doctor"), "every cluster is held since")
+	require.Len(t, deedsOf(t, spoke), before)
+
+	// A cancel works while held: what has not begun ends without a trace.
+	must(t, "node", "cancel", "frozen", "--cluster", spoke.Name)
+	require.Equal(t, 1, drydock(t, "node", "status", "frozen", "--cluster", spoke.Name, "--watch").code)
+	require.Len(t, deedsOf(t, spoke), before)
+
+	must(t, "release", "--all")
+	require.Zero(t, drydock(t, "upgrade", "status", "frozen", "--watch").code)
+	require.Len(t, fleet.Cordoned(deedsOf(t, spoke)[before:]), workers+1)
+}
+
+// letGo lets the pods of a Deployment leave, and not come back.
+func letGo(t *testing.T, spoke *devstack.Cluster, app string) {
+	t.Helper()
+	_, err := spoke.Client.AppsV1().Deployments("shop").Patch(t.Context(), app, types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "the pods of "+app+" have left", []client.Object{&corev1.Pod{}},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			var pods corev1.PodList
+			if err := reader.List(ctx, &pods, client.MatchingLabels{"app": app}); err != nil || len(pods.Items) == 0 {
+				return err == nil, err
+			}
+			letPodsLeave(t, spoke, app)
+			return false, nil
+		}))
+}
+
+// awaitNode asks for the status of a maintenance until it waits.
+func awaitNode(t *testing.T, name string, spoke *devstack.Cluster) maintenancev1.NodeMaintenanceStatus {
+	t.Helper()
+	var maintenance struct {
+		Status maintenancev1.NodeMaintenanceStatus `json:"status"`
+	}
+	require.Eventually(t, func() bool {
+		a := drydock(t, "node", "status", name, "--cluster", spoke.Name, "-o", "json")
+		return json.Unmarshal([]byte(a.out), &maintenance) == nil && maintenance.Status.Wait != nil
+	}, time.Minute, 200*time.Millisecond)
+	return maintenance.Status
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// showHolds is the command that shows what is held.
+const showHolds = "drydock hold status"
+
+// emergencyStop is the emergency stop as its user knows it.
+func emergencyStop() subject {
+	return subject{noun: "emergency stop", name: temporal.EmergencyStopID, workflowID: temporal.EmergencyStopID, show: showHolds, list: showHolds}
+}
+
+func newHold(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hold --cluster NAME|--all",
+		Short: "Emergency stop: start no new disruption in a cluster, or anywhere, until release",
+		Long: `Emergency stop: start no new disruption in a cluster, or anywhere, until release.
+
+Steps at work finish: a drain goes on to its end. No further cluster, node or step begins: no locks are asked for, no node is cordoned, drained or
+handed over, no job is started. Health checks, clean-up and the return of nodes go on, and a cancel works. The clocks of rollouts with a cluster
+that is held stand still. It holds until it is released, whatever is restarted meanwhile.
+
+Holding what is held already changes who and why.`,
+	}
+	c.takesHolds(cmd, c.hold)
+	cmd.AddCommand(newHoldStatus(c))
+	return cmd
+}
+
+func newRelease(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "release --cluster NAME|--all",
+		Short: "End an emergency stop: work goes on where it stood",
+		Long: `End an emergency stop: work goes on where it stood.
+
+Every hold is released as it was made: --all releases the hold of every cluster, --cluster the hold of that cluster. A cluster that is held both
+ways goes on when both are released.`,
+	}
+	c.takesHolds(cmd, c.release)
+	return cmd
+}
+
+// takesHolds makes a command of one that is about clusters, or all.
+func (c *cli) takesHolds(cmd *cobra.Command, work func(context.Context, *server, emergency.Request) error) {
+	request := emergency.Request{Actor: actor()}
+	cmd.Args = operands()
+	cmd.RunE = c.verb(func(ctx context.Context, _ []string) error {
+		switch {
+		case len(request.Clusters) == 0 && !request.All:
+			return usagef("which clusters? name them with --cluster, or set --all")
+		case len(request.Clusters) > 0 && request.All:
+			return usagef("--cluster contradicts --all: set one of the two")
+		}
+		if err := request.Check(); err != nil {
+			return usageError{error: err}
+		}
+		s, err := c.dial(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return work(ctx, s, request)
+	})
+	cmd.Flags().StringSliceVar(&request.Clusters, "cluster", nil, "cluster, by the name the worker knows it by; may be repeated")
+	cmd.Flags().BoolVar(&request.All, "all", false, "every cluster, those that are unknown yet included")
+	c.addTemporalFlags(cmd)
+	addReasonFlag(cmd, &request.Reason)
+	c.addOutputFlag(cmd)
+}
+
+func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) error {
+	answer, err := s.hold(ctx, request)
+	if errors.Is(err, errNoWorker) {
+		return c.holdLater(ctx, s, request)
+	}
+	if err != nil {
+		return err
+	}
+	err = c.print(answer, func(w io.Writer) {
+		for _, change := range answer.Changes {
+			fmt.Fprintln(w, heldText(change))
+		}
+		fmt.Fprintf(w, "%s told; see `%s`\n", followersText(answer.Followers), showHolds)
+	}, scopeNames(answer.Holds)...)
+	s.noteUnknownClusters(ctx, c.ErrOut, request.Clusters)
+	return err
+}
+
+// hold starts the emergency stop where it does not run yet, and returns when what is held is in its history. Without a worker the error is
+// errNoWorker.
+func (s *server) hold(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
+	return s.change(ctx, "hold", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
+		return s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+			StartWorkflowOperation: s.NewWithStartWorkflowOperation(temporal.EmergencyStopOptions(), temporal.EmergencyStop),
+			UpdateOptions:          updateOf(temporal.UpdateHold, request),
+		})
+	})
+}
+
+func updateOf(name string, request emergency.Request) client.UpdateWorkflowOptions {
+	return client.UpdateWorkflowOptions{
+		WorkflowID: temporal.EmergencyStopID, UpdateName: name, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	}
+}
+
+// changeTimeout is how long the emergency stop may take to answer before no worker is taken to be there. A Temporal server needs up to 5 s to find
+// that it has lost the task for an update, as it may when the workflow continues as new in that moment.
+const changeTimeout = 2 * answerTimeout
+
+// change sends an update to the emergency stop and waits for the answer.
+func (s *server) change(ctx context.Context, doing string, send func(context.Context) (client.WorkflowUpdateHandle, error)) (emergency.Answer, error) {
+	waiting, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	var answer emergency.Answer
+	update, err := send(waiting)
+	if err == nil {
+		err = update.Get(waiting, &answer)
+	}
+	switch {
+	case err == nil:
+		return answer, nil
+	case ctx.Err() == nil && (timeIsUp(waiting) || noWorker(err)):
+		return answer, fmt.Errorf("%s: %w", doing, errNoWorker)
+	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
+		return answer, fmt.Errorf("%s: %s", doing, temporal.ErrorMessage(err))
+	}
+	if _, never := errors.AsType[*serviceerror.NotFound](err); never {
+		return answer, fmt.Errorf("%s: nothing is held", doing)
+	}
+	return answer, s.explain(doing+" by", emergencyStop(), err)
+}
+
+// holdLater leaves the request with Temporal while no worker answers: it is durable, and taken in as soon as a worker is there.
+func (c *cli) holdLater(ctx context.Context, s *server, request emergency.Request) error {
+	_, err := s.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalHold, request, temporal.EmergencyStopOptions(), temporal.EmergencyStop)
+	if err != nil {
+		return s.explain("hold by", emergencyStop(), err)
+	}
+	fmt.Fprintf(c.ErrOut, "no worker answers, and while none does nothing new starts. The hold is kept, and takes effect when a worker is back: "+
+		"what is due in that moment may begin before it. See `%s` then\n", showHolds)
+	return nil
+}
+
+// noteUnknownClusters warns of names that may be mistyped: nobody would be held. It is only a remark, and says nothing when nobody knows.
+func (s *server) noteUnknownClusters(ctx context.Context, w io.Writer, clusters []string) {
+	for _, cluster := range clusters {
+		query := fmt.Sprintf("%s = '%s'", temporal.AttributeCluster.GetName(), quoted(cluster))
+		count, err := s.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query})
+		if err == nil && count.GetCount() == 0 {
+			fmt.Fprintf(w, "note: nothing has been done on a cluster %s so far: if it has another name, it is not held\n", cluster)
+		}
+	}
+}
+
+func (c *cli) release(ctx context.Context, s *server, request emergency.Request) error {
+	answer, err := s.change(ctx, "release", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
+		return s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))
+	})
+	if err != nil {
+		return err
+	}
+	return c.print(answer, func(w io.Writer) {
+		for _, change := range answer.Changes {
+			fmt.Fprintln(w, releasedText(change, time.Now()))
+		}
+		for _, hold := range answer.Holds {
+			fmt.Fprintf(w, "still held: %s (`%s`)\n", hold, emergency.ReleaseCommand(hold.Scope))
+		}
+	}, scopeNames(answer.Holds)...)
+}
+
+func newHoldStatus(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what is held, by whom, why and since when",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			status, err := s.holdStatus(ctx)
+			if err != nil {
+				return err
+			}
+			return c.print(status, func(w io.Writer) { printHolds(w, status, time.Now()) }, scopeNames(status.Holds)...)
+		}),
+	}
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// holdStatus is what is held as programs read it.
+type holdStatus struct {
+	Holds []drydockv1.Hold `json:"holds"`
+	// Followers is how many rollouts and node maintenances are told of changes.
+	Followers int `json:"followers"`
+}
+
+// holdStatus asks the emergency stop. Where it has never run, nothing is held.
+func (s *server) holdStatus(ctx context.Context) (holdStatus, error) {
+	status := holdStatus{Holds: []drydockv1.Hold{}}
+	_, err := s.DescribeWorkflow(ctx, temporal.EmergencyStopID, "")
+	if _, never := errors.AsType[*serviceerror.NotFound](err); never {
+		return status, nil
+	}
+	if err != nil {
+		return status, s.explain("describe", emergencyStop(), err)
+	}
+	return status, s.query(ctx, emergencyStop(), "", &status)
+}
+
+func printHolds(w io.Writer, status holdStatus, now time.Time) {
+	if len(status.Holds) == 0 {
+		fmt.Fprintln(w, "nothing is held")
+		return
+	}
+	t := newTable("HELD", "SINCE", "BY", "REASON", "GOES ON WITH")
+	for _, hold := range status.Holds {
+		t.AppendRow(table.Row{hold.Scope, age(now, hold.Since.Time) + " ago", hold.By, hold.Reason, emergency.ReleaseCommand(hold.Scope)})
+	}
+	fmt.Fprintln(w, t.Render())
+	fmt.Fprintf(w, "%s told of changes\n", followersText(status.Followers))
+}
+
+func followersText(n int) string {
+	return pluralOf(n, "rollout or node maintenance is", "rollouts and node maintenances are")
+}
+
+// heldText says what a hold has changed.
+func heldText(change emergency.Change) string {
+	if change.Before == nil {
+		return emergency.Message(*change.After)
+	}
+	text := change.Before.String()
+	if change.Before.ByWhom() != change.After.ByWhom() {
+		text += "; from now on" + change.After.ByWhom()
+	}
+	return "already held: " + text
+}
+
+func releasedText(change emergency.Change, now time.Time) string {
+	return fmt.Sprintf("%s is released; it was held for %s%s", change.Scope, age(now, change.Before.Since.Time), change.Before.ByWhom())
+}
+
+// holdLine says that something is held; empty when nothing is, or when its wait says so already.
+func holdLine(hold *drydockv1.Hold, reason string) string {
+	if hold == nil || reason == emergency.ReasonHeld {
+		return ""
+	}
+	return fmt.Sprintf("held: %s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope))
+}
+
+// reasonOf is the reason of a wait; empty: there is none.
+func reasonOf(wait *drydockv1.Wait) string {
+	if wait == nil {
+		return ""
+	}
+	return wait.Reason
+}
+
+func scopeNames(held []drydockv1.Hold) []string {
+	names := []string{}
+	for _, hold := range held {
+		names = append(names, string(hold.Scope))
+	}
+	return names
+}

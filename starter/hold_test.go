@@ -1,0 +1,181 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestHoldAndReleaseSayWhatTheyMiss(t *testing.T) {
+	alone(t)
+	t.Setenv(clusterVariable, "spoke-1") // an emergency stop never guesses
+	for _, verb := range []string{"hold", "release"} {
+		for _, tt := range []struct {
+			name string
+			args []string
+			says string
+		}{
+			{"nothing", nil, "which clusters? name them with --cluster, or set --all"},
+			{"both", []string{"--all", "--cluster", "c1"}, "--cluster contradicts --all: set one of the two"},
+			{"an empty name", []string{"--cluster", "c1", "--cluster", " "}, `clusters[1]: " " is no name of a cluster`},
+			{"a name twice", []string{"--cluster", "c1,c1"}, "clusters[1]: c1 is named twice"},
+			{"an operand", []string{"c1"}, `unexpected argument "c1"`},
+		} {
+			t.Run(verb+" "+tt.name, func(t *testing.T) {
+				require.Equal(t, outcome{status: exitUsage, stderr: "error: " + tt.says + " (see drydock " + verb + " --help)\n"},
+					drydock(t, append([]string{verb}, tt.args...)...))
+			})
+		}
+	}
+}
+
+func TestAHoldIsShownBesideWhatElseIsWaitedFor(t *testing.T) {
+	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	hold := &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood", Since: since}
+	const said = "held: every cluster is held since 2026-11-20 12:00:00Z by ann: flood (`drydock release --all`)"
+	wait := func(reason string) *drydockv1.Wait {
+		return &drydockv1.Wait{Reason: reason, Message: "why", Since: since}
+	}
+
+	paused := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Paused: true, Held: hold, Wait: wait("Paused")}}
+	require.Contains(t, paused.frame(since.Time, frameStyle{}), "waiting: Paused: why\n"+said+"\n")
+	require.Contains(t, paused.headline(since.Time, frameStyle{}), "(paused) (held)")
+	require.Contains(t, paused.wholeLine().text, "; paused; "+said)
+
+	held := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Held: hold, Wait: wait(emergency.ReasonHeld), Counts: ranv1.ClusterCounts{Running: 1}}}
+	require.Contains(t, held.frame(since.Time, frameStyle{}), "waiting: Held: why\n")
+	require.NotContains(t, held.frame(since.Time, frameStyle{}), said, "it is not said twice")
+
+	atWork := ranv1.ClusterStatus{Name: "spoke-1", State: ranv1.ClusterRunning, Step: "worker-1: Draining", Held: hold}
+	require.Equal(t, "worker-1: Draining; held by ann: flood", nowText(atWork, since.Time))
+	require.Equal(t, "spoke-1: running; worker-1: Draining; held by ann: flood", clusterLine(atWork))
+
+	draining := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeDraining, Held: hold, Wait: wait("DisruptionBudget")}}
+	require.Contains(t, draining.frame(since.Time, frameStyle{}), "waiting: DisruptionBudget: why\n"+said)
+	require.Contains(t, draining.line(), "DisruptionBudget: why; "+said)
+}
+
+// heldIs waits until what is held, and who is told, is as wanted. In the moment in which the emergency stop continues as new it may not answer.
+func heldIs(t *testing.T, wanted func(holdStatus) bool) holdStatus {
+	t.Helper()
+	var status holdStatus
+	require.Eventually(t, func() bool {
+		got := drydock(t, "hold", "status", "-o", "json")
+		return got.status == exitDone && json.Unmarshal([]byte(got.stdout), &status) == nil && wanted(status)
+	}, patience, tick)
+	return status
+}
+
+// only: the scopes are held, and nothing else.
+func only(scopes ...string) func(holdStatus) bool {
+	return func(s holdStatus) bool { return slices.Equal(scopeNames(s.Holds), scopes) }
+}
+
+func holdWithoutWorker(t *testing.T) {
+	require.Equal(t, "nothing is held\n", succeeds(t, "hold", "status"))
+	require.Equal(t, outcome{status: exitFailed, stderr: "error: release: nothing is held\n"}, drydock(t, "release", "--all"))
+	got := drydock(t, "hold", "--cluster", "spoke-9", "--reason", "night")
+	require.Equal(t, exitDone, got.status, got.stderr)
+	require.Contains(t, got.stderr, "no worker answers, and while none does nothing new starts. The hold is kept")
+	require.Contains(t, drydock(t, "doctor").stdout, "what is held is not known while no worker answers")
+}
+
+func (s *stage) holdsAndReleases(t *testing.T) {
+	require.Equal(t, "night", heldIs(t, only("cluster/spoke-9")).Holds[0].Reason, "what was said while no worker was there")
+	require.Regexp(t, `^cluster spoke-9 is released; it was held for \S+ by \S+: night\n$`, succeeds(t, "release", "--cluster", "spoke-9"))
+
+	held := succeeds(t, "hold", "--all", "--reason", "flood in hall 2")
+	require.Regexp(t, `^every cluster is held since \S+ \S+Z by \S+: flood in hall 2; steps at work finish, no new one starts; `+
+		"`drydock release --all` goes on\n", held)
+	require.Contains(t, held, "told; see `drydock hold status`\n")
+	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; from now on by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
+	require.Regexp(t, `(?m)^every cluster +\S+ ago +\S+ +fire +drydock release --all$`, succeeds(t, "hold", "status"))
+	require.Equal(t, "all\n", succeeds(t, "hold", "status", "-o", "name"))
+	require.Regexp(t, `ok +emergency stop +every cluster is held since .*: fire \(`+"`drydock release --all`", succeeds(t, "doctor"))
+
+	startRollout(t, "flooded")
+	waits := reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return status.Wait != nil && status.Wait.Reason == emergency.ReasonHeld
+	})
+	require.Equal(t, "fire", waits.Status.Held.Reason)
+	require.Equal(t, "fire", waits.Status.Clusters[0].Held.Reason)
+	require.Zero(t, waits.Status.Counts.Running)
+	require.Regexp(t, `rollout prod/flooded   InProgress \(held\) .*\nHeld; Maintaining nodes\nwaiting: Held.*: every cluster is held since`, succeeds(t, "upgrade", "status", "prod/flooded"))
+	require.Eventually(t, func() bool { return strings.Contains(succeeds(t, "upgrade", "list"), "InProgress (held)") }, patience, tick)
+
+	t.Setenv(clusterVariable, "spoke-2")
+	succeeds(t, "node", "maintain", "worker-2", "--requestor", "kim.example.com")
+	node := nodeReaches(t, "worker-2-kim.example.com", maintenancev1.NodePending)
+	require.Eventually(t, func() bool {
+		node = parsed[maintenanceStatus](t, "node", "status", "worker-2-kim.example.com")
+		return node.Status.Held != nil
+	}, patience, tick)
+	require.Contains(t, succeeds(t, "node", "status", "worker-2-kim.example.com"), "waiting: Held")
+	require.Eventually(t, func() bool { return strings.Contains(succeeds(t, "node", "list"), "Pending (held)") }, patience, tick)
+	watch := begin(t, "node", "status", "worker-2-kim.example.com", "--watch")
+	watch.prints(t, "worker-2: Pending; Held: every cluster is held since")
+
+	require.Contains(t, drydock(t, "hold", "--cluster", "spoke-1").stdout, "cluster spoke-1 is held since")
+	require.Equal(t, exitFailed, drydock(t, "release", "--cluster", "spoke-2").status)
+	require.Contains(t, drydock(t, "release", "--cluster", "spoke-2").stderr, "error: release: clusters[0]: spoke-2 is not held by its name; held is every cluster (`drydock release --all`), cluster spoke-1")
+	released := succeeds(t, "release", "--all")
+	require.Contains(t, released, "every cluster is released")
+	require.Regexp(t, "still held: cluster spoke-1 is held since .* \\(`drydock release --cluster spoke-1`\\)\n$", released)
+	watch.prints(t, "worker-2: Ready")
+	succeeds(t, "node", "cancel", "worker-2-kim.example.com")
+	watch.end(t)
+
+	require.Equal(t, "spoke-1", reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return status.Held != nil && status.Held.Scope.Cluster() != ""
+	}).Status.Held.Scope.Cluster(), "the canary is held by its name, too")
+	succeeds(t, "release", "--cluster", "spoke-1")
+	reaches(t, "flooded", clustersAtWork)
+}
+
+// holdsUnderLoad holds and releases from all sides while the emergency stop continues as new every forty events: every command is answered, and
+// the rollout that runs hears the last word.
+func (s *stage) holdsUnderLoad(t *testing.T) {
+	first, err := s.client.DescribeWorkflow(t.Context(), temporal.EmergencyStopID, "")
+	require.NoError(t, err)
+	var people sync.WaitGroup
+	for person := range 4 {
+		people.Go(func() {
+			cluster := fmt.Sprintf("hall-%d", person)
+			for range 5 {
+				for _, verb := range []string{"hold", "release"} {
+					got := drydock(t, verb, "--cluster", cluster)
+					if got.status != exitDone || strings.Contains(got.stderr, "no worker answers") {
+						t.Errorf("%s %s: %s", verb, cluster, got.stderr)
+					}
+				}
+			}
+		})
+	}
+	people.Wait()
+	heldIs(t, only())
+	last, err := s.client.DescribeWorkflow(t.Context(), temporal.EmergencyStopID, "")
+	require.NoError(t, err)
+	require.NotEqual(t, first.WorkflowExecution.RunID, last.WorkflowExecution.RunID, "it has continued as new")
+
+	require.Equal(t, exitDone, drydock(t, "hold", "--cluster", "spoke-1", "--reason", "the last word").status)
+	reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return status.Held != nil && status.Held.Reason == "the last word"
+	})
+	followers := heldIs(t, only("cluster/spoke-1")).Followers
+	succeeds(t, "upgrade", "cancel", "prod/flooded")
+	heldIs(t, func(s holdStatus) bool { return s.Followers == followers-1 }) // a rollout that is over leaves
+	succeeds(t, "release", "--cluster", "spoke-1")
+}
