@@ -26,7 +26,7 @@ func twoWorkers() []scenario {
 // shared: each node is maintained once, whoever does what.
 func shared(t *testing.T, s *scene) {
 	s.withSecondWorker(t)
-	s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1", "worker-2"}, maxConcurrency: 2}, nil)
+	s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)
 	s.requireEnd(t, s.works[0])
 }
 
