@@ -54,7 +54,7 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) startWorker(t *testing.T) {
-	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{})
+	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{MaxHeartbeatThrottleInterval: 100 * time.Millisecond})
 	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
 	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
 	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
