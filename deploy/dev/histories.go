@@ -139,6 +139,11 @@ func (r *recorder) keep(ctx context.Context, name string, workflowIDs ...string)
 // keepEntities keeps the histories of the workflows that never end, as far as they have come.
 func (r *recorder) keepEntities(ctx context.Context) error {
 	spoke := r.Spokes[0].Name
+	for _, command := range [][]string{{"hold", "--cluster", spoke, "--reason", "a drill"}, {"release", "--cluster", spoke}} {
+		if err := r.Run(ctx, io.Discard, command...); err != nil {
+			return err
+		}
+	}
 	return r.keep(ctx, "entities", temporal.WorkloadLockControllerID(spoke, "vrouter"), temporal.SweeperID(spoke), temporal.EmergencyStopID)
 }
 

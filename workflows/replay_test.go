@@ -1,0 +1,76 @@
+package workflows
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/worker"
+
+	"drydock.dev/drydock/internal/history"
+)
+
+// historyScenarios are what the corpus of every version must have; `make histories` records them.
+var historyScenarios = []string{
+	"whole-rollout", "plan-only", "cancelled", "timed-out-continue", "timed-out-abort", "killed-and-resumed", "node-failed", "entities",
+}
+
+// Workflows that were started by an earlier version go on with this one: every decision in their histories must be made again.
+func TestHistoriesOfEveryVersionReplay(t *testing.T) {
+	versions, err := filepath.Glob("testdata/histories/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, versions)
+	for _, version := range versions {
+		t.Run(filepath.Base(version), func(t *testing.T) {
+			require.ElementsMatch(t, historyScenarios, scenariosIn(t, version))
+			for _, scenario := range historyScenarios {
+				t.Run(scenario, func(t *testing.T) {
+					runs, err := history.Load(filepath.Join(version, scenario+history.Suffix))
+					require.NoError(t, err)
+					require.NotEmpty(t, runs)
+					for _, run := range runs {
+						require.NoError(t, replayer().ReplayWorkflowHistory(nil, &historypb.History{Events: run.Events}), run.WorkflowID)
+					}
+				})
+			}
+		})
+	}
+}
+
+func scenariosIn(t *testing.T, version string) []string {
+	t.Helper()
+	files, err := os.ReadDir(version)
+	require.NoError(t, err)
+	var names []string
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(file.Name(), history.Suffix))
+	}
+	return names
+}
+
+// A replay that accepts anything would prove nothing: a history that misses one decision is refused.
+func TestAHistoryThatTheWorkflowWouldNotMakeIsRefused(t *testing.T) {
+	files, err := filepath.Glob("testdata/histories/*/node-failed" + history.Suffix)
+	require.NoError(t, err)
+	runs, err := history.Load(files[0])
+	require.NoError(t, err)
+	for _, run := range runs {
+		for _, event := range run.Events {
+			if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil && scheduled.ActivityType.Name == "Cordon" {
+				scheduled.ActivityType.Name = "Drain"
+				require.Error(t, replayer().ReplayWorkflowHistory(nil, &historypb.History{Events: run.Events}))
+				return
+			}
+		}
+	}
+	t.Fatal("no history in which a node is cordoned")
+}
+
+func replayer() worker.WorkflowReplayer {
+	replayer := worker.NewWorkflowReplayer()
+	Register(replayer, false)
+	return replayer
+}
