@@ -31,6 +31,7 @@ type Process struct {
 
 	path  string
 	args  []string
+	env   []string // beside that of this program
 	group *group
 	ready func(context.Context) error // one look: nil when the server serves
 	died  func(error)
@@ -75,6 +76,7 @@ func (p *Process) launch() (*run, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(p.path, p.args...)
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	p.group.adopt(cmd)
 	if err := cmd.Start(); err != nil {
