@@ -52,9 +52,10 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	return strings.Join(lines, "\n")
 }
 
-// waitOfItsOwn is what the rollout waits for; nil while its clusters are at work, since they say that better.
+// waitOfItsOwn is what the rollout waits for; nil while its clusters are at work, and in the moment between two batches, since clusters and
+// batches say that better.
 func (s rolloutStatus) waitOfItsOwn() *drydockv1.Wait {
-	if s.Status.Counts.Running > 0 && !s.Status.Paused && s.Status.Held == nil {
+	if s.Status.Counts.Running > 0 && !s.Status.Paused && s.Status.Held == nil || reasonOf(s.Status.Wait) == ranv1.ReasonBatchInProgress {
 		return nil
 	}
 	return s.Status.Wait

@@ -82,6 +82,17 @@ func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {
 	require.Contains(t, frame, "\nwaiting: Paused for 60s: paused by kim\n")
 }
 
+func TestBetweenTwoBatchesNothingIsSaidOfAWait(t *testing.T) {
+	status := atNoon()
+	status.Status.Clusters[1].State = ranv1.ClusterComplete
+	status.Status.Counts = rollout.Count(status.Status.Clusters)
+	status.Status.Wait = &drydockv1.Wait{Reason: ranv1.ReasonBatchInProgress, Message: "batch 1 of 2: clusters at work: 0", Since: *ago(0)}
+	require.Equal(t, "rollout prod/november: InProgress: Maintaining nodes", status.wholeLine().text)
+
+	status.Status.Wait = &drydockv1.Wait{Reason: "ClusterUnreachable", Message: "the hub does not answer", Since: *ago(0)}
+	require.Contains(t, status.wholeLine().text, "; waiting: ClusterUnreachable: the hub does not answer")
+}
+
 func TestTheFrameOfARolloutThatIsOver(t *testing.T) {
 	status := atNoon()
 	status.Status.Status.CompletedAt = ago(0)

@@ -315,7 +315,7 @@ func (r *groupRecord) explain(ctx workflow.Context) {
 		}
 	}
 	wait := &drydockv1.Wait{
-		Reason: "BatchInProgress", Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
+		Reason: ranv1.ReasonBatchInProgress, Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
 		Message: fmt.Sprintf("batch %d of %d: clusters at work: %d", s.Status.CurrentBatch, len(s.RemediationPlan), atWork),
 	}
 	if s.Held != nil {

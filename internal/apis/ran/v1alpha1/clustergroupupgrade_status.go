@@ -33,6 +33,9 @@ const (
 	ReasonFailed     = "Failed"
 	ReasonCancelled  = "Cancelled"
 	ReasonAborted    = "Aborted"
+
+	// ReasonBatchInProgress is what a rollout waits for while nothing else keeps it: its clusters at work.
+	ReasonBatchInProgress = "BatchInProgress"
 )
 
 // ClusterState is where a cluster of a rollout stands.
