@@ -81,7 +81,7 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 		args = append(args, "--headless")
 	}
 	t.Process = s.process("", "temporal", args, t.serving)
-	// Its memory is small and its garbage much: a fifth of its time went into collecting that.
+	// Its heap is small and its garbage much.
 	t.Process.env = []string{"GOGC=300"}
 	return t, nil
 }

@@ -14,8 +14,8 @@ type feeds struct {
 	byInformer map[cache.Informer]*feed
 }
 
-// feed tells all who wait for objects of a kind when one has changed. It is the only handler of its informer, which would replay every object to
-// each new one, and queue every event for each: with a hundred waits in a cluster of thousands of pods, most of what a worker did.
+// feed tells all who wait for objects of a kind when one has changed. It is the only handler of its informer, which replays every object to each
+// new one, and queues every event for each: what a wait costs must not grow with the pods of the cluster.
 type feed struct {
 	mu          sync.RWMutex
 	subscribers map[*subscriber]struct{}
