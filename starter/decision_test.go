@@ -58,7 +58,7 @@ func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
 
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access, "--timeout", "100ms")
 	require.Equal(t, exitFailed, got.status)
-	require.Contains(t, got.stderr, "deadline exceeded")
+	require.Contains(t, got.stderr, "exceeded", "not a refusal")
 }
 
 func TestPlanFromAFile(t *testing.T) {
