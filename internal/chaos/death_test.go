@@ -4,7 +4,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -59,16 +58,7 @@ var (
 // die brings a work into each of the states, all at the same time and each in a place of its own, ends the worker, and starts another.
 func (s *scene) die(t *testing.T, how end, places []place, states ...state) {
 	t.Helper()
-	require.LessOrEqual(t, len(states), len(places), "a place for each state")
-	arrived := make([]reached, len(states))
-	var reaching sync.WaitGroup
-	for i, state := range states {
-		reaching.Go(func() { arrived[i] = state.reach(t, s, places[i]) })
-	}
-	reaching.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
+	arrived := s.reachAll(t, places, states...)
 	for _, at := range arrived {
 		if at.last != nil {
 			at.last()

@@ -36,7 +36,9 @@ func nodeWaits() []state {
 			reach: func(t *testing.T, s *scene, at place) reached {
 				w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 				s.awaitCompleted(t, w.workflow, "Drain")
-				return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalDone) }}
+				return reached{workflow: w.workflow, heal: func() {
+					_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", temporal.SignalDone, nil) // it may have been terminated
+				}}
 			},
 		},
 		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at place) reached {

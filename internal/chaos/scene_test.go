@@ -57,8 +57,10 @@ type work struct {
 	// plan of a rollout: its clusters by batches, and how many of them may be at work at once.
 	plan           [][]string
 	maxConcurrency int
-	// end is how it ends: ended, cancelled, or the type of its error.
+	// end is how it ends: ended, cancelled, terminated, or the type of its error.
 	end string
+	// terminated: it, or a part of it, was. Then its histories break off.
+	terminated bool
 }
 
 // newScene begins a scenario on a stage that nothing of Drydock's is left on.

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -127,6 +128,8 @@ func (s *scene) requireEnd(t *testing.T, w *work) {
 	switch {
 	case sdktemporal.IsCanceledError(err):
 		end = cancelled
+	case errors.As(err, new(*sdktemporal.TerminatedError)):
+		end = terminated
 	case err != nil:
 		end = temporal.ErrorType(err)
 	}
@@ -135,6 +138,7 @@ func (s *scene) requireEnd(t *testing.T, w *work) {
 
 // How works end, beside the types of errors.
 const (
-	ended     = "Completed"
-	cancelled = "Cancelled"
+	ended      = "Completed"
+	cancelled  = "Cancelled"
+	terminated = "Terminated"
 )
