@@ -121,7 +121,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	node := nodeReaches(t, "worker-2-kim.example.com", maintenancev1.NodePending)
 	require.Eventually(t, func() bool {
 		node = parsed[maintenanceStatus](t, "node", "status", "worker-2-kim.example.com")
-		return node.Status.Held != nil
+		return node.Status.Held != nil && node.Status.Wait != nil && node.Status.Wait.Reason == emergency.ReasonHeld
 	}, patience, tick)
 	require.Contains(t, succeeds(t, "node", "status", "worker-2-kim.example.com"), "waiting: Held")
 	require.Eventually(t, func() bool { return strings.Contains(succeeds(t, "node", "list"), "Pending (held)") }, patience, tick)
