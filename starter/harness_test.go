@@ -52,6 +52,19 @@ func parsed[T any](t *testing.T, args ...string) T {
 	return object
 }
 
+// becomes runs a command line with -o json until its output is as wanted. That it fails now and then, as when a busy worker takes too long to
+// answer, is no more than not as wanted yet.
+func becomes[T any](t *testing.T, wanted func(T) bool, args ...string) T {
+	t.Helper()
+	var object T
+	require.Eventually(t, func() bool {
+		got := drydock(t, append(args, "-o", "json")...)
+		object = *new(T)
+		return got.status == exitDone && json.Unmarshal([]byte(got.stdout), &object) == nil && wanted(object)
+	}, patience, tick, "drydock %v: %+v", args, &object)
+	return object
+}
+
 // running is a command line at work.
 type running struct {
 	stdout, stderr *sharedBuffer
@@ -92,7 +105,7 @@ func (r *running) end(t *testing.T) outcome {
 
 const (
 	// patience is how long anything may take on a busy machine.
-	patience = 30 * time.Second
+	patience = time.Minute
 	// tick is how often a condition is looked at.
 	tick = 20 * time.Millisecond
 )

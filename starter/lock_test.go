@@ -29,10 +29,7 @@ func (s *stage) keepsLocks(t *testing.T) {
 		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see it with `drydock lock controller status vrouter --cluster spoke-1`\n",
 	}, drydock(t, "lock", "controller", "start", "-f", policy))
 
-	require.Eventually(t, func() bool {
-		status := parsed[lockControllerStatus](t, "lock", "controller", "status", "vrouter")
-		return status.Status.Locks != nil
-	}, patience, tick)
+	becomes(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")
 	table := succeeds(t, "lock", "controller", "status", "locks/spoke-1/vrouter")
 	require.Contains(t, table, "locks of vrouter in cluster spoke-1   Running\n")
 	require.Contains(t, table, `
@@ -43,7 +40,5 @@ node worker-1   inactive   PodReady
 `)
 
 	require.Contains(t, succeeds(t, "lock", "controller", "cancel", "vrouter"), "lock controller vrouter in cluster spoke-1 ends")
-	require.Eventually(t, func() bool {
-		return parsed[lockControllerStatus](t, "lock", "controller", "status", "vrouter").Status.State == workflows.LockControllerCancelled
-	}, patience, tick)
+	becomes(t, func(s lockControllerStatus) bool { return s.Status.State == workflows.LockControllerCancelled }, "lock", "controller", "status", "vrouter")
 }

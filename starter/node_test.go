@@ -42,10 +42,9 @@ func (s *stage) maintainsANode(t *testing.T) {
 	table := succeeds(t, "node", "status", "worker-1-kim.example.com")
 	require.Contains(t, table, "node worker-1 in cluster spoke-1   Completed   maintenance default/worker-1-kim.example.com for kim.example.com\n")
 	require.Regexp(t, `(?m)^Draining +\d\d:\d\d:\d\d +\S+$`, table)
-	require.Eventually(t, func() bool {
-		list := parsed[listing](t, "node", "list", "--cluster", "spoke-1")
+	becomes(t, func(list listing) bool {
 		return len(list.Items) == 1 && list.Items[0].Phase == string(maintenancev1.NodeCompleted)
-	}, patience, tick)
+	}, "node", "list", "--cluster", "spoke-1")
 	require.Equal(t, outcome{
 		status: exitFailed,
 		stderr: "error: there is no maintenance default/worker-9 in cluster spoke-1, and none at work on a node worker-9: `drydock node list --cluster spoke-1` lists those there are\n",
@@ -54,10 +53,5 @@ func (s *stage) maintainsANode(t *testing.T) {
 
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {
 	t.Helper()
-	var status maintenanceStatus
-	require.Eventually(t, func() bool {
-		status = parsed[maintenanceStatus](t, "node", "status", name)
-		return status.Status.State == state
-	}, patience, tick)
-	return status
+	return becomes(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
 }

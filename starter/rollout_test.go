@@ -57,12 +57,7 @@ func rolloutText(name string) string {
 // reaches waits until the status of a rollout is as wanted.
 func reaches(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) rolloutStatus {
 	t.Helper()
-	var status rolloutStatus
-	require.Eventually(t, func() bool {
-		status = parsed[rolloutStatus](t, "upgrade", "status", "prod/"+name)
-		return wanted(status.Status)
-	}, patience, tick)
-	return status
+	return becomes(t, func(s rolloutStatus) bool { return wanted(s.Status) }, "upgrade", "status", "prod/"+name)
 }
 
 func clustersAtWork(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Running > 0 }
@@ -194,11 +189,9 @@ func (s *stage) pausesAndResumes(t *testing.T) {
 }
 
 func (s *stage) listsRollouts(t *testing.T) {
-	var list listing
-	require.Eventually(t, func() bool { // Temporal's visibility lags behind
-		list = parsed[listing](t, "upgrade", "list")
+	list := becomes(t, func(list listing) bool { // Temporal's visibility lags behind
 		return list.Counts["Completed"] == 1 && list.Counts["Failed"] == 1
-	}, patience, tick)
+	}, "upgrade", "list")
 	total := 0
 	for _, count := range list.Counts {
 		total += count
