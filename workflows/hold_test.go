@@ -425,8 +425,8 @@ func TestAHeldRolloutIsCancelled(t *testing.T) {
 func TestHoldsReachTheClustersAtWorkThatTheyConcern(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
 	heard := map[string][][]string{}
-	for cluster, times := range map[string]int{"c1": 2, "c2": 4} {
-		clusters.ends[cluster] = func(ctx workflow.Context) error {
+	hears := func(cluster string, times int) func(workflow.Context) error {
+		return func(ctx workflow.Context) error {
 			for range times {
 				var state emergency.State
 				workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
@@ -435,6 +435,7 @@ func TestHoldsReachTheClustersAtWorkThatTheyConcern(t *testing.T) {
 			return nil
 		}
 	}
+	clusters.ends["c1"], clusters.ends["c2"] = hears("c1", 2), hears("c2", 4)
 	for i, state := range []emergency.State{heldState(2, "cluster/c2"), heldState(3), heldState(4, "all"), heldState(5)} {
 		w.hear(time.Duration(i+1)*time.Minute, state)
 	}

@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -305,69 +304,6 @@ func drainTimeout(spec maintenancev1.DrainSpec) int32 {
 	return *spec.TimeoutSeconds
 }
 
-// work hands the node over: to the requestor, or to a Job. While the cluster is held nobody gets it; a node that nobody works on is returned.
-func (m *nodeMaintenance) work(ctx workflow.Context) error {
-	job := m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
-	if job || !m.in.DoneWhenReady {
-		if err := m.awaitRelease(ctx); err != nil {
-			return err
-		}
-	}
-	m.record.enter(ctx, maintenancev1.NodeReady)
-	m.record.stages.begin(ctx, maintenancev1.StageWorkDone)
-	var err error
-	switch {
-	case job:
-		err = m.runJob(ctx)
-	case !m.in.DoneWhenReady:
-		err = m.awaitRequestor(ctx)
-	}
-	m.record.stages.end(ctx, maintenancev1.StageWorkDone, err, "")
-	return err
-}
-
-// runJob does the work with a Job. When it fails, the node stays out of service until somebody decides; a rollout has decided already: it
-// does not go on.
-func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
-	m.jobStarted = true
-	in := m.jobInput()
-	in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
-	err := m.await(ctx, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
-	if temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "" {
-		return err
-	}
-	m.record.failure(err)
-	m.failed = &temporal.SignalRequest{Reason: temporal.ErrorMessage(err)}
-	return m.awaitRequestor(ctx)
-}
-
-func (m *nodeMaintenance) jobInput() activities.RunJobInput {
-	return activities.RunJobInput{NodeRef: m.node, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
-}
-
-// awaitRequestor waits until the requestor says done. While its work has failed, the node is held.
-func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
-	m.handedOver = true
-	defer func() { m.handedOver = false }()
-	for m.done == nil {
-		failed := m.failed
-		if failed != nil {
-			m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
-			m.record.reason.set(ctx, "RequestorFailed", "the work on the node failed"+byWhom(*failed)+"; the node is held until the failure is cleared (recover), or done or cancel is said")
-		} else {
-			m.record.enter(ctx, maintenancev1.NodeReady)
-			m.record.reason.set(ctx, "AwaitingRequestor", "the node is handed over to "+m.spec.RequestorID+"; waiting for done")
-		}
-		if err := workflow.Await(ctx, func() bool { return m.done != nil || m.failed != failed }); err != nil {
-			return err
-		}
-	}
-	m.record.note("done was said" + byWhom(*m.done))
-	m.failed, m.status.Failure = nil, nil
-	m.record.reason.set(ctx, "", "")
-	return nil
-}
-
 // checkHealth waits until the node, its DaemonSet pods and the declared checks are well.
 func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeHealthChecks)
@@ -375,37 +311,6 @@ func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	in.Deadline = deadlineIn(ctx, healthTimeout(m.spec.HealthTimeoutSeconds))
 	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, lastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
 		m.health.AwaitNodeHealthy, in, nil)
-}
-
-// healthTimeout is the limit of the built-in health checks in seconds; 600 unless given.
-func healthTimeout(seconds *int32) int32 {
-	if seconds == nil {
-		return 600
-	}
-	return *seconds
-}
-
-// lastDeadline is when the last of the checks and the built-in ones, whose deadline is given, has had its time; nil when one has no limit.
-func lastDeadline(ctx workflow.Context, builtIn *time.Time, checks []drydockv1.HealthCheck) *time.Time {
-	last := builtIn
-	for _, check := range checks {
-		deadline := deadlineIn(ctx, checkTimeout(check))
-		if last == nil || deadline == nil {
-			return nil
-		}
-		if deadline.After(*last) {
-			last = deadline
-		}
-	}
-	return last
-}
-
-// checkTimeout is the limit of a declared check in seconds; 300 unless given.
-func checkTimeout(check drydockv1.HealthCheck) int32 {
-	if check.TimeoutSeconds == nil {
-		return 300
-	}
-	return *check.TimeoutSeconds
 }
 
 // insist returns the insistence of this maintenance: its status says why an activity does not succeed.
