@@ -1,8 +1,6 @@
 package scheduling
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -10,7 +8,7 @@ import (
 
 // cluster is what counts of a cluster's nodes and of the requests at work.
 type cluster struct {
-	nodes map[string]corev1.Node
+	nodes map[string]Node
 	// underMaintenance is each node with a request in progress, and that request. A node that is gone holds nothing.
 	underMaintenance map[string]Request
 	// unavailable nodes, those under maintenance included: a node that is both counts once.
@@ -19,20 +17,19 @@ type cluster struct {
 
 func observe(in Input) cluster {
 	c := cluster{
-		nodes:            map[string]corev1.Node{},
+		nodes:            map[string]Node{},
 		underMaintenance: map[string]Request{},
 		unavailable:      map[string]struct{}{},
 	}
 	for _, node := range in.Nodes {
 		c.nodes[node.Name] = node
-		if !available(node) {
+		if node.Unavailable {
 			c.unavailable[node.Name] = struct{}{}
 		}
 	}
-	for i := range in.Requests {
-		request := &in.Requests[i]
-		if _, exists := c.nodes[request.Spec.NodeName]; exists && inProgress(request) {
-			c.hold(nameOf(request))
+	for _, ask := range in.Asks {
+		if _, exists := c.nodes[ask.Node]; exists && ask.Granted {
+			c.hold(ask.Request)
 		}
 	}
 	return c
@@ -44,19 +41,6 @@ func (c *cluster) hold(request Request) {
 		c.underMaintenance[request.Node] = request
 	}
 	c.unavailable[request.Node] = struct{}{}
-}
-
-// available reports whether pods can be scheduled on the node and it is Ready.
-func available(node corev1.Node) bool {
-	if node.Spec.Unschedulable {
-		return false
-	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // availableSlots is the limit of parallel operations, 1 if unset, less the nodes under maintenance; never below 0. A percentage of all
@@ -85,23 +69,4 @@ func scaled(value intstr.IntOrString, nodes int, roundUp bool) int {
 		return 0
 	}
 	return number
-}
-
-// state of a request is the reason of its condition Ready, or Pending if it has none.
-func state(request *maintenancev1.NodeMaintenance) maintenancev1.NodeState {
-	condition := meta.FindStatusCondition(request.Status.Conditions, maintenancev1.ConditionReady)
-	if condition == nil || condition.Reason == "" {
-		return maintenancev1.NodePending
-	}
-	return maintenancev1.NodeState(condition.Reason)
-}
-
-// pending requests wait for a slot. One that is being deleted does not.
-func pending(request *maintenancev1.NodeMaintenance) bool {
-	return state(request) == maintenancev1.NodePending && request.DeletionTimestamp == nil
-}
-
-// inProgress requests hold a slot. So does one in a state that is not known here: it may well be disrupting its node.
-func inProgress(request *maintenancev1.NodeMaintenance) bool {
-	return state(request) != maintenancev1.NodePending && !state(request).Over()
 }

@@ -15,9 +15,18 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
+// cluster is the objects of one.
+type cluster struct {
+	Nodes    []corev1.Node
+	Requests []maintenancev1.NodeMaintenance
+	Config   maintenancev1.MaintenanceOperatorConfigSpec
+}
+
+func (c cluster) schedule() scheduling.Decision { return schedule(c.Nodes, c.Requests, c.Config) }
+
 // drawInput draws a small cluster with requests in every state, some for nodes that do not exist.
-func drawInput(t *rapid.T) scheduling.Input {
-	var in scheduling.Input
+func drawInput(t *rapid.T) cluster {
+	var in cluster
 	for i := range rapid.IntRange(0, 8).Draw(t, "nodes") {
 		n := node(fmt.Sprintf("n%d", i))
 		n.Spec.Unschedulable = rapid.Bool().Draw(t, "cordoned")
@@ -55,7 +64,7 @@ func drawLimit(t *rapid.T, name string) *intstr.IntOrString {
 }
 
 // availableNodes are the nodes that a maintenance would make unavailable.
-func availableNodes(in scheduling.Input) map[string]bool {
+func availableNodes(in cluster) map[string]bool {
 	available := map[string]bool{}
 	for _, n := range in.Nodes {
 		available[n.Name] = !n.Spec.Unschedulable && n.Status.Conditions[0].Status == corev1.ConditionTrue
@@ -63,7 +72,7 @@ func availableNodes(in scheduling.Input) map[string]bool {
 	return available
 }
 
-func spent(in scheduling.Input, decision scheduling.Decision) int {
+func spent(in cluster, decision scheduling.Decision) int {
 	available, spent := availableNodes(in), 0
 	for _, granted := range decision.Granted {
 		if available[granted.Node] {
@@ -76,7 +85,7 @@ func spent(in scheduling.Input, decision scheduling.Decision) int {
 func TestGrantsStayWithinSlotsAndBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
-		decision := scheduling.Schedule(in)
+		decision := in.schedule()
 		require.LessOrEqual(t, len(decision.Granted), decision.AvailableSlots)
 		if decision.CanBecomeUnavailable != nil {
 			require.LessOrEqual(t, spent(in, decision), *decision.CanBecomeUnavailable)
@@ -87,7 +96,7 @@ func TestGrantsStayWithinSlotsAndBudget(t *testing.T) {
 func TestEveryPendingRequestIsGrantedOrWaitsForOneReason(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
-		decision := scheduling.Schedule(in)
+		decision := in.schedule()
 		var want, got []string
 		for _, request := range in.Requests {
 			if len(request.Status.Conditions) == 0 || request.Status.Conditions[0].Reason == "Pending" {
@@ -113,7 +122,7 @@ func TestANodeIsGrantedOnceAndNeverWhileItIsUnderMaintenance(t *testing.T) {
 				busy[request.Spec.NodeName] = true
 			}
 		}
-		for _, granted := range scheduling.Schedule(in).Granted {
+		for _, granted := range in.schedule().Granted {
 			require.False(t, busy[granted.Node], granted.Node)
 			busy[granted.Node] = true
 		}
@@ -123,7 +132,7 @@ func TestANodeIsGrantedOnceAndNeverWhileItIsUnderMaintenance(t *testing.T) {
 func TestNoSlotIsWastedWhileARequestCouldUseIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
-		decision := scheduling.Schedule(in)
+		decision := in.schedule()
 		slotsLeft := decision.AvailableSlots > len(decision.Granted)
 		budgetLeft := decision.CanBecomeUnavailable == nil || spent(in, decision) < *decision.CanBecomeUnavailable
 		for _, waiting := range decision.Waiting {
@@ -141,23 +150,23 @@ func TestNoSlotIsWastedWhileARequestCouldUseIt(t *testing.T) {
 func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
-		shuffled := scheduling.Input{
+		shuffled := cluster{
 			Nodes:    rapid.Permutation(in.Nodes).Draw(t, "shuffled nodes"),
 			Requests: rapid.Permutation(in.Requests).Draw(t, "shuffled requests"),
 			Config:   in.Config,
 		}
-		require.Equal(t, scheduling.Schedule(in), scheduling.Schedule(shuffled))
+		require.Equal(t, in.schedule(), shuffled.schedule())
 	})
 }
 
 func TestAnotherRequestNeverTakesAGrantFromAHigherRank(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawInput(t)
-		before := grantedNames(scheduling.Schedule(in))
+		before := grantedNames(in.schedule())
 		// Unrelated: of a requestor of its own, so that nobody else's rank changes.
 		newcomer := pending("newcomer", "new.example.com", fmt.Sprintf("n%d", rapid.IntRange(0, 9).Draw(t, "node")), 0)
 		in.Requests = append(in.Requests, newcomer)
-		decision := scheduling.Schedule(in)
+		decision := in.schedule()
 		after := grantedNames(decision)
 		if !slices.Contains(after, "newcomer") {
 			require.Equal(t, before, after)

@@ -3,35 +3,62 @@ package scheduling
 import (
 	"cmp"
 	"slices"
-
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"time"
 )
 
-// ranked returns the pending requests in the order in which they are considered: requestors that already have a request in progress
-// first, so that what was begun is finished; then requestors with fewer pending requests; then older requests. Names make the order
-// total.
-func ranked(requests []maintenancev1.NodeMaintenance) []*maintenancev1.NodeMaintenance {
+// Ranked returns the requests that wait for a slot, in the order in which they are considered: those that have waited too long first,
+// the oldest of them before all; then requestors that already have a request in progress, so that what was begun is finished; then
+// requestors with fewer pending requests; then older requests. Names make the order total.
+func Ranked(in Input) []Request {
 	working, waiting := map[string]bool{}, map[string]int{}
-	var candidates []*maintenancev1.NodeMaintenance
-	for i := range requests {
-		request := &requests[i]
-		switch {
-		case pending(request):
-			candidates = append(candidates, request)
-			waiting[request.Spec.RequestorID]++
-		case inProgress(request):
-			working[request.Spec.RequestorID] = true
+	for i := range in.Asks {
+		if ask := &in.Asks[i]; ask.Granted {
+			working[ask.Requestor] = true
+		} else {
+			waiting[ask.Requestor]++
 		}
 	}
-	slices.SortFunc(candidates, func(a, b *maintenancev1.NodeMaintenance) int {
-		return cmp.Or(
-			trueFirst(working[a.Spec.RequestorID], working[b.Spec.RequestorID]),
-			cmp.Compare(waiting[a.Spec.RequestorID], waiting[b.Spec.RequestorID]),
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			nameOf(a).compare(nameOf(b)),
-		)
-	})
-	return candidates
+	var candidates []candidate
+	for i := range in.Asks {
+		if ask := &in.Asks[i]; !ask.Granted {
+			candidates = append(candidates, candidate{
+				Ask: ask, aged: aged(ask, in), working: working[ask.Requestor], waiting: waiting[ask.Requestor],
+			})
+		}
+	}
+	slices.SortFunc(candidates, candidate.compare)
+	ranked := make([]Request, len(candidates))
+	for i, candidate := range candidates {
+		ranked[i] = candidate.Request
+	}
+	return ranked
+}
+
+// candidate is a request that waits, with what its rank depends on.
+type candidate struct {
+	*Ask
+	aged, working bool
+	// waiting is how many requests of the same requestor wait.
+	waiting int
+}
+
+func (c candidate) compare(other candidate) int {
+	if c.aged != other.aged {
+		return trueFirst(c.aged, other.aged)
+	}
+	// Among those that have waited too long only their age counts: a busy requestor may have some of them at any time.
+	if !c.aged {
+		if order := cmp.Or(trueFirst(c.working, other.working), cmp.Compare(c.waiting, other.waiting)); order != 0 {
+			return order
+		}
+	}
+	return cmp.Or(c.Since.Compare(other.Since), c.Request.compare(other.Request))
+}
+
+// aged reports whether a request has waited for longer than agingSeconds.
+func aged(ask *Ask, in Input) bool {
+	limit := time.Duration(in.Config.AgingSeconds) * time.Second
+	return limit > 0 && in.Now.Sub(ask.Since) > limit
 }
 
 func trueFirst(a, b bool) int {

@@ -7,17 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
-
-// Input is all that a decision depends on. The order of its lists does not matter.
-type Input struct {
-	Nodes    []corev1.Node
-	Requests []maintenancev1.NodeMaintenance
-	Config   maintenancev1.MaintenanceOperatorConfigSpec
-}
 
 // Decision says which requests may start now, and why each of the others waits. Its JSON is what `drydock node schedule -o json` prints.
 type Decision struct {
@@ -29,14 +19,6 @@ type Decision struct {
 	Granted []Request `json:"granted"`
 	// Waiting requests in order of rank.
 	Waiting []Waiting `json:"waiting"`
-}
-
-// Request names a maintenance request.
-type Request struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Node      string `json:"node"`
-	Requestor string `json:"requestor"`
 }
 
 // Waiting is a request that may not start, and the one reason why.
@@ -77,21 +59,14 @@ func Schedule(in Input) Decision {
 	if walk.budget != nil {
 		decision.CanBecomeUnavailable = new(*walk.budget)
 	}
-	for _, request := range ranked(in.Requests) {
-		name := nameOf(request)
-		if reason, message := walk.consider(name); reason != "" {
-			decision.Waiting = append(decision.Waiting, Waiting{Request: name, Reason: reason, Message: message})
+	for _, request := range Ranked(in) {
+		if reason, message := walk.consider(request); reason != "" {
+			decision.Waiting = append(decision.Waiting, Waiting{Request: request, Reason: reason, Message: message})
 			continue
 		}
-		decision.Granted = append(decision.Granted, name)
+		decision.Granted = append(decision.Granted, request)
 	}
 	return decision
-}
-
-func nameOf(request *maintenancev1.NodeMaintenance) Request {
-	return Request{
-		Namespace: request.Namespace, Name: request.Name, Node: request.Spec.NodeName, Requestor: request.Spec.RequestorID,
-	}
 }
 
 // walk is what is left of the budgets while requests are considered in order of rank.
@@ -120,7 +95,7 @@ func (w *walk) consider(request Request) (Reason, string) {
 	if w.slots == 0 {
 		return NoSlot, fmt.Sprintf("maxParallelOperations allows no more nodes under maintenance%s", w.cluster.holders())
 	}
-	if available(node) {
+	if !node.Unavailable {
 		if w.budget != nil && *w.budget == 0 {
 			return MaxUnavailable, fmt.Sprintf("node %s is available, and maxUnavailable allows no more nodes to become unavailable%s",
 				request.Node, w.cluster.missing())

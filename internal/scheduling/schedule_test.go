@@ -69,6 +69,10 @@ func limits(parallel, unavailable any) maintenancev1.MaintenanceOperatorConfigSp
 	return maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: value(parallel), MaxUnavailable: value(unavailable)}
 }
 
+func schedule(nodes []corev1.Node, requests []maintenancev1.NodeMaintenance, config maintenancev1.MaintenanceOperatorConfigSpec) scheduling.Decision {
+	return scheduling.Schedule(scheduling.InputOf(nodes, requests, config, noon))
+}
+
 func TestSchedule(t *testing.T) {
 	const a, b = "a.example.com", "b.example.com"
 	tests := []struct {
@@ -239,7 +243,7 @@ func TestSchedule(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			decision := scheduling.Schedule(scheduling.Input{Nodes: test.nodes, Requests: test.requests, Config: test.config})
+			decision := schedule(test.nodes, test.requests, test.config)
 			require.Equal(t, test.slots, decision.AvailableSlots)
 			if test.canBecomeUnavailable == nil {
 				require.Nil(t, decision.CanBecomeUnavailable)
@@ -277,21 +281,18 @@ func waitingReasons(decision scheduling.Decision) map[string]scheduling.Reason {
 }
 
 func TestMessagesNameWhoHoldsWhat(t *testing.T) {
-	decision := scheduling.Schedule(scheduling.Input{
-		Nodes: nodes(4, 1), Config: limits(2, 1),
-		Requests: []maintenancev1.NodeMaintenance{
-			request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5), pending("r1", "b.example.com", "n1", 1),
-		},
-	})
+	decision := schedule(nodes(4, 1), []maintenancev1.NodeMaintenance{
+		request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5), pending("r1", "b.example.com", "n1", 1),
+	}, limits(2, 1))
 	require.Equal(t, "node n0 is under maintenance for a.example.com (default/w0)", decision.Waiting[0].Message)
 	require.Equal(t, "node n1 is available, and maxUnavailable allows no more nodes to become unavailable (unavailable or under maintenance: n0, n3)",
 		decision.Waiting[1].Message)
 }
 
 func TestADecisionPrintsAsTheCommandLinePromises(t *testing.T) {
-	decision := scheduling.Schedule(scheduling.Input{
-		Nodes: nodes(2, 0), Requests: []maintenancev1.NodeMaintenance{pending("r0", "a.example.com", "n0", 2), pending("r1", "a.example.com", "n1", 1)},
-	})
+	decision := schedule(nodes(2, 0), []maintenancev1.NodeMaintenance{
+		pending("r0", "a.example.com", "n0", 2), pending("r1", "a.example.com", "n1", 1),
+	}, limits(nil, nil))
 	text, err := json.Marshal(decision)
 	require.NoError(t, err)
 	require.JSONEq(t, `{

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -84,8 +85,8 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 	return found, nil
 }
 
-// Scheduling reads what the scheduling of node maintenance depends on.
-func Scheduling(ctx context.Context, reader client.Reader) (scheduling.Input, error) {
+// Scheduling reads what the scheduling of node maintenance depends on. Requests are as old as they are now.
+func Scheduling(ctx context.Context, reader client.Reader, now time.Time) (scheduling.Input, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
 		return scheduling.Input{}, fmt.Errorf("list nodes: %w", err)
@@ -95,7 +96,10 @@ func Scheduling(ctx context.Context, reader client.Reader) (scheduling.Input, er
 		return scheduling.Input{}, err
 	}
 	config, err := MaintenanceConfig(ctx, reader)
-	return scheduling.Input{Nodes: nodes.Items, Requests: requests.Items, Config: config}, err
+	if err != nil {
+		return scheduling.Input{}, err
+	}
+	return scheduling.InputOf(nodes.Items, requests.Items, config, now), nil
 }
 
 // SeveralConfigs is the error that a cluster has several MaintenanceOperatorConfigs: these, as namespace/name.

@@ -1,0 +1,139 @@
+package scheduling
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// Input is all that a decision depends on. The order of its lists does not matter.
+type Input struct {
+	Nodes  []Node
+	Asks   []Ask
+	Config maintenancev1.MaintenanceOperatorConfigSpec
+	// Now tells how long a request has waited.
+	Now time.Time
+}
+
+// Node is what scheduling needs to know of a node: little enough for a workflow to remember thousands of them.
+type Node struct {
+	Name string `json:"name"`
+	// Unavailable: no pods can be scheduled on it, or it is not Ready.
+	Unavailable bool `json:"unavailable,omitempty"`
+	// Labels are those that the budgets look at.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Request names a maintenance request.
+type Request struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+	Requestor string `json:"requestor"`
+}
+
+// Ask is a request that waits for a slot, or holds one.
+type Ask struct {
+	Request
+	// Since when it is asked for.
+	Since time.Time `json:"since"`
+	// Granted: it is in progress, and holds a slot until it is released.
+	Granted bool `json:"granted,omitempty"`
+}
+
+// NodeOf returns what scheduling needs to know of a node, with its labels of these keys.
+func NodeOf(node *corev1.Node, keys []string) Node {
+	compact := Node{Name: node.Name, Unavailable: !available(node)}
+	for _, key := range keys {
+		if value, has := node.Labels[key]; has {
+			if compact.Labels == nil {
+				compact.Labels = make(map[string]string, len(keys))
+			}
+			compact.Labels[key] = value
+		}
+	}
+	return compact
+}
+
+// LabelKeys returns the labels that the budgets look at, sorted.
+func LabelKeys(config maintenancev1.MaintenanceOperatorConfigSpec) []string {
+	var keys []string
+	for _, budget := range config.Budgets {
+		if budget.TopologyKey != "" {
+			keys = append(keys, budget.TopologyKey)
+		}
+		if budget.NodeSelector == nil {
+			continue
+		}
+		//workflowcheck:ignore the keys are sorted below
+		for key := range budget.NodeSelector.MatchLabels {
+			keys = append(keys, key)
+		}
+		for _, expression := range budget.NodeSelector.MatchExpressions {
+			keys = append(keys, expression.Key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// InputOf reads the objects of a cluster. The state of a request is what its condition Ready says, and it is as old as its object.
+func InputOf(
+	nodes []corev1.Node, requests []maintenancev1.NodeMaintenance, config maintenancev1.MaintenanceOperatorConfigSpec, now time.Time,
+) Input {
+	in := Input{Config: config, Now: now}
+	keys := LabelKeys(config)
+	for i := range nodes {
+		in.Nodes = append(in.Nodes, NodeOf(&nodes[i], keys))
+	}
+	for i := range requests {
+		request := &requests[i]
+		// A request that is being deleted no longer waits; if it is in progress, it holds its slot until its node is returned.
+		if working := inProgress(request); working || pending(request) {
+			in.Asks = append(in.Asks, Ask{Request: nameOf(request), Since: request.CreationTimestamp.Time, Granted: working})
+		}
+	}
+	return in
+}
+
+func nameOf(request *maintenancev1.NodeMaintenance) Request {
+	return Request{
+		Namespace: request.Namespace, Name: request.Name, Node: request.Spec.NodeName, Requestor: request.Spec.RequestorID,
+	}
+}
+
+// available reports whether pods can be scheduled on the node and it is Ready.
+func available(node *corev1.Node) bool {
+	if node.Spec.Unschedulable {
+		return false
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// state of a request is the reason of its condition Ready, or Pending if it has none.
+func state(request *maintenancev1.NodeMaintenance) maintenancev1.NodeState {
+	condition := meta.FindStatusCondition(request.Status.Conditions, maintenancev1.ConditionReady)
+	if condition == nil || condition.Reason == "" {
+		return maintenancev1.NodePending
+	}
+	return maintenancev1.NodeState(condition.Reason)
+}
+
+// pending requests wait for a slot. One that is being deleted does not.
+func pending(request *maintenancev1.NodeMaintenance) bool {
+	return state(request) == maintenancev1.NodePending && request.DeletionTimestamp == nil
+}
+
+// inProgress requests hold a slot. So does one in a state that is not known here: it may well be disrupting its node.
+func inProgress(request *maintenancev1.NodeMaintenance) bool {
+	return state(request) != maintenancev1.NodePending && !state(request).Over()
+}
