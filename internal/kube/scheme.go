@@ -7,6 +7,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -18,6 +19,7 @@ func NewScheme() (*runtime.Scheme, error) {
 	err := errors.Join(
 		clientgoscheme.AddToScheme(scheme),
 		drydockv1.AddToScheme(scheme),
+		goharborv1.AddToScheme(scheme),
 		lcmv1.AddToScheme(scheme),
 		maintenancev1.AddToScheme(scheme),
 		ranv1.AddToScheme(scheme),

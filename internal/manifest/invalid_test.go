@@ -77,7 +77,7 @@ func invalidCases() []invalidCase {
 		{
 			name: "a kind that is not ours", text: "{apiVersion: v1, kind: Pod, metadata: {name: p}}",
 			lines: []string{"f: Pod p: kind Pod of v1 is not one that Drydock reads; it reads ClusterGroupUpgrade (ran.openshift.io/v1alpha1), " +
-				"ClusterMaintenanceRequest (lcm.mirantis.com/v1alpha1), ClusterWorkloadLock (lcm.mirantis.com/v1alpha1), " +
+				"ClusterMaintenanceRequest (lcm.mirantis.com/v1alpha1), ClusterWorkloadLock (lcm.mirantis.com/v1alpha1), HarborCluster (goharbor.io/v1beta1), " +
 				"MaintenanceOperatorConfig (maintenance.nvidia.com/v1alpha1), NodeMaintenance (maintenance.nvidia.com/v1alpha1), " +
 				"NodeMaintenanceRequest (lcm.mirantis.com/v1alpha1), NodeWorkloadLock (lcm.mirantis.com/v1alpha1), WorkloadLockPolicy (drydock.dev/v1alpha1)"},
 		},

@@ -23,6 +23,7 @@ import (
 
 	"drydock.dev/drydock/deploy/crds"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -47,7 +48,7 @@ type kinds struct {
 
 func newKinds() (*kinds, error) {
 	k := &kinds{scheme: runtime.NewScheme(), read: map[schema.GroupVersionKind]*kind{}}
-	for _, add := range []func(*runtime.Scheme) error{ranv1.AddToScheme, maintenancev1.AddToScheme, lcmv1.AddToScheme, drydockv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{ranv1.AddToScheme, maintenancev1.AddToScheme, lcmv1.AddToScheme, drydockv1.AddToScheme, goharborv1.AddToScheme} {
 		if err := add(k.scheme); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -86,7 +87,7 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), policyv1.AddToScheme(scheme),
-		drydockv1.AddToScheme(scheme), lcmv1.AddToScheme(scheme), maintenancev1.AddToScheme(scheme), ranv1.AddToScheme(scheme),
+		drydockv1.AddToScheme(scheme), goharborv1.AddToScheme(scheme), lcmv1.AddToScheme(scheme), maintenancev1.AddToScheme(scheme), ranv1.AddToScheme(scheme),
 	)
 }
 

@@ -1,0 +1,20 @@
+// +kubebuilder:object:generate=true
+// +groupName=goharbor.io
+
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of every kind in this package.
+var GroupVersion = schema.GroupVersion{Group: "goharbor.io", Version: "v1beta1"}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &HarborCluster{}, &HarborClusterList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
