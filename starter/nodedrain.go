@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -108,18 +110,22 @@ func renderPreview(w io.Writer, node string, preview drain.Preview) {
 		fmt.Fprintf(w, "no pods on node %s\n", node)
 		return
 	}
-	t := newTable("NAMESPACE", "POD", "ACTION", "REASON", "OWNER", "BUDGETS", "NOTE")
+	pods := slices.Clone(preview.Pods)
+	slices.SortStableFunc(pods, func(a, b drain.Decision) int { return cmp.Compare(a.Order, b.Order) })
+	oneOrder := pods[0].Order == pods[len(pods)-1].Order
+	t := newTable("ORDER", "NAMESPACE", "POD", "ACTION", "REASON", "OWNER", "BUDGETS", "NOTE")
+	t.SetColumnConfigs([]table.ColumnConfig{{Name: "ORDER", Hidden: oneOrder}})
 	counts := map[drain.Action]int{}
-	for _, pod := range preview.Pods {
+	for _, pod := range pods {
 		counts[pod.Action]++
 		budgets := ""
 		if len(pod.Budgets) > 0 {
 			budgets = listed(pod.Budgets)
 		}
-		t.AppendRow(table.Row{pod.Namespace, pod.Name, pod.Action, pod.Reason, pod.Owner, budgets, pod.Message})
+		t.AppendRow(table.Row{pod.Order, pod.Namespace, pod.Name, pod.Action, pod.Reason, pod.Owner, budgets, pod.Message})
 	}
 	fmt.Fprintln(w, t.Render())
-	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d in the way\n", plural(len(preview.Pods), "pod"),
+	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d in the way\n", plural(len(pods), "pod"),
 		counts[drain.Evict], counts[drain.Skip], counts[drain.Block])
 }
 

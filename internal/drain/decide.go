@@ -50,7 +50,7 @@ func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Pre
 			continue
 		}
 		if reason, message := r.spares(pod); reason != "" {
-			preview.Pods = append(preview.Pods, decisionOn(pod).as(Skip, reason, message))
+			preview.Pods = append(preview.Pods, r.decisionOn(pod).as(Skip, reason, message))
 			continue
 		}
 		concerned = append(concerned, *pod)
@@ -62,6 +62,7 @@ func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Pre
 		preview.Pods = append(preview.Pods, decision)
 		preview.Drainable = preview.Drainable && decision.Action != Block
 	}
+	hold(preview.Pods)
 	slices.SortFunc(preview.Pods, func(a, b Decision) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -71,7 +72,7 @@ func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Pre
 // decidePod asks one rule after the other; the first that has an answer wins. The order matters: a pod that is over needs no permission,
 // and budgets are asked only about pods that may leave.
 func (r rules) decidePod(pod *corev1.Pod, kubectl verdict, budgets budgets, now time.Time) Decision {
-	decision := decisionOn(pod)
+	decision := r.decisionOn(pod)
 	if kubectl.action == Skip {
 		return decision.as(Skip, kubectl.reason, kubectlMessage(kubectl.reason))
 	}
@@ -88,8 +89,8 @@ func (r rules) decidePod(pod *corev1.Pod, kubectl verdict, budgets budgets, now 
 	return applyBudgets(decision, budgets.of(pod))
 }
 
-func decisionOn(pod *corev1.Pod) Decision {
-	return Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, Owner: ownerOf(pod), pod: pod}
+func (r rules) decisionOn(pod *corev1.Pod) Decision {
+	return Decision{Namespace: pod.Namespace, Name: pod.Name, Action: Evict, Owner: ownerOf(pod), Order: r.filters.orderOf(pod), pod: pod}
 }
 
 func (d Decision) as(action Action, reason Reason, message string) Decision {

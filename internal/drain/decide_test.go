@@ -223,6 +223,7 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 				b.Status.Conditions = []metav1.Condition{{Type: policyv1.DisruptionAllowedCondition, Reason: policyv1.SyncFailedReason, Message: "no scale"}}
 			})},
 		},
+		{name: "a pod's turn does not change what is decided about it", pod: webPod("a"), spec: spec{PodOrder: order("app=web", 3)}, action: Evict},
 		{name: "two budgets over one pod block", pod: webPod("a"), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3), webBudget(1, 3, 2, 3, named("web-too"))}, action: Block, reason: ReasonMultipleBudgets},
 		{name: "a pod that has not started yet needs no budget", pod: webPod("a", pending), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 3, 3), webBudget(0, 2, 3, 3, named("web-too"))}, action: Evict},
 		{name: "a pod that is not ready goes while enough others are", pod: webPod("a", unready), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}, action: Evict},
@@ -295,11 +296,13 @@ func TestABadSpecificationIsRefusedNamingEveryField(t *testing.T) {
 		TimeoutSeconds:           ptr.To[int32](-1),
 		SkipWaitForDeleteSeconds: ptr.To[int32](-2),
 		PodEvictionFilters:       append(resourceFilters("gpu", "(unclosed"), maintenancev1.PodEvictionFilter{}),
+		PodOrder:                 []maintenancev1.PodOrder{{PodSelector: "app=web"}, {PodSelector: "app=="}, {Order: 1}, {PodSelector: "in("}},
 	}
 	_, err := Decide(t.Context(), node, snapshotOf(nil), spec, now)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	for _, field := range []string{
 		"drainSpec.podSelector: Invalid value", "drainSpec.timeoutSeconds: Invalid value: -1", "drainSpec.skipWaitForDeleteSeconds: Invalid value: -2",
+		"drainSpec.podOrder[2].podSelector: Required value", "drainSpec.podOrder[3].podSelector: Invalid value",
 		"drainSpec.podEvictionFilters[1].byResourceNameRegex: Invalid value", "drainSpec.podEvictionFilters[2].byResourceNameRegex: Required value",
 	} {
 		require.ErrorContains(t, err, field)

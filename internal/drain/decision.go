@@ -76,6 +76,8 @@ type Decision struct {
 	Reason Reason `json:"reason"`
 	// Owner is the pod's controller as Kind/name.
 	Owner string `json:"owner,omitempty"`
+	// Order is the pod's place in the drain, by podOrder; lower ones leave first.
+	Order int32 `json:"order,omitempty"`
 	// Budgets that guard the pod, as namespace/name.
 	Budgets []string `json:"budgets,omitempty"`
 	// Message says to a person what the reason means here, and what would change it.
@@ -83,6 +85,8 @@ type Decision struct {
 
 	pod    *corev1.Pod
 	budget guard
+	// held: pods of a lower order must leave before.
+	held bool
 }
 
 // Refused reports whether the drain must not even begin: the pod blocks, and waiting cannot help. A pod that its budgets block is not

@@ -69,9 +69,9 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{
 		Drain: d, rules: rules, requests: newRequests(), progress: newProgress(d.Attempt, d.Before),
-		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer),
+		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer), budgetsWatched: map[string]bool{},
 	}
-	r.running.Go(func() { r.watch(ctx) })
+	r.watch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node}}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: r.Node}})
 	err = r.loop(ctx)
 	if r.begun {
 		r.tell()
@@ -96,6 +96,8 @@ type run struct {
 	changed     chan struct{}
 	watchFailed chan error
 	answers     chan answer
+	// budgetsWatched are the namespaces whose budgets wake the loop.
+	budgetsWatched map[string]bool
 }
 
 // answer is what became of the eviction of a pod.
@@ -121,6 +123,7 @@ func (r *run) loop(ctx context.Context) error {
 		if err := r.begin(ctx); err != nil {
 			return err
 		}
+		r.watchBudgets(ctx, preview)
 		next := r.evict(ctx, preview)
 		r.tell()
 		if err := r.pause(ctx, earliest(next, r.nextSkip(preview))); err != nil {
@@ -142,13 +145,18 @@ const (
 )
 
 func (r *run) read(ctx context.Context, v view) (Snapshot, error) {
-	switch v {
-	case cached:
-		return read(ctx, r.Cache, r.Cache, r.Node)
-	case confirmed:
-		return read(ctx, r.Server, r.Cache, r.Node)
+	if v == actual {
+		return Read(ctx, r.Server, r.Node)
 	}
-	return Read(ctx, r.Server, r.Node)
+	reader := r.Server
+	if v == cached {
+		reader = r.Cache
+	}
+	snapshot, err := readNode(ctx, reader, r.Node)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return snapshot, snapshot.readRules(ctx, r.Cache, snapshot.namespaces()...)
 }
 
 // look reads the node and decides about its pods. Error NodeGone: its pods are gone with it.
@@ -296,18 +304,30 @@ func (r *run) timeOut(ctx context.Context) error {
 	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, summarize(left)), nil, blockers(left)...)
 }
 
-// watch wakes the loop whenever something that it looks at has changed.
-func (r *run) watch(ctx context.Context) {
-	kinds := []client.Object{
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node}},
-		&corev1.Pod{Spec: corev1.PodSpec{NodeName: r.Node}},
-		&policyv1.PodDisruptionBudget{},
-	}
-	r.watchFailed <- r.Watcher.Await(ctx, kinds, func(context.Context) (bool, error) {
+// watch wakes the loop whenever one of these has changed.
+func (r *run) watch(ctx context.Context, kinds ...client.Object) {
+	r.running.Go(func() {
+		err := r.Watcher.Await(ctx, kinds, func(context.Context) (bool, error) {
+			select {
+			case r.changed <- struct{}{}:
+			default: // a look is due already
+			}
+			return false, nil
+		})
 		select {
-		case r.changed <- struct{}{}:
-		default: // a look is due already
+		case r.watchFailed <- err:
+		case <-ctx.Done():
 		}
-		return false, nil
 	})
+}
+
+// watchBudgets wakes the loop when a budget changes in a namespace from which pods must leave. A cluster has many more budgets than a node has
+// pods, and each of them changes whenever one of its pods does: all drains of a cluster would look at their nodes all the time.
+func (r *run) watchBudgets(ctx context.Context, preview Preview) {
+	for _, decision := range preview.remaining() {
+		if !r.budgetsWatched[decision.Namespace] {
+			r.budgetsWatched[decision.Namespace] = true
+			r.watch(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: decision.Namespace}})
+		}
+	}
 }

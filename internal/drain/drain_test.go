@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -70,6 +71,51 @@ func TestADrainTakesAsLongAsTheSlowestPodAndNoLonger(t *testing.T) {
 	})
 }
 
+// attentive notes of which namespaces a drain lists the budgets and DaemonSets, and of which it watches the budgets.
+type attentive struct {
+	*world
+	mu      sync.Mutex
+	listed  map[string]bool
+	watched map[string]bool
+}
+
+func (a *attentive) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, pods := list.(*corev1.PodList); !pods {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.listed[(&client.ListOptions{}).ApplyOptions(options).Namespace] = true
+	}
+	return a.world.List(ctx, list, options...)
+}
+
+func (a *attentive) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (bool, error)) error {
+	for _, kind := range kinds {
+		if _, budgets := kind.(*policyv1.PodDisruptionBudget); budgets {
+			a.mu.Lock()
+			a.watched[kind.GetNamespace()] = true
+			a.mu.Unlock()
+		}
+	}
+	return a.world.Await(ctx, kinds, check)
+}
+
+func TestADrainLooksOnlyAtTheNamespacesOfItsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := func(namespace string) func(*corev1.Pod) {
+			return func(pod *corev1.Pod) { pod.Namespace = namespace }
+		}
+		w := newWorld([]corev1.Pod{webPod("a"), webPod("b", in("bank")), webPod("agent", in("system"), ownedBy("DaemonSet", "agent")), webPod("c", in("far"), elsewhere)})
+		w.snapshot.DaemonSets[0].Namespace = "system"
+		a := &attentive{world: w, listed: map[string]bool{}, watched: map[string]bool{}}
+		drain := w.drain()
+		drain.Cache, drain.Watcher = a, a
+		_, err := drain.Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[string]bool{"shop": true, "bank": true, "system": true}, a.listed)
+		require.Equal(t, map[string]bool{"shop": true, "bank": true}, a.watched, "nothing has to leave the others")
+	})
+}
+
 func TestANodeWithNothingToEvictIsDrainedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("agent", ownedBy("DaemonSet", "agent"))})
@@ -112,15 +158,27 @@ func TestABudgetThatOpensForOneLetsOneGoWithoutAskingForTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(20), webBudget(0, 18, 18, 20))
 		ended, _ := begin(t, w.drain())
-		require.Len(t, w.asks(), 20, "the API server is asked about each once")
+		require.Len(t, w.asks(), 1, "the API server is asked whether it really allows none")
 		time.Sleep(time.Second)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 1 })
 		soon()
-		require.Len(t, w.asks(), 21)
+		require.Len(t, w.asks(), 2)
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 19 })
 		soon()
-		require.Len(t, w.asks(), 40)
+		require.Len(t, w.asks(), 21)
 		require.NoError(t, <-ended)
+		require.Len(t, w.asks(), 21, "no eviction was refused but the first")
+	})
+}
+
+func TestABudgetThatAllowsAFewIsAskedForAFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(250), webBudget(3, 250, 247, 250))
+		ended, _ := begin(t, w.drain())
+		require.ElementsMatch(t, []ask{{"web-000", 0}, {"web-001", 0}, {"web-002", 0}}, w.asks())
+		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 247 })
+		require.NoError(t, <-ended)
+		require.Len(t, w.asks(), 250)
 	})
 }
 
@@ -137,7 +195,7 @@ func TestABudgetThatNobodyAnnouncesAsOpenIsAskedEveryFiveSeconds(t *testing.T) {
 		ended, _ := begin(t, w.drain())
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
-		require.Equal(t, []ask{{"web-000", 5 * time.Second}, {"web-001", 10 * time.Second}}, w.asks()[2:], "each in turn")
+		require.Equal(t, []ask{{"web-000", 0}, {"web-001", 5 * time.Second}, {"web-000", 10 * time.Second}}, w.asks(), "each in turn")
 		open.Store(true)
 		require.NoError(t, <-ended)
 		requireTook(t, w, 15*time.Second+w.grace)

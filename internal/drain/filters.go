@@ -17,6 +17,7 @@ import (
 type filters struct {
 	selector  labels.Selector
 	resources []*regexp.Regexp
+	order     []place
 }
 
 // parseSpec reads which pods a drain specification is about, and reports every field that cannot be used: a selector or regular
@@ -38,7 +39,8 @@ func CheckFilters(spec maintenancev1.DrainSpec, path *field.Path) field.ErrorLis
 func parseFilters(spec maintenancev1.DrainSpec, path *field.Path) (filters, field.ErrorList) {
 	selector, problems := parseSelector(spec.PodSelector, path.Child("podSelector"))
 	resources, invalid := parseResourceFilters(spec.PodEvictionFilters, path.Child("podEvictionFilters"))
-	return filters{selector: selector, resources: resources}, slices.Concat(problems, invalid)
+	order, misplaced := parseOrder(spec.PodOrder, path.Child("podOrder"))
+	return filters{selector: selector, resources: resources, order: order}, slices.Concat(problems, invalid, misplaced)
 }
 
 func parseResourceFilters(entries []maintenancev1.PodEvictionFilter, path *field.Path) (expressions []*regexp.Regexp, problems field.ErrorList) {

@@ -24,7 +24,7 @@ const (
 var gravest = []Reason{
 	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonMultipleBudgets, ReasonDisruptionBudgetNever,
 	ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
-	ReasonNodeNotReady, ReasonTerminating, ReasonEvicting,
+	ReasonNodeNotReady, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
 }
 
 // obstacle is a pod that must leave and has not, and why.
@@ -35,10 +35,10 @@ type obstacle struct {
 	since    time.Time
 }
 
-// blocks reports whether something stands in the pod's way; otherwise it is leaving.
+// blocks reports whether something stands in the pod's way; otherwise it is leaving, or its turn will come.
 func (o obstacle) blocks() bool {
 	switch o.reason {
-	case ReasonEvicting, ReasonTerminating, ReasonNodeNotReady:
+	case ReasonEvicting, ReasonTerminating, ReasonNodeNotReady, ReasonPodOrder:
 		return false
 	}
 	return true
@@ -63,10 +63,13 @@ func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
 	case decision.Refused():
 	case !decision.pod.DeletionTimestamp.IsZero():
 		o.reason, o.message = terminating(decision.pod, node)
+	case decision.Action == Block:
+		// What the budgets say now is more than the answer of a while ago.
+	case decision.held:
+		o.reason, o.message = ReasonPodOrder, decision.heldMessage()
+	case decision.Reason == ReasonDisruptionBudget && (asked == nil || asked.refusal != nil && asked.refusal.byBudget):
 	case asked == nil, asked.refusal == nil, asked.refusal.gone:
 		o.reason, o.message = ReasonEvicting, "its eviction is asked for"
-	case decision.Action == Block, asked.refusal.byBudget && decision.Reason == ReasonDisruptionBudget:
-		// What the budget says now is more than the answer of a while ago.
 	default:
 		o.reason, o.message = asked.refusal.reason, asked.refusal.message
 	}
@@ -176,6 +179,8 @@ func describe(reason Reason, group []obstacle) string {
 		return fmt.Sprintf("%s still terminating: %s", count(group), names(group))
 	case ReasonEvicting:
 		return fmt.Sprintf("%s being evicted: %s", count(group), names(group))
+	case ReasonPodOrder:
+		return fmt.Sprintf("%s not due before others have left: %s", count(group), names(group))
 	case ReasonNodeNotReady:
 		return fmt.Sprintf("%s cannot finish terminating while the node is not Ready: %s", count(group), names(group))
 	}

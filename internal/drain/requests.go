@@ -41,13 +41,15 @@ func newRequests() *requests {
 }
 
 // due returns the pods to ask for now, and when to look again if nothing happens before; zero if there is no need. A pod waits for
-// nothing but its own refusal, or its own budgets.
+// nothing but its turn, its own refusal, or its own budgets.
 func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, next time.Time) {
 	parked := map[string][]Decision{}
 	for _, decision := range remaining {
 		known, asked := r.byPod[decision.pod.UID]
 		switch {
-		case decision.Refused() || !decision.pod.DeletionTimestamp.IsZero():
+		case decision.Refused() || decision.held || !decision.pod.DeletionTimestamp.IsZero():
+		case !asked && decision.budget.key != "":
+			parked[decision.budget.key] = append(parked[decision.budget.key], decision)
 		case !asked:
 			ask = append(ask, decision)
 		case known.inFlight || known.accepted:
@@ -70,15 +72,17 @@ func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, nex
 	return ask, next
 }
 
-// release returns those of the pods parked on a budget that may be asked for again: as many as the budget allows since it has changed,
-// and one, the longest waiting, when the budget has not been asked for a while. To ask for more would only be refused.
+// release returns those of the pods parked on a budget that may be asked for: as many as the budget allows, but none again unless
+// it has changed; and one, the longest waiting, when the budget has not been asked for a while. To ask for more would only be refused, and each
+// refusal is a write that somebody else's pod waits for.
 func (r *requests) release(key string, parked []Decision, now time.Time) (released []Decision) {
 	slices.SortFunc(parked, func(a, b Decision) int {
-		return cmp.Or(r.byPod[a.pod.UID].asked.Compare(r.byPod[b.pod.UID].asked), cmp.Compare(a.key(), b.key()))
+		return cmp.Or(r.lastAsked(a).Compare(r.lastAsked(b)), cmp.Compare(a.key(), b.key()))
 	})
 	spent := r.inFlight(key)
 	for _, decision := range parked {
-		changed := decision.budget.version != r.byPod[decision.pod.UID].version
+		known, asked := r.byPod[decision.pod.UID]
+		changed := !asked || decision.budget.version != known.version
 		if !changed || decision.Reason != "" || decision.budget.counted && spent >= decision.budget.allowed {
 			continue
 		}
@@ -91,6 +95,14 @@ func (r *requests) release(key string, parked []Decision, now time.Time) (releas
 		released = parked[:1]
 	}
 	return released
+}
+
+// lastAsked is when a pod was last asked for; zero if it never was.
+func (r *requests) lastAsked(decision Decision) time.Time {
+	if known, asked := r.byPod[decision.pod.UID]; asked {
+		return known.asked
+	}
+	return time.Time{}
 }
 
 func (r *requests) busy(key string) bool { return r.inFlight(key) > 0 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Whatever the API server answers and however the budget moves: a pod is asked for at most once at a time and never again once it is
-// leaving, no more pods than the budget allows are asked for again, nobody waits for another pod's refusal, and whoever waits has a time at
-// which it is looked at again.
+// leaving, none before its turn, no more pods of a budget than it allows, nobody waits for another pod's refusal, and whoever waits has a time
+// at which it is looked at again.
 func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		requests, at := newRequests(), now
@@ -59,7 +59,13 @@ func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 				if rapid.Bool().Draw(t, "guarded") {
 					decision.budget = guard{key: "shop/web", counted: true}
 				}
+				decision.held = rapid.Bool().Draw(t, "held")
 				decisions[pod.UID] = decision
+			},
+			"its turn has come": func(t *rapid.T) {
+				for _, decision := range decisions {
+					decision.held = false
+				}
 			},
 			"time passes":      func(t *rapid.T) { at = at.Add(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
 			"the budget moves": func(t *rapid.T) { allowed, version = rapid.IntRange(0, 3).Draw(t, "allowed"), version+1 },
@@ -75,26 +81,28 @@ func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				due, next := requests.due(current(), at)
-				again := 0
+				ofBudget := 0
 				for _, decision := range due {
 					uid := decision.pod.UID
 					require.False(t, inFlight[uid], "%s is being asked for", decision.key())
 					require.False(t, accepted[uid], "%s is leaving", decision.key())
 					require.True(t, decision.pod.DeletionTimestamp.IsZero())
-					if known, asked := requests.byPod[uid]; asked && known.refusal.byBudget && known.key == "shop/web" {
-						again++
+					require.False(t, decision.held, "it is not the turn of %s", decision.key())
+					if known, asked := requests.byPod[uid]; decision.budget.key != "" && (!asked || known.refusal.byBudget) {
+						ofBudget++
 					}
 				}
-				require.LessOrEqual(t, again, max(1, allowed))
+				require.LessOrEqual(t, ofBudget, max(1, allowed))
 				for _, decision := range due {
 					requests.sent(decision, at)
 					inFlight[decision.pod.UID] = true
 				}
 				for uid, decision := range decisions {
 					known, asked := requests.byPod[uid]
-					require.True(t, asked, "%s was asked for at its first look", decision.key())
-					waits := !inFlight[uid] && !accepted[uid]
-					if waits && !(known.refusal.byBudget && requests.busy(known.key)) {
+					require.True(t, asked || decision.held || decision.budget.key != "", "%s was asked for at its first look", decision.key())
+					waits := !inFlight[uid] && !accepted[uid] && !decision.held
+					parked := decision.budget.key != "" && (!asked || known.refusal != nil && known.refusal.byBudget)
+					if waits && !(parked && requests.busy(decision.budget.key)) {
 						require.False(t, next.IsZero(), "%s is looked at again", decision.key())
 					}
 				}

@@ -3,10 +3,13 @@ package drain
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,17 +17,21 @@ import (
 // nodeNameField selects pods by node: a field selector of the API server, and an index of internal/kube's caches.
 const nodeNameField = "spec.nodeName"
 
-// Read collects what a drain of the node is decided from, from an API server or from a cache of one. A node that does not exist leaves
+// Read collects what a drain of the node is decided from, from an API server or from a file of objects. A node that does not exist leaves
 // Snapshot.Node nil.
 func Read(ctx context.Context, reader client.Reader, nodeName string) (Snapshot, error) {
-	return read(ctx, reader, reader, nodeName)
+	snapshot, err := readNode(ctx, reader, nodeName)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	// One request for each kind is less than one for each namespace.
+	return snapshot, snapshot.readRules(ctx, reader, metav1.NamespaceAll)
 }
 
-// read takes the node and its pods from one reader, and what they are judged by from another: those lists are long, and whether a pod
-// is on a node does not depend on them.
-func read(ctx context.Context, pods, others client.Reader, nodeName string) (Snapshot, error) {
+// readNode reads a node and its pods.
+func readNode(ctx context.Context, reader client.Reader, nodeName string) (Snapshot, error) {
 	node := &corev1.Node{}
-	err := pods.Get(ctx, types.NamespacedName{Name: nodeName}, node)
+	err := reader.Get(ctx, types.NamespacedName{Name: nodeName}, node)
 	if client.IgnoreNotFound(err) != nil {
 		return Snapshot{}, fmt.Errorf("read node %s: %w", nodeName, err)
 	}
@@ -32,15 +39,34 @@ func read(ctx context.Context, pods, others client.Reader, nodeName string) (Sna
 		node = nil
 	}
 	// The objects are only read, so a cache need not copy them.
-	podList, budgets, daemonSets := corev1.PodList{}, policyv1.PodDisruptionBudgetList{}, appsv1.DaemonSetList{}
-	if err := pods.List(ctx, &podList, client.MatchingFields{nodeNameField: nodeName}, client.UnsafeDisableDeepCopy); err != nil {
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, client.MatchingFields{nodeNameField: nodeName}, client.UnsafeDisableDeepCopy); err != nil {
 		return Snapshot{}, fmt.Errorf("list the pods of node %s: %w", nodeName, err)
 	}
-	if err := others.List(ctx, &budgets, client.UnsafeDisableDeepCopy); err != nil {
-		return Snapshot{}, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	return Snapshot{Node: node, Pods: pods.Items}, nil
+}
+
+// readRules adds what the pods are judged by: the budgets and DaemonSets of these namespaces.
+func (s *Snapshot) readRules(ctx context.Context, reader client.Reader, namespaces ...string) error {
+	for _, namespace := range namespaces {
+		var budgets policyv1.PodDisruptionBudgetList
+		if err := reader.List(ctx, &budgets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list PodDisruptionBudgets: %w", err)
+		}
+		var daemonSets appsv1.DaemonSetList
+		if err := reader.List(ctx, &daemonSets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list DaemonSets: %w", err)
+		}
+		s.Budgets, s.DaemonSets = append(s.Budgets, budgets.Items...), append(s.DaemonSets, daemonSets.Items...)
 	}
-	if err := others.List(ctx, &daemonSets, client.UnsafeDisableDeepCopy); err != nil {
-		return Snapshot{}, fmt.Errorf("list DaemonSets: %w", err)
+	return nil
+}
+
+// namespaces are those of the pods, in order.
+func (s *Snapshot) namespaces() []string {
+	found := map[string]bool{}
+	for i := range s.Pods {
+		found[s.Pods[i].Namespace] = true
 	}
-	return Snapshot{Node: node, Pods: podList.Items, Budgets: budgets.Items, DaemonSets: daemonSets.Items}, nil
+	return slices.Sorted(maps.Keys(found))
 }

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -151,16 +152,31 @@ func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Objec
 }
 
 // List lists what a drain lists.
-func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (w *world) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	asked := (&client.ListOptions{}).ApplyOptions(options)
 	switch list := list.(type) {
 	case *corev1.PodList:
-		list.Items = slices.Clone(w.snapshot.Pods)
+		for _, pod := range w.snapshot.Pods {
+			if asked.FieldSelector == nil || asked.FieldSelector.Matches(fields.Set{nodeNameField: pod.Spec.NodeName}) {
+				list.Items = append(list.Items, pod)
+			}
+		}
+		list.Items = inNamespace(asked.Namespace, list.Items, func(p corev1.Pod) string { return p.Namespace })
 	case *policyv1.PodDisruptionBudgetList:
-		list.Items = slices.Clone(w.snapshot.Budgets)
+		list.Items = inNamespace(asked.Namespace, w.snapshot.Budgets, func(b policyv1.PodDisruptionBudget) string { return b.Namespace })
 	case *appsv1.DaemonSetList:
-		list.Items = slices.Clone(w.snapshot.DaemonSets)
+		list.Items = inNamespace(asked.Namespace, w.snapshot.DaemonSets, func(d appsv1.DaemonSet) string { return d.Namespace })
 	}
 	return nil
+}
+
+func inNamespace[T any](namespace string, objects []T, namespaceOf func(T) string) (found []T) {
+	for _, object := range objects {
+		if namespace == "" || namespaceOf(object) == namespace {
+			found = append(found, object)
+		}
+	}
+	return found
 }

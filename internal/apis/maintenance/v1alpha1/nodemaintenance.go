@@ -132,6 +132,21 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	SkipWaitForDeleteSeconds *int32 `json:"skipWaitForDeleteSeconds,omitempty"`
+	// PodOrder says which pods leave before others (addition): no pod of a higher order is evicted before those of all lower ones have left. The first
+	// entry that picks a pod gives its order; a pod that none picks has order 0.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	PodOrder []PodOrder `json:"podOrder,omitempty"`
+}
+
+// PodOrder gives pods their place in the order of a drain.
+type PodOrder struct {
+	// PodSelector is a label selector in its string form.
+	// +kubebuilder:validation:MinLength=1
+	PodSelector string `json:"podSelector"`
+	// Order of the pods that it picks: lower ones leave first, negative ones before the pods that no entry picks.
+	Order int32 `json:"order"`
 }
 
 // PodEvictionFilter picks pods to evict.

@@ -1,0 +1,62 @@
+package drain
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// ReasonPodOrder is why a pod is not asked for yet: pods of a lower order have not left.
+const ReasonPodOrder Reason = "PodOrder"
+
+// place is the order of the pods that a selector picks.
+type place struct {
+	selector labels.Selector
+	order    int32
+}
+
+func parseOrder(entries []maintenancev1.PodOrder, path *field.Path) (places []place, problems field.ErrorList) {
+	for i, entry := range entries {
+		at := path.Index(i).Child("podSelector")
+		if entry.PodSelector == "" {
+			problems = append(problems, field.Required(at, "an entry that picks every pod would leave nothing to those after it; pods that no entry picks have order 0"))
+			continue
+		}
+		selector, invalid := parseSelector(entry.PodSelector, at)
+		problems = append(problems, invalid...)
+		places = append(places, place{selector, entry.Order})
+	}
+	return places, problems
+}
+
+// orderOf returns the order of a pod: that of the first entry which picks it, or 0.
+func (f filters) orderOf(pod *corev1.Pod) int32 {
+	for _, place := range f.order {
+		if place.selector.Matches(labels.Set(pod.Labels)) {
+			return place.order
+		}
+	}
+	return 0
+}
+
+// hold holds back the pods for which it is not their turn: those of a higher order than the lowest of which pods must still leave. It follows from
+// what is on the node alone, so whoever takes the drain over holds the same ones.
+func hold(decisions []Decision) {
+	lowest, found := int32(0), false
+	for _, decision := range decisions {
+		if decision.mustLeave() && (!found || decision.Order < lowest) {
+			lowest, found = decision.Order, true
+		}
+	}
+	for i := range decisions {
+		decisions[i].held = decisions[i].mustLeave() && decisions[i].Order > lowest
+	}
+}
+
+func (d Decision) heldMessage() string {
+	return fmt.Sprintf("its order is %d: it is evicted when the pods of lower orders have left", d.Order)
+}
