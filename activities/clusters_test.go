@@ -156,7 +156,7 @@ func TestAWaitForASlotNamesTheNodesThatWaitAndWhatFor(t *testing.T) {
 	require.Empty(t, granted)
 	wait := turn(waiting)
 	require.Equal(t, "NoSlot", wait.Reason)
-	require.Equal(t, "b is next of 2: maxParallelOperations allows no more nodes under maintenance (under maintenance: a)", wait.Message)
+	require.Equal(t, "b is next of 2: maxParallelOperations allows 1 of 2 nodes under maintenance at once (a)", wait.Message)
 	require.Len(t, wait.Blockers, 2)
 	require.Equal(t, "NodeBusy", wait.Blockers[1].Reason)
 	require.Contains(t, wait.Blockers[1].Message, "node a is under maintenance by node/c/default/x")

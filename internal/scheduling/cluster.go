@@ -1,72 +1,91 @@
 package scheduling
 
-import (
-	"k8s.io/apimachinery/pkg/util/intstr"
-
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-)
-
 // cluster is what counts of a cluster's nodes and of the requests at work.
 type cluster struct {
-	nodes map[string]Node
-	// underMaintenance is each node with a request in progress, and that request. A node that is gone holds nothing.
-	underMaintenance map[string]Request
-	// unavailable nodes, those under maintenance included: a node that is both counts once.
-	unavailable map[string]struct{}
+	nodes map[string]*member
+	// pools are all there are; the first is that of all nodes, which the configuration's own limits are about.
+	pools   []*pool
+	budgets []*budget
 }
 
-func observe(in Input) cluster {
-	c := cluster{
-		nodes:            map[string]Node{},
-		underMaintenance: map[string]Request{},
-		unavailable:      map[string]struct{}{},
+// member is a node with what it belongs to.
+type member struct {
+	Node
+	// pools whose limits it is held to: that of all nodes, then those of the budgets that cover it, by name.
+	pools []*pool
+	// holder is the request in progress on the node; nil if there is none.
+	holder *Request
+	// first is the highest ranked request that waits for the node, once it has been considered.
+	first *Request
+}
+
+func observe(in Input) *cluster {
+	c := &cluster{nodes: make(map[string]*member, len(in.Nodes)), pools: []*pool{{}}, budgets: budgetsOf(in.Config)}
+	members := make([]member, len(in.Nodes))
+	for i, node := range in.Nodes {
+		members[i] = member{Node: node, pools: c.join(node)}
+		c.nodes[node.Name] = &members[i]
 	}
-	for _, node := range in.Nodes {
-		c.nodes[node.Name] = node
-		if node.Unavailable {
-			c.unavailable[node.Name] = struct{}{}
+	// A percentage is one of all the pool's nodes, so these are counted first.
+	for _, pool := range c.pools {
+		pool.limit(in.Config)
+	}
+	for i := range in.Asks {
+		// A node that is gone holds nothing.
+		if node := c.nodes[in.Asks[i].Node]; node != nil && in.Asks[i].Granted {
+			node.hold(&in.Asks[i].Request)
 		}
 	}
-	for _, ask := range in.Asks {
-		if _, exists := c.nodes[ask.Node]; exists && ask.Granted {
-			c.hold(ask.Request)
-		}
+	for i := range members {
+		members[i].count()
 	}
 	return c
 }
 
+// join adds a node to the pools that it belongs to, and returns those.
+func (c *cluster) join(node Node) []*pool {
+	joined := append(make([]*pool, 0, 1+len(c.budgets)), c.pools[0])
+	c.pools[0].size++
+	for _, budget := range c.budgets {
+		pool := budget.zoneOf(node)
+		if pool == nil {
+			continue
+		}
+		if pool.size == 0 {
+			c.pools = append(c.pools, pool)
+		}
+		pool.size++
+		joined = append(joined, pool)
+	}
+	return joined
+}
+
 // hold records a request in progress; of several on one node, the first by name, so that the input's order does not show.
-func (c *cluster) hold(request Request) {
-	if holder, held := c.underMaintenance[request.Node]; !held || request.before(holder) {
-		c.underMaintenance[request.Node] = request
+func (m *member) hold(request *Request) {
+	if m.holder == nil || request.before(*m.holder) {
+		m.holder = request
 	}
-	c.unavailable[request.Node] = struct{}{}
 }
 
-// availableSlots is the limit of parallel operations, 1 if unset, less the nodes under maintenance; never below 0. A percentage of all
-// nodes rounds up.
-func (c cluster) availableSlots(config maintenancev1.MaintenanceOperatorConfigSpec) int {
-	limit := 1
-	if config.MaxParallelOperations != nil {
-		limit = scaled(*config.MaxParallelOperations, len(c.nodes), true)
+// count counts the node in its pools, if it is out of service.
+func (m *member) count() {
+	switch {
+	case m.holder != nil:
+		m.occupy(*m.holder, false)
+	case m.Unavailable:
+		for _, pool := range m.pools {
+			pool.outages.take(m.Name)
+		}
 	}
-	return max(limit-len(c.underMaintenance), 0)
 }
 
-// canBecomeUnavailable is how many more nodes may become unavailable, never below 0; nil if there is no limit. A percentage of all nodes
-// rounds down.
-func (c cluster) canBecomeUnavailable(config maintenancev1.MaintenanceOperatorConfigSpec) *int {
-	if config.MaxUnavailable == nil {
-		return nil
+// occupy counts the node as under maintenance for a request; and as unavailable, unless it is counted as that already.
+func (m *member) occupy(request Request, unavailable bool) {
+	holder := request.Node
+	if request.Requestor != "" {
+		holder += " for " + request.Requestor
 	}
-	return new(max(scaled(*config.MaxUnavailable, len(c.nodes), false)-len(c.unavailable), 0))
-}
-
-// scaled turns a number or a percentage into a number. What is neither allows nothing.
-func scaled(value intstr.IntOrString, nodes int, roundUp bool) int {
-	number, err := intstr.GetScaledValueFromIntOrPercent(&value, nodes, roundUp)
-	if err != nil {
-		return 0
+	for _, pool := range m.pools {
+		pool.occupy(holder, unavailable)
 	}
-	return number
 }

@@ -4,9 +4,6 @@ package scheduling
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-
 )
 
 // Decision says which requests may start now, and why each of the others waits. Its JSON is what `drydock node schedule -o json` prints.
@@ -31,7 +28,7 @@ type Waiting struct {
 // Reason is why a request waits.
 type Reason string
 
-// The reasons.
+// The reasons, beside BudgetReason.
 const (
 	// NoSlot: as many nodes are under maintenance as maxParallelOperations allows.
 	NoSlot Reason = "NoSlot"
@@ -45,95 +42,54 @@ const (
 	NodeNotFound Reason = "NodeNotFound"
 )
 
+// BudgetReason is the reason of a request that waits for a budget of this name.
+func BudgetReason(name string) Reason { return Reason("Budget/" + name) }
+
 // Schedule walks all pending requests in order of rank and grants those that fit. One that does not fit is passed over with its reason
 // and costs nothing, so that a blocked request never wastes a slot that another could use.
 func Schedule(in Input) Decision {
 	cluster := observe(in)
-	walk := walk{
-		cluster:  cluster,
-		slots:    cluster.availableSlots(in.Config),
-		budget:   cluster.canBecomeUnavailable(in.Config),
-		firstFor: map[string]Request{},
+	all, ranked := cluster.pools[0], Ranked(in)
+	decision := Decision{
+		AvailableSlots: *all.operations.left(), CanBecomeUnavailable: all.outages.left(),
+		Granted: []Request{}, Waiting: make([]Waiting, 0, len(ranked)),
 	}
-	decision := Decision{AvailableSlots: walk.slots, Granted: []Request{}, Waiting: []Waiting{}}
-	if walk.budget != nil {
-		decision.CanBecomeUnavailable = new(*walk.budget)
-	}
-	for _, request := range Ranked(in) {
-		if reason, message := walk.consider(request); reason != "" {
-			decision.Waiting = append(decision.Waiting, Waiting{Request: request, Reason: reason, Message: message})
+	for i := range ranked {
+		if reason, message := cluster.consider(&ranked[i]); reason != "" {
+			decision.Waiting = append(decision.Waiting, Waiting{Request: ranked[i], Reason: reason, Message: message})
 			continue
 		}
-		decision.Granted = append(decision.Granted, request)
+		decision.Granted = append(decision.Granted, ranked[i])
 	}
 	return decision
 }
 
-// walk is what is left of the budgets while requests are considered in order of rank.
-type walk struct {
-	cluster cluster
-	slots   int
-	// budget is nil when there is no limit.
-	budget *int
-	// firstFor is the highest ranked request of each node.
-	firstFor map[string]Request
-}
-
 // consider grants the request and returns no reason, or returns why it waits.
-func (w *walk) consider(request Request) (Reason, string) {
-	node, exists := w.cluster.nodes[request.Node]
-	if !exists {
-		return NodeNotFound, fmt.Sprintf("the cluster has no node %s", request.Node)
+func (c *cluster) consider(request *Request) (Reason, string) {
+	node := c.nodes[request.Node]
+	switch {
+	case node == nil:
+		return NodeNotFound, "the cluster has no node " + request.Node
+	case node.holder != nil:
+		return NodeBusy, fmt.Sprintf("node %s is under maintenance for %s", request.Node, node.holder.described())
+	case node.first != nil:
+		return LowerRank, fmt.Sprintf("%s goes first on node %s", node.first.described(), request.Node)
 	}
-	if holder, busy := w.cluster.underMaintenance[request.Node]; busy {
-		return NodeBusy, fmt.Sprintf("node %s is under maintenance for %s (%s/%s)", request.Node, holder.Requestor, holder.Namespace, holder.Name)
-	}
-	if first, taken := w.firstFor[request.Node]; taken {
-		return LowerRank, fmt.Sprintf("%s/%s of %s goes first on node %s", first.Namespace, first.Name, first.Requestor, request.Node)
-	}
-	w.firstFor[request.Node] = request
-	if w.slots == 0 {
-		return NoSlot, fmt.Sprintf("maxParallelOperations allows no more nodes under maintenance%s", w.cluster.holders())
-	}
-	if !node.Unavailable {
-		if w.budget != nil && *w.budget == 0 {
-			return MaxUnavailable, fmt.Sprintf("node %s is available, and maxUnavailable allows no more nodes to become unavailable%s",
-				request.Node, w.cluster.missing())
-		}
-		if w.budget != nil {
-			*w.budget--
+	node.first = request
+	for _, pool := range node.pools {
+		if reason, message := pool.refuse(node.Unavailable); reason != "" {
+			return reason, message
 		}
 	}
-	w.slots--
+	node.occupy(*request, node.Unavailable)
 	return "", ""
 }
 
-// holders names the nodes under maintenance, as the end of a sentence.
-func (c cluster) holders() string { return listed("under maintenance", keys(c.underMaintenance)) }
-
-// missing names the nodes that are unavailable, as the end of a sentence.
-func (c cluster) missing() string {
-	return listed("unavailable or under maintenance", keys(c.unavailable))
-}
-
-func keys[V any](set map[string]V) []string {
-	names := make([]string, 0, len(set))
-	for name := range set {
-		names = append(names, name)
+// described names the request and who asked for it.
+func (r Request) described() string {
+	name := r.Namespace + "/" + r.Name
+	if r.Requestor == "" {
+		return name
 	}
-	slices.Sort(names)
-	return names
-}
-
-// listed names at most five nodes.
-func listed(title string, names []string) string {
-	const most = 5
-	if len(names) == 0 {
-		return ""
-	}
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if len(names) > most {
-		text += fmt.Sprintf(" and %d more", len(names)-most)
-	}
-	return fmt.Sprintf(" (%s: %s)", title, text)
+	return r.Requestor + " (" + name + ")"
 }

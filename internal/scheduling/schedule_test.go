@@ -285,8 +285,7 @@ func TestMessagesNameWhoHoldsWhat(t *testing.T) {
 		request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5), pending("r1", "b.example.com", "n1", 1),
 	}, limits(2, 1))
 	require.Equal(t, "node n0 is under maintenance for a.example.com (default/w0)", decision.Waiting[0].Message)
-	require.Equal(t, "node n1 is available, and maxUnavailable allows no more nodes to become unavailable (unavailable or under maintenance: n0, n3)",
-		decision.Waiting[1].Message)
+	require.Equal(t, "maxUnavailable allows 1 of 4 nodes to be unavailable (n0 for a.example.com, n3)", decision.Waiting[1].Message)
 }
 
 func TestADecisionPrintsAsTheCommandLinePromises(t *testing.T) {
@@ -300,13 +299,6 @@ func TestADecisionPrintsAsTheCommandLinePromises(t *testing.T) {
 		"canBecomeUnavailable": null,
 		"granted": [{"namespace": "default", "name": "r0", "node": "n0", "requestor": "a.example.com"}],
 		"waiting": [{"namespace": "default", "name": "r1", "node": "n1", "requestor": "a.example.com", "reason": "NoSlot",
-			"message": "maxParallelOperations allows no more nodes under maintenance"}]
+			"message": "maxParallelOperations allows 1 of 2 nodes under maintenance at once (n0 for a.example.com)"}]
 	}`, string(text))
-}
-
-func TestScheduleNodesKeepsTheGivenOrder(t *testing.T) {
-	decision := scheduling.ScheduleNodes(nodes(5, 0), limits(3, nil), []string{"n4"}, []string{"n3", "n0", "n1"})
-	require.Equal(t, []string{"n3", "n0"}, grantedNames(decision))
-	require.Equal(t, map[string]scheduling.Reason{"n1": scheduling.NoSlot}, waitingReasons(decision))
-	require.Equal(t, "maxParallelOperations allows no more nodes under maintenance (under maintenance: n4)", decision.Waiting[0].Message)
 }
