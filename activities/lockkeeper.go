@@ -10,11 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
-	"drydock.dev/drydock/internal/health"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -31,48 +30,19 @@ type lockKeeper struct {
 
 // read takes everything from the cache. Nothing of it is to be changed: it is the cache's own.
 func (k *lockKeeper) read(ctx context.Context) error {
-	var nodes corev1.NodeList
-	var pods corev1.PodList
-	var clusterRequests lcmv1.ClusterMaintenanceRequestList
-	var nodeRequests lcmv1.NodeMaintenanceRequestList
-	var clusterLocks lcmv1.ClusterWorkloadLockList
-	var nodeLocks lcmv1.NodeWorkloadLockList
-	for _, list := range []client.ObjectList{&nodes, &clusterRequests, &nodeRequests, &clusterLocks, &nodeLocks} {
-		if err := k.cluster.Cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return err
-		}
-	}
-	if err := k.cluster.Cache.List(ctx, &pods, client.InNamespace(k.in.Policy.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	var err error
+	if k.snapshot, err = snapshot.WorkloadLocks(ctx, k.cluster.Cache, k.in.Policy.Namespace); err != nil {
 		return err
-	}
-	k.snapshot = locks.Snapshot{
-		Nodes: nodes.Items, Pods: pods.Items,
-		ClusterRequests: clusterRequests.Items, NodeRequests: nodeRequests.Items,
-		ClusterLocks: clusterLocks.Items, NodeLocks: nodeLocks.Items,
 	}
 	return k.examine(ctx, k.cluster.Cache)
 }
 
-// examine looks at the application's health. It matters only while someone wants to maintain the cluster.
+// examine looks at the application's health.
 func (k *lockKeeper) examine(ctx context.Context, reader client.Reader) error {
-	k.snapshot.Health = nil
-	if len(k.snapshot.ClusterRequests) == 0 {
-		return nil
+	if err := k.snapshot.Examine(k.in.Policy, objectsOf(ctx, k.cluster, reader)); err != nil {
+		return explainCheck(k.cluster, err)
 	}
-	results, err := evaluate(objectsOf(ctx, k.cluster, reader), k.in.Policy.ClusterHealth, "")
-	if err != nil {
-		return err
-	}
-	k.snapshot.Health = evidence(k.in.Policy.ClusterHealth, results)
 	return nil
-}
-
-func evidence(checks []drydockv1.HealthCheck, results []health.Result) []locks.CheckResult {
-	var found []locks.CheckResult
-	for i, result := range results {
-		found = append(found, locks.CheckResult{Check: checks[i].Name, Healthy: result.Healthy, Message: result.Message})
-	}
-	return found
 }
 
 func (k *lockKeeper) decide() (locks.Decision, error) {
@@ -126,7 +96,7 @@ func (k *lockKeeper) refresh(ctx context.Context, change locks.LockDecision) err
 	}
 	if change.Kind == locks.ClusterLockKind {
 		err := refresh(ctx, api, &view.ClusterRequests, func(*lcmv1.ClusterMaintenanceRequest) bool { return true }, names(turns.Cluster)...)
-		return errors.Join(err, k.examine(ctx, api))
+		return errors.Join(err, k.examine(ctx, api), k.refreshProgress(ctx, change))
 	}
 	return errors.Join(
 		refresh(ctx, api, &view.NodeRequests, func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == change.Node },
@@ -134,6 +104,19 @@ func (k *lockKeeper) refresh(ctx context.Context, change locks.LockDecision) err
 		refresh(ctx, api, &view.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == change.Node }),
 		refresh(ctx, api, &view.Nodes, func(n *corev1.Node) bool { return n.Name == change.Node }, change.Node),
 	)
+}
+
+// refreshProgress reads all locks of nodes before progress is taken back. They may be many, and that is rare: one LIST.
+func (k *lockKeeper) refreshProgress(ctx context.Context, change locks.LockDecision) error {
+	if !change.ReportsLess {
+		return nil
+	}
+	var current lcmv1.NodeWorkloadLockList
+	if err := k.cluster.Client.List(ctx, &current); err != nil {
+		return err
+	}
+	k.snapshot.NodeLocks = current.Items
+	return nil
 }
 
 // turns are those that are recorded on the cluster's lock, as far as the view has it.

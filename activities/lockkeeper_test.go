@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,6 +83,9 @@ type race struct {
 	// served are the requests for which the nodes that are inactive have let go.
 	served map[string]types.UID
 	nodes  []string
+	// reached is the progress that the cluster's lock has reported. While a maintenance of the cluster is asked for it does not fall.
+	reached     int32
+	maintenance bool
 }
 
 type racer struct {
@@ -115,14 +119,17 @@ func newRace(ctx context.Context, t require.TestingT, limit int32) *race {
 func (r *race) look() {
 	var nodes corev1.NodeList
 	var pods corev1.PodList
+	var clusterRequests lcmv1.ClusterMaintenanceRequestList
 	var nodeRequests lcmv1.NodeMaintenanceRequestList
 	var clusterLocks lcmv1.ClusterWorkloadLockList
 	var nodeLocks lcmv1.NodeWorkloadLockList
-	for _, list := range []client.ObjectList{&nodes, &pods, &nodeRequests, &clusterLocks, &nodeLocks} {
+	for _, list := range []client.ObjectList{&nodes, &pods, &clusterRequests, &nodeRequests, &clusterLocks, &nodeLocks} {
 		require.NoError(r.t, r.api.List(r.ctx, list))
 	}
 	r.views = append(r.views, locks.Snapshot{
-		Nodes: nodes.Items, Pods: pods.Items, NodeRequests: nodeRequests.Items, ClusterLocks: clusterLocks.Items, NodeLocks: nodeLocks.Items,
+		Nodes: nodes.Items, Pods: pods.Items,
+		ClusterRequests: clusterRequests.Items, NodeRequests: nodeRequests.Items,
+		ClusterLocks: clusterLocks.Items, NodeLocks: nodeLocks.Items,
 	})
 }
 
@@ -132,7 +139,8 @@ func (r *race) start(view int) *racer {
 	keeper := &lockKeeper{cluster: &kube.Cluster{Name: "test", Client: one.client, LockController: one.client}, in: WorkloadLocksInput{Policy: r.policy}}
 	snapshot := r.views[view]
 	keeper.snapshot = locks.Snapshot{
-		Nodes: snapshot.Nodes, Pods: slices.Clone(snapshot.Pods), NodeRequests: slices.Clone(snapshot.NodeRequests),
+		Nodes: snapshot.Nodes, Pods: slices.Clone(snapshot.Pods),
+		ClusterRequests: slices.Clone(snapshot.ClusterRequests), NodeRequests: slices.Clone(snapshot.NodeRequests),
 		ClusterLocks: slices.Clone(snapshot.ClusterLocks), NodeLocks: slices.Clone(snapshot.NodeLocks),
 	}
 	go func() {
@@ -191,8 +199,8 @@ func (r *race) inactive() []string {
 	return nodes
 }
 
-// requireOrder holds the locks to what must be so at every instant: no more are inactive than may be, and none holds again while a request that
-// it let go for stands.
+// requireOrder holds the locks to what must be so at every instant: no more are inactive than may be, none holds again while a request that
+// it let go for stands, and what was reached is not taken back.
 func (r *race) requireOrder() {
 	inactive := r.inactive()
 	require.LessOrEqual(r.t, len(inactive), int(*r.policy.MaxInactiveNodes), "inactive at the same time: %v", inactive)
@@ -207,6 +215,28 @@ func (r *race) requireOrder() {
 			r.served[node] = r.turn(node).Requests[0].UID
 		}
 	}
+	if r.maintenance {
+		reported := r.reported()
+		require.GreaterOrEqual(r.t, reported, r.reached, "progress in percent")
+		r.reached = reported
+	}
+}
+
+// reported is the progress that the cluster's lock reports, in percent.
+func (r *race) reported() int32 {
+	lock := &lcmv1.ClusterWorkloadLock{}
+	require.NoError(r.t, r.api.Get(r.ctx, client.ObjectKey{Name: r.policy.ControllerName}, lock))
+	return lock.Status.InactivationProgress.Percentage
+}
+
+// requestCluster asks for a maintenance of the cluster, and has it let go of.
+func (r *race) requestCluster() {
+	require.NoError(r.t, r.api.Create(r.ctx, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance", UID: "maintenance"}}))
+	r.look()
+	r.finish(r.startNow())
+	r.look()
+	r.views = r.views[len(r.views)-1:]
+	r.maintenance = true
 }
 
 func (r *race) requests() []types.UID {
@@ -304,11 +334,65 @@ func TestAControllerThatDiedAfterAnyRequestIsTakenOver(t *testing.T) {
 	}
 }
 
+func TestANodeIsRememberedAsUpdatedBeforeItIsHeldAgain(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.setRequest("n1", true, 1)
+	r.look()
+	r.finish(r.startNow())
+	r.requestCluster()
+	lock := &lcmv1.NodeWorkloadLock{}
+	require.NoError(t, r.api.Get(r.ctx, client.ObjectKey{Name: "tf-n1"}, lock))
+	lock.Annotations = nil // the controller died before it wrote this
+	require.NoError(t, r.api.Update(r.ctx, lock))
+	r.setRequest("n1", false, 0)
+	r.look()
+	dies := r.startNow()
+	r.stepUntil(dies, "patch status of tf-n1")
+	r.look()
+	require.Equal(t, 33, int(r.reached))
+	r.finish(r.startNow())
+	require.Empty(t, r.inactive())
+	require.Equal(t, 33, int(r.reached))
+}
+
+// writes lets one more keeper do all that is due and returns what it has written.
+func (r *race) writes() []string {
+	r.look()
+	var written []string
+	one := r.startNow()
+	for one.next != "" {
+		if !strings.HasPrefix(one.next, "get ") {
+			written = append(written, one.next)
+		}
+		r.step(one)
+	}
+	return written
+}
+
+func TestNothingIsWrittenThatNeedNot(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	require.Empty(t, r.writes())
+	r.requestCluster()
+	require.Empty(t, r.writes())
+	r.setRequest("n1", true, 1)
+	require.Equal(t, []string{"patch tf", "patch status of tf-n1", "patch tf-n1", "patch status of tf"}, r.writes(), "turn, state, remembered as updated, progress")
+	require.Empty(t, r.writes())
+	r.setRequest("n1", false, 0)
+	require.Equal(t, []string{"patch status of tf-n1", "patch tf"}, r.writes(), "state, end of the turn; what was reached remains")
+	r.maintenance = false
+	require.NoError(t, r.api.Delete(t.Context(), &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance"}}))
+	require.Equal(t, []string{"patch status of tf", "patch tf"}, r.writes(), "state and progress in one, end of the turn")
+	require.Zero(t, r.reported())
+}
+
 func TestHoweverWritersOverlapLocksStayInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		r := newRace(ctx, t, rapid.Int32Range(1, 2).Draw(t, "maxInactiveNodes"))
+		if rapid.Bool().Draw(t, "maintenance") {
+			r.requestCluster()
+		}
 		for serial := range rapid.IntRange(1, 60).Draw(t, "events") {
 			node := rapid.SampledFrom(r.nodes).Draw(t, "node")
 			switch event := rapid.SampledFrom([]string{"request", "withdraw", "pod", "look", "start", "step", "step", "step"}).Draw(t, "event"); {
@@ -334,5 +418,10 @@ func TestHoweverWritersOverlapLocksStayInOrder(t *testing.T) {
 		for len(r.keepers) > 0 {
 			r.finish(r.keepers[0])
 		}
+		r.look()
+		r.finish(r.startNow())
+		r.look()
+		now := r.views[len(r.views)-1]
+		require.Equal(t, locks.ProgressOf("tf", now.ClusterRequests, now.NodeLocks).Percentage, r.reported())
 	})
 }

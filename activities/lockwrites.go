@@ -77,20 +77,36 @@ func (k *lockKeeper) newLock(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationOwner: k.in.Owner}}
 }
 
-// updateNodeLock writes the state, and then what is remembered of it: a lock that has not let go is not recorded as updated.
+// updateNodeLock writes the status, and what is remembered of it: of a lock that lets go afterwards, since one that has not is not updated; of
+// one that holds again before, or it would be forgotten if nothing more came of this.
 func (k *lockKeeper) updateNodeLock(ctx context.Context, change locks.LockDecision) error {
-	annotations := map[string]any{}
-	lock := named(k.snapshot.NodeLocks, change.Name)
-	switch {
-	case lock.Status.State != change.To || lock.Status.ErrorMessage != change.Message:
-		if err := patchLock(ctx, k, &k.snapshot.NodeLocks, change.Name, k.writeStatus, statusOf(change)); err != nil {
-			return err
-		}
-	case change.EndsTurn:
-		annotations[locks.AnnotationTurnEnded] = named(k.snapshot.ClusterLocks, k.book).ResourceVersion
+	met := change.Matches(named(k.snapshot.NodeLocks, change.Name).Status)
+	first, then := k.writeNodeStatus, k.remember
+	if change.From == lcmv1.LockInactive {
+		first, then = then, first
 	}
+	if err := first(ctx, change, met); err != nil {
+		return err
+	}
+	return then(ctx, change, met)
+}
+
+// writeNodeStatus writes the status of a node's lock, unless it is as it should be.
+func (k *lockKeeper) writeNodeStatus(ctx context.Context, change locks.LockDecision, met bool) error {
+	if met {
+		return nil
+	}
+	return patchLock(ctx, k, &k.snapshot.NodeLocks, change.Name, k.writeStatus, statusOf(change))
+}
+
+// remember writes the annotations of a node's lock. When nothing else of a lock is written whose turn ends, that it ends is.
+func (k *lockKeeper) remember(ctx context.Context, change locks.LockDecision, met bool) error {
+	annotations := map[string]any{}
 	if change.UpdatedFor != "" {
 		annotations[lcmv1.AnnotationUpdatedFor] = change.UpdatedFor
+	}
+	if change.EndsTurn && met {
+		annotations[locks.AnnotationTurnEnded] = named(k.snapshot.ClusterLocks, k.book).ResourceVersion
 	}
 	if len(annotations) == 0 {
 		return nil
@@ -108,7 +124,11 @@ func (k *lockKeeper) record(ctx context.Context, turns locks.Turns) error {
 }
 
 func statusOf(change locks.LockDecision) map[string]any {
-	return map[string]any{"status": map[string]any{"state": change.To, "errorMessage": orNull(change.Message)}}
+	return map[string]any{"status": map[string]any{
+		"state": change.To, "errorMessage": orNull(change.Message),
+		// A percentage of 0 is written, too: left out, the one before would stay.
+		"inactivationProgress": map[string]any{"description": change.Progress.Description, "percentage": change.Progress.Percentage},
+	}}
 }
 
 func annotating(annotations map[string]any) map[string]any {

@@ -207,6 +207,8 @@ func TestANodesLockLetsGoAndHoldsAgainAndTheNextIsServed(t *testing.T) {
 	first := a.request(a.nodes[0])
 	require.Equal(t, 1, a.step().Inactive)
 	require.Equal(t, lcmv1.LockInactive, a.lock(a.nodes[0]).Status.State)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "Update completed successfully", Percentage: 100}, a.lock(a.nodes[0]).Status.InactivationProgress)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "1 out of 2 nodes updated", Percentage: 50}, a.clusterLock().Status.InactivationProgress)
 
 	second := a.request(a.nodes[1])
 	report := a.step()
@@ -226,6 +228,26 @@ func TestANodesLockLetsGoAndHoldsAgainAndTheNextIsServed(t *testing.T) {
 
 	a.withdraw(second)
 	require.Equal(t, 2, a.step().Active)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "Update is currently in progress"}, a.lock(a.nodes[0]).Status.InactivationProgress)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 2 nodes updated"}, a.clusterLock().Status.InactivationProgress)
+}
+
+func TestTheClustersLockReportsTheNodesThatAMaintenanceHasServed(t *testing.T) {
+	a := newApplication(t, 3)
+	a.step()
+	maintenance := created(t, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "maintenance-"}})
+	a.step()
+	for i, want := range []int32{33, 66, 100} {
+		request := a.request(a.nodes[i])
+		a.stepUntil(func(report locks.Report) bool { return report.Inactive == 1 })
+		require.Equal(t, want, a.clusterLock().Status.InactivationProgress.Percentage)
+		a.withdraw(request)
+		a.stepUntil(func(report locks.Report) bool { return report.Inactive == 0 })
+		require.Equal(t, want, a.clusterLock().Status.InactivationProgress.Percentage)
+	}
+	a.withdraw(maintenance)
+	require.Equal(t, locks.Progress{Description: "0 out of 3 nodes updated", Total: 3}, a.step().Progress)
+	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 3 nodes updated"}, a.clusterLock().Status.InactivationProgress)
 }
 
 func TestTheClustersLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {

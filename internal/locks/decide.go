@@ -19,7 +19,7 @@ import (
 var ErrInvalid = errors.New("the policy cannot be followed")
 
 // Decide says what the locks of the application that the policy describes should be. Carried out, the decision stands: deciding again
-// changes nothing until the cluster does. Errors: ErrInvalid, and that the record of turns cannot be read.
+// changes nothing until the cluster does, except that the cluster's lock then reports the progress that was made. Errors: ErrInvalid, and that the record of turns cannot be read.
 func Decide(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (Decision, error) {
 	a, err := view(policy, snapshot, now)
 	if err != nil {

@@ -229,7 +229,7 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			name: "marked failed it says what the person wrote until the checks hold",
 			story: func(w *world) {
 				checks(w)
-				w.clusterLock().Status = lcmv1.WorkloadLockStatus{State: failed, ErrorMessage: "database migration"}
+				w.clusterLock().Status.State, w.clusterLock().Status.ErrorMessage = failed, "database migration"
 				w.requestCluster()
 			},
 			from: failed, to: failed, action: locks.Keep, reason: locks.MarkedFailed, message: "database migration",
@@ -342,7 +342,7 @@ func TestTheDecisionPrintsAsTheCommandLineDocumentsIt(t *testing.T) {
 	require.JSONEq(t, `{"locks":[
 		{"kind":"ClusterWorkloadLock","name":"tf","action":"keep","from":"active","to":"active","reason":"NoRequest"},
 		{"kind":"NodeWorkloadLock","name":"tf-n1","node":"n1","action":"update","from":"active","to":"inactive","reason":"PodReady"}
-	]}`, string(printed))
+	], "progress":{"percentage":100,"description":"1 out of 1 nodes updated","inactiveNow":1,"updated":1,"total":1}}`, string(printed))
 }
 
 func TestWhatCannotBeReadIsNotDecidedAbout(t *testing.T) {

@@ -22,19 +22,12 @@ type Snapshot struct {
 	Health []CheckResult
 }
 
-// CheckResult is what a health check found.
-type CheckResult struct {
-	// Check is its name.
-	Check   string
-	Healthy bool
-	// Message says what is wrong when it is not healthy.
-	Message string
-}
-
 // Decision is what the locks of one application should be.
 type Decision struct {
 	// Locks are all of them, also those that stay as they are: the cluster's first, then the nodes' by node.
 	Locks []LockDecision `json:"locks"`
+	// Progress once the decision is carried out.
+	Progress Progress `json:"progress"`
 	// Turns are the nodes that may be inactive once the decision is carried out. They are recorded before any lock goes inactive.
 	Turns Turns `json:"-"`
 	// RecordTurns: the turns are not those that are on the cluster's lock.
@@ -60,6 +53,10 @@ type LockDecision struct {
 	// UpdatedFor is what the annotation drydock.dev/updated-for should be; empty: as it is.
 	UpdatedFor types.UID `json:"updatedFor,omitempty"`
 
+	// Progress is what the lock's inactivationProgress should be.
+	Progress lcmv1.InactivationProgress `json:"-"`
+	// ReportsLess: the progress of the cluster's lock goes down.
+	ReportsLess bool `json:"-"`
 	// EndsTurn: the node loses its turn. Its lock must be written before that is recorded, so that a writer who still believes in the
 	// turn and has read the lock before cannot make it inactive any more.
 	EndsTurn bool `json:"-"`
@@ -132,13 +129,19 @@ func (d Decision) Changes() []LockDecision {
 // Settled reports whether nothing has to be done.
 func (d Decision) Settled() bool { return len(d.Changes()) == 0 && !d.RecordTurns }
 
+// Matches reports whether a lock with that status says all that it should.
+func (d LockDecision) Matches(status lcmv1.WorkloadLockStatus) bool {
+	progress := status.InactivationProgress
+	return status.State == d.To && status.ErrorMessage == d.Message && progress != nil && *progress == d.Progress
+}
+
 // LetsGo reports whether a lock that is held goes inactive.
 func (d LockDecision) LetsGo() bool {
 	return d.To == lcmv1.LockInactive && d.From != lcmv1.LockInactive
 }
 
-// Grave reports whether the change must not be made on old information: a lock lets go or holds again, is removed, or loses its turn. All
-// others can be put right afterwards without anybody having noticed.
+// Grave reports whether the change must not be made on old information: a lock lets go or holds again, is removed, or loses its turn, or what
+// was reached is taken back. All others can be put right afterwards without anybody having noticed.
 func (d LockDecision) Grave() bool {
-	return d.Action == Delete || d.EndsTurn || d.Action == Update && (d.From == lcmv1.LockInactive) != (d.To == lcmv1.LockInactive)
+	return d.Action == Delete || d.EndsTurn || d.ReportsLess || d.Action == Update && (d.From == lcmv1.LockInactive) != (d.To == lcmv1.LockInactive)
 }

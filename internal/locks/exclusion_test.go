@@ -189,7 +189,7 @@ func TestALockThatWasMarkedFailedIsTreatedLikeAnActiveOne(t *testing.T) {
 		},
 		{
 			name: "with a request and a pod that is not ready it stays, with what the person wrote", story: func(w *world) { mark(w); w.setPod("n1", false); w.request("n1") },
-			node: "n1", from: failed, to: failed, action: locks.Keep, reason: locks.MarkedFailed, message: "disk is being replaced",
+			node: "n1", from: failed, to: failed, reason: locks.MarkedFailed, message: "disk is being replaced",
 		},
 		{
 			name: "it does not overtake", story: func(w *world) { mark(w); w.request("n0"); w.addNode("n0"); w.addPod("n0", true); w.request("n1") },
@@ -298,33 +298,4 @@ func TestATurnThatWasRecordedIsKeptOrTakenBackButNeverForgotten(t *testing.T) {
 		require.Equal(t, []string{"n1"}, w.inactive())
 		require.True(t, of(decision, "n2").EndsTurn)
 	})
-}
-
-func TestALockRecordsTheMaintenanceDuringWhichItLetGo(t *testing.T) {
-	updatedFor := func(w *world, node string) string { return w.lock(node).Annotations[lcmv1.AnnotationUpdatedFor] }
-	w := newWorld(t, "n1", "n2")
-	w.settle()
-	w.request("n1")
-	w.settle()
-	require.Empty(t, updatedFor(w, "n1"), "no maintenance of the cluster is on")
-
-	first := w.requestCluster()
-	w.settle()
-	require.Equal(t, string(first), updatedFor(w, "n1"), "it was inactive already when the maintenance began")
-	require.Empty(t, updatedFor(w, "n2"))
-
-	w.withdraw("n1")
-	w.request("n2")
-	w.settle()
-	require.Equal(t, string(first), updatedFor(w, "n1"), "it remains after the lock is active again")
-	require.Equal(t, string(first), updatedFor(w, "n2"))
-
-	w.withdraw("n2")
-	w.withdrawCluster()
-	w.settle()
-	second := w.requestCluster()
-	w.request("n1")
-	w.settle()
-	require.Equal(t, string(second), updatedFor(w, "n1"))
-	require.Equal(t, string(first), updatedFor(w, "n2"))
 }

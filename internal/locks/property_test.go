@@ -17,8 +17,13 @@ var names = []string{"n1", "n2", "n3", "n4"}
 
 // happen lets something happen in the cluster, or makes the controller carry out a part of what it decides, or all.
 func happen(t *rapid.T, w *world) {
+	happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "die", "settle")
+}
+
+// happenOneOf is happen with these events only.
+func happenOneOf(t *rapid.T, w *world, events ...string) {
 	node := rapid.SampledFrom(names).Draw(t, "node")
-	switch rapid.SampledFrom([]string{"request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "die", "settle"}).Draw(t, "event") {
+	switch rapid.SampledFrom(events).Draw(t, "event") {
 	case "request":
 		w.request(node)
 	case "withdraw":

@@ -22,6 +22,8 @@ type Report struct {
 	Active   int `json:"active"`
 	Inactive int `json:"inactive"`
 	Failed   int `json:"failed"`
+	// Progress of the maintenance.
+	Progress Progress `json:"progress"`
 }
 
 // MaxReported is how many node locks a report names, so that it stays small however large the cluster is.
@@ -29,7 +31,7 @@ const MaxReported = 100
 
 // Report summarizes a decision that has been carried out.
 func (d Decision) Report() Report {
-	var report Report
+	report := Report{Progress: d.Progress}
 	for _, lock := range d.Locks {
 		switch {
 		case lock.To == "":

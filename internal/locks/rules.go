@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
@@ -171,21 +170,32 @@ func (a *application) maxInactiveNodes() int {
 // decision puts together what was decided, with what has to be done for it.
 func (a *application) decision() Decision {
 	decision := Decision{NextLook: a.nextLook}
-	var nodes []LockDecision
 	for _, n := range a.nodes {
 		if n.keeps != nil {
 			a.after.Nodes[n.name] = *n.keeps
 		}
-		nodes = append(nodes, a.nodeDecision(n))
+		decision.Locks = append(decision.Locks, a.nodeDecision(n))
 	}
-	a.cluster.act(a.lock != nil, a.lock != nil && a.lock.Status.ErrorMessage != a.cluster.Message)
-	decision.Locks = append(decision.Locks, a.cluster)
-	decision.Locks = append(append(decision.Locks, nodes...), a.surplus...)
+	found, decided := a.progress()
+	decision.Locks = append(append(decision.Locks, a.clusterDecision(found)), a.surplus...)
 	slices.SortStableFunc(decision.Locks, func(x, y LockDecision) int {
 		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Node, y.Node))
 	})
+	decision.Progress = decided
 	decision.Turns, decision.RecordTurns = a.after, !a.after.same(a.before)
 	return decision
+}
+
+// clusterDecision has the cluster's lock report the progress that was found: what the decision makes of it is so only once that is carried
+// out, and is reported then.
+func (a *application) clusterDecision(found Progress) LockDecision {
+	d := a.cluster
+	d.Progress = found.reported()
+	d.act(a.lock != nil, a.lock != nil && !d.Matches(a.lock.Status))
+	if a.lock != nil && a.lock.Status.InactivationProgress != nil {
+		d.ReportsLess = d.Progress.Percentage < a.lock.Status.InactivationProgress.Percentage
+	}
+	return d
 }
 
 func (a *application) nodeDecision(n *node) LockDecision {
@@ -193,32 +203,21 @@ func (a *application) nodeDecision(n *node) LockDecision {
 	_, had := a.before.Nodes[n.name]
 	d.EndsTurn = had && n.keeps == nil
 	d.UpdatedFor = a.updatedFor(n)
-	d.act(n.lock != nil, d.EndsTurn || d.UpdatedFor != "" || n.lock != nil && n.lock.Status.ErrorMessage != d.Message)
+	d.Progress = nodeProgress(d.To)
+	d.act(n.lock != nil, d.EndsTurn || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
 	return d
-}
-
-// updatedFor is the maintenance of the cluster during which the node's lock is inactive, if that is not on the lock yet.
-func (a *application) updatedFor(n *node) types.UID {
-	if n.decided.To != lcmv1.LockInactive || len(a.requests) == 0 {
-		return ""
-	}
-	current := a.requests[0].uid
-	if n.lock != nil && n.lock.Annotations[lcmv1.AnnotationUpdatedFor] == string(current) {
-		return ""
-	}
-	return current
 }
 
 func (d *LockDecision) be(state lcmv1.LockState, reason Reason, message string) {
 	d.To, d.Reason, d.Message = state, reason, message
 }
 
-// act says what has to be done with a lock that exists or not; differs: something beside its state is not as it should be.
+// act says what has to be done with a lock that exists or not; differs: something of it is not as it should be.
 func (d *LockDecision) act(exists, differs bool) {
 	switch {
 	case !exists:
 		d.Action = Create
-	case d.From != d.To || differs:
+	case differs:
 		d.Action = Update
 	default:
 		d.Action = Keep

@@ -144,11 +144,20 @@ func (w *world) decide() locks.Decision {
 	return decision
 }
 
-// settle decides and carries the decision out, as the controller does, and checks that this is the end of it.
+// settle decides and carries the decision out, as the controller does, and checks that this is the end of it: what is left then is that the
+// cluster's lock reports the progress.
 func (w *world) settle() locks.Decision {
 	decision := w.decide()
 	w.carryOut(decision, len(decision.Changes()))
-	require.True(w.t, w.decide().Settled(), "deciding again after carrying out %+v", decision.Changes())
+	left := w.decide()
+	for _, change := range left.Changes() {
+		require.Equal(w.t, locks.ClusterLockKind, change.Kind, "deciding again after carrying out %+v", decision.Changes())
+		require.Equal(w.t, w.clusterLock().Status.State, change.To)
+		require.Equal(w.t, w.clusterLock().Status.ErrorMessage, change.Message)
+	}
+	w.carryOut(left, len(left.Changes()))
+	require.True(w.t, w.decide().Settled(), "deciding again after carrying out %+v", left.Changes())
+	require.Equal(w.t, decision.Progress, w.decide().Progress)
 	return decision
 }
 
@@ -188,7 +197,7 @@ func (w *world) record(turns locks.Turns) {
 }
 
 func (w *world) make(change locks.LockDecision) {
-	status := lcmv1.WorkloadLockStatus{State: change.To, ErrorMessage: change.Message}
+	status := lcmv1.WorkloadLockStatus{State: change.To, ErrorMessage: change.Message, InactivationProgress: &change.Progress}
 	cluster := change.Kind == locks.ClusterLockKind
 	switch {
 	case change.Action == locks.Delete && cluster:

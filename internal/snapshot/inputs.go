@@ -1,8 +1,10 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +20,7 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
 )
@@ -85,7 +88,7 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 	return found, nil
 }
 
-// Scheduling reads what the scheduling of node maintenance depends on. Requests are as old as they are now.
+// Scheduling reads what the scheduling of node maintenance depends on; now is when it is decided.
 func Scheduling(ctx context.Context, reader client.Reader, now time.Time) (scheduling.Input, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
@@ -99,7 +102,25 @@ func Scheduling(ctx context.Context, reader client.Reader, now time.Time) (sched
 	if err != nil {
 		return scheduling.Input{}, err
 	}
-	return scheduling.InputOf(nodes.Items, requests.Items, config, now), nil
+	in := scheduling.InputOf(nodes.Items, requests.Items, config, now)
+	in.Asks = append(in.Asks, marked(nodes.Items, in.Asks)...)
+	return in, nil
+}
+
+// marked are the maintenances whose marks nodes bear, where no request in progress is known: they hold their slots all the same.
+func marked(nodes []corev1.Node, known []scheduling.Ask) []scheduling.Ask {
+	held := map[string]bool{}
+	for _, ask := range known {
+		held[ask.Node] = held[ask.Node] || ask.Granted
+	}
+	var asks []scheduling.Ask
+	for i := range nodes {
+		workflow, _ := kube.OwnerWorkflow(kube.Owner(&nodes[i]))
+		if workflow != "" && !held[nodes[i].Name] {
+			asks = append(asks, scheduling.Ask{Request: scheduling.Request{Name: workflow, Node: nodes[i].Name}, Granted: true})
+		}
+	}
+	return asks
 }
 
 // SeveralConfigs is the error that a cluster has several MaintenanceOperatorConfigs: these, as namespace/name.
@@ -141,7 +162,8 @@ func metadataList(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList
 func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList, options ...client.ListOption) error {
 	err := reader.List(ctx, list, options...)
 	if err != nil && !meta.IsNoMatchError(err) {
-		return fmt.Errorf("list %s: %w", list.GetObjectKind().GroupVersionKind().Kind, err)
+		kind := cmp.Or(list.GetObjectKind().GroupVersionKind().Kind, reflect.TypeOf(list).Elem().Name())
+		return fmt.Errorf("list %s: %w", kind, err)
 	}
 	return nil
 }

@@ -1,0 +1,106 @@
+package locks
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+)
+
+// Progress is how far a maintenance has come with the nodes of an application.
+type Progress struct {
+	// Percentage is Updated of Total in whole percent, rounded down; 100 when there are no nodes.
+	Percentage int32 `json:"percentage"`
+	// Description says the same in words.
+	Description string `json:"description"`
+	// InactiveNow are the nodes whose lock is inactive.
+	InactiveNow int `json:"inactiveNow"`
+	// Updated are those and, while a maintenance of the cluster is asked for, the nodes whose lock was inactive during it. With one node at a
+	// time InactiveNow alone would never pass 1. A node whose lock has failed is not updated, whatever it was before.
+	Updated int `json:"updated"`
+	// Total nodes.
+	Total int `json:"total"`
+}
+
+// ProgressOf counts the node locks of one application as they are, whoever keeps them.
+func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceRequest, locks []lcmv1.NodeWorkloadLock) Progress {
+	asked := map[types.UID]bool{}
+	for i := range requests {
+		asked[requests[i].UID] = true
+	}
+	var t tally
+	for i := range locks {
+		if lock := &locks[i]; lock.Spec.ControllerName == controllerName {
+			t.count(lock.Status.State, asked[types.UID(lock.Annotations[lcmv1.AnnotationUpdatedFor])])
+		}
+	}
+	return t.progress()
+}
+
+// tally counts nodes.
+type tally struct{ inactiveNow, updated, total int }
+
+// count counts a node. Was: its lock was inactive during the maintenance of the cluster that is asked for now.
+func (t *tally) count(state lcmv1.LockState, was bool) {
+	t.total++
+	switch {
+	case state == lcmv1.LockInactive:
+		t.inactiveNow++
+		t.updated++
+	case was && state != lcmv1.LockFailed:
+		t.updated++
+	}
+}
+
+func (t tally) progress() Progress {
+	p := Progress{Percentage: 100, InactiveNow: t.inactiveNow, Updated: t.updated, Total: t.total}
+	if t.total > 0 {
+		p.Percentage = int32(100 * t.updated / t.total)
+	}
+	p.Description = fmt.Sprintf("%d out of %d nodes updated", t.updated, t.total)
+	return p
+}
+
+// reported is the progress as the application's ClusterWorkloadLock reports it.
+func (p Progress) reported() lcmv1.InactivationProgress {
+	return lcmv1.InactivationProgress{Description: p.Description, Percentage: p.Percentage}
+}
+
+// progress counts the enabled nodes as their locks were found, and as they are once the decision is carried out.
+func (a *application) progress() (found, decided Progress) {
+	var before, after tally
+	for _, n := range a.nodes {
+		was := n.lock != nil && a.asksFor(n.lock.Annotations[lcmv1.AnnotationUpdatedFor])
+		before.count(n.decided.From, was)
+		after.count(n.decided.To, was || a.updatedFor(n) != "")
+	}
+	return before.progress(), after.progress()
+}
+
+// asksFor reports whether a ClusterMaintenanceRequest with that UID stands.
+func (a *application) asksFor(uid string) bool {
+	return slices.ContainsFunc(a.requests, func(r request) bool { return string(r.uid) == uid })
+}
+
+// updatedFor is the maintenance of the cluster that is to be remembered on the node's lock, which was or goes inactive during it; empty when
+// there is none, or it is on the lock.
+func (a *application) updatedFor(n *node) types.UID {
+	letsGo := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
+	if !letsGo || len(a.requests) == 0 || n.lock != nil && a.asksFor(n.lock.Annotations[lcmv1.AnnotationUpdatedFor]) {
+		return ""
+	}
+	return a.requests[0].uid
+}
+
+// nodeProgress is what the lock of a node reports in a state.
+func nodeProgress(state lcmv1.LockState) lcmv1.InactivationProgress {
+	switch state {
+	case lcmv1.LockInactive:
+		return lcmv1.InactivationProgress{Description: "Update completed successfully", Percentage: 100}
+	case lcmv1.LockFailed:
+		return lcmv1.InactivationProgress{Description: "Update encountered an error and stopped"}
+	}
+	return lcmv1.InactivationProgress{Description: "Update is currently in progress"}
+}

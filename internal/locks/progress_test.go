@@ -1,0 +1,286 @@
+package locks_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+)
+
+// progress is what is decided and, once that is carried out, reported: the same.
+func (w *world) progress() locks.Progress {
+	progress := w.settle().Progress
+	require.Equal(w.t, lcmv1.InactivationProgress{Description: progress.Description, Percentage: progress.Percentage},
+		*w.clusterLock().Status.InactivationProgress)
+	require.Equal(w.t, progress, locks.ProgressOf(controller, w.snapshot.ClusterRequests, w.snapshot.NodeLocks))
+	return progress
+}
+
+// maintain has these nodes maintained, one after the other.
+func (w *world) maintain(nodes ...string) {
+	for _, node := range nodes {
+		w.request(node)
+		w.settle()
+		w.withdraw(node)
+		w.settle()
+	}
+}
+
+func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		nodes []string
+		story func(w *world)
+		want  locks.Progress
+	}{
+		{
+			name: "without any maintenance nothing is updated", nodes: names, story: func(*world) {},
+			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
+		},
+		{
+			name: "a node counts as soon as it is let go of", nodes: names, story: func(w *world) { w.requestCluster(); w.request("n1") },
+			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
+		},
+		{
+			name: "and goes on counting when it is held again", nodes: names,
+			story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.request("n3") },
+			want:  locks.Progress{Percentage: 75, Description: "3 out of 4 nodes updated", InactiveNow: 1, Updated: 3, Total: 4},
+		},
+		{
+			name: "percent are rounded down", nodes: []string{"n1", "n2", "n3"}, story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2") },
+			want: locks.Progress{Percentage: 66, Description: "2 out of 3 nodes updated", Updated: 2, Total: 3},
+		},
+		{
+			name: "all are updated", nodes: names, story: func(w *world) { w.requestCluster(); w.maintain(names...) },
+			want: locks.Progress{Percentage: 100, Description: "4 out of 4 nodes updated", Updated: 4, Total: 4},
+		},
+		{
+			name: "while the cluster is not asked for, those count that are inactive", nodes: names, story: func(w *world) { w.maintain("n1"); w.request("n2") },
+			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
+		},
+		{
+			name: "a node counts that was inactive when the maintenance of the cluster began", nodes: names,
+			story: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.settle(); w.withdraw("n1") },
+			want:  locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
+		},
+		{
+			name: "a node counts whose maintenance ended before it was remembered", nodes: names,
+			story: func(w *world) { w.request("n1"); w.settle(); w.requestCluster(); w.withdraw("n1") },
+			want:  locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
+		},
+		{
+			name: "the next maintenance begins with nothing", nodes: names,
+			story: func(w *world) {
+				w.requestCluster()
+				w.maintain(names...)
+				w.withdrawCluster()
+				w.settle()
+				w.requestCluster()
+			},
+			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
+		},
+		{
+			name: "a maintenance that is over reports nothing of it", nodes: names,
+			story: func(w *world) { w.requestCluster(); w.maintain(names...); w.withdrawCluster() },
+			want:  locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
+		},
+		{
+			name: "who asks as well does not begin it anew", nodes: names,
+			story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.requestCluster() },
+			want:  locks.Progress{Percentage: 50, Description: "2 out of 4 nodes updated", Updated: 2, Total: 4},
+		},
+		{
+			name: "a new node enlarges the whole", nodes: []string{"n1", "n2"},
+			story: func(w *world) {
+				w.requestCluster()
+				w.maintain("n1")
+				w.settle()
+				w.addNode("n3")
+				w.addPod("n3", true)
+			},
+			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
+		},
+		{
+			name: "a node that is gone leaves both", nodes: names, story: func(w *world) { w.requestCluster(); w.maintain("n1", "n2"); w.removeNode("n1") },
+			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
+		},
+		{
+			name: "so does one that lost the role", nodes: names, story: func(w *world) { w.requestCluster(); w.maintain("n1"); w.node("n4").Labels = nil },
+			want: locks.Progress{Percentage: 33, Description: "1 out of 3 nodes updated", Updated: 1, Total: 3},
+		},
+		{
+			name: "a node that came back under the same name begins anew", nodes: names,
+			story: func(w *world) {
+				w.requestCluster()
+				w.maintain("n1")
+				w.removeNode("n1")
+				w.settle()
+				w.addNode("n1")
+				w.addPod("n1", true)
+			},
+			want: locks.Progress{Percentage: 0, Description: "0 out of 4 nodes updated", Total: 4},
+		},
+		{
+			name: "no nodes are all updated", story: func(w *world) { w.requestCluster() },
+			want: locks.Progress{Percentage: 100, Description: "0 out of 0 nodes updated"},
+		},
+		{
+			name: "a failed node counts in the whole only, whatever it was before", nodes: names,
+			story: func(w *world) {
+				w.requestCluster()
+				w.maintain("n1", "n2")
+				w.removePod("n1")
+				w.lock("n1").Status.State = failed
+			},
+			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", Updated: 1, Total: 4},
+		},
+		{
+			name: "several are inactive at once", nodes: names,
+			story: func(w *world) {
+				w.policy.MaxInactiveNodes = ptr.To[int32](2)
+				w.requestCluster()
+				w.request("n1")
+				w.request("n2")
+			},
+			want: locks.Progress{Percentage: 50, Description: "2 out of 4 nodes updated", InactiveNow: 2, Updated: 2, Total: 4},
+		},
+		{
+			name: "locks of other applications do not count", nodes: names,
+			story: func(w *world) {
+				w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, nodeLock("ceph-n1", "ceph", "n1", inactive))
+				w.request("n1")
+			},
+			want: locks.Progress{Percentage: 25, Description: "1 out of 4 nodes updated", InactiveNow: 1, Updated: 1, Total: 4},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, test.nodes...)
+			w.settle()
+			test.story(w)
+			require.Equal(t, test.want, w.progress())
+		})
+	}
+}
+
+func TestANodesLockReportsItsState(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.settle()
+	require.Equal(t, lcmv1.InactivationProgress{Description: "Update is currently in progress", Percentage: 0}, *w.lock("n1").Status.InactivationProgress)
+	w.request("n1")
+	w.settle()
+	require.Equal(t, lcmv1.InactivationProgress{Description: "Update completed successfully", Percentage: 100}, *w.lock("n1").Status.InactivationProgress)
+	w.removePod("n1")
+	w.lock("n1").Status.State = failed
+	w.settle()
+	require.Equal(t, lcmv1.InactivationProgress{Description: "Update encountered an error and stopped", Percentage: 0}, *w.lock("n1").Status.InactivationProgress)
+
+	w.lock("n1").Status.InactivationProgress = nil
+	require.Equal(t, locks.Update, of(w.settle(), "n1").Action, "a lock that reports nothing, as those of former versions")
+}
+
+func TestTheClustersLockReportsWhatIsReachedOnceItIs(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.settle()
+	w.requestCluster()
+	w.request("n1")
+	decision := w.decide()
+	require.Equal(t, int32(50), decision.Progress.Percentage)
+	require.Zero(t, ofCluster(decision).Progress.Percentage, "the lock has not let go yet")
+	w.carryOut(decision, len(decision.Changes()))
+	report := ofCluster(w.decide())
+	require.Equal(t, locks.Update, report.Action)
+	require.Equal(t, int32(50), report.Progress.Percentage)
+	require.False(t, report.Grave())
+}
+
+func TestLessIsReportedOnFreshInformationOnly(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.settle()
+	w.requestCluster()
+	w.request("n1")
+	w.settle()
+	w.addNode("n2")
+	less := ofCluster(w.decide())
+	require.Equal(t, locks.Update, less.Action)
+	require.True(t, less.Grave())
+}
+
+func TestALockRecordsTheMaintenanceDuringWhichItLetGo(t *testing.T) {
+	updatedFor := func(w *world, node string) string { return w.lock(node).Annotations[lcmv1.AnnotationUpdatedFor] }
+	w := newWorld(t, "n1", "n2")
+	w.settle()
+	w.request("n1")
+	w.settle()
+	require.Empty(t, updatedFor(w, "n1"), "no maintenance of the cluster is on")
+
+	first := w.requestCluster()
+	w.settle()
+	require.Equal(t, string(first), updatedFor(w, "n1"), "it was inactive already when the maintenance began")
+	require.Empty(t, updatedFor(w, "n2"))
+
+	w.withdraw("n1")
+	w.request("n2")
+	w.settle()
+	require.Equal(t, string(first), updatedFor(w, "n1"), "it remains after the lock is active again")
+	require.Equal(t, string(first), updatedFor(w, "n2"))
+
+	w.withdraw("n2")
+	w.withdrawCluster()
+	w.settle()
+	second := w.requestCluster()
+	w.request("n1")
+	w.settle()
+	require.Equal(t, string(second), updatedFor(w, "n1"))
+	require.Equal(t, string(first), updatedFor(w, "n2"))
+}
+
+func TestWhateverHappensProgressStaysWithinItsBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			happen(t, w)
+			progress := w.decide().Progress
+			require.LessOrEqual(t, 0, progress.InactiveNow)
+			require.LessOrEqual(t, progress.InactiveNow, progress.Updated)
+			require.LessOrEqual(t, progress.Updated, progress.Total)
+			require.LessOrEqual(t, progress.Total, len(w.snapshot.Nodes))
+			if progress.Total == 0 {
+				require.Equal(t, int32(100), progress.Percentage)
+			} else {
+				require.Equal(t, int32(100*progress.Updated/progress.Total), progress.Percentage)
+			}
+			if lock := w.clusterLock(); lock != nil && lock.Status.InactivationProgress != nil {
+				require.GreaterOrEqual(t, lock.Status.InactivationProgress.Percentage, int32(0))
+				require.LessOrEqual(t, lock.Status.InactivationProgress.Percentage, int32(100))
+			}
+		}
+		w.progress()
+	})
+}
+
+func TestDuringAMaintenanceOfFixedNodesProgressNeverFalls(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		w.settle()
+		w.requestCluster()
+		reached := int32(0)
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "cluster", "late", "die", "settle")
+			reported := w.clusterLock().Status.InactivationProgress.Percentage
+			require.GreaterOrEqual(t, reported, reached)
+			reached = reported
+		}
+		for _, name := range names {
+			w.withdraw(name)
+			w.setPod(name, true)
+		}
+		w.settle()
+		w.maintain(names...)
+		require.Equal(t, int32(100), w.progress().Percentage)
+	})
+}
