@@ -48,7 +48,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	status, err := drain.Drain{
 		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
 		Ours:  func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
-		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions,
+		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions.From(in.Node),
 		Begin: func(ctx context.Context) error {
 			return setDrainConditions(ctx, cluster, in.NodeRef,
 				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),

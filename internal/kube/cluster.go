@@ -77,7 +77,10 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	if err != nil {
 		return nil, err
 	}
-	c.Clientset, c.Evictions = clientset, Evictions{core: clientset.CoreV1().RESTClient()}
+	c.Clientset = clientset
+	if c.Evictions, err = newEvictions(builtIn, connections); err != nil {
+		return nil, err
+	}
 	return c, c.startCache(config, connections, scheme, options)
 }
 
