@@ -18,8 +18,13 @@ type decisionFlags struct {
 }
 
 func (c *cli) addDecisionFlags(cmd *cobra.Command, flags *decisionFlags, what string) {
-	cmd.Flags().StringVar(&flags.snapshot, "snapshot", "", "decide on the Kubernetes objects in this file instead of a cluster: YAML, JSON or a List, gzip or not; - is standard input")
+	c.addSourceFlags(cmd, flags, what)
 	cmd.Flags().StringVar(&flags.at, "at", "", "decide as if it were this time, e.g. 2026-11-20T22:00:00Z (default: now)")
+}
+
+// addSourceFlags are the flags of a decision that does not depend on the time.
+func (c *cli) addSourceFlags(cmd *cobra.Command, flags *decisionFlags, what string) {
+	cmd.Flags().StringVar(&flags.snapshot, "snapshot", "", "decide on the Kubernetes objects in this file instead of a cluster: YAML, JSON or a List, gzip or not; - is standard input")
 	_ = cmd.MarkFlagFilename("snapshot")
 	c.addContextFlag(cmd, what)
 	c.addTimeoutFlag(cmd)
