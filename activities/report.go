@@ -20,8 +20,10 @@ const (
 	heartbeatInterval = 2 * time.Second
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
 	firstReport = time.Second
-	// reportInterval is how often a wait is reported at most, to begin with; longestReportInterval is what it grows to.
+	// reportInterval is how often a wait is reported at most, to begin with; usualReportInterval for as long as people look at one;
+	// longestReportInterval is what it grows to when it does not stop changing.
 	reportInterval        = 2 * time.Second
+	usualReportInterval   = 5 * time.Second
 	longestReportInterval = 5 * time.Minute
 	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
 	reportTimeout = 5 * time.Second
@@ -138,10 +140,18 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	}
 }
 
-// pauseAfter is how long nothing is reported after so many reports. A wait that never stops changing must not fill its workflow's history,
-// which the server ends at 10,000 signals: a hundred reports in it says a change within 10 s, and makes fewer than 2,000 a day.
+// pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed without a pause
+// for more than half an hour is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000
+// signals: it makes fewer than 1,000 a day.
 func pauseAfter(reports int) time.Duration {
-	return min(reportInterval*time.Duration(max(1, reports/20)), longestReportInterval)
+	const often, usual, doubling = 20, 400, 40
+	switch {
+	case reports < often:
+		return reportInterval
+	case reports < usual:
+		return usualReportInterval
+	}
+	return min(usualReportInterval<<min(10, (reports-usual)/doubling), longestReportInterval)
 }
 
 func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {
