@@ -33,6 +33,7 @@ func newNode(c *cli) *cobra.Command {
 		newNodeStatus(c),
 		newNodeList(c),
 		newNodeDrain(c),
+		newNodeSchedule(c),
 	)
 	return cmd
 }

@@ -30,7 +30,8 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	for noun, verbs := range map[string][]string{
 		"":                {"upgrade", "node", "lock", "setup", "doctor", "version", "completion"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
-		"node":            {"maintain", "done", "fail", "cancel", "status", "list", "drain"},
+		"node":            {"maintain", "done", "fail", "cancel", "status", "list", "drain", "schedule"},
+		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
 		"lock controller": {"start", "status", "cancel"},
 	} {
 		help := succeeds(t, strings.Fields(noun)...)

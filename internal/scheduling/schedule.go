@@ -85,9 +85,12 @@ func (c *cluster) consider(request *Request) (Reason, string) {
 	return "", ""
 }
 
-// described names the request and who asked for it.
+// described names the request and who asked for it. Of a maintenance that is known only by its mark, that is the workflow.
 func (r Request) described() string {
-	name := r.Namespace + "/" + r.Name
+	name := r.Name
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
 	if r.Requestor == "" {
 		return name
 	}

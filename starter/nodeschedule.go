@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+func newNodeSchedule(c *cli) *cobra.Command {
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "schedule",
+		Short: "Show which node maintenances may start now, and why each of the others waits",
+		Long: `Show which node maintenances may start now, and why each of the others waits. Nothing is touched: it is decided on the nodes, the
+NodeMaintenances and the MaintenanceOperatorConfig of the cluster (--context), or of a file (--snapshot), by the function that grants slots to
+maintenances.
+
+With --at it is decided as if it were another time: requests that have waited for longer than agingSeconds go first.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			now, err := flags.now()
+			if err != nil {
+				return err
+			}
+			reader, err := c.reader(flags)
+			if err != nil {
+				return err
+			}
+			in, err := snapshot.Scheduling(ctx, reader, now)
+			if err != nil {
+				return err
+			}
+			decision := scheduling.Schedule(in)
+			granted := make([]string, 0, len(decision.Granted))
+			for _, request := range decision.Granted {
+				granted = append(granted, request.Namespace+"/"+request.Name)
+			}
+			return c.print(decision, func(w io.Writer) { renderSchedule(w, scheduling.Ranked(in), decision) }, granted...)
+		}),
+	}
+	c.addDecisionFlags(cmd, &flags, "the cluster")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// renderSchedule shows the requests in order of rank, each with what was decided.
+func renderSchedule(w io.Writer, ranked []scheduling.Request, decision scheduling.Decision) {
+	unavailable := "any number of nodes"
+	if decision.CanBecomeUnavailable != nil {
+		unavailable = plural(*decision.CanBecomeUnavailable, "more node")
+	}
+	fmt.Fprintf(w, "%s free, and %s may become unavailable\n", plural(decision.AvailableSlots, "slot"), unavailable)
+	if len(ranked) == 0 {
+		fmt.Fprintln(w, "no request waits")
+		return
+	}
+	waiting := make(map[scheduling.Request]scheduling.Waiting, len(decision.Waiting))
+	for _, request := range decision.Waiting {
+		waiting[request.Request] = request
+	}
+	t := newTable("RANK", "REQUEST", "NODE", "REQUESTOR", "DECISION", "REASON")
+	for i, request := range ranked {
+		row := table.Row{i + 1, request.Namespace + "/" + request.Name, request.Node, request.Requestor, "granted", ""}
+		if why, waits := waiting[request]; waits {
+			row[4], row[5] = "waits", fmt.Sprintf("%s: %s", why.Reason, why.Message)
+		}
+		t.AppendRow(row)
+	}
+	fmt.Fprintln(w, t.Render())
+}

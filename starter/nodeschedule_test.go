@@ -1,0 +1,144 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+// schedulingObjects are nodes in two zones, of which one at a time may have nodes under maintenance, and four requests.
+const schedulingObjects = `
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: worker-1, labels: {topology.kubernetes.io/zone: a}}, status: {conditions: [{type: Ready, status: "True"}]}}
+- {apiVersion: v1, kind: Node, metadata: {name: worker-2, labels: {topology.kubernetes.io/zone: b}}, status: {conditions: [{type: Ready, status: "True"}]}}
+- {apiVersion: v1, kind: Node, metadata: {name: worker-3, labels: {topology.kubernetes.io/zone: a}}, status: {conditions: [{type: Ready, status: "True"}]}}
+- apiVersion: maintenance.nvidia.com/v1alpha1
+  kind: MaintenanceOperatorConfig
+  metadata: {name: budgets, namespace: default}
+  spec:
+    maxParallelOperations: 3
+    maxUnavailable: 2
+    agingSeconds: 3600
+    budgets: [{name: one-zone, topologyKey: topology.kubernetes.io/zone, maxParallelZones: 1}]
+- apiVersion: maintenance.nvidia.com/v1alpha1
+  kind: NodeMaintenance
+  metadata: {name: driver-1, namespace: default, creationTimestamp: "2026-11-20T10:00:00Z"}
+  spec: {requestorID: driver.example.com, nodeName: worker-1}
+- apiVersion: maintenance.nvidia.com/v1alpha1
+  kind: NodeMaintenance
+  metadata: {name: driver-3, namespace: default, creationTimestamp: "2026-11-20T10:01:00Z"}
+  spec: {requestorID: driver.example.com, nodeName: worker-3}
+- apiVersion: maintenance.nvidia.com/v1alpha1
+  kind: NodeMaintenance
+  metadata: {name: firmware-2, namespace: default, creationTimestamp: "2026-11-20T10:02:00Z"}
+  spec: {requestorID: firmware.example.com, nodeName: worker-2}
+- apiVersion: maintenance.nvidia.com/v1alpha1
+  kind: NodeMaintenance
+  metadata: {name: gone-9, namespace: default, creationTimestamp: "2026-11-20T10:03:00Z"}
+  spec: {requestorID: kim.example.com, nodeName: worker-9}
+`
+
+const (
+	beforeAging = "2026-11-20T10:30:00Z"
+	afterAging  = "2026-11-20T11:00:30Z"
+)
+
+func TestScheduleFromAFile(t *testing.T) {
+	alone(t)
+	objects := file(t, "cluster.yaml", schedulingObjects)
+	require.JSONEq(t, `{
+		"availableSlots": 3, "canBecomeUnavailable": 2,
+		"granted": [{"namespace": "default", "name": "firmware-2", "node": "worker-2", "requestor": "firmware.example.com"}],
+		"waiting": [
+			{"namespace": "default", "name": "gone-9", "node": "worker-9", "requestor": "kim.example.com",
+				"reason": "NodeNotFound", "message": "the cluster has no node worker-9"},
+			{"namespace": "default", "name": "driver-1", "node": "worker-1", "requestor": "driver.example.com", "reason": "Budget/one-zone",
+				"message": "budget one-zone, zone a: maxParallelZones allows 1 zone under maintenance at once: zone b (worker-2 for firmware.example.com)"},
+			{"namespace": "default", "name": "driver-3", "node": "worker-3", "requestor": "driver.example.com", "reason": "Budget/one-zone",
+				"message": "budget one-zone, zone a: maxParallelZones allows 1 zone under maintenance at once: zone b (worker-2 for firmware.example.com)"}
+		]
+	}`, succeeds(t, "node", "schedule", "--snapshot", objects, "--at", beforeAging, "-o", "json"))
+}
+
+func TestAScheduleShowsPeopleTheQueueInOrderOfRank(t *testing.T) {
+	alone(t)
+	objects := file(t, "cluster.yaml", schedulingObjects)
+	require.Equal(t, `3 slots free, and 2 more nodes may become unavailable
+RANK   REQUEST              NODE       REQUESTOR              DECISION   REASON
+   1   default/driver-1     worker-1   driver.example.com     granted
+   2   default/firmware-2   worker-2   firmware.example.com   waits      Budget/one-zone: budget one-zone, zone b: maxParallelZones allows 1 zone under maintenance at once: zone a (worker-1 for driver.example.com)
+   3   default/gone-9       worker-9   kim.example.com        waits      NodeNotFound: the cluster has no node worker-9
+   4   default/driver-3     worker-3   driver.example.com     granted
+`, succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging), "driver-1 has waited for longer than agingSeconds by then")
+	require.Equal(t, "default/driver-1\ndefault/driver-3\n", succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging, "-o", "name"))
+
+	require.Equal(t, "1 slot free, and any number of nodes may become unavailable\nno request waits\n",
+		succeeds(t, "node", "schedule", "--snapshot", file(t, "idle.yaml", "{apiVersion: v1, kind: Node, metadata: {name: worker-1}}")))
+}
+
+func TestANodeWithTheMarkOfAMaintenanceHoldsASlot(t *testing.T) {
+	alone(t)
+	objects := file(t, "cluster.yaml", `
+apiVersion: v1
+kind: Node
+metadata: {name: worker-1, annotations: {drydock.dev/owner: node/spoke-1/default/kernel/run}}
+spec: {unschedulable: true}
+---
+apiVersion: maintenance.nvidia.com/v1alpha1
+kind: NodeMaintenance
+metadata: {name: m, namespace: default}
+spec: {requestorID: kim.example.com, nodeName: worker-1}
+`)
+	decision := parsed[scheduling.Decision](t, "node", "schedule", "--snapshot", objects)
+	require.Zero(t, decision.AvailableSlots)
+	require.Equal(t, scheduling.NodeBusy, decision.Waiting[0].Reason)
+	require.Equal(t, "node worker-1 is under maintenance for node/spoke-1/default/kernel", decision.Waiting[0].Message)
+}
+
+// schedulesAlike is part of the test on a real cluster.
+func schedulesAlike(t *testing.T, objects dynamic.Interface) {
+	resources := map[string]schema.GroupVersionResource{
+		"Node":                      {Version: "v1", Resource: "nodes"},
+		"NodeMaintenance":           {Group: "maintenance.nvidia.com", Version: "v1alpha1", Resource: "nodemaintenances"},
+		"MaintenanceOperatorConfig": {Group: "maintenance.nvidia.com", Version: "v1alpha1", Resource: "maintenanceoperatorconfigs"},
+	}
+	var given struct {
+		Items []unstructured.Unstructured `json:"items"`
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(schedulingObjects), &given))
+	for _, object := range given.Items {
+		status, hasStatus := object.Object["status"]
+		resource := objects.Resource(resources[object.GetKind()]).Namespace(object.GetNamespace())
+		created, err := resource.Create(t.Context(), &object, metav1.CreateOptions{})
+		require.NoError(t, err)
+		if hasStatus {
+			created.Object["status"] = status
+			_, err = resource.UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+			require.NoError(t, err)
+		}
+	}
+	var live unstructured.UnstructuredList
+	for _, resource := range resources {
+		list, err := objects.Resource(resource).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		live.Items = append(live.Items, list.Items...)
+	}
+	live.SetAPIVersion("v1")
+	live.SetKind("List")
+	text, err := live.MarshalJSON()
+	require.NoError(t, err)
+
+	at := []string{"node", "schedule", "--at", beforeAging, "-o", "json"}
+	offline := succeeds(t, append(at, "--snapshot", file(t, "live.json", string(text)))...)
+	require.Equal(t, offline, succeeds(t, append(at, "--context", "hub")...))
+	require.Contains(t, offline, "Budget/one-zone")
+}
