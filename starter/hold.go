@@ -119,8 +119,8 @@ func updateOf(name string, request emergency.Request) client.UpdateWorkflowOptio
 	}
 }
 
-// changeTimeout is how long the emergency stop may take to answer before no worker is taken to be there. A Temporal server needs up to 5 s to find
-// that it has lost the task for an update, as it may when the workflow continues as new in that moment.
+// changeTimeout is how long the emergency stop may take to answer before no worker is taken to be there. The server needs 5 s to find that the
+// worker which has answered last is gone, and to ask another one.
 const changeTimeout = 2 * answerTimeout
 
 // change sends an update to the emergency stop and waits for the answer.
@@ -169,9 +169,7 @@ func (s *server) noteUnknownClusters(ctx context.Context, w io.Writer, clusters 
 }
 
 func (c *cli) release(ctx context.Context, s *server, request emergency.Request) error {
-	answer, err := s.change(ctx, "release", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
-		return s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))
-	})
+	answer, err := s.release(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -183,6 +181,13 @@ func (c *cli) release(ctx context.Context, s *server, request emergency.Request)
 			fmt.Fprintf(w, "still held: %s (`%s`)\n", hold, emergency.ReleaseCommand(hold.Scope))
 		}
 	}, scopeNames(answer.Holds)...)
+}
+
+// release returns when the release is in the history of the emergency stop. Without a worker the error is errNoWorker.
+func (s *server) release(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
+	return s.change(ctx, "release", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
+		return s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))
+	})
 }
 
 func newHoldStatus(c *cli) *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 )
 
 // Connection says where Temporal is. What is left empty comes from the environment variables and the configuration file of the temporal
@@ -47,6 +48,7 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 	// What is sent is a few kilobytes at a time: to compress that at one end and expand it at the other, which is the SDK's default, costs both
 	// the worker and the server more time than it saves on the way.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(retryBusy))
 	return options, nil
 }
 

@@ -1,0 +1,53 @@
+package temporal
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+)
+
+// The pauses before a request is sent again because its workflow is busy: firstBusyPause, then twice the one before, up to lastBusyPause.
+const (
+	firstBusyPause = 10 * time.Millisecond
+	lastBusyPause  = 640 * time.Millisecond
+)
+
+// retryBusy sends a request again that the server refuses because its workflow is just continuing as new, or locked. That is over in
+// milliseconds, and nothing has been done; but the SDK treats the refusal as a sign of overload, and waits 0.4 s, 0.8 s, 1.6 s and so on: an
+// update that meets it four times in a row would be answered after 6 s. A workflow that stays busy for longer is left to the SDK.
+func retryBusy(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, send grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	for pause := firstBusyPause; ; pause *= 2 {
+		err := send(ctx, method, request, reply, connection, options...)
+		if pause > lastBusyPause || !workflowBusy(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// workflowBusy reports whether a request, or a part of it, was refused because its workflow was busy.
+func workflowBusy(err error) bool {
+	if err == nil {
+		return false
+	}
+	refusals := []error{serviceerror.FromStatus(status.Convert(err))}
+	if several, ok := errors.AsType[*serviceerror.MultiOperationExecution](refusals[0]); ok {
+		refusals = several.OperationErrors()
+	}
+	for _, refusal := range refusals {
+		exhausted, ok := errors.AsType[*serviceerror.ResourceExhausted](refusal)
+		if ok && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW {
+			return true
+		}
+	}
+	return false
+}

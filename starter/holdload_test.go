@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// refusals counts requests that the server refuses because the workflow is busy, as they are seen at one place of the connection.
+type refusals struct{ atomic.Int64 }
+
+func (r *refusals) count() grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn,
+		send grpc.UnaryInvoker, options ...grpc.CallOption,
+	) error {
+		err := send(ctx, method, request, reply, connection, options...)
+		if status.Code(err) == codes.ResourceExhausted {
+			r.Add(1)
+		}
+		return err
+	})
+}
+
+// The server refuses updates while the emergency stop continues as new. The SDK answers each refusal with a pause that doubles: four in a row,
+// and a person who holds a cluster waits for 6 s. None may get so far, and none may be carried out twice.
+func TestAHoldThatMeetsTheEmergencyStopContinuingAsNewIsAnsweredAtOnce(t *testing.T) {
+	s := newStage(t)
+	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{})
+	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
+	require.NoError(t, s.worker.Start())
+	t.Cleanup(s.worker.Stop)
+
+	var byServer, bySDK refusals
+	options, err := temporal.Connection{}.Options(nil, nil)
+	require.NoError(t, err)
+	dial := &options.ConnectionOptions.DialOptions // the first is the outermost
+	*dial = append(append([]grpc.DialOption{bySDK.count()}, *dial...), byServer.count())
+	connection, err := temporal.Dial(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(connection.Close)
+	people := &server{Client: connection}
+
+	const enough = 10
+	var changes atomic.Int64
+	var holding sync.WaitGroup
+	for person := range 4 {
+		holding.Go(func() {
+			request := emergency.Request{Clusters: []string{fmt.Sprintf("hall-%d", person)}}
+			for byServer.Load() < enough && changes.Load() < 10_000 && !t.Failed() {
+				_, err := people.hold(t.Context(), request)
+				if err == nil {
+					_, err = people.release(t.Context(), request)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				changes.Add(2)
+			}
+		})
+	}
+	holding.Wait()
+	require.GreaterOrEqual(t, byServer.Load(), int64(enough), "the server has refused too few of %d to prove anything", changes.Load())
+	require.Zero(t, bySDK.Load(), "of %d refusals", byServer.Load())
+	var status workflows.EmergencyStopStatus
+	require.NoError(t, people.query(t.Context(), emergencyStop(), "", &status))
+	require.Empty(t, status.Holds)
+	require.Equal(t, 1+changes.Load(), status.Number, "each change was made once")
+}
