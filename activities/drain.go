@@ -17,6 +17,7 @@ import (
 type Drains struct {
 	Clusters *kube.Clusters
 	Waits    Waits
+	Metrics  *DrainMetrics
 }
 
 // DrainInput says which pods leave which node, until when.
@@ -45,6 +46,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	}
 	stop := report.start(ctx, d.Waits.Temporal)
 	defer stop()
+	defer d.Metrics.forget(in.NodeRef)
 	status, err := drain.Drain{
 		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
 		Ours:  func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
@@ -57,6 +59,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 		Progress: func(status maintenancev1.DrainStatus, wait *drydockv1.Wait) {
 			report.observe(temporal.Observation{Drain: &status, Wait: wait})
 		},
+		Measure: func(remaining, blocked int) { d.Metrics.observe(in.NodeRef, remaining, blocked) },
 	}.Run(ctx)
 	if err != nil {
 		return status, d.failed(ctx, cluster, in, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/worker"
 
+	"drydock.dev/drydock/activities"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -86,7 +87,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if o.cluster == "" {
 		workflows.Register(w, o.versioned())
 	}
-	registerActivities(w, clusters, server)
+	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry))
 
 	ready := &readiness{temporal: server, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)

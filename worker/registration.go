@@ -9,13 +9,13 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client) {
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics) {
 	waits := activities.Waits{Temporal: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters})
 	w.RegisterActivity(&activities.Holds{Temporal: server})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits, Metrics: drains})
 	w.RegisterActivity(&activities.Jobs{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Health{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Locks{Clusters: clusters, Waits: waits})

@@ -56,6 +56,9 @@ type Drain struct {
 	// Progress, unless nil, is told whenever the progress has changed, or what the drain waits for; nil is nothing. It is told nothing before
 	// the drain has begun: a next run that is given a progress takes it that no pod was in the way.
 	Progress func(status maintenancev1.DrainStatus, wait *drydockv1.Wait)
+	// Measure, unless nil, is told with each progress how many pods must still leave, and how many of these are blocked: a status names only the
+	// first.
+	Measure func(remaining, blocked int)
 }
 
 // Run evicts the pods that must leave, never deletes one, and returns when they are gone: deleted, or running elsewhere under another
@@ -240,8 +243,14 @@ func evictionOf(pod *corev1.Pod) *policyv1.Eviction {
 }
 
 func (r *run) tell() {
-	if changed := r.progress.changed(); changed && r.Progress != nil {
+	if !r.progress.changed() {
+		return
+	}
+	if r.Progress != nil {
 		r.Progress(r.progress.status, r.progress.wait)
+	}
+	if r.Measure != nil {
+		r.Measure(len(r.progress.obstacles), len(blocking(r.progress.obstacles)))
 	}
 }
 

@@ -545,9 +545,12 @@ func TestProgressCountsAndNamesWhatIsLeft(t *testing.T) {
 		var reports []maintenancev1.DrainStatus
 		drain := w.drain()
 		drain.Progress = func(status maintenancev1.DrainStatus, _ *drydockv1.Wait) { reports = append(reports, status) }
+		var measured [2]int
+		drain.Measure = func(remaining, blocked int) { measured = [2]int{remaining, blocked} }
 		ended, _ := begin(t, drain)
 		time.Sleep(w.grace + time.Second)
 		synctest.Wait()
+		require.Equal(t, [2]int{20, 20}, measured)
 		last := reports[len(reports)-1]
 		require.Equal(t, int64(31), last.TotalPods)
 		require.Equal(t, int64(21), last.CurrentPods)
@@ -557,5 +560,6 @@ func TestProgressCountsAndNamesWhatIsLeft(t *testing.T) {
 		require.True(t, slices.IsSortedFunc(reports, func(a, b maintenancev1.DrainStatus) int { return int(a.Evicted - b.Evicted) }))
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.DisruptionsAllowed = 20 })
 		require.NoError(t, <-ended)
+		require.Equal(t, [2]int{0, 0}, measured)
 	})
 }
