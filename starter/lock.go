@@ -14,6 +14,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/temporal"
@@ -24,8 +25,21 @@ func newLock(c *cli) *cobra.Command {
 	cmd := noun("lock", "Workload locks: what must let go before a cluster or a node is disrupted")
 	controller := noun("controller", "Keep the locks of an application that has no controller of its own")
 	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerCancel(c))
-	cmd.AddCommand(controller)
+	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockGate(c))
 	return cmd
+}
+
+// lockResource names a lock or a request as kubectl does.
+func lockResource(kind, name string) string {
+	return strings.ToLower(kind) + "." + lcmv1.GroupVersion.Group + "/" + name
+}
+
+// lockSubject says what a lock holds: a node, or the cluster.
+func lockSubject(node string) string {
+	if node == "" {
+		return "cluster"
+	}
+	return "node " + node
 }
 
 // lockController is a lock controller as its user knows it.
@@ -152,14 +166,13 @@ func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 	}
 	t := newTable("LOCK", "STATE", "REASON", "MESSAGE")
 	for _, lock := range append([]locks.LockDecision{s.Locks.Cluster}, s.Locks.Nodes...) {
-		name := "cluster"
-		if lock.Node != "" {
-			name = "node " + lock.Node
-		}
-		t.AppendRow(table.Row{name, lock.To, lock.Reason, lock.Message})
+		t.AppendRow(table.Row{lockSubject(lock.Node), lock.To, lock.Reason, lock.Message})
 	}
 	fmt.Fprintf(w, "\n%s\n", t.Render())
 	fmt.Fprintf(w, "%s: %d active, %d inactive, %d failed\n", plural(s.Locks.Total, "node lock"), s.Locks.Active, s.Locks.Inactive, s.Locks.Failed)
+	if s.Locks.Progress.Description != "" { // status of a controller that ended before it had any
+		fmt.Fprintln(w, s.Locks.Progress)
+	}
 }
 
 func newLockControllerCancel(c *cli) *cobra.Command {

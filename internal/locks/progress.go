@@ -24,6 +24,11 @@ type Progress struct {
 	Total int `json:"total"`
 }
 
+// String is e.g. "2 out of 8 nodes updated (25%), 1 inactive now".
+func (p Progress) String() string {
+	return fmt.Sprintf("%s (%d%%), %d inactive now", p.Description, p.Percentage, p.InactiveNow)
+}
+
 // ProgressOf counts the node locks of one application as they are, whoever keeps them.
 func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceRequest, locks []lcmv1.NodeWorkloadLock) Progress {
 	asked := map[types.UID]bool{}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+func newLockGate(c *cli) *cobra.Command {
+	var node string
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "gate",
+		Short: "Show whether a cluster or a node may be disrupted, and who holds it",
+		Long: `Show whether a cluster or a node may be disrupted, and who holds it. It is decided on the locks of the cluster (--context), or of a file
+(--snapshot), by the function that rollouts and node maintenances ask.
+
+The exit status is 1 while somebody holds it.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.showGate(ctx, node, flags) }),
+	}
+	cmd.Flags().StringVar(&node, "node", "", "the gate of this node; without, that of the cluster")
+	_ = cmd.RegisterFlagCompletionFunc("node", c.completeNodes)
+	c.addSourceFlags(cmd, &flags, "the cluster")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) error {
+	reader, err := c.reader(flags)
+	if err != nil {
+		return err
+	}
+	found, err := snapshot.Locks(ctx, reader)
+	if err != nil {
+		return err
+	}
+	subject, gate := "the cluster", locks.ClusterGate(found.ClusterLocks)
+	if node != "" {
+		subject, gate = "node "+node, locks.NodeGate(found.NodeLocks, node)
+	}
+	if node != "" && gate.Open {
+		if err := c.noteMissingNode(ctx, reader, node); err != nil {
+			return err
+		}
+	}
+	var holders []string
+	for _, holder := range gate.Blockers() {
+		holders = append(holders, lockResource(holder.Kind, holder.Name))
+	}
+	if err := c.print(gate, func(w io.Writer) { renderGate(w, subject, gate) }, holders...); err != nil {
+		return err
+	}
+	if !gate.Open {
+		return fmt.Errorf("%s is held: %s", subject, gate.Blockers()[0].Message)
+	}
+	return nil
+}
+
+// noteMissingNode says so when there is no such node: then it is no wonder that nobody holds it. A file may well have no nodes at all.
+func (c *cli) noteMissingNode(ctx context.Context, reader client.Reader, name string) error {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	known := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
+	if len(nodes.Items) > 0 && !known {
+		fmt.Fprintf(c.ErrOut, "note: there is no node %s\n", name)
+	}
+	return nil
+}
+
+func renderGate(w io.Writer, subject string, gate locks.Gate) {
+	if gate.Open {
+		fmt.Fprintf(w, "%s is not held\n", subject)
+		return
+	}
+	t := newTable("LOCK", "CONTROLLER", "STATE", "MESSAGE")
+	for i, blocker := range gate.Blockers() {
+		t.AppendRow(table.Row{blocker.Name, gate.Holders[i].Controller, gate.Holders[i].State, gate.Holders[i].Message})
+	}
+	fmt.Fprintln(w, t.Render())
+}

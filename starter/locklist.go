@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+func newLockList(c *cli) *cobra.Command {
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the locks of a cluster and the requests to let go: who holds what, since when",
+		Long: `List the locks of a cluster and the requests to let go: who holds what, since when. ASKED is how long ago the application was first asked
+to let go, CHANGED how long ago it last wrote the status of the lock.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			now, err := flags.now()
+			if err != nil {
+				return err
+			}
+			reader, err := c.reader(flags)
+			if err != nil {
+				return err
+			}
+			found, err := snapshot.Locks(ctx, reader)
+			if err != nil {
+				return err
+			}
+			list := newLockListing(found)
+			return c.print(list, func(w io.Writer) { list.render(w, now) }, list.names()...)
+		}),
+	}
+	c.addDecisionFlags(cmd, &flags, "the cluster")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// lockListing is all that holds a cluster, and all that asks it to let go.
+type lockListing struct {
+	// Requests by the node they are for, those for the cluster first, and then by age.
+	Requests []requestRow `json:"requests"`
+	// Locks by the node they are on, the cluster's first, and then by controller.
+	Locks []lockRow `json:"locks"`
+}
+
+// requestRow is a ClusterMaintenanceRequest or a NodeMaintenanceRequest.
+type requestRow struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Node is empty in a request for the cluster.
+	Node    string      `json:"node,omitempty"`
+	Scope   lcmv1.Scope `json:"scope,omitempty"`
+	Release string      `json:"release,omitempty"`
+	// Workflow that made it; empty when it is not Drydock's.
+	Workflow  string      `json:"workflow,omitempty"`
+	CreatedAt metav1.Time `json:"createdAt"`
+}
+
+// lockRow is a ClusterWorkloadLock or a NodeWorkloadLock.
+type lockRow struct {
+	Kind       string          `json:"kind"`
+	Name       string          `json:"name"`
+	Controller string          `json:"controller"`
+	Node       string          `json:"node,omitempty"`
+	State      lcmv1.LockState `json:"state"`
+	Message    string          `json:"message,omitempty"`
+	// Progress that it reports.
+	Progress *lcmv1.InactivationProgress `json:"inactivationProgress,omitempty"`
+	// ChangedAt is when its status was last written; absent when that is not known.
+	ChangedAt *metav1.Time `json:"changedAt,omitempty"`
+	// AskedAt is when the oldest request was made that asks it to let go; absent when none does.
+	AskedAt *metav1.Time `json:"askedAt,omitempty"`
+}
+
+func newLockListing(found locks.Snapshot) lockListing {
+	l := lockListing{Requests: []requestRow{}, Locks: []lockRow{}}
+	for _, r := range found.ClusterRequests {
+		l.addRequest(r.ObjectMeta, requestRow{Kind: "ClusterMaintenanceRequest", Scope: r.Spec.Scope, Release: r.Spec.Release})
+	}
+	for _, r := range found.NodeRequests {
+		l.addRequest(r.ObjectMeta, requestRow{Kind: "NodeMaintenanceRequest", Node: r.Spec.NodeName, Scope: r.Spec.Scope, Release: r.Spec.Release})
+	}
+	slices.SortFunc(l.Requests, func(a, b requestRow) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, lock := range found.ClusterLocks {
+		l.addLock(lock.ObjectMeta, lock.Status, lockRow{Kind: locks.ClusterLockKind, Controller: lock.Spec.ControllerName})
+	}
+	for _, lock := range found.NodeLocks {
+		l.addLock(lock.ObjectMeta, lock.Status, lockRow{Kind: locks.NodeLockKind, Controller: lock.Spec.ControllerName, Node: lock.Spec.NodeName})
+	}
+	slices.SortFunc(l.Locks, func(a, b lockRow) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Controller, b.Controller), cmp.Compare(a.Name, b.Name))
+	})
+	return l
+}
+
+func (l *lockListing) addRequest(meta metav1.ObjectMeta, row requestRow) {
+	row.Name, row.CreatedAt = meta.Name, meta.CreationTimestamp
+	row.Workflow, _ = kube.OwnerWorkflow(kube.Owner(&meta))
+	l.Requests = append(l.Requests, row)
+}
+
+// addLock adds a lock after all requests.
+func (l *lockListing) addLock(meta metav1.ObjectMeta, status lcmv1.WorkloadLockStatus, row lockRow) {
+	row.Name, row.State, row.Message, row.Progress = meta.Name, status.State, status.ErrorMessage, status.InactivationProgress
+	row.ChangedAt = statusWrittenAt(meta)
+	// Requests for the same are ordered by age.
+	asks := func(r requestRow) bool { return r.Node == row.Node }
+	if i := slices.IndexFunc(l.Requests, asks); i >= 0 {
+		row.AskedAt = &l.Requests[i].CreatedAt
+	}
+	l.Locks = append(l.Locks, row)
+}
+
+// statusWrittenAt is when the status of an object was last written, as the API server remembers it.
+func statusWrittenAt(meta metav1.ObjectMeta) *metav1.Time {
+	var last *metav1.Time
+	for i := range meta.ManagedFields {
+		entry := &meta.ManagedFields[i]
+		if entry.Subresource == "status" && entry.Time != nil && (last == nil || last.Before(entry.Time)) {
+			last = entry.Time
+		}
+	}
+	return last
+}
+
+func (l lockListing) names() []string {
+	var names []string
+	for _, r := range l.Requests {
+		names = append(names, lockResource(r.Kind, r.Name))
+	}
+	for _, lock := range l.Locks {
+		names = append(names, lockResource(lock.Kind, lock.Name))
+	}
+	return names
+}
+
+func (l lockListing) render(w io.Writer, now time.Time) {
+	if len(l.Requests)+len(l.Locks) == 0 {
+		fmt.Fprintln(w, "no workload locks, and no requests to let go")
+		return
+	}
+	if len(l.Requests) > 0 {
+		t := newTable("REQUEST", "FOR", "SCOPE", "BY", "AGE")
+		for _, r := range l.Requests {
+			t.AppendRow(table.Row{r.Name, lockSubject(r.Node), r.Scope, r.Workflow, age(now, r.CreatedAt.Time)})
+		}
+		fmt.Fprintf(w, "%s\n\n", t.Render())
+	}
+	t := newTable("LOCK", "ON", "CONTROLLER", "STATE", "CHANGED", "ASKED", "MESSAGE")
+	held := 0
+	for _, lock := range l.Locks {
+		if lock.AskedAt != nil && lock.State != lcmv1.LockInactive {
+			held++
+		}
+		t.AppendRow(table.Row{lock.Name, lockSubject(lock.Node), lock.Controller, lock.State, ageOf(now, lock.ChangedAt), ageOf(now, lock.AskedAt), lock.Message})
+	}
+	if t.Length() > 0 {
+		fmt.Fprintln(w, t.Render())
+	}
+	fmt.Fprintf(w, "%s, %s, %d held that are asked to let go\n", plural(len(l.Locks), "lock"), plural(len(l.Requests), "request"), held)
+}
+
+// ageOf is age of a time that may not be known.
+func ageOf(now time.Time, then *metav1.Time) string {
+	if then == nil {
+		return ""
+	}
+	return age(now, then.Time)
+}

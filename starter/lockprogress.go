@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+func newLockProgress(c *cli) *cobra.Command {
+	var watch bool
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "progress",
+		Short: "Show how far a maintenance has come with the nodes of each application",
+		Long: `Show how far a maintenance has come with the nodes of each application that holds locks. UPDATED are the nodes that the application has let
+go of in the maintenance of the cluster that is asked for now; without one, those that it has let go of now. REPORTED is what the application
+says itself, on its ClusterWorkloadLock.
+
+With --watch it shows every change until it is interrupted, or until --timeout: on a terminal as a live view, elsewhere with one line a change
+(with -o json one list a line).`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			if watch {
+				return c.watchLockProgress(ctx)
+			}
+			reader, err := c.reader(flags)
+			if err != nil {
+				return err
+			}
+			progress, err := readLockProgress(ctx, reader)
+			if err != nil {
+				return err
+			}
+			return c.print(progress, func(w io.Writer) { fmt.Fprintln(w, progress.frame(time.Time{}, frameStyle{})) }, progress.controllers()...)
+		}),
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show every change")
+	c.addSourceFlags(cmd, &flags, "the cluster")
+	cmd.MarkFlagsMutuallyExclusive("watch", "snapshot")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// lockProgress is how far a maintenance of a cluster has come, by application.
+type lockProgress struct {
+	// Requested: somebody asks for a maintenance of the cluster.
+	Requested    bool                  `json:"requested"`
+	Applications []applicationProgress `json:"applications"`
+}
+
+// applicationProgress is how far a maintenance has come with one application.
+type applicationProgress struct {
+	Controller string         `json:"controller"`
+	Progress   locks.Progress `json:"progress"`
+	// Reported by the application on its ClusterWorkloadLock, if it does.
+	Reported *lcmv1.InactivationProgress `json:"reported,omitempty"`
+}
+
+func readLockProgress(ctx context.Context, reader client.Reader) (lockProgress, error) {
+	found, err := snapshot.Locks(ctx, reader)
+	if err != nil {
+		return lockProgress{}, err
+	}
+	progress := lockProgress{Requested: len(found.ClusterRequests) > 0, Applications: []applicationProgress{}}
+	reported := map[string]*lcmv1.InactivationProgress{}
+	for i := range found.ClusterLocks {
+		lock := &found.ClusterLocks[i]
+		reported[lock.Spec.ControllerName] = lock.Status.InactivationProgress
+	}
+	for i := range found.NodeLocks {
+		name := found.NodeLocks[i].Spec.ControllerName
+		reported[name] = reported[name]
+	}
+	for name, said := range reported {
+		progress.Applications = append(progress.Applications, applicationProgress{
+			Controller: name, Progress: locks.ProgressOf(name, found.ClusterRequests, found.NodeLocks), Reported: said,
+		})
+	}
+	slices.SortFunc(progress.Applications, func(a, b applicationProgress) int { return cmp.Compare(a.Controller, b.Controller) })
+	return progress, nil
+}
+
+// watchLockProgress shows the progress whenever a lock or a request changes.
+func (c *cli) watchLockProgress(ctx context.Context) error {
+	config, err := c.kube.config(c.kube.context)
+	if err != nil {
+		return err
+	}
+	clusters := kube.New(kube.FromConfigs(config, nil), kube.Options{})
+	defer clusters.Close()
+	cluster, err := clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	view := c.newView()
+	err = cluster.Await(ctx, []client.Object{
+		kube.IfServed(&lcmv1.ClusterMaintenanceRequest{}), kube.IfServed(&lcmv1.ClusterWorkloadLock{}), kube.IfServed(&lcmv1.NodeWorkloadLock{}),
+	}, func(ctx context.Context) (bool, error) {
+		progress, err := readLockProgress(ctx, cluster.Cache)
+		if err != nil {
+			return false, err
+		}
+		return false, view.show(progress)
+	})
+	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return nil // there is no other end
+	}
+	return err
+}
+
+func (p lockProgress) controllers() []string {
+	var names []string
+	for _, application := range p.Applications {
+		names = append(names, application.Controller)
+	}
+	return names
+}
+
+// lines has one line for each application.
+func (p lockProgress) lines() []statusLine {
+	var lines []statusLine
+	for _, application := range p.Applications {
+		lines = append(lines, statusLine{about: application.Controller, text: application.Controller + ": " + application.Progress.String()})
+	}
+	return lines
+}
+
+// frame shows the applications in a table.
+func (p lockProgress) frame(time.Time, frameStyle) string {
+	if len(p.Applications) == 0 {
+		return "no workload locks"
+	}
+	t := newTable("APPLICATION", "PROGRESS", "UPDATED", "INACTIVE NOW", "REPORTED")
+	for _, application := range p.Applications {
+		reported := ""
+		if said := application.Reported; said != nil {
+			reported = fmt.Sprintf("%d%% %s", said.Percentage, said.Description)
+		}
+		counted := application.Progress
+		t.AppendRow(table.Row{
+			application.Controller, fmt.Sprintf("%d%%", counted.Percentage), fmt.Sprintf("%d of %d", counted.Updated, counted.Total),
+			fmt.Sprint(counted.InactiveNow), reported,
+		})
+	}
+	if p.Requested {
+		return t.Render()
+	}
+	return t.Render() + "\nno maintenance of the cluster is asked for"
+}
