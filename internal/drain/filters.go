@@ -46,8 +46,8 @@ func parseFilters(spec maintenancev1.DrainSpec, path *field.Path) (filters, fiel
 func parseResourceFilters(entries []maintenancev1.PodEvictionFilter, path *field.Path) (expressions []*regexp.Regexp, problems field.ErrorList) {
 	for i, entry := range entries {
 		at := path.Index(i).Child("byResourceNameRegex")
-		if entry.ByResourceNameRegex == nil {
-			problems = append(problems, field.Required(at, "a filter that names nothing would spare every pod; name a resource, or remove the filter"))
+		if entry.ByResourceNameRegex == nil || *entry.ByResourceNameRegex == "" {
+			problems = append(problems, field.Required(at, "a filter that names nothing picks no pod, or every one: name a resource, or remove the filter"))
 			continue
 		}
 		expression, err := regexp.Compile(*entry.ByResourceNameRegex)

@@ -2,9 +2,13 @@ package manifest_test
 
 import (
 	"context"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -16,7 +20,7 @@ import (
 )
 
 // TestAClusterRefusesWhatFilesAreRefusedFor shows that there is one rule set: what the schema can express is refused offline if, and only
-// if, a cluster refuses it.
+// if, a cluster refuses it, and both name the same fields.
 func TestAClusterRefusesWhatFilesAreRefusedFor(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{{
 		Name: "hub", CRDs: []string{"deploy/crds"}, ControlPlaneOnly: true,
@@ -39,9 +43,65 @@ func TestAClusterRefusesWhatFilesAreRefusedFor(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.Error(t, err)
+			require.Equal(t, test.fieldsNamedByCluster(), fieldsNamedIn(t, err))
 		})
 	}
+	t.Run("the requestor and the node of a request cannot be changed", func(t *testing.T) {
+		objects, err := manifest.Parse("f", []byte(request("cordon: true")))
+		require.NoError(t, err)
+		maintenance := objects[0]
+		maintenance.SetNamespace(metav1.NamespaceDefault)
+		require.NoError(t, cluster.client.Create(t.Context(), maintenance))
+		change := func(value any, path ...string) error {
+			changed := maintenance.DeepCopy()
+			require.NoError(t, unstructured.SetNestedField(changed.Object, value, path...))
+			return cluster.client.Update(t.Context(), changed, client.DryRunAll)
+		}
+		require.NoError(t, change(false, "spec", "cordon"))
+		for _, name := range []string{"requestorID", "nodeName"} {
+			err := change("other", "spec", name)
+			require.Equal(t, []string{"spec." + name}, fieldsNamedIn(t, err))
+			require.ErrorContains(t, err, `"other": cannot be changed: ask with another NodeMaintenance`)
+		}
+	})
+}
+
+// fieldsNamedByCluster are the fields that a cluster names: those of the lines, if it is not said otherwise.
+func (c invalidCase) fieldsNamedByCluster() []string {
+	fields := c.cluster
+	for _, line := range c.lines {
+		if c.cluster == nil { // file, object, field, message
+			fields = append(fields, strings.SplitN(line, ": ", 4)[2])
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
+}
+
+// fieldsNamedIn are the fields that a cluster names when it refuses an object. It has three ways to name one: as the cause of a refusal;
+// at the end of the cause, when a number does not fit; and when a field is unknown, which it tells before anything else.
+func fieldsNamedIn(t *testing.T, err error) []string {
+	require.Error(t, err)
+	var fields []string
+	for _, unknown := range regexp.MustCompile(`unknown field "([^"]+)"`).FindAllStringSubmatch(err.Error(), -1) {
+		fields = append(fields, unknown[1])
+	}
+	if len(fields) == 0 {
+		var refusal apierrors.APIStatus
+		require.ErrorAs(t, err, &refusal)
+		require.NotNil(t, refusal.Status().Details, err)
+		for _, cause := range refusal.Status().Details.Causes {
+			_, atEnd, misfit := strings.Cut(cause.Message, "Checked value must be of type integer with format int32 in ")
+			switch {
+			case misfit:
+				fields = append(fields, strings.Trim(atEnd, `"`))
+			case cause.Field != "<nil>": // it says so of rules that it could not check after other faults
+				fields = append(fields, cause.Field)
+			}
+		}
+	}
+	slices.Sort(fields)
+	return slices.Compact(fields)
 }
 
 // dryRun asks a cluster whether it would accept an object, unknown fields being errors.

@@ -1,11 +1,17 @@
 package manifest_test
 
 import (
+	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/deploy/crds"
 	"drydock.dev/drydock/internal/manifest"
 )
 
@@ -15,6 +21,9 @@ type invalidCase struct {
 	lines      []string
 	// onlyHere: no schema can express the rule, so a cluster accepts the object.
 	onlyHere bool
+	// cluster are the fields that a cluster names, if they are not those that the lines name: it stops at an unknown field, then at a wrong
+	// shape, and judges one object at a time.
+	cluster []string
 }
 
 // rollout is a ClusterGroupUpgrade with a good selection and strategy, and fields added to its spec.
@@ -29,34 +38,16 @@ spec:
 ` + indented(fields)
 }
 
-// request is a NodeMaintenance with what is required, and fields added to its spec.
-func request(fields string) string {
-	return `
-apiVersion: maintenance.nvidia.com/v1alpha1
-kind: NodeMaintenance
-metadata: {name: r}
-spec:
-  requestorID: me.example.com
-  nodeName: n1
-` + indented(fields)
-}
-
 func indented(fields string) string {
 	return strings.ReplaceAll("\n"+strings.TrimSpace(fields), "\n", "\n  ") + "\n"
 }
 
-// job is an action with the template of a Job whose spec is given.
-func job(spec string) string {
-	return request(`
-action:
-  type: job
-  job:
-    namespace: maintenance
-    template:
-      spec: ` + spec)
+// invalidCases are all files that must be refused.
+func invalidCases() []invalidCase {
+	return slices.Concat(invalidFiles(), invalidMaintenances(), invalidBudgets())
 }
 
-func invalidCases() []invalidCase {
+func invalidFiles() []invalidCase {
 	const cgu, nm = "f: ClusterGroupUpgrade r: ", "f: NodeMaintenance r: "
 	return []invalidCase{
 		{name: "a file that is not YAML", text: "a: b: c", lines: []string{"f: document 1: yaml: mapping values are not allowed in this context"}},
@@ -76,10 +67,7 @@ func invalidCases() []invalidCase {
 		},
 		{
 			name: "a kind that is not ours", text: "{apiVersion: v1, kind: Pod, metadata: {name: p}}",
-			lines: []string{"f: Pod p: kind Pod of v1 is not one that Drydock reads; it reads ClusterGroupUpgrade (ran.openshift.io/v1alpha1), " +
-				"ClusterMaintenanceRequest (lcm.mirantis.com/v1alpha1), ClusterWorkloadLock (lcm.mirantis.com/v1alpha1), HarborCluster (goharbor.io/v1beta1), " +
-				"MaintenanceOperatorConfig (maintenance.nvidia.com/v1alpha1), NodeMaintenance (maintenance.nvidia.com/v1alpha1), " +
-				"NodeMaintenanceRequest (lcm.mirantis.com/v1alpha1), NodeWorkloadLock (lcm.mirantis.com/v1alpha1), WorkloadLockPolicy (drydock.dev/v1alpha1)"},
+			lines: []string{"f: Pod p: kind Pod of v1 is not one that Drydock reads; it reads " + strings.Join(kindsOfCRDs(), ", ")},
 		},
 		{
 			name: "no name", text: strings.Replace(rollout(""), "name: r", "namespace: prod", 1),
@@ -96,7 +84,8 @@ metadata: {name: r, namespace: prod}
 		},
 		{
 			name: "a misspelled field is named, and so is the one that is missing", text: strings.Replace(rollout(""), "maxConcurrency", "maxConcurency", 1),
-			lines: []string{cgu + "spec.remediationStrategy.maxConcurency: unknown field", cgu + "spec.remediationStrategy.maxConcurrency: Required value"},
+			lines:   []string{cgu + "spec.remediationStrategy.maxConcurency: unknown field", cgu + "spec.remediationStrategy.maxConcurrency: Required value"},
+			cluster: []string{"spec.remediationStrategy.maxConcurency"},
 		},
 		{
 			name: "no spec", text: "{apiVersion: ran.openshift.io/v1alpha1, kind: ClusterGroupUpgrade, metadata: {name: r}}",
@@ -121,7 +110,7 @@ metadata: {name: r, namespace: prod}
 		},
 		{
 			name: "a number too large for its field", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 3000000000", 1),
-			lines: []string{cgu + "spec.remediationStrategy.timeout: must be of type integer with format int32"},
+			lines: []string{cgu + "spec.remediationStrategy.timeout: must be a whole number from -2147483648 to 2147483647"},
 		},
 		{
 			name: "a word that is not in the list", text: rollout("batchTimeoutAction: Stop"),
@@ -140,7 +129,7 @@ metadata: {name: r, namespace: prod}
 			lines: []string{
 				cgu + "spec.enable: must be of type boolean, not string",
 				cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "none": must be a number of at least 1 or a percentage from 1% to 100%`,
-			},
+			}, cluster: []string{"spec.enable"},
 		},
 		{
 			name: "a label selector with an operator that does not exist", text: rollout("clusterLabelSelectors: [{matchExpressions: [{key: a, operator: Is, values: [b]}]}]"),
@@ -168,110 +157,13 @@ nodeMaintenance:
 				cgu + "spec.nodeMaintenance.drainSpec.podEvictionFilters[0].byResourceNameRegex: Invalid value: \"(\": error parsing regexp: missing closing ): `(`",
 				cgu + "spec.nodeMaintenance.drainSpec.timeoutSeconds: Invalid value: -1: should be greater than or equal to 0",
 				cgu + "spec.nodeMaintenance.waitForPodCompletion.podSelector: Invalid value: \"a in (\": unable to parse requirement: found '', expected: ',', ')' or identifier",
-			},
+			}, cluster: []string{"spec.enabled"},
 		},
 		{
 			name: "what is wrong in several documents", text: rollout("enabled: true") + "---" + request("cordoned: true"),
-			lines: []string{cgu + "spec.enabled: unknown field", nm + "spec.cordoned: unknown field"},
+			lines: []string{cgu + "spec.enabled: unknown field", nm + "spec.cordoned: unknown field"}, cluster: []string{"spec.enabled"},
 		},
 
-		{
-			name: "no node name", text: strings.Replace(request(""), "nodeName: n1", "nodeName: ''", 1),
-			lines: []string{nm + `spec.nodeName: Invalid value: "": should be at least 1 chars long`},
-		},
-		{
-			name: "a requestor that is no DNS name", text: strings.Replace(request(""), "me.example.com", "Me", 1),
-			lines: []string{nm + `spec.requestorID: Invalid value: "Me": should match '^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$'`},
-		},
-		{
-			name: "a requestor that is too short", text: strings.Replace(request(""), "me.example.com", "m", 1),
-			lines: []string{nm + `spec.requestorID: Invalid value: "m": should be at least 2 chars long`},
-		},
-		{
-			name: "an additional requestor that is named twice", text: request("additionalRequestors: [ab, ab]"),
-			lines: []string{
-				nm + "spec.additionalRequestors: Forbidden: can be read, but not yet heeded: the node is returned when its one requestor is done",
-				nm + `spec.additionalRequestors[1]: Duplicate value: "ab"`,
-			},
-		},
-		{
-			name: "an eviction filter without a condition", text: request("drainSpec: {podEvictionFilters: [{}]}"),
-			lines: []string{nm + "spec.drainSpec.podEvictionFilters[0].byResourceNameRegex: Required value: a filter that names nothing would spare every pod; name a resource, or remove the filter"}, onlyHere: true,
-		},
-		{
-			name: "a wait without a limit cannot be negative", text: request("waitForPodCompletion: {timeoutSeconds: -5}"),
-			lines: []string{nm + "spec.waitForPodCompletion.timeoutSeconds: Invalid value: -5: should be greater than or equal to 0"},
-		},
-		{
-			name: "a lock timeout of no time", text: request("lockTimeoutSeconds: 0"),
-			lines: []string{nm + "spec.lockTimeoutSeconds: Invalid value: 0: should be greater than or equal to 1"},
-		},
-		{
-			name: "an action of type job without a job", text: request("action: {type: job}"),
-			lines: []string{nm + "spec.action: Invalid value: job must be set if, and only if, type is job"},
-		},
-		{
-			name: "a health check that checks nothing", text: request("healthChecks: [{name: h}]"),
-			lines: []string{nm + "spec.healthChecks[0]: Invalid value: exactly one of condition, workload and node must be set"},
-		},
-		{
-			name: "a health check of an object and of a selector", text: request("healthChecks: [{name: h, condition: {apiVersion: v1, kind: Node, type: Ready, name: n1, selector: {}}}]"),
-			lines: []string{nm + "spec.healthChecks[0].condition: Invalid value: exactly one of name and selector must be set"},
-		},
-		{
-			name: "a health check of an API that cannot be", text: request("healthChecks: [{name: h, condition: {apiVersion: a/b/c, kind: Node, type: Ready, name: n1}}]"),
-			lines: []string{nm + `spec.healthChecks[0].condition.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c`}, onlyHere: true,
-		},
-		{
-			name: "selectors of health checks", text: request("healthChecks: [{name: h, node: {selector: {matchLabels: {a: '-'}}}}, {name: w, workload: {namespace: shop, selector: {matchLabels: {b: '-'}}}}]"),
-			lines: []string{
-				nm + `spec.healthChecks[0].node.selector.matchLabels: Invalid value: "-": ` + labelValueRule,
-				nm + `spec.healthChecks[1].workload.selector.matchLabels: Invalid value: "-": ` + labelValueRule,
-			}, onlyHere: true,
-		},
-
-		{
-			name: "a Job with misspelled fields", text: job("{backoffLimt: 1, template: {spec: {restartPolicy: Never, containers: [{name: a, image: b, comand: [x]}]}}}"),
-			lines: []string{
-				nm + "spec.action.job.template.spec.backoffLimt: unknown field",
-				nm + "spec.action.job.template.spec.template.spec.containers[0].comand: unknown field",
-			}, onlyHere: true,
-		},
-		{
-			name: "a Job with values of the wrong type", text: job("{backoffLimit: two, template: {spec: {restartPolicy: Never, containers: [{name: a, image: 1, env: {}}]}}}"),
-			lines: []string{
-				nm + "spec.action.job.template.spec.backoffLimit: must be of type integer, not string",
-				nm + "spec.action.job.template.spec.template.spec.containers.env: must be of type array, not object",
-				nm + "spec.action.job.template.spec.template.spec.containers.image: must be of type string, not number",
-			}, onlyHere: true,
-		},
-		{
-			name: "a Job that a cluster would refuse", text: job("{template: {spec: {restartPolicy: Always, nodeName: n1, containers: [{}]}}}"),
-			lines: []string{
-				nm + "spec.action.job.template.spec.template.spec.containers[0].image: must be set",
-				nm + "spec.action.job.template.spec.template.spec.containers[0].name: must be set",
-				nm + "spec.action.job.template.spec.template.spec.nodeName: must not be set: the Job runs on the node under maintenance",
-				nm + "spec.action.job.template.spec.template.spec.restartPolicy: must be Never, which is the default, or OnFailure",
-			}, onlyHere: true,
-		},
-		{
-			name: "a Job without containers", text: job("{template: {spec: {restartPolicy: Never}}}"),
-			lines: []string{nm + "spec.action.job.template.spec.template.spec.containers: must have at least one container"}, onlyHere: true,
-		},
-		{
-			name: "a Job that asks for no quantity", text: job("{template: {spec: {restartPolicy: Never, containers: [{name: a, image: b, resources: {requests: {cpu: much}}}]}}}"),
-			lines: []string{nm + "spec.action.job.template: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"}, onlyHere: true,
-		},
-
-		{name: "budgets that are neither numbers nor percentages", text: `
-apiVersion: maintenance.nvidia.com/v1alpha1
-kind: MaintenanceOperatorConfig
-metadata: {name: default}
-spec: {maxParallelOperations: -1, maxUnavailable: 120%}
-`, lines: []string{
-			"f: MaintenanceOperatorConfig default: spec.maxParallelOperations: Invalid value: -1: must be a number of at least 0 or a percentage from 0% to 100%",
-			`f: MaintenanceOperatorConfig default: spec.maxUnavailable: Invalid value: "120%": must be a number of at least 0 or a percentage from 0% to 100%`,
-		}},
 		{name: "a lock policy whose selectors cannot be read", text: `
 apiVersion: drydock.dev/v1alpha1
 kind: WorkloadLockPolicy
@@ -290,6 +182,30 @@ spec:
 
 const labelValueRule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with " +
 	"an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+
+// kindsOfCRDs are the kinds that there are CRDs for, as messages name them.
+func kindsOfCRDs() []string {
+	files, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		panic(err)
+	}
+	var kinds []string
+	for _, file := range files {
+		text, err := fs.ReadFile(crds.Files, file)
+		if err != nil {
+			panic(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			panic(err)
+		}
+		for _, version := range crd.Spec.Versions {
+			kinds = append(kinds, fmt.Sprintf("%s (%s/%s)", crd.Spec.Names.Kind, crd.Spec.Group, version.Name))
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
 
 func TestWhatIsWrongIsNamedWithItsPath(t *testing.T) {
 	for _, test := range invalidCases() {

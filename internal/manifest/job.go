@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -35,7 +36,7 @@ func validateJobTemplates(object map[string]any) []Problem {
 // validateJobTemplate returns what is wrong with a template. The decoder stops at the first value of a wrong type, so it goes on without
 // that field until it finds no more.
 func validateJobTemplate(template map[string]any) []Problem {
-	var problems []Problem
+	problems := removeBadQuantities(template)
 	for {
 		text, err := json.Marshal(template)
 		if err != nil {
@@ -53,8 +54,11 @@ func validateJobTemplate(template map[string]any) []Problem {
 		for _, err := range strict {
 			problems = append(problems, strictProblem(err))
 		}
-		if len(problems) == 0 {
-			problems = validatePod(job.Spec.Template.Spec)
+		if len(problems) > 0 {
+			return problems // what was removed, or has no name, would be missed
+		}
+		for _, err := range validateJob(job) {
+			problems = append(problems, problemOf(err))
 		}
 		return problems
 	}
@@ -80,35 +84,39 @@ func remove(value any, path []string) bool {
 	return false
 }
 
+// removeBadQuantities removes the resources of containers that are no quantities: the decoder would not say which.
+func removeBadQuantities(template map[string]any) []Problem {
+	var problems []Problem
+	for _, list := range []string{"initContainers", "containers"} {
+		path := []string{"spec", "template", "spec", list}
+		value, _, _ := unstructured.NestedFieldNoCopy(template, path...)
+		containers, _ := value.([]any)
+		for i, value := range containers {
+			container, _ := value.(map[string]any)
+			for _, side := range []string{"requests", "limits"} {
+				value, _, _ := unstructured.NestedFieldNoCopy(container, "resources", side)
+				quantities, _ := value.(map[string]any)
+				problems = append(problems, removeBad(quantities, field.NewPath(path[0], path[1:]...).Index(i).Child("resources", side))...)
+			}
+		}
+	}
+	return problems
+}
+
+func removeBad(quantities map[string]any, path *field.Path) []Problem {
+	var problems []Problem
+	for name, value := range quantities {
+		if _, err := resource.ParseQuantity(fmt.Sprint(value)); err != nil {
+			problems = append(problems, problemOf(field.Invalid(path.Key(name), value, "must be a quantity, e.g. 500m or 2Gi")))
+			delete(quantities, name)
+		}
+	}
+	return problems
+}
+
 func strictProblem(err error) Problem {
 	if at, ok := errors.AsType[kjson.FieldError](err); ok {
 		return Problem{Field: at.FieldPath(), Message: "unknown field"}
 	}
 	return Problem{Message: err.Error()}
-}
-
-// validatePod checks what a cluster, or the maintenance itself, would refuse in the pod of a Job.
-func validatePod(pod corev1.PodSpec) []Problem {
-	var problems []Problem
-	if len(pod.Containers) == 0 {
-		problems = append(problems, Problem{Field: "spec.template.spec.containers", Message: "must have at least one container"})
-	}
-	for i, container := range pod.Containers {
-		path := fmt.Sprintf("spec.template.spec.containers[%d]", i)
-		if container.Name == "" {
-			problems = append(problems, Problem{Field: path + ".name", Message: "must be set"})
-		}
-		if container.Image == "" {
-			problems = append(problems, Problem{Field: path + ".image", Message: "must be set"})
-		}
-	}
-	if pod.NodeName != "" {
-		problems = append(problems, Problem{Field: "spec.template.spec.nodeName", Message: "must not be set: the Job runs on the node under maintenance"})
-	}
-	switch pod.RestartPolicy {
-	case "", corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure:
-	default:
-		problems = append(problems, Problem{Field: "spec.template.spec.restartPolicy", Message: "must be Never, which is the default, or OnFailure"})
-	}
-	return problems
 }

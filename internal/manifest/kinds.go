@@ -129,22 +129,17 @@ func (k *kind) prune(object map[string]any) []string {
 // setDefaults fills in what was left out.
 func (k *kind) setDefaults(object map[string]any) { defaulting.Default(object, k.structural) }
 
-// validate holds the object to the schema and to the CEL rules. The API server does not run the rules on an object with the wrong
+// validate holds the object to the schema, and to the CEL rules. The API server does not run the rules on an object with the wrong
 // shape; here they run, so that everything wrong is told at once, but of what they say only broken rules count then.
-func (k *kind) validate(object map[string]any) field.ErrorList {
-	invalid := validation.ValidateCustomResource(nil, object, k.schema)
-	invalid = append(invalid, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
+func (k *kind) validate(object map[string]any) (shape, rules field.ErrorList) {
+	shape = validation.ValidateCustomResource(nil, object, k.schema)
+	shape = append(shape, listtype.ValidateListSetsAndMaps(nil, k.structural, object)...)
 	if k.rules == nil {
-		return invalid
+		return shape, nil
 	}
-	broken, _ := k.rules.Validate(context.Background(), nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
-	if len(invalid) == 0 {
-		return broken
+	rules, _ = k.rules.Validate(context.Background(), nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
+	if len(shape) > 0 {
+		rules = slices.DeleteFunc(rules, func(err *field.Error) bool { return !k.ruleMessages[err.Detail] })
 	}
-	for _, err := range broken {
-		if k.ruleMessages[err.Detail] {
-			invalid = append(invalid, err)
-		}
-	}
-	return invalid
+	return shape, rules
 }

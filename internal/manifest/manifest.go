@@ -159,22 +159,16 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 		return nil, []Problem{{Message: err.Error()}}
 	}
 	problems := validateMetadata(object.Object, kind.namespaced)
-	for _, path := range kind.prune(object.Object) {
-		problems = append(problems, Problem{Field: path, Message: "unknown field"})
-	}
+	unknown := unknownFields(kind.prune(object.Object))
 	kind.setDefaults(object.Object)
-	for _, err := range kind.validate(object.Object) {
-		problems = append(problems, problemOf(err))
-	}
 	typed, err := k.scheme.New(object.GroupVersionKind())
 	if err != nil {
 		return nil, append(problems, Problem{Message: err.Error()})
 	}
 	// What has the right type is filled in whatever else is wrong, and judged.
 	wrong := Convert(object.Object, typed)
-	for _, err := range validateMeaning(typed) {
-		problems = append(problems, problemOf(err))
-	}
+	shape, rules := kind.validate(object.Object)
+	problems = append(problems, clearest(wrongTypes(shape), problemsOf(shape), unknown, problemsOf(validateMeaning(typed)), problemsOf(rules))...)
 	problems = append(problems, validateJobTemplates(object.Object)...)
 	if wrong != nil && len(problems) == 0 {
 		problems = append(problems, *wrong)
@@ -206,10 +200,7 @@ func validateMetadata(object map[string]any, namespaced bool) []Problem {
 	if err != nil {
 		return []Problem{{Field: "metadata", Message: err.Error()}}
 	}
-	var problems []Problem
-	for _, path := range unknown {
-		problems = append(problems, Problem{Field: path, Message: "unknown field"})
-	}
+	problems := unknownFields(unknown)
 	if metadata == nil || metadata.Name == "" {
 		return append(problems, Problem{Field: "metadata.name", Message: "must be set"})
 	}

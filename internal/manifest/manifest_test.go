@@ -121,7 +121,7 @@ func TestCompleteHoldsObjectsMadeInCodeToTheSameRules(t *testing.T) {
 	request.Spec.DrainSpec.PodSelector = "app in ("
 	require.EqualError(t, manifest.Complete(request), strings.Join([]string{
 		"NodeMaintenance n1: spec.drainSpec.podSelector: Invalid value: \"app in (\": unable to parse requirement: found '', expected: ',', ')' or identifier",
-		"NodeMaintenance n1: spec.requestorID: Invalid value: \"Me!\": should match '^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$'",
+		"NodeMaintenance n1: spec.requestorID: Invalid value: \"Me!\": " + requestorRule,
 	}, "\n"))
 
 	require.EqualError(t, manifest.Complete(&ranv1.ClusterGroupUpgrade{

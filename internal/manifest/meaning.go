@@ -1,8 +1,6 @@
 package manifest
 
 import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -52,10 +50,17 @@ func validateNodeWork(
 ) field.ErrorList {
 	var invalid field.ErrorList
 	if wait != nil {
-		invalid = append(invalid, drain.CheckCompletion(*wait, path.Child("waitForPodCompletion"))...)
+		path := path.Child("waitForPodCompletion")
+		invalid = append(invalid, drain.CheckCompletion(*wait, path)...)
+		invalid = append(invalid, validatePicks(wait.PodSelector, path.Child("podSelector"))...)
 	}
 	if drained != nil {
-		invalid = append(invalid, drain.CheckFilters(*drained, path.Child("drainSpec"))...)
+		path := path.Child("drainSpec")
+		invalid = append(invalid, drain.CheckFilters(*drained, path)...)
+		invalid = append(invalid, validatePicks(drained.PodSelector, path.Child("podSelector"))...)
+		for i, entry := range drained.PodOrder {
+			invalid = append(invalid, validatePicks(entry.PodSelector, path.Child("podOrder").Index(i).Child("podSelector"))...)
+		}
 	}
 	return append(invalid, validateHealthChecks(checks, path.Child("healthChecks"))...)
 }
@@ -78,8 +83,4 @@ func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) fiel
 		}
 	}
 	return invalid
-}
-
-func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }

@@ -3,7 +3,9 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,6 +21,9 @@ type Problem struct {
 	Field string
 	// Message says what was found and what is allowed.
 	Message string
+
+	// wrongType: the value is of another type than the field.
+	wrongType bool
 }
 
 // String is the problem in one line.
@@ -55,20 +60,74 @@ func (i Invalid) orNil() error {
 	return i
 }
 
+// clearest joins what several judges say. Of each field those that come first say it best; what the later ones say of it too is left
+// out, and whatever is said of what is beneath a value of the wrong type.
+func clearest(judges ...[]Problem) []Problem {
+	var told []Problem
+	for _, judge := range judges {
+		before := told
+		for _, problem := range judge {
+			known := slices.ContainsFunc(before, func(earlier Problem) bool {
+				return earlier.Field == problem.Field || earlier.wrongType && beneath(problem.Field, earlier.Field)
+			})
+			if !known {
+				told = append(told, problem)
+			}
+		}
+	}
+	return told
+}
+
+// beneath reports whether a field is part of another.
+func beneath(path, parent string) bool {
+	rest, found := strings.CutPrefix(path, parent)
+	return found && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
+}
+
+// unknownFields are problems with fields that do not exist.
+func unknownFields(paths []string) []Problem {
+	var problems []Problem
+	for _, path := range paths {
+		problems = append(problems, Problem{Field: path, Message: "unknown field"})
+	}
+	return problems
+}
+
+// wrongTypes are the problems with values that are of another type than their fields.
+func wrongTypes(errs field.ErrorList) []Problem {
+	return slices.DeleteFunc(problemsOf(errs), func(problem Problem) bool { return !problem.wrongType })
+}
+
+// problemsOf turns field errors into problems.
+func problemsOf(errs field.ErrorList) []Problem {
+	var problems []Problem
+	for _, err := range errs {
+		problems = append(problems, problemOf(err))
+	}
+	return problems
+}
+
 // problemOf turns a field error into a problem. The validators repeat the path within the message, and the type they found; once is
-// enough. For a number that does not fit its format they give the path at the end of the message only.
+// enough. For a number that does not fit its field they give the path at the end of the message only, and not the number.
 func problemOf(err *field.Error) Problem {
 	if err.Field == "<nil>" {
 		message, path, _ := strings.Cut(err.Detail, " in ")
-		return Problem{Field: path, Message: strings.TrimPrefix(message, "Checked value ")}
+		message = strings.TrimPrefix(message, "Checked value ")
+		if strings.HasSuffix(message, "format int32") {
+			message = fmt.Sprintf("must be a whole number from %d to %d", math.MinInt32, math.MaxInt32)
+		}
+		return Problem{Field: path, Message: message}
 	}
 	shorter := *err
 	shorter.Detail = strings.TrimPrefix(err.Detail, err.Field+" in body ")
 	if want, _, found := strings.Cut(shorter.Detail, ":"); found && err.Type == field.ErrorTypeTypeInvalid {
-		return Problem{Field: err.Field, Message: fmt.Sprintf("%s, not %v", want, err.BadValue)}
+		return Problem{Field: err.Field, Message: wordsOfTypes.Replace(fmt.Sprintf("%s, not %v", want, err.BadValue)), wrongType: true}
 	}
 	return Problem{Field: err.Field, Message: shorter.ErrorBody()}
 }
+
+// wordsOfTypes are what a person calls the types that the validators name.
+var wordsOfTypes = strings.NewReplacer("int32", "integer", "int64", "integer", "float64", "number")
 
 // wrongType says what was found and what is wanted, in the words of a file.
 func wrongType(err *json.UnmarshalTypeError) string {

@@ -24,23 +24,23 @@ type NodeMaintenance struct {
 }
 
 // NodeMaintenanceSpec says which node, for whom, and what is done to it.
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalRequestors) || !(self.requestorID in self.additionalRequestors)",fieldPath=".additionalRequestors",message="must not name requestorID once more"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDrainTimeout) || self.onDrainTimeout != 'Retry' || has(self.drainSpec)",fieldPath=".onDrainTimeout",message="there is no drain to retry: set drainSpec, {} drains with the defaults"
+// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'KeepCordoned' || !has(self.cordon) || self.cordon",fieldPath=".onFailure",message="a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon"
 type NodeMaintenanceSpec struct {
 	// RequestorID identifies who asks, e.g. driver.example.com.
-	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="requestorID cannot be changed"
-	RequestorID string `json:"requestorID"`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: ask with another NodeMaintenance"
+	RequestorID RequestorID `json:"requestorID"`
 	// AdditionalRequestors also need the node: it is not given back while there are any.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
-	// +kubebuilder:validation:items:MinLength=2
-	// +kubebuilder:validation:items:MaxLength=63
 	// +optional
-	AdditionalRequestors []string `json:"additionalRequestors,omitempty"`
+	AdditionalRequestors []RequestorID `json:"additionalRequestors,omitempty"`
 	// NodeName of the node to maintain.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName cannot be changed"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: ask with another NodeMaintenance"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a node: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
 	NodeName string `json:"nodeName"`
 	// Cordon the node before anything else. An explicit false stays false.
 	// +kubebuilder:default=true
@@ -57,6 +57,9 @@ type NodeMaintenanceSpec struct {
 	// +optional
 	Action *Action `json:"action,omitempty"`
 	// HealthChecks must hold after the work, beside the node being Ready and its DaemonSet pods ready (addition).
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	HealthChecks []drydockv1.HealthCheck `json:"healthChecks,omitempty"`
 	// HealthTimeoutSeconds limits the checks after the work: node Ready, its DaemonSet pods ready (addition). 0: no limit.
@@ -77,6 +80,18 @@ type NodeMaintenanceSpec struct {
 	// +optional
 	LockTimeoutSeconds *int32 `json:"lockTimeoutSeconds,omitempty"`
 }
+
+// RequestorID names who asks for a node, like a DNS name.
+// +kubebuilder:validation:MinLength=2
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be like a DNS name, e.g. driver.example.com: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+type RequestorID = string
+
+// PodSelector is a label selector in its string form, e.g. app=web,tier in (front,back),!canary. The rule is its grammar; what it lets pass,
+// such as a number too large to compare with, is refused when the file is read or the maintenance begins.
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:XValidation:rule=`self == '' || self.matches(r'^(?:\s*(?:!\s*(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(?:\s*(?:==?|!=)\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?|\s*[<>]\s*[0-9]+|\s+(?:not)?in\s*\(\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|,\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)(?:\s*,\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*\s*\))?)\s*(?:,|$))+$') && !self.matches(r',\s*$')`,message="must be a label selector, e.g. app=web,tier in (front,back),!canary"
+type PodSelector = string
 
 // DrainTimeoutAction is what follows a drain that ran out of time.
 // +kubebuilder:validation:Enum=Fail;Retry
@@ -102,7 +117,7 @@ const (
 type WaitForPodCompletionSpec struct {
 	// PodSelector is a label selector in its string form. Empty: every pod of the node except DaemonSet and static pods.
 	// +optional
-	PodSelector string `json:"podSelector,omitempty"`
+	PodSelector PodSelector `json:"podSelector,omitempty"`
 	// TimeoutSeconds after which the maintenance goes on without them. 0: no limit.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
@@ -116,7 +131,7 @@ type DrainSpec struct {
 	Force bool `json:"force,omitempty"`
 	// PodSelector is a label selector in its string form; only pods it picks are evicted. Empty: all.
 	// +optional
-	PodSelector string `json:"podSelector,omitempty"`
+	PodSelector PodSelector `json:"podSelector,omitempty"`
 	// TimeoutSeconds for the whole drain. 0: no limit.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
@@ -126,6 +141,7 @@ type DrainSpec struct {
 	// +optional
 	DeleteEmptyDir bool `json:"deleteEmptyDir,omitempty"`
 	// PodEvictionFilters, if any, narrow the eviction to pods that match at least one of them.
+	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	PodEvictionFilters []PodEvictionFilter `json:"podEvictionFilters,omitempty"`
 	// SkipWaitForDeleteSeconds: a pod that has been terminating for longer is not waited for (addition). Absent: all are.
@@ -144,14 +160,19 @@ type DrainSpec struct {
 type PodOrder struct {
 	// PodSelector is a label selector in its string form.
 	// +kubebuilder:validation:MinLength=1
-	PodSelector string `json:"podSelector"`
+	PodSelector PodSelector `json:"podSelector"`
 	// Order of the pods that it picks: lower ones leave first, negative ones before the pods that no entry picks.
 	Order int32 `json:"order"`
 }
 
 // PodEvictionFilter picks pods to evict.
+// +kubebuilder:validation:XValidation:rule="has(self.byResourceNameRegex) && size(self.byResourceNameRegex) > 0",fieldPath=".byResourceNameRegex",reason=FieldValueRequired,message="a filter that names nothing picks no pod, or every one: name a resource, or remove the filter"
 type PodEvictionFilter struct {
+	// The rule is there to fail: what is no regular expression cannot be evaluated, and is refused with what is wrong with it.
+
 	// ByResourceNameRegex picks pods of which a container requests a resource whose name matches (RE2, not anchored).
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="''.matches(self) ? true : true",message="must be a regular expression (RE2)"
 	// +optional
 	ByResourceNameRegex *string `json:"byResourceNameRegex,omitempty"`
 }
@@ -169,7 +190,8 @@ const (
 )
 
 // Action is the work on the node.
-// +kubebuilder:validation:XValidation:rule="(self.type == 'job') == has(self.job)",message="job must be set if, and only if, type is job"
+// +kubebuilder:validation:XValidation:rule="self.type != 'job' || has(self.job)",fieldPath=".job",reason=FieldValueRequired,message="the Job to run must be given when type is job"
+// +kubebuilder:validation:XValidation:rule="self.type == 'job' || !has(self.job)",fieldPath=".type",message="must be job, since a job is given"
 type Action struct {
 	// +kubebuilder:default=none
 	// +optional
@@ -188,10 +210,13 @@ type Action struct {
 type JobAction struct {
 	// Namespace in which the Job runs.
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower-case letters, digits and '-', beginning and ending with a letter or digit"
 	Namespace string `json:"namespace"`
 	// Template of the Job. Drydock names it, pins its pod to the node and adds the toleration of the cordon.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
 	Template batchv1.JobTemplateSpec `json:"template"`
 	// TimeoutSeconds for the Job. 0: no limit.
 	// +kubebuilder:validation:Minimum=0

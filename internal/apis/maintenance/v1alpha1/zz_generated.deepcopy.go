@@ -94,7 +94,9 @@ func (in *DrainSpec) DeepCopyInto(out *DrainSpec) {
 	if in.PodOrder != nil {
 		in, out := &in.PodOrder, &out.PodOrder
 		*out = make([]PodOrder, len(*in))
-		copy(*out, *in)
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 
@@ -327,7 +329,7 @@ func (in *NodeMaintenanceSpec) DeepCopyInto(out *NodeMaintenanceSpec) {
 	*out = *in
 	if in.AdditionalRequestors != nil {
 		in, out := &in.AdditionalRequestors, &out.AdditionalRequestors
-		*out = make([]string, len(*in))
+		*out = make([]RequestorID, len(*in))
 		copy(*out, *in)
 	}
 	if in.Cordon != nil {
@@ -338,7 +340,7 @@ func (in *NodeMaintenanceSpec) DeepCopyInto(out *NodeMaintenanceSpec) {
 	if in.WaitForPodCompletion != nil {
 		in, out := &in.WaitForPodCompletion, &out.WaitForPodCompletion
 		*out = new(WaitForPodCompletionSpec)
-		**out = **in
+		(*in).DeepCopyInto(*out)
 	}
 	if in.DrainSpec != nil {
 		in, out := &in.DrainSpec, &out.DrainSpec

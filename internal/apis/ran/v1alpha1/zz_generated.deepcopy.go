@@ -530,7 +530,7 @@ func (in *NodeMaintenanceRemediation) DeepCopyInto(out *NodeMaintenanceRemediati
 	if in.WaitForPodCompletion != nil {
 		in, out := &in.WaitForPodCompletion, &out.WaitForPodCompletion
 		*out = new(maintenancev1alpha1.WaitForPodCompletionSpec)
-		**out = **in
+		(*in).DeepCopyInto(*out)
 	}
 	if in.DrainSpec != nil {
 		in, out := &in.DrainSpec, &out.DrainSpec
