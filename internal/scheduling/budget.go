@@ -60,7 +60,7 @@ func (b *budget) zoneOf(node Node) *pool {
 func (b *budget) refuse(zone *pool) string {
 	switch {
 	case b.unreadable != nil:
-		return fmt.Sprintf("allows nothing, since its nodeSelector cannot be read: %v", b.unreadable)
+		return fmt.Sprintf("nodeSelector cannot be read, so nothing may start: %v", b.unreadable)
 	case b.MaxParallelZones == nil || len(zone.operations.holders) > 0 || len(b.atWork) < int(*b.MaxParallelZones):
 		return ""
 	}

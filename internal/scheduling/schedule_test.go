@@ -285,6 +285,10 @@ func TestMessagesNameWhoHoldsWhat(t *testing.T) {
 		request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5), pending("r1", "b.example.com", "n1", 1),
 	}, limits(2, 1))
 	require.Equal(t, "node n0 is under maintenance for a.example.com (default/w0)", decision.Waiting[0].Message)
+	require.Equal(t, "node n0 is under maintenance for a.example.com (default/w0)", schedule(nodes(1, 0), []maintenancev1.NodeMaintenance{
+		request("w1", "a.example.com", "n0", 9, maintenancev1.NodeReady), request("w0", "a.example.com", "n0", 9, maintenancev1.NodeReady),
+		request("w2", "a.example.com", "n0", 9, maintenancev1.NodeReady), pending("r0", "b.example.com", "n0", 5),
+	}, limits(2, 1)).Waiting[0].Message, "the first by name, of several")
 	require.Equal(t, "maxUnavailable allows 1 of 4 nodes to be unavailable (n0 for a.example.com, n3)", decision.Waiting[1].Message)
 }
 

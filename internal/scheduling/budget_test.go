@@ -1,0 +1,252 @@
+package scheduling_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+// zoned is a node in a pool and a zone; without a zone it has no such label.
+func zoned(name, pool, zone string, changes ...func(*corev1.Node)) corev1.Node {
+	n := node(name, changes...)
+	n.Labels = map[string]string{"pool": pool}
+	if zone != "" {
+		n.Labels["zone"] = zone
+	}
+	return n
+}
+
+// twoZones are a1 to a3 and b1 to b3; the last of each zone has no GPU.
+func twoZones() []corev1.Node {
+	return []corev1.Node{
+		zoned("a1", "gpu", "a"), zoned("a2", "gpu", "a"), zoned("a3", "cpu", "a"),
+		zoned("b1", "gpu", "b"), zoned("b2", "gpu", "b"), zoned("b3", "cpu", "b"),
+	}
+}
+
+// asking are requests for nodes, named after them, the first being the oldest.
+func asking(nodes ...string) []maintenancev1.NodeMaintenance {
+	var requests []maintenancev1.NodeMaintenance
+	for i, node := range nodes {
+		requests = append(requests, pending(node, "x.example.com", node, time.Duration(len(nodes)-i)*time.Second))
+	}
+	return requests
+}
+
+func working(node string) maintenancev1.NodeMaintenance {
+	return request("w-"+node, "w.example.com", node, time.Hour, maintenancev1.NodeDraining)
+}
+
+func count(n int32) *intstr.IntOrString    { return new(intstr.FromInt32(n)) }
+func percent(p string) *intstr.IntOrString { return new(intstr.FromString(p)) }
+func having(label, value string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
+}
+
+func TestBudgets(t *testing.T) {
+	tests := []struct {
+		name     string
+		nodes    []corev1.Node
+		requests []maintenancev1.NodeMaintenance
+		budgets  []maintenancev1.Budget
+		granted  []string
+		// waiting is the message by request; all wait for the budget "b".
+		waiting map[string]string
+	}{
+		{
+			name:     "a budget limits the nodes that its selector picks, and no others",
+			nodes:    twoZones(),
+			requests: asking("a1", "b1", "a3", "b3"),
+			budgets:  []maintenancev1.Budget{{Name: "b", NodeSelector: having("pool", "gpu"), MaxParallelOperations: count(1)}},
+			granted:  []string{"a1", "a3", "b3"},
+			waiting:  map[string]string{"b1": "budget b: maxParallelOperations allows 1 of 4 nodes under maintenance at once (a1 for x.example.com)"},
+		},
+		{
+			name:     "nodes under maintenance count in their budget",
+			nodes:    twoZones(),
+			requests: append(asking("a1", "a3"), working("b1")),
+			budgets:  []maintenancev1.Budget{{Name: "b", NodeSelector: having("pool", "gpu"), MaxParallelOperations: count(1)}},
+			granted:  []string{"a3"},
+			waiting:  map[string]string{"a1": "budget b: maxParallelOperations allows 1 of 4 nodes under maintenance at once (b1 for w.example.com)"},
+		},
+		{
+			name:     "unavailable nodes count in their budget, once, and a target that is one costs nothing",
+			nodes:    []corev1.Node{zoned("a1", "gpu", "a", notReady), zoned("a2", "gpu", "a", cordoned), zoned("a3", "gpu", "a"), zoned("a4", "gpu", "a")},
+			requests: append(asking("a2", "a3", "a4"), working("a1")),
+			budgets:  []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(3)}},
+			granted:  []string{"a2", "a3"},
+			waiting:  map[string]string{"a4": "budget b: maxUnavailable allows 3 of 4 nodes to be unavailable (a1 for w.example.com, a2 and 1 more)"},
+		},
+		{
+			name:     "with a topology key each zone is limited by itself",
+			nodes:    twoZones(),
+			requests: asking("a1", "a2", "b1", "b2"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelOperations: count(1)}},
+			granted:  []string{"a1", "b1"},
+			waiting: map[string]string{
+				"a2": "budget b, zone a: maxParallelOperations allows 1 of 3 nodes under maintenance at once (a1 for x.example.com)",
+				"b2": "budget b, zone b: maxParallelOperations allows 1 of 3 nodes under maintenance at once (b1 for x.example.com)",
+			},
+		},
+		{
+			name:     "percentages are those of the zone's nodes that the budget covers: of operations they round up, of unavailable nodes down",
+			nodes:    append(twoZones(), zoned("a4", "gpu", "a")),
+			requests: asking("a1", "a2", "a4", "b1", "b2"),
+			budgets: []maintenancev1.Budget{{
+				Name: "b", NodeSelector: having("pool", "gpu"), TopologyKey: "zone", MaxParallelOperations: percent("40%"), MaxUnavailable: percent("99%"),
+			}},
+			granted: []string{"a1", "a2", "b1"},
+			waiting: map[string]string{
+				"a4": "budget b, zone a: maxParallelOperations allows 2 of 3 nodes under maintenance at once (a1 for x.example.com, a2 for x.example.com)",
+				"b2": "budget b, zone b: maxParallelOperations allows 1 of 2 nodes under maintenance at once (b1 for x.example.com)",
+			},
+		},
+		{
+			name:     "an unavailability that rounds down to zero allows none",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxUnavailable: percent("33%")}},
+			waiting:  map[string]string{"a1": "budget b, zone a: maxUnavailable allows 0 of 3 nodes to be unavailable"},
+		},
+		{
+			name:     "one zone at a time: a zone that is begun goes on, another waits",
+			nodes:    twoZones(),
+			requests: append(asking("a1", "b1", "b2", "b3", "a2"), working("b1")),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
+			granted:  []string{"b2", "b3"},
+			waiting: map[string]string{
+				"a1": "budget b, zone a: maxParallelZones allows 1 zone under maintenance at once: zone b (b1 for w.example.com)",
+				"a2": "budget b, zone a: maxParallelZones allows 1 zone under maintenance at once: zone b (b1 for w.example.com, b2 for x.example.com and 1 more)",
+			},
+		},
+		{
+			name:     "a zone whose nodes are only down is not under maintenance",
+			nodes:    append(twoZones(), zoned("b4", "gpu", "b", notReady)),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
+			granted:  []string{"a1"},
+		},
+		{
+			name:     "no zones at a time means none",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(0))}},
+			waiting:  map[string]string{"a1": "budget b, zone a: maxParallelZones allows 0 zones under maintenance at once"},
+		},
+		{
+			name:     "more zones under maintenance than allowed are named by the first and counted",
+			nodes:    []corev1.Node{zoned("b1", "gpu", "b"), zoned("a1", "gpu", "a"), zoned("a2", "gpu", "a"), zoned("c1", "gpu", "c")},
+			requests: append(asking("c1"), working("b1"), working("a2"), working("a1")),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
+			waiting: map[string]string{
+				"c1": "budget b, zone c: maxParallelZones allows 1 zone under maintenance at once: zone a (a1 for w.example.com, a2 for w.example.com) and 1 more",
+			},
+		},
+		{
+			name:     "nodes without the topology label are a zone of their own",
+			nodes:    []corev1.Node{zoned("a1", "gpu", "a"), zoned("u1", "gpu", ""), zoned("u2", "gpu", "")},
+			requests: asking("u1", "u2", "a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1)), MaxParallelOperations: count(1)}},
+			granted:  []string{"u1"},
+			waiting: map[string]string{
+				"u2": "budget b, no zone: maxParallelOperations allows 1 of 2 nodes under maintenance at once (u1 for x.example.com)",
+				"a1": "budget b, zone a: maxParallelZones allows 1 zone under maintenance at once: no zone (u1 for x.example.com)",
+			},
+		},
+		{
+			name:     "a node is held to every budget that covers it, and what one refuses costs the other nothing",
+			nodes:    twoZones(),
+			requests: asking("a1", "a2", "b1"),
+			budgets: []maintenancev1.Budget{
+				{Name: "gpus", NodeSelector: having("pool", "gpu"), MaxParallelOperations: count(2)},
+				{Name: "b", TopologyKey: "zone", MaxParallelOperations: count(1)},
+			},
+			granted: []string{"a1", "b1"},
+			waiting: map[string]string{"a2": "budget b, zone a: maxParallelOperations allows 1 of 3 nodes under maintenance at once (a1 for x.example.com)"},
+		},
+		{
+			name:     "of several budgets that refuse a node, the first by name is the reason",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "z", MaxUnavailable: count(0)}, {Name: "b", MaxUnavailable: count(0)}, {Name: "c", MaxUnavailable: count(0)}},
+			waiting:  map[string]string{"a1": "budget b: maxUnavailable allows 0 of 6 nodes to be unavailable"},
+		},
+		{
+			name:     "a selector that cannot be read may mean any node, so none may go",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets: []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is"}},
+			}}},
+			waiting: map[string]string{"a1": `budget b: nodeSelector cannot be read, so nothing may start: "Is" is not a valid label selector operator`},
+		},
+		{
+			name:     "a limit that is neither a number nor a percentage allows nothing",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", MaxParallelOperations: percent("some")}},
+			waiting:  map[string]string{"a1": "budget b: maxParallelOperations allows 0 of 6 nodes under maintenance at once"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := limits(10, nil)
+			config.Budgets = test.budgets
+			decision := schedule(test.nodes, test.requests, config)
+			require.Equal(t, test.granted, grantedNames(decision))
+			messages := map[string]string{}
+			for _, waiting := range decision.Waiting {
+				if waiting.Reason == scheduling.BudgetReason("b") {
+					messages[waiting.Name] = waiting.Message
+				} else {
+					require.Equal(t, scheduling.NodeBusy, waiting.Reason)
+				}
+			}
+			if test.waiting == nil {
+				test.waiting = map[string]string{}
+			}
+			require.Equal(t, test.waiting, messages)
+		})
+	}
+}
+
+func TestAging(t *testing.T) {
+	const busy, idle = "busy.example.com", "idle.example.com"
+	requests := []maintenancev1.NodeMaintenance{
+		request("at-work", busy, "n0", time.Hour, maintenancev1.NodeReady),
+		pending("busy-1", busy, "n1", 9*time.Minute), pending("busy-2", busy, "n2", 20*time.Minute),
+		pending("idle-1", idle, "n3", 30*time.Minute), pending("idle-2", idle, "n4", 10*time.Minute), pending("idle-3", idle, "n5", time.Minute),
+	}
+	tests := []struct {
+		name   string
+		aging  int32
+		ranked []string
+	}{
+		{name: "without it the requestor at work goes first for as long as it likes", ranked: []string{"busy-2", "busy-1", "idle-1", "idle-2", "idle-3"}},
+		{
+			name: "those that have waited for longer go first, the oldest before all; at the very second nobody does", aging: 600,
+			ranked: []string{"idle-1", "busy-2", "busy-1", "idle-2", "idle-3"},
+		},
+		{name: "when all have waited too long only their age counts", aging: 30, ranked: []string{"idle-1", "busy-2", "idle-2", "busy-1", "idle-3"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := limits(10, nil)
+			config.AgingSeconds = test.aging
+			in := scheduling.InputOf(nodes(6, 0), requests, config, noon)
+			var names []string
+			for _, request := range scheduling.Ranked(in) {
+				names = append(names, request.Name)
+			}
+			require.Equal(t, test.ranked, names)
+			require.Equal(t, test.ranked, grantedNames(scheduling.Schedule(in)))
+		})
+	}
+}
