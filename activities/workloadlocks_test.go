@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -250,9 +251,9 @@ func TestTheClustersLockReportsTheNodesThatAMaintenanceHasServed(t *testing.T) {
 	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 3 nodes updated"}, a.clusterLock().Status.InactivationProgress)
 }
 
-func TestTheClustersLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
+func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T) {
 	a := newApplication(t, 1)
-	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", Workload: &drydockv1.WorkloadCheck{
+	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", StableSeconds: 1, Workload: &drydockv1.WorkloadCheck{
 		Namespace: a.in.Policy.Namespace, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "control"}},
 	}}}
 	a.step()
@@ -263,7 +264,8 @@ func TestTheClustersLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 	require.Contains(t, a.clusterLock().Status.ErrorMessage, "control: ")
 
 	created(t, control(a.in.Policy.Namespace))
-	a.run()
+	a.stepUntil(func(locks.Report) bool { return strings.Contains(a.clusterLock().Status.ErrorMessage, "must stay so for 1s") })
+	a.run() // nothing more happens, and time alone lets it go
 	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, 20*time.Second, 20*time.Millisecond)
 	a.request(a.nodes[0])
 	a.awaitState(a.nodes[0], lcmv1.LockInactive)

@@ -20,7 +20,6 @@ func (a *application) decideCluster() {
 	if d.From == lcmv1.LockInactive && len(lastServed) == 0 {
 		lastServed = served(a.requests) // someone else made it inactive, for what was asked then
 	}
-	sick := a.sickness()
 	switch {
 	case len(a.requests) == 0 && d.From == lcmv1.LockInactive:
 		d.be(lcmv1.LockActive, RequestGone, "")
@@ -28,31 +27,24 @@ func (a *application) decideCluster() {
 		d.be(lcmv1.LockActive, NoRequest, "")
 	case d.From == lcmv1.LockInactive && stands(lastServed, a.requests):
 		d.be(lcmv1.LockInactive, RequestStands, "")
-	case sick == "":
-		d.be(lcmv1.LockInactive, ClusterHealthy, "")
-	case d.From == lcmv1.LockFailed:
-		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
 	default:
-		d.be(lcmv1.LockActive, ClusterNotHealthy, sick)
+		a.letGoWhenHealthy()
 	}
 	if d.To == lcmv1.LockInactive {
 		a.after.Cluster = served(a.requests)
 	}
 }
 
-// sickness says which of the policy's checks do not hold, or nothing.
-func (a *application) sickness() string {
-	var sick []string
-	for _, check := range a.policy.ClusterHealth {
-		i := slices.IndexFunc(a.health, func(r CheckResult) bool { return r.Check == check.Name })
-		switch {
-		case i < 0:
-			sick = append(sick, check.Name+": not looked at")
-		case !a.health[i].Healthy:
-			sick = append(sick, check.Name+": "+a.health[i].Message)
-		}
+// wholeNow is now as it reads after it was written: the API keeps whole seconds.
+func (a *application) wholeNow() metav1.Time {
+	return metav1.NewTime(a.now.UTC().Truncate(time.Second))
+}
+
+// lookAt has the decision made again then at the latest.
+func (a *application) lookAt(instant time.Time) {
+	if a.nextLook == nil || instant.Before(*a.nextLook) {
+		a.nextLook = &instant
 	}
-	return strings.Join(sick, "; ")
 }
 
 // settle decides about a node as far as it does not depend on other nodes: the rest want to let go, and grant decides.
@@ -86,8 +78,7 @@ func (a *application) settle(n *node) {
 // failed, which tells a person, but the node still counts as out.
 func (a *application) awaitReturn(n *node) {
 	d := &n.decided
-	// The API keeps whole seconds, and what is decided must read the same afterwards.
-	since := metav1.NewTime(a.now.UTC().Truncate(time.Second))
+	since := a.wholeNow()
 	if n.turn.AwaitedSince != nil {
 		since = *n.turn.AwaitedSince
 	}
@@ -103,9 +94,7 @@ func (a *application) awaitReturn(n *node) {
 			d.be(lcmv1.LockFailed, PodDeadlinePassed, message)
 			return
 		}
-		if a.nextLook == nil || deadline.Before(*a.nextLook) {
-			a.nextLook = &deadline
-		}
+		a.lookAt(deadline)
 	}
 	d.be(lcmv1.LockInactive, PodNotBack, message)
 }

@@ -3,6 +3,7 @@ package locks
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +23,13 @@ const AnnotationTurnEnded = "drydock.dev/turn-ended"
 // application's ClusterWorkloadLock, so that writing it under that object's resourceVersion puts all its writers in one order: a node's
 // lock goes inactive only after its turn was recorded, and there are never more turns than nodes that may be inactive.
 //
-// It also tells a request that was deleted and made again from the one that was served, which the lock's state alone does not.
+// It also tells a request that was deleted and made again from the one that was served, which the lock's state alone does not, and remembers
+// what time alone can tell: whoever goes on after a restart does not begin anew.
 type Turns struct {
 	// Cluster are the ClusterMaintenanceRequests that the cluster's lock has let go for.
 	Cluster []Served `json:"cluster,omitempty"`
+	// HealthySince is since when the checks that must hold for a while were found to, as long as the cluster's lock is held for them.
+	HealthySince map[string]metav1.Time `json:"healthySince,omitempty"`
 	// Nodes that are inactive, or about to be.
 	Nodes map[string]Turn `json:"nodes,omitempty"`
 	// Follows is the resourceVersion of the lock that this entry was written over. It makes every entry different from the one before:
@@ -73,7 +77,8 @@ func (t Turns) Annotation(follows string) (string, error) {
 
 // same reports whether two books say the same; when they were written does not matter.
 func (t Turns) same(other Turns) bool {
-	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) {
+	sameTime := func(a, b metav1.Time) bool { return a.Equal(&b) }
+	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) || !maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) {
 		return false
 	}
 	for node, turn := range t.Nodes {

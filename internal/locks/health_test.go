@@ -1,0 +1,90 @@
+package locks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+)
+
+// newStableWorld has an application that lets go of the cluster when its database has been well for a minute.
+func newStableWorld(t *testing.T) *world {
+	w := newWorld(t, "n1")
+	w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "database", StableSeconds: 60}, {Name: "control"}}
+	w.settle()
+	return w
+}
+
+// look is a look of the controller, so long after the one before.
+func (w *world) look(after time.Duration, databaseHealthy bool) locks.LockDecision {
+	w.now = w.now.Add(after)
+	w.snapshot.Health = []locks.CheckResult{{Check: "database", Healthy: databaseHealthy, Message: "1 of 3 replicas"}, {Check: "control", Healthy: true}}
+	return ofCluster(w.settle())
+}
+
+func TestACheckThatMustStayTrueCountsOnceItDid(t *testing.T) {
+	w := newStableWorld(t)
+	w.look(time.Hour, true)
+	require.Empty(t, w.turns().HealthySince, "while nobody asks it does not matter")
+
+	w.requestCluster()
+	held := w.look(500*time.Millisecond, true)
+	require.Equal(t, active, held.To)
+	require.Equal(t, locks.ClusterNotHealthy, held.Reason)
+	require.Equal(t, "database: healthy since 2026-11-20T11:00:01Z, must stay so for 1m0s", held.Message)
+	require.Equal(t, t0.Add(time.Hour+61*time.Second), w.decide().NextLook.UTC())
+
+	require.Equal(t, active, w.look(60*time.Second, true).To)
+	require.Equal(t, inactive, w.look(500*time.Millisecond, true).To)
+	require.Empty(t, w.turns().HealthySince, "it has done its duty")
+	require.Equal(t, inactive, w.look(time.Second, false).To, "once let go of it stays so")
+}
+
+func TestACheckThatMustStayTrueBeginsAnewWhenItWasNot(t *testing.T) {
+	w := newStableWorld(t)
+	w.requestCluster()
+	w.look(0, true)
+	require.Equal(t, "database: 1 of 3 replicas", w.look(59*time.Second, false).Message)
+	require.Equal(t, active, w.look(time.Second, true).To)
+	require.Equal(t, active, w.look(59*time.Second, true).To)
+	require.Equal(t, inactive, w.look(2*time.Second, true).To)
+}
+
+func TestWhatWasSeenForAnEarlierRequestDoesNotCount(t *testing.T) {
+	w := newStableWorld(t)
+	w.requestCluster()
+	w.look(0, true)
+	w.withdrawCluster()
+	w.look(30*time.Second, true)
+	w.requestCluster()
+	require.Equal(t, active, w.look(31*time.Second, true).To)
+}
+
+func TestAControllerThatDiesBeforeTheLockLetGoDoesNotBeginAnew(t *testing.T) {
+	w := newStableWorld(t)
+	w.requestCluster()
+	w.look(0, true)
+	w.now = w.now.Add(time.Hour)
+	decision := w.decide()
+	require.Equal(t, inactive, ofCluster(decision).To)
+	w.record(decision.Turns)
+	require.Equal(t, inactive, ofCluster(w.settle()).To)
+}
+
+func (w *world) turns() locks.Turns {
+	turns, err := locks.ReadTurns(w.clusterLock())
+	require.NoError(w.t, err)
+	return turns
+}
+
+func TestWithoutStableSecondsNothingIsRemembered(t *testing.T) {
+	w := newStableWorld(t)
+	w.policy.ClusterHealth = w.policy.ClusterHealth[1:]
+	w.requestCluster()
+	require.Equal(t, inactive, w.look(0, true).To)
+	require.Equal(t, map[string]metav1.Time(nil), w.turns().HealthySince)
+}
