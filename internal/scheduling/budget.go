@@ -3,6 +3,7 @@ package scheduling
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,13 +30,30 @@ func budgetsOf(config maintenancev1.MaintenanceOperatorConfigSpec) []*budget {
 	for _, spec := range config.Budgets {
 		b := &budget{Budget: spec, selector: labels.Everything(), zones: map[string]*pool{}}
 		if spec.NodeSelector != nil {
-			//workflowcheck:ignore a selector is the same in whatever order its labels are read
-			b.selector, b.unreadable = metav1.LabelSelectorAsSelector(spec.NodeSelector)
+			b.selector, b.unreadable = read(spec.NodeSelector)
 		}
 		budgets = append(budgets, b)
 	}
 	slices.SortStableFunc(budgets, func(a, b *budget) int { return cmp.Compare(a.Name, b.Name) })
 	return budgets
+}
+
+// read reads a selector. Its labels are read in order of their keys, so that of several errors it is always the same that is told.
+func read(selector *metav1.LabelSelector) (labels.Selector, error) {
+	expressions := slices.Clone(selector.MatchExpressions)
+	for _, key := range labelsOf(selector) {
+		expressions = append(expressions, metav1.LabelSelectorRequirement{
+			Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{selector.MatchLabels[key]},
+		})
+	}
+	//workflowcheck:ignore errors are formatted, but into memory
+	return metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: expressions})
+}
+
+// labelsOf returns the keys of matchLabels, sorted.
+func labelsOf(selector *metav1.LabelSelector) []string {
+	//workflowcheck:ignore the keys are sorted
+	return slices.Sorted(maps.Keys(selector.MatchLabels))
 }
 
 // zoneOf is the zone of the budget that a node belongs to; nil if the budget does not cover the node. Nodes without the topology label are

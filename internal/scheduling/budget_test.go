@@ -217,6 +217,16 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+func TestOfSeveralLabelsThatCannotBeReadAlwaysTheSameIsTold(t *testing.T) {
+	config := limits(10, nil)
+	config.Budgets = []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &metav1.LabelSelector{
+		MatchLabels: map[string]string{"pool": "not a value", "arch": "nor this", "zone": "nor that"},
+	}}}
+	for range 20 {
+		require.Contains(t, schedule(twoZones(), asking("a1"), config).Waiting[0].Message, `nothing may start: values[0][arch]: Invalid value: "nor this"`)
+	}
+}
+
 func TestAging(t *testing.T) {
 	const busy, idle = "busy.example.com", "idle.example.com"
 	requests := []maintenancev1.NodeMaintenance{

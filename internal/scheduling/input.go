@@ -69,10 +69,7 @@ func LabelKeys(config maintenancev1.MaintenanceOperatorConfigSpec) []string {
 		if budget.NodeSelector == nil {
 			continue
 		}
-		//workflowcheck:ignore the keys are sorted below
-		for key := range budget.NodeSelector.MatchLabels {
-			keys = append(keys, key)
-		}
+		keys = append(keys, labelsOf(budget.NodeSelector)...)
 		for _, expression := range budget.NodeSelector.MatchExpressions {
 			keys = append(keys, expression.Key)
 		}
