@@ -83,6 +83,9 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in RunJobInput) error {
 	overdue := in.Deadline != nil && time.Now().After(*in.Deadline)
 	if !overdue {
+		if err := labelNode(ctx, cluster, in.NodeRef); err != nil {
+			return err
+		}
 		if err := cluster.Client.Create(ctx, job); !apierrors.IsAlreadyExists(err) {
 			return refused(cluster, job, err)
 		}
@@ -98,6 +101,25 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in R
 		return temporal.Error(temporal.ErrInvalidSpec, message, nil)
 	}
 	return nil
+}
+
+// labelNode puts the label that the Job's pod requires on a node that is ours and lacks it: its maintenance began with a version that did not
+// know the label, or somebody has removed it.
+func labelNode(ctx context.Context, cluster *kube.Cluster, ref NodeRef) error {
+	lacks := func(node *corev1.Node) bool {
+		return kube.OwnedBy(node, ref.Owner) && node.Labels[kube.LabelMaintenance] != kube.MaintenanceLabel(ref.Owner)
+	}
+	node, err := cluster.Node(ctx, ref.Node)
+	if err == nil && lacks(node) {
+		err = changeNode(ctx, cluster, ref.Node, func(node *corev1.Node) (client.Patch, error) {
+			change := currentMarks(node)
+			if lacks(node) {
+				change.label = kube.MaintenanceLabel(ref.Owner)
+			}
+			return change.patch(node)
+		})
+	}
+	return explainNode(cluster, ref.Node, "label", client.IgnoreNotFound(err)) // RunJob says that a node is gone
 }
 
 // refused types the error of a create. A create that is refused has no effect, so the API server's answer is all the checking that a

@@ -22,9 +22,10 @@ import (
 
 func jobs() *Jobs { return &Jobs{Clusters: clusters} }
 
-// firmware is a Job to run on the node. The annotations of its pod steer how it ends.
+// firmware is a Job to run on the node, which is cordoned for it. The annotations of its pod steer how it ends.
 func firmware(t *testing.T, ref NodeRef, podAnnotations map[string]string) RunJobInput {
 	t.Helper()
+	cordon(t, ref)
 	var template batchv1.JobTemplateSpec
 	template.Labels = map[string]string{"app": "firmware"}
 	template.Spec.BackoffLimit = new(int32(0))
@@ -107,6 +108,44 @@ func TestAJobRunsOnTheCordonedNodeAndIsRemoved(t *testing.T) {
 	requireJobGone(t, in)
 }
 
+func TestAJobThatIsMadeWhenItsNodeWasReturnedNeverGetsThereAndIsCollected(t *testing.T) {
+	ref := testNode(t)
+	in := firmware(t, ref, nil)
+	late, err := jobFor(in)
+	require.NoError(t, err)
+	giveBack(t, ref)
+	require.NoError(t, testCluster(t).Client.Create(t.Context(), late), "the request was on its way all the while")
+	require.Eventually(t, func() bool { return len(podsIn(t, in.Job.Namespace)) == 1 }, 20*time.Second, 20*time.Millisecond)
+
+	next := firmware(t, NodeRef{Cluster: ref.Cluster, Node: ref.Node, Owner: ref.Owner + "-2"}, nil)
+	require.NoError(t, jobs().RunJob(t.Context(), next), "the work of the next maintenance is done")
+	giveBack(t, next.NodeRef)
+	pod := podsIn(t, in.Job.Namespace)[0]
+	require.Empty(t, pod.Spec.NodeName, "the late one is not, whoever has the node")
+	require.Equal(t, corev1.PodPending, pod.Status.Phase)
+
+	server := newWorkflows()
+	server.set(ref.Owner, wasTerminated)
+	left := look(t, server, AwaitOrphansInput{}).Orphans
+	require.Equal(t, []MarkKind{MarkJob}, kindsOf(left))
+	orphan := OrphanedJob{Cluster: spokeName, Namespace: left[0].Namespace, Name: left[0].Name, Owner: left[0].Owner}
+	require.NoError(t, jobs().RemoveOrphanedJob(t.Context(), orphan))
+	requireJobGone(t, in)
+	removeJob(t, next)
+}
+
+func TestAJobRunsOnANodeThatLacksOnlyTheLabel(t *testing.T) {
+	ref := testNode(t)
+	in := firmware(t, ref, nil)
+	changed(t, ref.Node, func(node *corev1.Node) { delete(node.Labels, kube.LabelMaintenance) })
+	settled(t, spokeName, getNode(t, ref.Node))
+	require.NoError(t, jobs().RunJob(t.Context(), in))
+	require.Equal(t, kube.MaintenanceLabel(ref.Owner), getNode(t, ref.Node).Labels[kube.LabelMaintenance])
+	removeJob(t, in)
+	giveBack(t, ref)
+	requireNoTrace(t, ref.Node)
+}
+
 func TestAFailedJobSaysHowItsPodEndedAndIsKeptForADay(t *testing.T) {
 	ref := testNode(t)
 	in := firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "3"})
@@ -126,7 +165,9 @@ func TestAFailedJobSaysHowItsPodEndedAndIsKeptForADay(t *testing.T) {
 	require.EqualValues(t, 24*60*60, *job.Spec.TTLSecondsAfterFinished)
 
 	again := in
+	giveBack(t, in.NodeRef)
 	again.Owner += "-2"
+	cordon(t, again.NodeRef)
 	again.Job.Template.Spec.Template.Annotations = nil
 	require.NoError(t, jobs().RunJob(t.Context(), again), "it is not in the way of the next run of the same maintenance")
 	removeJob(t, again)
@@ -273,7 +314,7 @@ func TestAJobOfSomebodyElseIsNotTouched(t *testing.T) {
 func TestAJobIsPinnedBesideWhatItsTemplateAsksOfNodes(t *testing.T) {
 	zone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
 	var in RunJobInput
-	in.Node, in.Maintenance = "worker-1", "fw"
+	in.Node, in.Owner, in.Maintenance = "worker-1", "node/spoke/default/fw/first-run", "fw"
 	in.Job.Template.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, {}},
@@ -285,7 +326,9 @@ func TestAJobIsPinnedBesideWhatItsTemplateAsksOfNodes(t *testing.T) {
 	for _, term := range terms {
 		require.Equal(t, []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"worker-1"}}}, term.MatchFields)
 	}
-	require.Equal(t, []corev1.NodeSelectorRequirement{zone}, terms[0].MatchExpressions)
+	maintained := corev1.NodeSelectorRequirement{Key: kube.LabelMaintenance, Operator: corev1.NodeSelectorOpIn, Values: []string{kube.MaintenanceLabel(in.Owner)}}
+	require.Equal(t, []corev1.NodeSelectorRequirement{zone, maintained}, terms[0].MatchExpressions)
+	require.Equal(t, []corev1.NodeSelectorRequirement{maintained}, terms[1].MatchExpressions)
 	require.Empty(t, in.Job.Template.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields,
 		"the maintenance's own template stays as it is")
 }

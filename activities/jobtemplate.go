@@ -53,7 +53,7 @@ func jobFor(in RunJobInput) (*batchv1.Job, error) {
 		// The API's own default, Always, is refused in a Job. Never leaves the failed pod to look at.
 		pod.RestartPolicy = corev1.RestartPolicyNever
 	}
-	pinTo(pod, in.Node)
+	pinTo(pod, in.NodeRef)
 	return job, nil
 }
 
@@ -61,8 +61,14 @@ func jobFor(in RunJobInput) (*batchv1.Job, error) {
 // scheduler by: a node that is short of something would reject the pod, and the Job would fail where it could have waited; and volumes
 // that are bound on first use never would be. But the scheduler heeds taints, so the pod tolerates them all: the work is for this very
 // node, cordoned as it is, whoever it is dedicated to, and also while the work makes it NotReady.
-func pinTo(pod *corev1.PodSpec, node string) {
-	onNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+//
+// The scheduler also sees to it that the work is done during the maintenance only: the request that creates the Job may arrive late, when
+// another worker has finished the maintenance and returned the node. The pod then waits for a label that never comes back.
+func pinTo(pod *corev1.PodSpec, ref NodeRef) {
+	onNode := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{ref.Node}}
+	maintained := corev1.NodeSelectorRequirement{
+		Key: kube.LabelMaintenance, Operator: corev1.NodeSelectorOpIn, Values: []string{kube.MaintenanceLabel(ref.Owner)},
+	}
 	if pod.Affinity == nil {
 		pod.Affinity = &corev1.Affinity{}
 	}
@@ -76,6 +82,7 @@ func pinTo(pod *corev1.PodSpec, node string) {
 	terms := affinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	for i := range terms { // terms are ORed, so each gets the node
 		terms[i].MatchFields = append(terms[i].MatchFields, onNode)
+		terms[i].MatchExpressions = append(terms[i].MatchExpressions, maintained)
 	}
 	pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
 }

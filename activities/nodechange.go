@@ -13,7 +13,9 @@ import (
 
 // nodeChange is how a node should be marked and whether pods may be scheduled on it. The zero value of a mark is no mark.
 type nodeChange struct {
-	owner         string
+	owner string
+	// label stands for the owner where pods can require it.
+	label         string
 	former        kube.FormerState
 	unschedulable bool
 }
@@ -21,7 +23,7 @@ type nodeChange struct {
 // cordonChange decides how a node that is free or ours is cordoned. What it was before is what our mark says, if there is one: a repeated
 // call finds its own cordon.
 func cordonChange(node *corev1.Node, in CordonInput) (nodeChange, CordonResult) {
-	change := nodeChange{owner: in.Owner, unschedulable: node.Spec.Unschedulable || in.Cordon}
+	change := nodeChange{owner: in.Owner, label: kube.MaintenanceLabel(in.Owner), unschedulable: node.Spec.Unschedulable || in.Cordon}
 	if !in.Cordon {
 		return change, CordonResult{}
 	}
@@ -39,7 +41,11 @@ func cordonChange(node *corev1.Node, in CordonInput) (nodeChange, CordonResult) 
 // returnChange decides what of a node is taken back. Only our mark shows what is ours.
 func returnChange(node *corev1.Node, in ReturnNodeInput) (nodeChange, ReturnNodeResult) {
 	if !kube.OwnedBy(node, in.Owner) {
-		return currentMarks(node), ReturnNodeResult{Note: notOurs(node)}
+		change := currentMarks(node)
+		if change.label == kube.MaintenanceLabel(in.Owner) {
+			change.label = "" // someone has removed our mark, and left this: a late Job must not find it
+		}
+		return change, ReturnNodeResult{Note: notOurs(node)}
 	}
 	change := nodeChange{unschedulable: node.Spec.Unschedulable}
 	former := kube.FormerStateOf(node)
@@ -99,24 +105,25 @@ func notOurs(node *corev1.Node) string {
 }
 
 func currentMarks(node *corev1.Node) nodeChange {
-	return nodeChange{owner: kube.Owner(node), former: kube.FormerStateOf(node), unschedulable: node.Spec.Unschedulable}
+	return nodeChange{
+		owner: kube.Owner(node), label: node.Labels[kube.LabelMaintenance], former: kube.FormerStateOf(node), unschedulable: node.Spec.Unschedulable,
+	}
 }
 
 // patch returns the one patch that makes the change, or nil when the node is so already. It holds only for the node as it was read:
 // anyone's write in between is a conflict.
 func (c nodeChange) patch(node *corev1.Node) (client.Patch, error) {
-	if c == currentMarks(node) {
+	current := currentMarks(node)
+	if c == current {
 		return nil, nil
 	}
-	body := map[string]any{
-		"metadata": map[string]any{
-			"uid":             node.UID,
-			"resourceVersion": node.ResourceVersion,
-			"annotations": map[string]any{
-				kube.AnnotationOwner:       orNull(c.owner),
-				kube.AnnotationFormerState: orNull(string(c.former)),
-			},
-		},
+	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
+	body := map[string]any{"metadata": metadata}
+	if c.owner != current.owner || c.former != current.former {
+		metadata["annotations"] = map[string]any{kube.AnnotationOwner: orNull(c.owner), kube.AnnotationFormerState: orNull(string(c.former))}
+	}
+	if c.label != current.label {
+		metadata["labels"] = map[string]any{kube.LabelMaintenance: orNull(c.label)}
 	}
 	if c.unschedulable != node.Spec.Unschedulable {
 		// False is the field's absence, so that a node that was returned is as it was found.

@@ -57,6 +57,7 @@ func requireNoTrace(t *testing.T, name string) {
 	node := getNode(t, name)
 	require.NotContains(t, node.Annotations, kube.AnnotationOwner)
 	require.NotContains(t, node.Annotations, kube.AnnotationFormerState)
+	require.NotContains(t, node.Labels, kube.LabelMaintenance)
 	for _, conditionType := range kube.NodeConditions() {
 		require.Nil(t, kube.FindNodeCondition(node, conditionType), conditionType)
 	}
@@ -243,6 +244,7 @@ func TestACordonWhoseMarkAPersonHasRemovedIsTheirs(t *testing.T) {
 	require.False(t, result.Uncordoned)
 	node := getNode(t, ref.Node)
 	require.True(t, node.Spec.Unschedulable)
+	require.NotContains(t, node.Labels, kube.LabelMaintenance, "a Job of ours that is late must not find the node")
 	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress), "it says nothing true any more")
 }
 

@@ -290,6 +290,7 @@ func TestAJobThatIsKeptForItsLogsIsNoMark(t *testing.T) {
 	ref := testNode(t)
 	in := firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "1"})
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(jobs().RunJob(t.Context(), in)))
+	giveBack(t, ref)
 	server := newWorkflows()
 	server.set(ref.Owner, wasTerminated)
 	left := look(t, server, AwaitOrphansInput{}).Orphans

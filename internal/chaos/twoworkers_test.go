@@ -20,6 +20,7 @@ func twoWorkers() []scenario {
 		{name: "a worker freezes with its uncordon on the way out", run: freezesAt("the uncordon")},
 		{name: "a worker freezes with its mark on the way out", run: freezesAt("its mark as planned")},
 		{name: "a worker freezes with its request to the locks on the way out", run: freezesAt("the request to its locks")},
+		{name: "a worker freezes with the creation of its job on the way out", run: freezesAt("the creation of the job")},
 	}
 }
 

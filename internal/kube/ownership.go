@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,9 @@ const (
 	AnnotationOwner = "drydock.dev/owner"
 	// AnnotationFormerState says on a node that we cordoned what it was before: a FormerState.
 	AnnotationFormerState = "drydock.dev/former-state"
+	// LabelMaintenance is the MaintenanceLabel of the owner whose maintenance has the node. It comes and goes with AnnotationOwner, in the same
+	// request. The pods of Jobs require it: one that is made too late finds no node.
+	LabelMaintenance = "drydock.dev/maintenance"
 	// AnnotationKeepCordoned is set on a node by a person who wants it to stay out of service when its maintenance is over. Any
 	// value but "false" counts.
 	AnnotationKeepCordoned = "drydock.dev/keep-cordoned"
@@ -40,6 +45,15 @@ func Owner(object metav1.Object) string { return object.GetAnnotations()[Annotat
 // OwnedBy reports whether the object bears this very mark. Nobody owns in the name of an empty mark.
 func OwnedBy(object metav1.Object, owner string) bool {
 	return owner != "" && Owner(object) == owner
+}
+
+// MaintenanceLabel is the value of LabelMaintenance for an owner, whose mark is no valid value; empty for none.
+func MaintenanceLabel(owner string) string {
+	if owner == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:16])
 }
 
 // OwnerWorkflow splits a mark into the id of the workflow and of its first run; the former may contain slashes, the latter does not.

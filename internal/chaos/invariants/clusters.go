@@ -227,7 +227,7 @@ func (r *replay) evict() {
 
 func (r *replay) startJob() {
 	d := r.now
-	if !d.ByDrydock() {
+	if !d.ByDrydock() || d.InVain {
 		return
 	}
 	r.requireOut("job "+d.Object+" on", d.Node)

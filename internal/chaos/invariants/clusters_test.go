@@ -138,27 +138,34 @@ func moved(name, to string) func(*testing.T, []step) []step {
 
 var start = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-// events are the log as the API server writes it, a second from one to the next.
+// events are the log as the API server writes it, ten seconds from one to the next. The pod of a Job is bound at once, unless the Job is late.
 func events(log []step) []auditv1.Event {
 	var events []auditv1.Event
 	for i, s := range log {
-		received := metav1.NewMicroTime(start.Add(time.Duration(i+1) * 10 * time.Second))
-		event := auditv1.Event{
-			Stage: auditv1.StageResponseComplete, Verb: s.verb, User: authenticationv1.UserInfo{Username: s.by},
-			ResponseStatus: &metav1.Status{Code: 200}, RequestReceivedTimestamp: received,
-			StageTimestamp: metav1.NewMicroTime(received.Add(time.Millisecond)), ObjectRef: &auditv1.ObjectReference{},
+		received := start.Add(time.Duration(i+1) * 10 * time.Second)
+		events = append(events, eventOf(s, received))
+		if strings.HasPrefix(s.name, "job ") {
+			events = append(events, eventOf(step{"", scheduler, "create", "pods/binding", s.object + "-x7k2p", `{}`}, received.Add(time.Millisecond)))
 		}
-		event.ObjectRef.Resource, event.ObjectRef.Subresource, _ = strings.Cut(s.resource, "/")
-		event.ObjectRef.Name = s.object
-		if namespace, name, namespaced := strings.Cut(s.object, "/"); namespaced {
-			event.ObjectRef.Namespace, event.ObjectRef.Name = namespace, name
-		}
-		if s.body != "" {
-			event.RequestObject = &runtime.Unknown{Raw: []byte(s.body)}
-		}
-		events = append(events, event)
 	}
 	return events
+}
+
+func eventOf(s step, received time.Time) auditv1.Event {
+	event := auditv1.Event{
+		Stage: auditv1.StageResponseComplete, Verb: s.verb, User: authenticationv1.UserInfo{Username: s.by},
+		ResponseStatus: &metav1.Status{Code: 200}, RequestReceivedTimestamp: metav1.NewMicroTime(received),
+		StageTimestamp: metav1.NewMicroTime(received.Add(time.Millisecond)), ObjectRef: &auditv1.ObjectReference{},
+	}
+	event.ObjectRef.Resource, event.ObjectRef.Subresource, _ = strings.Cut(s.resource, "/")
+	event.ObjectRef.Name = s.object
+	if namespace, name, namespaced := strings.Cut(s.object, "/"); namespaced {
+		event.ObjectRef.Namespace, event.ObjectRef.Name = namespace, name
+	}
+	if s.body != "" {
+		event.RequestObject = &runtime.Unknown{Raw: []byte(s.body)}
+	}
+	return event
 }
 
 func aCluster(log []step) Cluster {
@@ -175,6 +182,13 @@ func TestARolloutAsItShouldBeViolatesNothing(t *testing.T) {
 	}
 	require.Empty(t, aCluster(log).Violations())
 	require.Empty(t, Order([][]string{{"c1"}}, 1, []Cluster{aCluster(log)}))
+}
+
+func TestAJobWhosePodNeverGetsToTheNodeIsNoWorkOnIt(t *testing.T) {
+	late := job("w1")
+	late.name = "late job w1"
+	require.Empty(t, aCluster(after("uncordon w1", late)(t, aLog())).Violations())
+	require.NotEmpty(t, aCluster(after("uncordon w1", job("w1"))(t, aLog())).Violations())
 }
 
 func TestWhatMustNotBeIsFound(t *testing.T) {

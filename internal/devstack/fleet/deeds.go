@@ -32,6 +32,8 @@ type Deed struct {
 	UID types.UID
 	// Owner is the ownership mark that the request set; empty: none, or it removed one.
 	Owner string
+	// InVain: no pod of the Job that was made has got to a node.
+	InVain bool
 	// By is the user.
 	By string
 	// Received is when the API server got the request, and At when it had answered. What a request caused was received after it.
@@ -84,6 +86,7 @@ func Deeds(cluster *devstack.Cluster) ([]Deed, error) {
 func DeedsOf(events []auditv1.Event) []Deed {
 	var deeds []Deed
 	scheduled := map[types.UID]string{}
+	jobs := map[string]int{} // the deed that made the Job of that name last
 	for _, event := range events {
 		if !took(event) {
 			continue
@@ -93,11 +96,17 @@ func DeedsOf(events []auditv1.Event) []Deed {
 			var binding corev1.Binding
 			r.read(&binding)
 			scheduled[binding.UID] = binding.Target.Name
+			if made, ok := jobs[jobOfPod(objectOf(event))]; ok {
+				deeds[made].InVain = false
+			}
 		}
 		deed := Deed{Object: objectOf(event), By: event.User.Username, Received: event.RequestReceivedTimestamp.Time, At: event.StageTimestamp.Time}
 		r.tell(&deed)
 		if deed.What == DeedEviction {
 			deed.Node = scheduled[deed.UID]
+		}
+		if deed.What == DeedJob {
+			deed.InVain, jobs[deed.Object] = true, len(deeds)
 		}
 		if deed.What != "" {
 			deeds = append(deeds, deed)
@@ -186,6 +195,7 @@ func (r request) evicted() types.UID {
 type nodePatch struct {
 	Metadata struct {
 		Annotations map[string]*string `json:"annotations"`
+		Labels      map[string]*string `json:"labels"`
 	} `json:"metadata"`
 	Spec map[string]any `json:"spec"`
 }
@@ -234,6 +244,9 @@ func pinnedTo(job *batchv1.Job) string {
 	}
 	return ""
 }
+
+// jobOfPod is the name of the Job that has made a pod of that name.
+func jobOfPod(pod string) string { return pod[:max(0, strings.LastIndex(pod, "-"))] }
 
 func objectOf(event auditv1.Event) string {
 	name := event.ObjectRef.Name

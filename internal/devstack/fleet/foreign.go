@@ -41,6 +41,11 @@ func (r request) foreignOnNode() string {
 			return "annotation " + annotation
 		}
 	}
+	for label := range patch.Metadata.Labels {
+		if label != kube.LabelMaintenance {
+			return "label " + label
+		}
+	}
 	for field := range patch.Spec {
 		if field != "unschedulable" {
 			return "spec." + field
