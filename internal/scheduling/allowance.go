@@ -13,8 +13,8 @@ type allowance struct {
 	// limit is nil when there is none.
 	limit   *int
 	holders []string
-	// named is what names returns, until there is another holder: many requests wait for the same.
-	named string
+	// named and told are what is said of it, until there is another holder: many requests wait for the same.
+	named, told string
 }
 
 // allowed is a limit: a number, or a percentage of the nodes.
@@ -31,7 +31,7 @@ func allowed(value *intstr.IntOrString, nodes int, roundUp bool) allowance {
 
 // take counts one more; it may be more than allowed, since nodes fail and limits change.
 func (a *allowance) take(holder string) {
-	a.holders, a.named = append(a.holders, holder), ""
+	a.holders, a.named, a.told = append(a.holders, holder), "", ""
 }
 
 // left is how many more there may be, never below 0; nil when there is no limit.

@@ -49,28 +49,42 @@ func (p *pool) occupy(holder string, unavailable bool) {
 func (p *pool) refuse(unavailable bool) (Reason, string) {
 	switch {
 	case p.operations.spent():
-		return p.refusal(NoSlot, fmt.Sprintf("maxParallelOperations allows %d of %s under maintenance at once%s",
-			*p.operations.limit, counted(p.size, "node"), p.operations.names()))
+		return p.reason(NoSlot), p.told(&p.operations, "maxParallelOperations allows %d of %s under maintenance at once%s")
 	case !unavailable && p.outages.spent():
-		return p.refusal(MaxUnavailable, fmt.Sprintf("maxUnavailable allows %d of %s to be unavailable%s",
-			*p.outages.limit, counted(p.size, "node"), p.outages.names()))
+		return p.reason(MaxUnavailable), p.told(&p.outages, "maxUnavailable allows %d of %s to be unavailable%s")
 	case p.budget != nil:
 		if message := p.budget.refuse(p); message != "" {
-			return p.refusal("", message)
+			return p.reason(""), p.title() + message
 		}
 	}
 	return "", ""
 }
 
-// refusal is that of the configuration's own limits, or names the budget and the zone.
-func (p *pool) refusal(own Reason, message string) (Reason, string) {
+// told says what is allowed, and who has it.
+func (p *pool) told(a *allowance, format string) string {
+	if a.told == "" {
+		a.told = p.title() + fmt.Sprintf(format, *a.limit, counted(p.size, "node"), a.names())
+	}
+	return a.told
+}
+
+// reason is that of the configuration's own limits, or names the budget.
+func (p *pool) reason(own Reason) Reason {
+	if p.budget == nil {
+		return own
+	}
+	return BudgetReason(p.budget.Name)
+}
+
+// title names the budget and the zone, as the beginning of a sentence.
+func (p *pool) title() string {
 	switch {
 	case p.budget == nil:
-		return own, message
+		return ""
 	case p.budget.TopologyKey == "":
-		return BudgetReason(p.budget.Name), fmt.Sprintf("budget %s: %s", p.budget.Name, message)
+		return fmt.Sprintf("budget %s: ", p.budget.Name)
 	}
-	return BudgetReason(p.budget.Name), fmt.Sprintf("budget %s, %s: %s", p.budget.Name, p.zoneName(), message)
+	return fmt.Sprintf("budget %s, %s: ", p.budget.Name, p.zoneName())
 }
 
 func (p *pool) zoneName() string {
