@@ -22,6 +22,7 @@ import (
 
 	"drydock.dev/drydock/deploy/crds"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
 // annotationCreatedBy marks the CRDs that setup created, and may therefore replace. A CRD without it belongs to someone else, usually to
@@ -39,7 +40,12 @@ const (
 	spokeSite site = "spoke"
 )
 
-// definitions are the CRDs that a cluster needs: rollouts on the hub, all else on the spokes.
+// readFromFilesOnly says of a CRD that its objects are not looked for in any cluster: windows, and what a status page shows.
+func readFromFilesOnly(file string) bool {
+	return file == "drydock.dev_maintenancewindows.yaml" || strings.HasPrefix(file, sreportalv1.GroupVersion.Group+"_")
+}
+
+// definitions are the CRDs that a cluster needs: rollouts on the hub, all else that is looked for in clusters on the spokes.
 func definitions(where site) ([]*unstructured.Unstructured, error) {
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
@@ -47,7 +53,7 @@ func definitions(where site) ([]*unstructured.Unstructured, error) {
 	}
 	var wanted []*unstructured.Unstructured
 	for _, file := range files {
-		if onHub := strings.HasPrefix(file, ranv1.GroupVersion.Group+"_"); onHub != (where == hubSite) {
+		if onHub := strings.HasPrefix(file, ranv1.GroupVersion.Group+"_"); onHub != (where == hubSite) || readFromFilesOnly(file) {
 			continue
 		}
 		text, err := fs.ReadFile(crds.Files, file)

@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: "drydock.dev", Version: "v1alpha1"
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &WorkloadLockPolicy{}, &WorkloadLockPolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &WorkloadLockPolicy{}, &WorkloadLockPolicyList{}, &MaintenanceWindow{}, &MaintenanceWindowList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

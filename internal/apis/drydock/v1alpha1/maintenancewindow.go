@@ -1,0 +1,141 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+)
+
+// MaintenanceWindow says when maintenance may be done: again and again by a rule, or once.
+// +kubebuilder:object:root=true
+// +kubebuilder:printcolumn:name="TimeZone",type=string,JSONPath=`.spec.timeZone`
+// +kubebuilder:printcolumn:name="Recurrence",type=string,JSONPath=`.spec.recurrence`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type MaintenanceWindow struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec MaintenanceWindowSpec `json:"spec"`
+}
+
+// MaintenanceWindowSpec says when the window is open, for which clusters, and what happens when work outlasts it.
+// +kubebuilder:validation:XValidation:rule="!has(self.notBefore) || !has(self.notAfter) || self.notAfter > self.notBefore",message="must be after notBefore",fieldPath=".notAfter"
+type MaintenanceWindowSpec struct {
+	// TimeZone is the IANA name of the zone whose clocks count, e.g. Europe/Berlin.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	TimeZone string `json:"timeZone"`
+
+	WindowTimes `json:",inline"`
+
+	// NotBefore ends where the calendar begins: nothing is open before.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+	// NotAfter is where the calendar ends: nothing is open from then on.
+	// +optional
+	NotAfter *metav1.Time `json:"notAfter,omitempty"`
+	// Exclusions are times at which nothing is open whatever the rest says, e.g. a freeze over the holidays.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	Exclusions []WindowExclusion `json:"exclusions,omitempty"`
+	// Cutoff is how long before its end nothing new starts in an opening any more.
+	// +optional
+	Cutoff Duration `json:"cutoff,omitempty"`
+	// OnOverrun is what happens to work that is not done when the window closes.
+	// +kubebuilder:default=Finish
+	// +optional
+	OnOverrun OverrunAction `json:"onOverrun,omitempty"`
+	// Selector picks the clusters that the window is for, by the labels of their ManagedCluster; absent: all.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Notify says whom to tell.
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Notify []WindowNotification `json:"notify,omitempty"`
+
+	// Title is the headline of its openings on the status page; absent: they are not shown there.
+	// +optional
+	Title string `json:"title,omitempty"`
+	// Description says more, in markdown.
+	// +optional
+	Description string `json:"description,omitempty"`
+	// PortalRef is the name of the portal that shows its openings.
+	// +optional
+	PortalRef string `json:"portalRef,omitempty"`
+	// Components are the names of the Components that are affected.
+	// +optional
+	Components []string `json:"components,omitempty"`
+	// AffectedStatus is shown for its components while it is open.
+	// +kubebuilder:default=maintenance
+	// +kubebuilder:validation:Enum=maintenance;degraded;partial_outage;major_outage
+	// +optional
+	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus,omitempty"`
+}
+
+// WindowExclusion is a time at which nothing is open.
+type WindowExclusion struct {
+	// Name is shown as the reason.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// TimeZone is the IANA name of the zone whose clocks count; absent: that of the window.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	TimeZone string `json:"timeZone,omitempty"`
+
+	WindowTimes `json:",inline"`
+
+	// Effect on an occurrence that it overlaps.
+	// +kubebuilder:default=drop
+	// +optional
+	Effect ExclusionEffect `json:"effect,omitempty"`
+}
+
+// ExclusionEffect is what an exclusion does to an occurrence that it overlaps.
+// +kubebuilder:validation:Enum=drop;trim
+type ExclusionEffect string
+
+// The effects of an exclusion.
+const (
+	// ExclusionDrop: the occurrence does not take place.
+	ExclusionDrop ExclusionEffect = "drop"
+	// ExclusionTrim: it takes place outside of the exclusion.
+	ExclusionTrim ExclusionEffect = "trim"
+)
+
+// OverrunAction is what happens to work that is not done when its window closes.
+// +kubebuilder:validation:Enum=Finish;Pause;Cancel
+type OverrunAction string
+
+// The actions at the end of a window.
+const (
+	// OverrunFinish: nodes at work are finished, the rest pauses until the window opens again.
+	OverrunFinish OverrunAction = "Finish"
+	// OverrunPause: work stops after the step that it is at.
+	OverrunPause OverrunAction = "Pause"
+	// OverrunCancel: the nodes are returned.
+	OverrunCancel OverrunAction = "Cancel"
+)
+
+// WindowNotification says where to send word of a window.
+type WindowNotification struct {
+	// URL of the webhook.
+	// +kubebuilder:validation:Pattern=`^https?://.+`
+	URL string `json:"url"`
+	// Leads are how long before a start to send word of it.
+	// +kubebuilder:validation:MaxItems=8
+	// +optional
+	Leads []Duration `json:"leads,omitempty"`
+}
+
+// MaintenanceWindowList is a list of MaintenanceWindow.
+// +kubebuilder:object:root=true
+type MaintenanceWindowList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []MaintenanceWindow `json:"items"`
+}

@@ -1,0 +1,203 @@
+package windows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Question is whether something may start.
+type Question struct {
+	// Now is when it would start.
+	Now time.Time
+	// Need is how long it would take; it must be over when the windows close. 0: that is not known.
+	Need time.Duration
+	// Cluster has the labels of the cluster that it is for; nil: of no particular one, so that no window is passed over.
+	Cluster labels.Labels
+}
+
+// Reason is why something may start, or may not.
+type Reason string
+
+// The reasons.
+const (
+	// ReasonOpen: it may start.
+	ReasonOpen Reason = "Open"
+	// ReasonCutoff: it is open, but too close to its end for anything new.
+	ReasonCutoff Reason = "Cutoff"
+	// ReasonDoesNotFit: it is open, but closes before the work would be done.
+	ReasonDoesNotFit Reason = "DoesNotFit"
+	// ReasonExcluded: it would be open, were it not for an exclusion.
+	ReasonExcluded Reason = "Excluded"
+	// ReasonClosed: nothing is open.
+	ReasonClosed Reason = "Closed"
+	// ReasonNoWindow: there are windows, but none of them is for the cluster.
+	ReasonNoWindow Reason = "NoWindow"
+)
+
+// Verdict is the answer to a Question.
+type Verdict struct {
+	Allowed bool   `json:"allowed"`
+	Reason  Reason `json:"reason"`
+	// Until is when the windows close, if it is allowed; nil: there is no end in sight.
+	Until *time.Time `json:"until"`
+	// NextOpen is when it will be allowed, if it is not; nil: no such time is in sight.
+	NextOpen *time.Time `json:"nextOpen"`
+	// Window is the name of the one that is open until then, or opens next; empty: none.
+	Window string `json:"-"`
+}
+
+// How far an answer looks ahead: at first, and at most.
+const (
+	firstLook   = 24 * time.Hour
+	longestLook = 10 * 366 * 24 * time.Hour
+)
+
+// Allows answers whether something may start now: in a stretch of time that the windows leave open together, outside of all their
+// exclusions, before its cutoff and so that it fits before its end. At the end itself nothing starts. Without windows everything may; with
+// windows of which none selects the cluster nothing may. It returns ErrInvalidRange, and ErrTooMany.
+func Allows(windows []*Window, q Question) (Verdict, error) {
+	if err := checkYear(q.Now); err != nil {
+		return Verdict{}, fmt.Errorf("%w: %s: %w", ErrInvalidRange, instant(q.Now), err)
+	}
+	if len(windows) == 0 {
+		return Verdict{Allowed: true, Reason: ReasonOpen}, nil
+	}
+	selected := slices.DeleteFunc(slices.Clone(windows), func(w *Window) bool { return q.Cluster != nil && !w.selector.Matches(q.Cluster) })
+	if len(selected) == 0 {
+		return Verdict{Reason: ReasonNoWindow}, nil
+	}
+	var verdict Verdict
+	for look := firstLook; ; look *= 2 {
+		further, settled, err := q.answer(selected, q.Now.Add(look))
+		if errors.Is(err, ErrTooMany) && look > firstLook {
+			return verdict, nil // What was seen before it got too much.
+		}
+		if settled || err != nil || look > longestLook {
+			return further, err
+		}
+		verdict = further
+	}
+}
+
+// answer answers by what is seen until a moment. It is not settled if a look further ahead may say more.
+func (q Question) answer(windows []*Window, until time.Time) (verdict Verdict, settled bool, err error) {
+	stretches, scheduled, err := together(windows, q.Now, until)
+	if err != nil {
+		return Verdict{}, true, err
+	}
+	verdict.Reason = ReasonClosed
+	if scheduled {
+		verdict.Reason = ReasonExcluded
+	}
+	for _, s := range stretches {
+		inSight, openNow := s.end.Before(until), s.start.Equal(q.Now)
+		reason := q.reasonIn(s)
+		if openNow {
+			verdict.Reason = reason
+		}
+		switch {
+		case reason == ReasonOpen && openNow:
+			verdict.Allowed, verdict.Window = true, s.lastWindow
+			if inSight {
+				verdict.Until = utc(s.end)
+			}
+			return verdict, inSight, nil
+		case reason == ReasonOpen:
+			verdict.NextOpen, verdict.Window = utc(s.start), s.firstWindow
+			return verdict, inSight, nil
+		case !inSight:
+			return verdict, false, nil
+		}
+	}
+	return verdict, false, nil
+}
+
+// reasonIn says whether it may start when a stretch does.
+func (q Question) reasonIn(s stretch) Reason {
+	switch {
+	case !s.start.Before(s.end.Add(-s.cutoff)):
+		return ReasonCutoff
+	case s.start.Add(q.Need).After(s.end):
+		return ReasonDoesNotFit
+	}
+	return ReasonOpen
+}
+
+func utc(t time.Time) *time.Time {
+	t = t.UTC()
+	return &t
+}
+
+// stretch is a time without a gap in which some window is open.
+type stretch struct {
+	start, end              time.Time
+	firstWindow, lastWindow string
+	// cutoff before the end: that of the window that closes last.
+	cutoff time.Duration
+}
+
+// together returns the stretches that windows are open together from now until a moment, beyond which nothing is known, and whether without
+// exclusions one would be open now.
+func together(windows []*Window, now, until time.Time) (stretches []stretch, scheduled bool, err error) {
+	type opening struct {
+		Occurrence
+		window *Window
+	}
+	var openings []opening
+	var seen []sight
+	for _, w := range windows {
+		s, err := w.see(now, until)
+		if err != nil {
+			return nil, false, err
+		}
+		seen = append(seen, s)
+		scheduled = scheduled || slices.ContainsFunc(s.scheduled, func(o Occurrence) bool { return !now.Before(o.Start) && now.Before(o.End) })
+	}
+	for i, w := range windows {
+		for _, o := range seen[i].open {
+			if !overlap(o, now, until) {
+				continue
+			}
+			if o.Start.Before(now) {
+				o.Start = now
+			}
+			if o.End.After(until) {
+				o.End = until
+			}
+			for _, left := range withoutExclusions(o, seen) {
+				openings = append(openings, opening{left, w})
+			}
+		}
+	}
+	slices.SortStableFunc(openings, func(a, b opening) int { return cmp.Or(a.Start.Compare(b.Start), a.End.Compare(b.End)) })
+	for _, o := range openings {
+		last := len(stretches) - 1
+		switch {
+		case last < 0 || stretches[last].end.Before(o.Start):
+			stretches = append(stretches, stretch{o.Start, o.End, o.window.name, o.window.name, o.window.cutoff})
+		case stretches[last].end.Before(o.End):
+			stretches[last].end, stretches[last].lastWindow, stretches[last].cutoff = o.End, o.window.name, o.window.cutoff
+		case stretches[last].end.Equal(o.End):
+			stretches[last].cutoff = max(stretches[last].cutoff, o.window.cutoff)
+		}
+	}
+	return stretches, scheduled, nil
+}
+
+// withoutExclusions returns what the exclusions of all windows leave of an opening of one: a freeze is for all of them.
+func withoutExclusions(o Occurrence, seen []sight) []Occurrence {
+	left := []Occurrence{o}
+	for _, s := range seen {
+		for _, calendar := range s.excluded {
+			for _, excluded := range touching(calendar, o) {
+				left = subtract(left, excluded, "")
+			}
+		}
+	}
+	return left
+}

@@ -1,0 +1,195 @@
+package windows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// ErrTooMany says that a stretch of time has more occurrences than are looked at in one go. A shorter one has fewer.
+var ErrTooMany = errors.New("too many occurrences")
+
+// mostOccurrences of a calendar are looked at in one go.
+const mostOccurrences = 20_000
+
+// Occurrence is one opening of a window, from Start to just before End.
+type Occurrence struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	// LocalStart is Start by the clocks of the window's time zone.
+	LocalStart time.Time `json:"localStart"`
+	// Note says to a person what is not plain about it; empty: nothing.
+	Note string `json:"note"`
+}
+
+// DropReason is why an occurrence does not take place.
+type DropReason string
+
+// The reasons.
+const (
+	// DropZeroLength: it would end when it begins, or before, as clocks are put forward or back.
+	DropZeroLength DropReason = "ZeroLength"
+	// DropInGap: it would start at a time of day that does not exist that day, and is not to be moved.
+	DropInGap DropReason = "InGap"
+	// DropExcluded: an exclusion overlaps it, or leaves nothing of it.
+	DropExcluded DropReason = "Excluded"
+)
+
+// Dropped is an occurrence that does not take place.
+type Dropped struct {
+	Start  time.Time  `json:"start"`
+	Reason DropReason `json:"reason"`
+	// Note says more to a person: the name of the exclusion.
+	Note string `json:"-"`
+}
+
+// calendar has the occurrences of a window or of an exclusion, before anything is taken from them.
+type calendar struct {
+	zone       *time.Location
+	gap        drydockv1.GapRule
+	repeat     drydockv1.RepeatRule
+	recurrence recurrence
+	// exceptedClocks and exceptedStarts are the seconds of clock readings and of moments at which nothing starts.
+	exceptedClocks, exceptedStarts map[int64]bool
+	// once is the only occurrence of a calendar without recurrence.
+	once *Occurrence
+	// duration of each occurrence; 0: it lasts until endTime, the time of day.
+	duration, endTime time.Duration
+}
+
+// start returns the moment that a start means; false: there is none that day.
+func (c *calendar) start(clocks *clocks, p point) (start time.Time, note string, exists bool) {
+	if p.moment {
+		return p.time, "", true
+	}
+	return clocks.resolve(p.time).start(p.time, c.zone, c.gap, c.repeat)
+}
+
+// end returns the end of an occurrence, which may lie before its start.
+func (c *calendar) end(clocks *clocks, start, clock time.Time) time.Time {
+	if c.duration > 0 {
+		return start.Add(c.duration)
+	}
+	end := midnight(clock).Add(c.endTime)
+	if !end.After(clock) {
+		end = end.AddDate(0, 0, 1)
+	}
+	return clocks.resolve(end).endAfter(start)
+}
+
+// longest is at least the length of every occurrence.
+func (c *calendar) longest() time.Duration {
+	if c.duration > 0 {
+		return c.duration
+	}
+	return 24*time.Hour + 2*furthest
+}
+
+// starting returns the occurrences that start between two moments, the second not included, and those that would but are dropped, each in
+// their order. They may overlap. It returns ErrTooMany.
+func (c *calendar) starting(from, to time.Time) ([]Occurrence, []Dropped, error) {
+	if c.once != nil {
+		if c.once.Start.Before(from) || !c.once.Start.Before(to) {
+			return nil, nil, nil
+		}
+		return []Occurrence{*c.once}, nil, nil
+	}
+	found := gathering{clocks: newClocks(c.zone)}
+	add := func(p point) error { return found.add(c, p, from, to) }
+	if rule := c.recurrence.rule; rule != nil {
+		for clock := range rule.clocks(reading(from, c.zone).Add(-furthest), reading(to, c.zone).Add(furthest)) {
+			if err := add(point{time: clock}); err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	for _, date := range c.recurrence.dates {
+		if err := add(date); err != nil {
+			return nil, nil, err
+		}
+	}
+	return found.sorted()
+}
+
+// gathering is what has been found of a calendar.
+type gathering struct {
+	clocks      *clocks
+	occurrences []Occurrence
+	dropped     []Dropped
+	looked      int
+}
+
+// add adds the occurrence with a start, unless that is excepted or not between the two moments.
+func (g *gathering) add(c *calendar, p point, from, to time.Time) error {
+	if g.looked++; g.looked > mostOccurrences {
+		return fmt.Errorf("%w: more than %d around %s", ErrTooMany, mostOccurrences, instant(from))
+	}
+	start, note, exists := c.start(g.clocks, p)
+	clock := p.clock(c.zone)
+	until := (*point)(nil)
+	if c.recurrence.rule != nil {
+		until = c.recurrence.rule.until
+	}
+	switch {
+	case start.Before(from), !start.Before(to), c.exceptedClocks[clock.Unix()], c.exceptedStarts[start.Unix()],
+		until != nil && until.moment && !p.moment && start.After(until.time):
+		return nil
+	case !exists:
+		g.dropped = append(g.dropped, Dropped{Start: start.UTC(), Reason: DropInGap})
+		return nil
+	}
+	end := c.end(g.clocks, start, clock)
+	if !end.After(start) {
+		g.dropped = append(g.dropped, Dropped{Start: start.UTC(), Reason: DropZeroLength})
+		return nil
+	}
+	g.occurrences = append(g.occurrences, Occurrence{Start: start.UTC(), End: end.UTC(), LocalStart: start.In(c.zone), Note: note})
+	return nil
+}
+
+// sorted returns everything in order, and of several occurrences with one start only the longest, the plain one before others: a start that
+// is moved may meet another.
+func (g *gathering) sorted() ([]Occurrence, []Dropped, error) {
+	slices.SortStableFunc(g.occurrences, func(a, b Occurrence) int {
+		return cmp.Or(a.Start.Compare(b.Start), b.End.Compare(a.End), cmp.Compare(a.Note, b.Note))
+	})
+	slices.SortStableFunc(g.dropped, func(a, b Dropped) int { return a.Start.Compare(b.Start) })
+	return slices.CompactFunc(g.occurrences, func(a, b Occurrence) bool { return a.Start.Equal(b.Start) }), g.dropped, nil
+}
+
+// overlapping returns the occurrences that overlap a stretch of time, whole and in order, and what is dropped and would start in it. No
+// two overlap: one that is still going on when the next starts ends there.
+func (c *calendar) overlapping(from, to time.Time) ([]Occurrence, []Dropped, error) {
+	if c.once != nil {
+		if overlap(*c.once, from, to) {
+			return []Occurrence{*c.once}, nil, nil
+		}
+		return nil, nil, nil
+	}
+	occurrences, dropped, err := c.starting(from.Add(-c.longest()), to.Add(c.longest()))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range occurrences[:max(len(occurrences)-1, 0)] {
+		if next := occurrences[i+1].Start; occurrences[i].End.After(next) {
+			occurrences[i].End = next
+			occurrences[i].Note = noted(occurrences[i].Note, "the next one takes over")
+		}
+	}
+	occurrences = slices.DeleteFunc(occurrences, func(o Occurrence) bool { return !overlap(o, from, to) })
+	dropped = slices.DeleteFunc(dropped, func(d Dropped) bool { return d.Start.Before(from) || !d.Start.Before(to) })
+	return occurrences, dropped, nil
+}
+
+func overlap(o Occurrence, from, to time.Time) bool { return o.Start.Before(to) && from.Before(o.End) }
+
+func noted(note, more string) string {
+	if note == "" || more == "" {
+		return note + more
+	}
+	return note + "; " + more
+}

@@ -1,0 +1,192 @@
+package windows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// longestDuration is how long an occurrence may last.
+const longestDuration = 366 * 24 * time.Hour
+
+// mostOverlaps is how many occurrences may be going on at once, before each is cut where the next begins. All of them have to be looked at.
+const mostOverlaps = 1000
+
+// New reads a MaintenanceWindow. An error names every field that is wrong.
+func New(object *drydockv1.MaintenanceWindow) (*Window, error) {
+	name := object.Name
+	if object.Namespace != "" {
+		name = object.Namespace + "/" + name
+	}
+	r := reader{}
+	window := r.window(&object.Spec, field.NewPath("spec"))
+	window.name = name
+	if err := r.invalid.ToAggregate(); err != nil {
+		return nil, fmt.Errorf("window %s: %w", name, err)
+	}
+	if r.incomplete != nil {
+		return nil, fmt.Errorf("window %s: %s: is not as its schema says: `drydock window preview` says what is wrong", name, r.incomplete)
+	}
+	return window, nil
+}
+
+// Check returns what is wrong with a window and cannot be said in a schema; path is that of the spec.
+func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorList {
+	r := reader{}
+	r.window(spec, path)
+	return r.invalid
+}
+
+// reader reads a window, and notes everything that is wrong with it.
+type reader struct {
+	invalid field.ErrorList
+	// incomplete is where something is missing, contradicts itself or cannot be read, as the schema can tell; nil: nowhere.
+	incomplete *field.Path
+}
+
+func (r *reader) refuse(path *field.Path, value any, err error) {
+	r.invalid = append(r.invalid, field.Invalid(path, value, err.Error()))
+}
+
+func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) *Window {
+	w := &Window{selector: labels.Everything()}
+	w.calendar = r.calendar(spec.WindowTimes, spec.TimeZone, path.Child("timeZone"), path)
+	for i, given := range spec.Exclusions {
+		path := path.Child("exclusions").Index(i)
+		zone, zonePath := given.TimeZone, path.Child("timeZone")
+		if zone == "" {
+			zone, zonePath = spec.TimeZone, nil
+		}
+		w.exclusions = append(w.exclusions, exclusion{
+			name: given.Name, effect: given.Effect, calendar: r.calendar(given.WindowTimes, zone, zonePath, path),
+		})
+	}
+	w.notBefore = r.instant(spec.NotBefore, path.Child("notBefore"))
+	w.notAfter = r.instant(spec.NotAfter, path.Child("notAfter"))
+	w.cutoff = r.duration(spec.Cutoff, path.Child("cutoff"))
+	if most := w.calendar.atMost(); w.cutoff > 0 && most > 0 && w.cutoff >= most {
+		r.refuse(path.Child("cutoff"), string(spec.Cutoff), fmt.Errorf("must be shorter than an opening, which lasts %s: nothing could ever start", most))
+	}
+	if spec.Selector != nil {
+		r.invalid = append(r.invalid, metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil {
+			w.selector = selector
+		}
+	}
+	for i, notification := range spec.Notify {
+		for j, lead := range notification.Leads {
+			r.duration(lead, path.Child("notify").Index(i).Child("leads").Index(j))
+		}
+	}
+	return w
+}
+
+// calendar reads the times of a window or of an exclusion; zonePath is nil when the zone is that of the window, which is judged there.
+func (r *reader) calendar(times drydockv1.WindowTimes, zone string, zonePath, path *field.Path) *calendar {
+	c := &calendar{gap: times.OnGap, repeat: times.OnRepeat, zone: time.UTC}
+	loaded, err := loadZone(zone)
+	switch {
+	case err == nil:
+		c.zone = loaded
+	case zonePath != nil && zone != "":
+		r.refuse(zonePath, zone, err)
+	default:
+		r.incomplete = path
+	}
+	start := r.instant(times.ScheduledStart, path.Child("scheduledStart"))
+	end := r.instant(times.ScheduledEnd, path.Child("scheduledEnd"))
+	recurs, once := times.Recurrence != "", start != nil && end != nil && end.After(*start)
+	if recurs == once || recurs && (times.Duration == "") == (times.EndTime == "") || once && (times.Duration != "" || times.EndTime != "") {
+		r.incomplete = path
+	}
+	if once {
+		c.once = &Occurrence{Start: start.UTC(), End: end.UTC(), LocalStart: start.In(c.zone)}
+	}
+	if recurs {
+		r.recurrence(c, times, zone, path)
+	}
+	return c
+}
+
+// recurrence reads the starts of a calendar and how long it is open each time.
+func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone string, path *field.Path) {
+	c.duration = r.duration(times.Duration, path.Child("duration"))
+	if _, ok := times.Duration.Elapsed(); ok && (c.duration <= 0 || c.duration > longestDuration) {
+		r.refuse(path.Child("duration"), string(times.Duration), fmt.Errorf("must be more than 0s and at most %s", longestDuration))
+	}
+	var err error
+	if c.endTime, err = timeOfDay(times.EndTime); times.EndTime != "" && err != nil {
+		r.incomplete = path.Child("endTime")
+	}
+	if c.recurrence, err = parseRecurrence(times.Recurrence, zone); err != nil {
+		r.refuse(path.Child("recurrence"), times.Recurrence, err)
+		return
+	}
+	c.exceptedClocks, c.exceptedStarts = map[int64]bool{}, map[int64]bool{}
+	for _, except := range c.recurrence.excepts {
+		start, _, _ := c.start(newClocks(c.zone), except)
+		c.exceptedClocks[except.clock(c.zone).Unix()], c.exceptedStarts[start.Unix()] = true, true
+	}
+	if rule := c.recurrence.rule; rule != nil {
+		days := int((c.duration + 24*time.Hour - 1) / (24 * time.Hour))
+		if rule.perDay*days > mostOverlaps {
+			r.refuse(path.Child("duration"), string(times.Duration), fmt.Errorf("is too long for %d starts a day: more than %d openings would overlap", rule.perDay, mostOverlaps))
+		}
+	}
+}
+
+// atMost is how long an opening lasts at most, by the clock; 0: that is not known.
+func (c *calendar) atMost() time.Duration {
+	switch {
+	case c.once != nil:
+		return c.once.End.Sub(c.once.Start)
+	case c.duration > 0:
+		return c.duration
+	case c.recurrence.rule != nil || len(c.recurrence.dates) > 0:
+		return 24 * time.Hour
+	}
+	return 0
+}
+
+// instant reads a moment. Fractions of a second are not kept where objects are stored, so they cannot be.
+func (r *reader) instant(given *metav1.Time, path *field.Path) *time.Time {
+	if given == nil || given.IsZero() {
+		return nil
+	}
+	if given.Nanosecond() != 0 {
+		r.refuse(path, instant(given.Time), errWholeSecond)
+	} else if err := checkYear(given.Time); err != nil {
+		r.refuse(path, instant(given.Time), err)
+	}
+	return &given.Time
+}
+
+var errWholeSecond = errors.New("must be a whole second")
+
+// duration reads a length of time. A schema can tell whether it is written as one.
+func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Duration {
+	if given == "" {
+		return 0
+	}
+	elapsed, ok := given.Elapsed()
+	if !ok {
+		r.incomplete = path
+	}
+	return elapsed
+}
+
+// timeOfDay reads 04:00 or 04:00:00 as the time since midnight.
+func timeOfDay(text string) (time.Duration, error) {
+	t, err := time.Parse(time.TimeOnly, text)
+	if err != nil {
+		t, err = time.Parse("15:04", text)
+	}
+	return t.Sub(t.Truncate(24 * time.Hour)), err
+}

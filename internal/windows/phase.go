@@ -1,0 +1,77 @@
+// Package windows decides when maintenance may be done: how far an announced maintenance has come, when a window opens and closes by its
+// calendar whatever the clocks do, and whether something may start now. What it decides depends on its arguments only, never on the time
+// zone of the process.
+package windows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+)
+
+// ErrInvalidSchedule says that a maintenance ends before it could begin. It has no phase then; one that it had before is no longer true.
+var ErrInvalidSchedule = errors.New("invalid schedule")
+
+// State is how far a maintenance has come, and when that changes: both of one reading of the clock.
+type State struct {
+	Phase sreportalv1.MaintenancePhase `json:"phase"`
+	// NextTransition is when the phase becomes another; nil once it is completed.
+	NextTransition *time.Time `json:"nextTransition"`
+	// RequeueAfterSeconds are whole seconds that reach NextTransition, at least 1; nil without one.
+	RequeueAfterSeconds *int64 `json:"requeueAfterSeconds"`
+}
+
+// StateAt returns the state of a maintenance at now, or ErrInvalidSchedule.
+func StateAt(now, start, end time.Time) (State, error) {
+	phase, err := ComputePhase(now, start, end)
+	if err != nil {
+		return State{}, err
+	}
+	state := State{Phase: phase}
+	if next, changes := NextTransition(now, start, end); changes {
+		next = next.UTC()
+		seconds := wholeSeconds(now, next)
+		state.NextTransition, state.RequeueAfterSeconds = &next, &seconds
+	}
+	return state, nil
+}
+
+// ComputePhase returns the phase at now: upcoming before the start, in progress from the start to the end, both included, and completed
+// afterwards. It returns ErrInvalidSchedule if the end does not lie after the start.
+func ComputePhase(now, start, end time.Time) (sreportalv1.MaintenancePhase, error) {
+	switch {
+	case !end.After(start):
+		return "", fmt.Errorf("%w: the end, %s, is not after the start, %s", ErrInvalidSchedule, instant(end), instant(start))
+	case now.Before(start):
+		return sreportalv1.PhaseUpcoming, nil
+	case now.After(end):
+		return sreportalv1.PhaseCompleted, nil
+	}
+	return sreportalv1.PhaseInProgress, nil
+}
+
+// NextTransition returns the first moment after now at which the phase is another, and false once it is completed: the end is still in
+// progress, so what comes next begins a nanosecond later. It is an instant and no duration, which would not reach further than 292 years.
+func NextTransition(now, start, end time.Time) (time.Time, bool) {
+	switch {
+	case now.Before(start):
+		return start, true
+	case now.After(end):
+		return time.Time{}, false
+	}
+	return end.Add(time.Nanosecond), true
+}
+
+// wholeSeconds returns the seconds from one moment to a later one, rounded up.
+func wholeSeconds(from, to time.Time) int64 {
+	seconds := to.Unix() - from.Unix()
+	if to.Nanosecond() > from.Nanosecond() {
+		seconds++
+	}
+	return seconds
+}
+
+// instant writes a moment for a message.
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

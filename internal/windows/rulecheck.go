@@ -1,0 +1,260 @@
+package windows
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/teambition/rrule-go"
+)
+
+// What keeps the work of a rule bounded. Nobody opens a window more often, and a rule that asks for it is a mistake.
+const (
+	mostInterval = 1000
+	mostCount    = 10_000
+	mostPerDay   = 24 * 12
+)
+
+// parts are those of an RRULE, by name.
+type parts map[string]string
+
+func (p parts) has(names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return p[name] != "" })
+}
+
+// parseRule reads the value of an RRULE, whose start is the anchor; nil: it has none. The library that reads it passes over much that RFC
+// 5545 rules out, reads some as something else, and never returns from a few rules that cannot happen; those are refused before.
+func parseRule(text string, anchor *time.Time) (*rule, error) {
+	given, err := splitRule(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := given.check(); err != nil {
+		return nil, err
+	}
+	if err := given.checkComplete(anchor); err != nil {
+		return nil, err
+	}
+	r := &rule{}
+	if text := given["UNTIL"]; text != "" {
+		until, err := parsePoint(text)
+		if err != nil {
+			return nil, fmt.Errorf("UNTIL: %w", err)
+		}
+		r.until = &until
+	}
+	option, err := rrule.StrToROption(given.without("UNTIL"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	r.option = *option
+	if err := r.checkNumbers(given); err != nil {
+		return nil, err
+	}
+	r.complete(anchor)
+	return r, r.checkHappens()
+}
+
+// ruleParts are the parts of an RRULE by RFC 5545, as they are written in one.
+var ruleParts = []string{
+	"FREQ", "INTERVAL", "WKST", "COUNT", "UNTIL", "BYSETPOS", "BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE", "BYSECOND",
+}
+
+func splitRule(text string) (parts, error) {
+	given := parts{}
+	for part := range strings.SplitSeq(text, ";") {
+		name, value, _ := strings.Cut(part, "=")
+		switch {
+		case !slices.Contains(ruleParts, name):
+			return nil, fmt.Errorf("%q is not one of %s", name, strings.Join(ruleParts, ", "))
+		case value == "":
+			return nil, fmt.Errorf("%s has no value", name)
+		case given.has(name):
+			return nil, fmt.Errorf("%s is given twice", name)
+		}
+		given[name] = value
+	}
+	return given, given.checkIntegers()
+}
+
+// checkIntegers refuses numbers that cannot be read.
+func (p parts) checkIntegers() error {
+	for _, name := range ruleParts {
+		switch value := p[name]; name {
+		case "FREQ", "WKST", "UNTIL", "BYDAY":
+		case "INTERVAL", "COUNT":
+			if strings.Contains(value, ",") {
+				return fmt.Errorf("%s=%s: must be one number", name, value)
+			}
+			fallthrough
+		default:
+			if p.has(name) && (!integers.MatchString(value) || strings.HasSuffix(value, ",")) {
+				return fmt.Errorf("%s=%s: must be whole numbers, of at most 5 digits", name, value)
+			}
+		}
+	}
+	return nil
+}
+
+// without writes the parts again, except one.
+func (p parts) without(name string) string {
+	var written []string
+	for _, part := range ruleParts {
+		if part != name && p.has(part) {
+			written = append(written, part+"="+p[part])
+		}
+	}
+	return strings.Join(written, ";")
+}
+
+var (
+	weekday  = regexp.MustCompile(`^(MO|TU|WE|TH|FR|SA|SU)$`)
+	weekdays = regexp.MustCompile(`^(([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)(,|$))+$`)
+	numbered = regexp.MustCompile(`[1-9]`)
+	integers = regexp.MustCompile(`^([+-]?[0-9]{1,5}(,|$))+$`)
+)
+
+// check refuses combinations that RFC 5545 (3.3.10) gives no meaning, and some that mean something else to every reader.
+func (p parts) check() error {
+	freq := p["FREQ"]
+	switch {
+	case freq == "SECONDLY" || freq == "MINUTELY":
+		return fmt.Errorf("FREQ=%s: a window opens hourly at most; say in BYMINUTE when", freq)
+	case !slices.Contains([]string{"HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY"}, freq):
+		return fmt.Errorf("FREQ=%s: must be HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY", freq)
+	case p.has("COUNT") && p.has("UNTIL"):
+		return errors.New("COUNT and UNTIL: only one of them can be")
+	case p.has("WKST") && !weekday.MatchString(p["WKST"]):
+		return fmt.Errorf("WKST=%s: must be a day of the week, as MO is", p["WKST"])
+	case p.has("BYDAY") && (!weekdays.MatchString(p["BYDAY"]) || strings.HasSuffix(p["BYDAY"], ",")):
+		return fmt.Errorf("BYDAY=%s: must be days of the week, as SA is, or -1FR for the last Friday", p["BYDAY"])
+	case numbered.MatchString(p["BYDAY"]) && (freq != "MONTHLY" && freq != "YEARLY" || p.has("BYWEEKNO")):
+		return fmt.Errorf("BYDAY=%s: days are numbered within a month or a year only", p["BYDAY"])
+	case p.has("BYWEEKNO") && (freq != "YEARLY" || !p.has("BYDAY")):
+		return errors.New("BYWEEKNO needs FREQ=YEARLY and BYDAY")
+	case p.has("BYYEARDAY") && freq != "YEARLY":
+		return errors.New("BYYEARDAY needs FREQ=YEARLY")
+	case p.has("BYMONTHDAY") && freq == "WEEKLY":
+		return errors.New("BYMONTHDAY does not go with FREQ=WEEKLY")
+	case p.has("BYSETPOS") && freq == "HOURLY":
+		return errors.New("BYSETPOS does not go with FREQ=HOURLY")
+	case p.has("BYSETPOS") && !p.has("BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY", "BYHOUR", "BYMINUTE", "BYSECOND"):
+		return errors.New("BYSETPOS needs another part to choose from, e.g. BYDAY")
+	}
+	return nil
+}
+
+// checkComplete refuses a rule that would take from its start what it does not say, and has none.
+func (p parts) checkComplete(anchor *time.Time) error {
+	switch freq := p["FREQ"]; {
+	case anchor != nil:
+		return nil
+	case p.has("COUNT") || p.has("INTERVAL") && p["INTERVAL"] != "1":
+		return errors.New("COUNT and INTERVAL need a line before the rule that says from when to count, e.g. DTSTART:20261121T220000")
+	case freq != "HOURLY" && !p.has("BYHOUR"):
+		return errors.New("does not say at which time: give BYHOUR, e.g. BYHOUR=22;BYMINUTE=30, or a line DTSTART:20261121T223000 before the rule")
+	case freq == "WEEKLY" && !p.has("BYDAY"),
+		freq == "MONTHLY" && !p.has("BYDAY", "BYMONTHDAY"),
+		freq == "YEARLY" && !p.has("BYDAY", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO"):
+		return errors.New("does not say on which day: give BYDAY or BYMONTHDAY, or a line DTSTART:20261121T220000 before the rule")
+	}
+	return nil
+}
+
+// checkNumbers refuses numbers that the library takes for others, or stumbles over.
+func (r *rule) checkNumbers(given parts) error {
+	withinMonth := r.option.Freq == rrule.MONTHLY || len(r.option.Bymonth) > 0
+	for _, day := range r.option.Byweekday {
+		if withinMonth && (day.N() > 5 || day.N() < -5) {
+			return fmt.Errorf("BYDAY=%s: no month has more than five of a day", given["BYDAY"])
+		}
+	}
+	switch {
+	case given.has("INTERVAL") && (r.option.Interval < 1 || r.option.Interval > mostInterval):
+		return fmt.Errorf("INTERVAL=%s: must be from 1 to %d", given["INTERVAL"], mostInterval)
+	case r.option.Freq == rrule.HOURLY && 24%max(r.option.Interval, 1) != 0:
+		return fmt.Errorf("INTERVAL=%s: with FREQ=HOURLY it must divide the 24 hours of a day", given["INTERVAL"])
+	case given.has("COUNT") && (r.option.Count < 1 || r.option.Count > mostCount):
+		return fmt.Errorf("COUNT=%s: must be from 1 to %d", given["COUNT"], mostCount)
+	}
+	// The library holds the other numbers to their ranges; at this frequency it does nothing else yet.
+	ranges := r.option
+	ranges.Freq, ranges.Dtstart = rrule.SECONDLY, time.Unix(0, 0).UTC()
+	_, err := rrule.NewRRule(ranges)
+	return err
+}
+
+// complete writes out what the rule takes from its start, so that it can be entered anywhere.
+func (r *rule) complete(anchor *time.Time) {
+	o := &r.option
+	o.Dtstart = time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC)
+	if anchor != nil {
+		o.Dtstart = *anchor
+	}
+	o.Interval = max(o.Interval, 1)
+	switch {
+	case o.Freq == rrule.HOURLY:
+		r.completeHours()
+	case len(o.Byhour) == 0:
+		o.Byhour = []int{o.Dtstart.Hour()}
+	}
+	if len(o.Byminute) == 0 {
+		o.Byminute = []int{o.Dtstart.Minute()}
+	}
+	if len(o.Bysecond) == 0 {
+		o.Bysecond = []int{o.Dtstart.Second()}
+	}
+	for _, list := range []*[]int{&o.Byhour, &o.Byminute, &o.Bysecond, &o.Bymonth, &o.Bymonthday} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	if len(o.Byweekday)+len(o.Bymonthday)+len(o.Byyearday)+len(o.Byweekno) == 0 {
+		r.completeDay()
+	}
+	r.perDay = len(o.Byhour) * len(o.Byminute) * len(o.Bysecond)
+}
+
+// completeHours makes a daily rule of an hourly one. The library would look forever for an hour that an interval never comes to.
+func (r *rule) completeHours() {
+	o := &r.option
+	var hours []int
+	for hour := o.Dtstart.Hour() % o.Interval; hour < 24; hour += o.Interval {
+		if len(o.Byhour) == 0 || slices.Contains(o.Byhour, hour) {
+			hours = append(hours, hour)
+		}
+	}
+	o.Freq, o.Interval, o.Byhour = rrule.DAILY, 1, hours
+}
+
+// completeDay takes the day from the start.
+func (r *rule) completeDay() {
+	o := &r.option
+	switch o.Freq {
+	case rrule.YEARLY:
+		if len(o.Bymonth) == 0 {
+			o.Bymonth = []int{int(o.Dtstart.Month())}
+		}
+		o.Bymonthday = []int{o.Dtstart.Day()}
+	case rrule.MONTHLY:
+		o.Bymonthday = []int{o.Dtstart.Day()}
+	case rrule.WEEKLY:
+		o.Byweekday = []rrule.Weekday{[...]rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rrule.FR, rrule.SA}[o.Dtstart.Weekday()]}
+	}
+}
+
+// checkHappens refuses a rule that starts too often, or never.
+func (r *rule) checkHappens() error {
+	if r.perDay > mostPerDay {
+		return fmt.Errorf("asks for %d starts a day: %d can be", r.perDay, mostPerDay)
+	}
+	if r.perDay == 0 {
+		return fmt.Errorf("%w: the interval passes over every hour of BYHOUR", errNeverHappens)
+	}
+	for range r.clocks(r.option.Dtstart, time.Date(lastYear, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		return nil
+	}
+	return errNeverHappens
+}

@@ -1,0 +1,81 @@
+package windows_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTwoYearsOfDailyStartsAgreeWithAWalkThroughTheClocks compares each start with what somebody sees who looks at the clocks of the zone
+// every quarter of an hour, which is finer than any of these clocks are ever moved by.
+func TestTwoYearsOfDailyStartsAgreeWithAWalkThroughTheClocks(t *testing.T) {
+	tests := []struct {
+		zone string
+		year int
+	}{
+		{"Europe/Berlin", 2026},
+		{"America/New_York", 2026},
+		{"Australia/Lord_Howe", 2026},
+		{"Africa/Cairo", 2026},
+		{"Asia/Kathmandu", 2026},
+		{"America/Sao_Paulo", 2026},
+		{"America/Sao_Paulo", 2016}, // when it still had daylight saving, at midnight
+		{"UTC", 2026},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("%s from %d", test.zone, test.year), func(t *testing.T) {
+			seen := walk(t, test.zone, test.year)
+			for _, at := range []string{"00:00", "00:30", "01:45", "02:15", "02:30", "03:00", "12:00", "23:30"} {
+				requireDailyStarts(t, test.zone, test.year, at, seen)
+			}
+		})
+	}
+}
+
+const (
+	toTheMinute = "2006-01-02 15:04"
+	step        = 15 * time.Minute
+)
+
+// walk returns when clocks of a zone first show each quarter of an hour of two years, and for those they never show, when they would have
+// had they gone on as before.
+func walk(t *testing.T, zone string, year int) map[string]time.Time {
+	location, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	seen := map[string]time.Time{}
+	start, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Add(-2*24*hour), time.Date(year+2, 1, 1, 0, 0, 0, 0, time.UTC).Add(2*24*hour)
+	for at := start; at.Before(end); at = at.Add(step) {
+		if shown := at.In(location).Format(toTheMinute); seen[shown].IsZero() {
+			seen[shown] = at
+		}
+	}
+	for reading := start.Add(24 * hour); reading.Before(end.Add(-24 * hour)); reading = reading.Add(step) {
+		if shown := reading.Format(toTheMinute); seen[shown].IsZero() {
+			seen[shown] = seen[reading.Add(-step).Format(toTheMinute)].Add(step)
+		}
+	}
+	return seen
+}
+
+func requireDailyStarts(t *testing.T, zone string, year int, at string, seen map[string]time.Time) {
+	t.Helper()
+	recurrence := fmt.Sprintf("FREQ=DAILY;BYHOUR=%s;BYMINUTE=%s", at[:2], at[3:])
+	first, last := seen[fmt.Sprintf("%d-01-01 %s", year, at)], seen[fmt.Sprintf("%d-12-31 %s", year+1, at)]
+	found, err := window(t, "w", spec(zone, recurrence, "10m")).Preview(first, last.Add(time.Second))
+	require.NoError(t, err)
+
+	var want []time.Time
+	for day := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < year+2; day = day.AddDate(0, 0, 1) {
+		want = append(want, seen[day.Format("2006-01-02 ")+at])
+	}
+	got := make([]time.Time, len(found.Occurrences))
+	for i, o := range found.Occurrences {
+		got[i] = o.Start
+		require.Equal(t, 10*time.Minute, o.End.Sub(o.Start))
+		require.True(t, o.LocalStart.Equal(o.Start))
+	}
+	require.Equal(t, want, got, "at %s", at)
+	require.Empty(t, found.Dropped)
+}
