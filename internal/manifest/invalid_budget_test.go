@@ -10,7 +10,11 @@ spec:
 ` + indented(fields)
 }
 
-const limitRule = "must be a number of at least 0 or a percentage from 0% to 100%"
+const (
+	limitRule       = "must be a number of at least 0 or a percentage from 0% to 100%"
+	budgetNameRule  = "must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit"
+	topologyKeyRule = "must be the key of a label, e.g. topology.kubernetes.io/zone"
+)
 
 func invalidBudgets() []invalidCase {
 	const config = "f: MaintenanceOperatorConfig b: spec."
@@ -21,6 +25,101 @@ func invalidBudgets() []invalidCase {
 				config + "maxParallelOperations: Invalid value: -1: " + limitRule,
 				config + `maxUnavailable: Invalid value: "120%": ` + limitRule,
 			},
+		},
+		{
+			name: "limits that are texts", text: budgets("maxParallelOperations: '5'\nmaxUnavailable: 5 %"),
+			lines: []string{
+				config + `maxParallelOperations: Invalid value: "5": ` + limitRule,
+				config + `maxUnavailable: Invalid value: "5 %": ` + limitRule,
+			},
+		},
+		{
+			name: "a percentage with a sign, and one with a fraction", text: budgets("maxParallelOperations: -10%\nmaxUnavailable: 2.5%"),
+			lines: []string{
+				config + `maxParallelOperations: Invalid value: "-10%": ` + limitRule,
+				config + `maxUnavailable: Invalid value: "2.5%": ` + limitRule,
+			},
+		},
+		{
+			name: "a limit with a fraction", text: budgets("maxUnavailable: 1.5"),
+			lines: []string{config + "maxUnavailable: must be of type integer or string, not number"},
+		},
+		{
+			name: "a limit that is larger than any cluster", text: budgets("maxUnavailable: 3000000000"),
+			lines: []string{config + "maxUnavailable: Invalid value: 3000000000: must be at most 2147483647"},
+		},
+		{
+			name: "a limit that is a list", text: budgets("maxParallelOperations: [1]"),
+			lines: []string{config + "maxParallelOperations: must be of type integer or string, not array"},
+		},
+		{
+			name: "times of less than nothing", text: budgets("maxNodeMaintenanceTimeSeconds: -1\nagingSeconds: -1"),
+			lines: []string{
+				config + "agingSeconds: Invalid value: -1: should be greater than or equal to 0",
+				config + "maxNodeMaintenanceTimeSeconds: Invalid value: -1: should be greater than or equal to 0",
+			},
+		},
+		{
+			name: "a time with a unit", text: budgets("agingSeconds: 1h"),
+			lines: []string{config + "agingSeconds: must be of type integer, not string"},
+		},
+		{
+			name: "a log level that does not exist", text: budgets("logLevel: warning"),
+			lines: []string{config + `logLevel: Unsupported value: "warning": supported values: "debug", "info", "error"`},
+		},
+		{
+			name: "a field that does not exist", text: budgets("maxUnavailble: 1"),
+			lines: []string{config + "maxUnavailble: unknown field"},
+		},
+		{
+			name: "the collection of what is never stale", text: budgets("garbageCollect: true"),
+			lines: []string{config + "garbageCollect: Invalid value: needs maxNodeMaintenanceTimeSeconds, which says when a request is stale"},
+		},
+		{
+			name: "a budget without a name, and one that limits nothing", text: budgets("budgets: [{maxUnavailable: 1}, {name: gpu}]"),
+			lines: []string{
+				config + "budgets[0].name: Required value",
+				config + "budgets[1]: Invalid value: limits nothing: set maxUnavailable, maxParallelOperations or maxParallelZones",
+			}, cluster: []string{"spec.budgets[0].name"},
+		},
+		{
+			name: "two budgets of one name", text: budgets("budgets: [{name: gpu, maxUnavailable: 1}, {name: gpu, maxUnavailable: 2}]"),
+			lines: []string{config + `budgets[1]: Duplicate value: {"name":"gpu"}`},
+		},
+		{
+			name: "a budget whose name no reason could show", text: budgets("budgets: [{name: GPU nodes, maxUnavailable: 1}]"),
+			lines: []string{config + `budgets[0].name: Invalid value: "GPU nodes": ` + budgetNameRule},
+		},
+		{
+			name: "limits of a budget that are neither numbers nor percentages", text: budgets("budgets: [{name: gpu, maxUnavailable: 101%, maxParallelOperations: some, maxParallelZones: 50%, topologyKey: zone}]"),
+			lines: []string{
+				config + `budgets[0].maxParallelOperations: Invalid value: "some": ` + limitRule,
+				config + "budgets[0].maxParallelZones: must be of type integer, not string",
+				config + `budgets[0].maxUnavailable: Invalid value: "101%": ` + limitRule,
+			}, cluster: []string{"spec.budgets[0].maxParallelZones"},
+		},
+		{
+			name: "less than no zones", text: budgets("budgets: [{name: zones, topologyKey: zone, maxParallelZones: -1}]"),
+			lines: []string{config + "budgets[0].maxParallelZones: Invalid value: -1: should be greater than or equal to 0"},
+		},
+		{
+			name: "zones of nothing", text: budgets("budgets: [{name: zones, maxParallelZones: 1}]"),
+			lines: []string{config + "budgets[0].maxParallelZones: Invalid value: needs topologyKey, which says what a zone is"},
+		},
+		{
+			name: "a topology key that no label can have", text: budgets("budgets: [{name: zones, topologyKey: topology.kubernetes.io/, maxUnavailable: 1}, {name: racks, topologyKey: '', maxUnavailable: 1}]"),
+			lines: []string{
+				config + `budgets[0].topologyKey: Invalid value: "topology.kubernetes.io/": ` + topologyKeyRule,
+				config + `budgets[1].topologyKey: Invalid value: "": ` + topologyKeyRule,
+			},
+		},
+		{
+			name: "a budget whose node selector cannot be read", text: budgets("budgets: [{name: gpu, maxUnavailable: 1, nodeSelector: {matchExpressions: [{key: gpu, operator: Has}]}}]"),
+			lines: []string{config + `budgets[0].nodeSelector.matchExpressions[0].operator: Invalid value: "Has": not a valid selector operator`}, onlyHere: true,
+		},
+		{
+			name: "a budget that can never cover a node", text: budgets("budgets: [{name: gpu, maxUnavailable: 1, nodeSelector: {matchLabels: {gpu: a}, matchExpressions: [{key: gpu, operator: NotIn, values: [a]}]}}]"),
+			lines: []string{config + `budgets[0].nodeSelector: Invalid value: "gpu=a,gpu notin (a)": can never pick anything: nothing meets all that it asks of the label gpu`}, onlyHere: true,
 		},
 	}
 }

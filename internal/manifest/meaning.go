@@ -30,6 +30,12 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 			invalid = append(invalid, field.Forbidden(spec.Child("additionalRequestors"), "can be read, but not yet heeded: the node is returned when its one requestor is done"))
 		}
 		return invalid
+	case *maintenancev1.MaintenanceOperatorConfig:
+		var invalid field.ErrorList
+		for i, budget := range object.Spec.Budgets {
+			invalid = append(invalid, validateSelector(budget.NodeSelector, spec.Child("budgets").Index(i).Child("nodeSelector"))...)
+		}
+		return invalid
 	case *drydockv1.WorkloadLockPolicy:
 		invalid := validateSelector(&object.Spec.NodeSelector, spec.Child("nodeSelector"))
 		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)

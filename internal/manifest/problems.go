@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -93,9 +94,14 @@ func unknownFields(paths []string) []Problem {
 	return problems
 }
 
-// wrongTypes are the problems with values that are of another type than their fields.
+// wrongTypes are the problems with values that are of another type than their fields, one a field: of a field that may be of two types
+// each type is complained of, too.
 func wrongTypes(errs field.ErrorList) []Problem {
-	return slices.DeleteFunc(problemsOf(errs), func(problem Problem) bool { return !problem.wrongType })
+	wrong := slices.DeleteFunc(problemsOf(errs), func(problem Problem) bool { return !problem.wrongType })
+	slices.SortStableFunc(wrong, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(len(b.Message), len(a.Message)))
+	})
+	return slices.CompactFunc(wrong, func(a, b Problem) bool { return a.Field == b.Field })
 }
 
 // problemsOf turns field errors into problems.
@@ -108,15 +114,10 @@ func problemsOf(errs field.ErrorList) []Problem {
 }
 
 // problemOf turns a field error into a problem. The validators repeat the path within the message, and the type they found; once is
-// enough. For a number that does not fit its field they give the path at the end of the message only, and not the number.
+// enough.
 func problemOf(err *field.Error) Problem {
 	if err.Field == "<nil>" {
-		message, path, _ := strings.Cut(err.Detail, " in ")
-		message = strings.TrimPrefix(message, "Checked value ")
-		if strings.HasSuffix(message, "format int32") {
-			message = fmt.Sprintf("must be a whole number from %d to %d", math.MinInt32, math.MaxInt32)
-		}
-		return Problem{Field: path, Message: message}
+		return problemWithin(err.Detail)
 	}
 	shorter := *err
 	shorter.Detail = strings.TrimPrefix(err.Detail, err.Field+" in body ")
@@ -127,7 +128,21 @@ func problemOf(err *field.Error) Problem {
 }
 
 // wordsOfTypes are what a person calls the types that the validators name.
-var wordsOfTypes = strings.NewReplacer("int32", "integer", "int64", "integer", "float64", "number")
+var wordsOfTypes = strings.NewReplacer("int32", "integer", "int64", "integer", "float64", "number", "integer,string", "integer or string")
+
+// problemWithin reads the path from a message. The validators give it nowhere else for a number that does not fit its field, and for a
+// value that none of several schemas allows.
+func problemWithin(detail string) Problem {
+	if path, message, found := strings.Cut(strings.TrimPrefix(detail, `"`), `" `); found {
+		return Problem{Field: path, Message: message}
+	}
+	message, path, _ := strings.Cut(detail, " in ")
+	message = strings.TrimPrefix(message, "Checked value ")
+	if strings.HasSuffix(message, "format int32") {
+		message = fmt.Sprintf("must be a whole number from %d to %d", math.MinInt32, math.MaxInt32)
+	}
+	return Problem{Field: path, Message: message}
+}
 
 // wrongType says what was found and what is wanted, in the words of a file.
 func wrongType(err *json.UnmarshalTypeError) string {

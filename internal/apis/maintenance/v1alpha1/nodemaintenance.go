@@ -90,7 +90,7 @@ type RequestorID = string
 // PodSelector is a label selector in its string form, e.g. app=web,tier in (front,back),!canary. The rule is its grammar; what it lets pass,
 // such as a number too large to compare with, is refused when the file is read or the maintenance begins.
 // +kubebuilder:validation:MaxLength=2048
-// +kubebuilder:validation:XValidation:rule=`self == '' || self.matches(r'^(?:\s*(?:!\s*(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(?:\s*(?:==?|!=)\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?|\s*[<>]\s*[0-9]+|\s+(?:not)?in\s*\(\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|,\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)(?:\s*,\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*\s*\))?)\s*(?:,|$))+$') && !self.matches(r',\s*$')`,message="must be a label selector, e.g. app=web,tier in (front,back),!canary"
+// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.matches(r'^(?:\s*(?:!\s*(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|(?:[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?(?:\s*(?:==?|!=)\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?|\s*[<>]\s*[0-9]+|\s+(?:not)?in\s*\(\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?|,\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)(?:\s*,\s*(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*\s*\))?)\s*(?:,|$))+$') && !self.matches(r',\s*$')`,message="must be a label selector, e.g. app=web,tier in (front,back),!canary"
 type PodSelector = string
 
 // DrainTimeoutAction is what follows a drain that ran out of time.
@@ -172,7 +172,7 @@ type PodEvictionFilter struct {
 
 	// ByResourceNameRegex picks pods of which a container requests a resource whose name matches (RE2, not anchored).
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="''.matches(self) ? true : true",message="must be a regular expression (RE2)"
+	// +kubebuilder:validation:XValidation:rule="'-'.matches(self) ? true : true",message="must be a regular expression (RE2)"
 	// +optional
 	ByResourceNameRegex *string `json:"byResourceNameRegex,omitempty"`
 }
