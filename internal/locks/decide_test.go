@@ -348,7 +348,7 @@ func TestTheDecisionPrintsAsTheCommandLineDocumentsIt(t *testing.T) {
 func TestWhatCannotBeReadIsNotDecidedAbout(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.settle()
-	w.clusterLock().Annotations[locks.AnnotationTurns] = "n1"
+	w.clusterLock().Annotations = map[string]string{locks.AnnotationTurns: "n1"}
 	_, err := locks.Decide(w.policy, w.snapshot, w.now)
 	require.ErrorContains(t, err, "read annotation drydock.dev/turns of ClusterWorkloadLock tf")
 	w.clusterLock().Annotations = nil

@@ -174,7 +174,7 @@ func (w *world) carryOut(decision locks.Decision, count int) {
 		}
 		w.make(change)
 	}
-	if count == len(changes) {
+	if count == len(changes) && decision.RecordTurns {
 		w.record(decision.Turns)
 	}
 }
