@@ -114,6 +114,7 @@ func lockControllerDetails(s *WorkloadLockControllerStatus) string {
 	if s.Locks != nil {
 		d.row("cluster lock", string(s.Locks.Cluster.To))
 		d.row("node locks", fmt.Sprintf("%d active, %d inactive, %d failed", s.Locks.Active, s.Locks.Inactive, s.Locks.Failed))
+		d.row("progress", s.Locks.Progress.String())
 	}
 	d.wait(s.Wait)
 	for _, note := range s.Notes {

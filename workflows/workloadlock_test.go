@@ -78,7 +78,8 @@ func inMaintenance() locks.Report {
 	n2.Message = "its turn comes after n1 (at most 1 at once)"
 	return locks.Report{
 		Cluster: clusterLock(lcmv1.LockInactive, locks.RequestStands), Total: 2, Active: 1, Inactive: 1,
-		Nodes: []locks.LockDecision{nodeLock("n1", lcmv1.LockInactive, lcmv1.LockInactive, locks.RequestStands), n2},
+		Nodes:    []locks.LockDecision{nodeLock("n1", lcmv1.LockInactive, lcmv1.LockInactive, locks.RequestStands), n2},
+		Progress: locks.Progress{Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2},
 	}
 }
 
@@ -197,6 +198,11 @@ func TestACancelThatArrivesAsTheRunContinuesAsNewIsNotLost(t *testing.T) {
 	}
 	w.run(lockInput())
 	requireCancelled[WorkloadLockControllerStatus](w.world)
+}
+
+func TestALockControllerShowsTheProgress(t *testing.T) {
+	report := inMaintenance()
+	require.Contains(t, lockControllerDetails(&WorkloadLockControllerStatus{Locks: &report}), "| progress | 1 out of 2 nodes updated (50%), 1 inactive now |")
 }
 
 func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
