@@ -260,3 +260,14 @@ func TestAging(t *testing.T) {
 		})
 	}
 }
+
+func TestARequestThatDoesNotSaySinceWhenHasNotWaitedTooLong(t *testing.T) {
+	config := limits(1, nil)
+	config.AgingSeconds = 600
+	undated := pending("undated", "a.example.com", "n1", 0)
+	undated.CreationTimestamp = metav1.Time{}
+	decision := schedule(nodes(3, 0), []maintenancev1.NodeMaintenance{
+		undated, pending("of-the-same", "a.example.com", "n2", time.Minute), pending("alone", "b.example.com", "n0", time.Minute),
+	}, config)
+	require.Equal(t, []string{"alone"}, grantedNames(decision))
+}

@@ -55,10 +55,10 @@ func (c candidate) compare(other candidate) int {
 	return cmp.Or(c.Since.Compare(other.Since), c.Request.compare(other.Request))
 }
 
-// aged reports whether a request has waited for longer than agingSeconds.
+// aged reports whether a request has waited for longer than agingSeconds. Of one that does not say since when, that is not known.
 func aged(ask *Ask, in Input) bool {
 	limit := time.Duration(in.Config.AgingSeconds) * time.Second
-	return limit > 0 && in.Now.Sub(ask.Since) > limit
+	return limit > 0 && !ask.Since.IsZero() && in.Now.Sub(ask.Since) > limit
 }
 
 func trueFirst(a, b bool) int {

@@ -74,8 +74,9 @@ func TestDecisionsFromAFile(t *testing.T) {
 	require.Equal(t, [][]string{{"c1"}, {"c3"}}, plan.RemediationPlan)
 	var schedule scheduling.Decision
 	require.NoError(t, json.Unmarshal([]byte(got["schedule"]), &schedule))
-	require.Equal(t, 1, schedule.AvailableSlots)
+	require.Equal(t, 2, schedule.AvailableSlots)
 	require.Equal(t, "m3", schedule.Granted[0].Name)
+	require.Equal(t, scheduling.BudgetReason("zones"), schedule.Waiting[0].Reason)
 	require.Contains(t, got["drain"], `"name": "bare"`)
 	require.NotContains(t, got["drain"], "elsewhere")
 }
