@@ -37,6 +37,7 @@ func TestOnARealCluster(t *testing.T) {
 	t.Run("a plan from the live hub is that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
 	t.Run("a schedule from the live cluster is that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
 	t.Run("what is said of the locks of the live cluster is said of a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
+	t.Run("health checks are judged on the live cluster and what addresses answer", judgesLiveHealth)
 	t.Run("contexts are completed, and an unknown one is named", namesContexts)
 }
 

@@ -1,49 +1,22 @@
 package health
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-func conditionKind(check drydockv1.ConditionCheck) (schema.GroupVersionKind, error) {
-	version, err := schema.ParseGroupVersion(check.APIVersion)
-	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("%w: condition.apiVersion: %w", ErrInvalid, err)
-	}
-	return version.WithKind(check.Kind), nil
-}
-
 // evaluateCondition wants the condition on every object that the check means, and at least one such object.
 func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result, error) {
-	kind, err := conditionKind(check)
-	if err != nil {
-		return Result{}, err
+	meant, unseen, err := conditionChoice(check).of(objects)
+	if err != nil || unseen != nil {
+		return orNone(unseen), err
 	}
-	listed, err := objects.List(kind, check.Namespace)
-	switch {
-	case errors.Is(err, ErrNotServed):
-		return Result{Reason: ReasonKindNotServed, Message: fmt.Sprintf("the cluster does not serve %s of %s", check.Kind, check.APIVersion)}, nil
-	case errors.Is(err, ErrForbidden):
-		return Result{Reason: ReasonForbidden, Message: fmt.Sprintf("may not list and watch %s of %s: grant it to the worker", check.Kind, check.APIVersion)}, nil
-	case err != nil:
-		return Result{}, err
-	}
-	meant, err := meantBy(check, listed)
-	if err != nil {
-		return Result{}, fmt.Errorf("condition: %w", err)
-	}
-	if len(meant) == 0 {
-		return Result{Reason: ReasonNothingFound, Message: "found no " + described(check)}, nil
-	}
-
 	var blockers []drydockv1.Blocker
 	for _, object := range meant {
 		b, err := judgeCondition(check, object)
@@ -54,33 +27,7 @@ func evaluateCondition(check drydockv1.ConditionCheck, objects Objects) (Result,
 			blockers = append(blockers, *b)
 		}
 	}
-	return judged(fmt.Sprintf("%s is %s on %d of %s", check.Type, wanted(check), len(meant), described(check)), blockers), nil
-}
-
-func meantBy(check drydockv1.ConditionCheck, listed []Object) ([]Object, error) {
-	if check.Name == "" {
-		return selected(listed, check.Selector)
-	}
-	var named []Object
-	for _, object := range listed {
-		if object.GetName() == check.Name {
-			named = append(named, object)
-		}
-	}
-	return selected(named, nil)
-}
-
-func described(check drydockv1.ConditionCheck) string {
-	what := check.Kind
-	if check.Name != "" {
-		what += " " + check.Name
-	} else {
-		what += " with labels " + metav1.FormatLabelSelector(check.Selector)
-	}
-	if check.Namespace != "" {
-		what += " in namespace " + check.Namespace
-	}
-	return what
+	return judged(fmt.Sprintf("%s is %s on %d of %s", check.Type, wanted(check), len(meant), conditionChoice(check)), blockers), nil
 }
 
 func wanted(check drydockv1.ConditionCheck) metav1.ConditionStatus {
@@ -100,15 +47,15 @@ func judgeCondition(check drydockv1.ConditionCheck, object Object) (*drydockv1.B
 	conditions, _, _ := unstructured.NestedSlice(content, "status", "conditions")
 	condition := conditionOf(conditions, check.Type)
 	if condition == nil {
-		b := blocker(check.Kind, object, ReasonConditionMissing, "has no condition "+check.Type, metav1.Time{})
-		return &b, nil
+		return blocking(check.Kind, object, unavailable{ReasonConditionMissing, "has no condition " + check.Type}), nil
 	}
 
 	since := instant(condition, "lastTransitionTime")
 	if observed, ok := observedGeneration(content, condition); ok && observed < object.GetGeneration() {
-		b := blocker(check.Kind, object, ReasonGenerationNotObserved,
-			fmt.Sprintf("generation %d is not observed yet: condition %s is about generation %d", object.GetGeneration(), check.Type, observed), metav1.Time{})
-		return &b, nil
+		return blocking(check.Kind, object, unavailable{
+			ReasonGenerationNotObserved,
+			fmt.Sprintf("generation %d is not observed yet: condition %s is about generation %d", object.GetGeneration(), check.Type, observed),
+		}), nil
 	}
 	if status := text(condition, "status"); status != string(wanted(check)) {
 		b := blocker(check.Kind, object, ReasonConditionNotMet,

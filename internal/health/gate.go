@@ -28,6 +28,8 @@ type Check struct {
 	Deadline *time.Time
 	// Stable is how long the check must be healthy at every look before it counts.
 	Stable time.Duration
+	// LookEvery is when to look again at what no change tells of. 0: changes tell.
+	LookEvery time.Duration
 }
 
 // stretch is how long a check has been healthy, or not healthy, without a break.
@@ -72,6 +74,14 @@ func Declared(check drydockv1.HealthCheck, since time.Time) Check {
 		timeout = time.Duration(*check.TimeoutSeconds) * time.Second
 	}
 	declared := Check{Name: check.Name, Stable: time.Duration(check.StableSeconds) * time.Second}
+	if asks(check) {
+		declared.LookEvery = askAgain
+	}
+	if check.Prometheus != nil {
+		// Prometheus gives the last sample there is, which may be from before the step. When the check has held for as long as a sample
+		// may be old, the last look was at one from after it.
+		declared.Stable = max(declared.Stable, maxAge(*check.Prometheus))
+	}
 	if timeout > 0 {
 		deadline := since.Add(timeout)
 		declared.Deadline = &deadline
@@ -107,6 +117,9 @@ func (g Gate) decide(now time.Time) Decision {
 	unhealthy, unsettled := -1, -1
 	var lookAgain []time.Time
 	for i, check := range g.checks {
+		if check.LookEvery > 0 {
+			lookAgain = append(lookAgain, now.Add(check.LookEvery))
+		}
 		switch settled := g.seen[i].since.Add(check.Stable); {
 		case !g.seen[i].result.Healthy && check.Deadline != nil && !now.Before(*check.Deadline):
 			return Decision{Verdict: Failed, Wait: g.failed(i, now)}
@@ -127,7 +140,7 @@ func (g Gate) decide(now time.Time) Decision {
 	case unsettled >= 0:
 		decision.Wait = g.stabilizing(unsettled)
 	default:
-		decision.Verdict = Open
+		decision = Decision{Verdict: Open}
 	}
 	return decision
 }

@@ -1,5 +1,5 @@
-// Package health decides whether what users care about is well: conditions of objects, workloads, nodes. It is pure: it judges objects
-// that were read before and never looks for itself.
+// Package health decides whether what users care about is well: conditions of objects, workloads, pods, nodes, what
+// addresses answer. It is pure: it judges what others have read and never looks for itself.
 //
 // Evidence is worth something only when it is newer than the step it judges. Two rules keep stale status from opening a gate. What a
 // controller reported about an earlier generation of an object does not count. And a Gate counts only looks that happen after the step
@@ -37,6 +37,9 @@ type Objects interface {
 	Node(name string) (*corev1.Node, error)
 	// PodsOn returns the pods that are bound to a node.
 	PodsOn(node string) ([]*corev1.Pod, error)
+	// Fetch asks an address by HTTP GET, within bounds of time and size. An error says why there is no answer; it wraps ErrNotAsked when
+	// nobody asked.
+	Fetch(address string) (Answer, error)
 }
 
 // Answers of a cluster about a kind that a check wants to see. They make the check unhealthy, not impossible: the CRD, or the
@@ -63,6 +66,13 @@ const (
 	ReasonNodeNotReady           = "NodeNotReady"
 	ReasonDaemonSetPodMissing    = "DaemonSetPodMissing"
 	ReasonDaemonSetPodNotReady   = "DaemonSetPodNotReady"
+	ReasonPodNotReady            = "PodNotReady"
+	ReasonExpressionFalse        = "ExpressionFalse"
+	ReasonExpressionFailed       = "ExpressionFailed"
+	ReasonUnreachable            = "Unreachable"
+	ReasonUnexpectedAnswer       = "UnexpectedAnswer"
+	ReasonUnexpectedSample       = "UnexpectedSample"
+	ReasonNotAsked               = "NotAsked"
 )
 
 // maxBlockers is how many blockers a result names; its message counts them all.
@@ -95,10 +105,18 @@ func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result
 		return evaluateCondition(*check.Condition, objects)
 	case check.Workload != nil:
 		return evaluateWorkload(*check.Workload, objects)
+	case check.Pods != nil:
+		return evaluatePods(*check.Pods, objects)
 	case check.Node != nil:
 		return evaluateNodes(*check.Node, node, objects)
+	case check.CEL != nil:
+		return evaluateCEL(*check.CEL, objects)
+	case check.Prometheus != nil:
+		return evaluatePrometheus(*check.Prometheus, objects)
+	case check.HTTP != nil:
+		return evaluateHTTP(*check.HTTP, objects)
 	}
-	return Result{}, fmt.Errorf("%w: exactly one of condition, workload and node must be set", ErrInvalid)
+	return Result{}, errNoCheck()
 }
 
 // Watch says which objects a check depends on: those of a kind, in one namespace and of one name when these are set.
@@ -108,7 +126,7 @@ type Watch struct {
 	Name      string
 }
 
-// Watches returns what must be watched to see the results of the checks change. The error names the check and wraps ErrInvalid.
+// Watches returns what must be watched to see the results of the checks change; addresses cannot be. The error names the check and wraps ErrInvalid.
 func Watches(checks ...drydockv1.HealthCheck) ([]Watch, error) {
 	var watches []Watch
 	for _, check := range checks {
@@ -124,8 +142,8 @@ func Watches(checks ...drydockv1.HealthCheck) ([]Watch, error) {
 func watchesOf(check drydockv1.HealthCheck) ([]Watch, error) {
 	switch {
 	case check.Condition != nil:
-		kind, err := conditionKind(*check.Condition)
-		return []Watch{{Kind: kind, Namespace: check.Condition.Namespace, Name: check.Condition.Name}}, err
+		watch, err := conditionChoice(*check.Condition).watch()
+		return []Watch{watch}, err
 	case check.Workload != nil:
 		kinds, err := workloadKinds(*check.Workload)
 		var watches []Watch
@@ -133,10 +151,21 @@ func watchesOf(check drydockv1.HealthCheck) ([]Watch, error) {
 			watches = append(watches, Watch{Kind: workloadKind(kind), Namespace: check.Workload.Namespace})
 		}
 		return watches, err
+	case check.Pods != nil:
+		return []Watch{{Kind: podKind, Namespace: check.Pods.Namespace}}, nil
 	case check.Node != nil:
 		return []Watch{{Kind: nodeKind}}, nil
+	case check.CEL != nil:
+		watch, err := celChoice(*check.CEL).watch()
+		return []Watch{watch}, err
+	case asks(check):
+		return nil, nil
 	}
-	return nil, fmt.Errorf("%w: exactly one of condition, workload and node must be set", ErrInvalid)
+	return nil, errNoCheck()
+}
+
+func errNoCheck() error {
+	return fmt.Errorf("%w: exactly one of condition, workload, pods, node, cel, prometheus and http must be set", ErrInvalid)
 }
 
 // All is healthy when every result is. Otherwise it has the reason and message of the first that is not, and the blockers of all.
@@ -174,6 +203,12 @@ func blocker(kind string, object metav1.Object, reason, message string, since me
 		b.Since = &since
 	}
 	return b
+}
+
+// blocking is a blocker for a reason without a beginning.
+func blocking(kind string, object metav1.Object, why unavailable) *drydockv1.Blocker {
+	b := blocker(kind, object, why.reason, why.message, metav1.Time{})
+	return &b
 }
 
 // selected returns the objects that the selector picks, all when it is nil, in the order of their names: a cache has no order, and a

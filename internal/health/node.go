@@ -13,6 +13,7 @@ import (
 
 var (
 	nodeKind      = corev1.SchemeGroupVersion.WithKind("Node")
+	podKind       = corev1.SchemeGroupVersion.WithKind("Pod")
 	daemonSetKind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 )
 

@@ -1,6 +1,7 @@
 package health_test
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,9 @@ type cluster struct {
 	objects  []health.Object
 	unserved map[string]bool
 	hidden   map[string]bool
+	// answers are those of addresses; others do not answer.
+	answers map[string]health.Answer
+	asked   *[]string
 }
 
 func clusterOf(objects ...health.Object) cluster { return cluster{objects: objects} }
@@ -83,4 +87,15 @@ func node(name string, ready corev1.ConditionStatus, taints ...corev1.Taint) *co
 			{Type: corev1.NodeReady, Status: ready, Reason: "KubeletSays", Message: "so", LastTransitionTime: metav1.NewTime(began)},
 		}},
 	}
+}
+
+func (c cluster) Fetch(address string) (health.Answer, error) {
+	if c.asked != nil {
+		*c.asked = append(*c.asked, address)
+	}
+	answer, ok := c.answers[address]
+	if !ok {
+		return health.Answer{}, errors.New("connection refused")
+	}
+	return answer, nil
 }

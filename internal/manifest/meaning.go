@@ -84,8 +84,14 @@ func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) fiel
 		if check.Workload != nil {
 			invalid = append(invalid, validateSelector(check.Workload.Selector, path.Child("workload", "selector"))...)
 		}
+		if check.Pods != nil {
+			invalid = append(invalid, validateSelector(check.Pods.Selector, path.Child("pods", "selector"))...)
+		}
 		if check.Node != nil {
 			invalid = append(invalid, validateSelector(check.Node.Selector, path.Child("node", "selector"))...)
+		}
+		if check.CEL != nil {
+			invalid = append(invalid, validateCEL(check.CEL, path.Child("cel"))...)
 		}
 	}
 	return invalid

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HealthCheck is one thing that must be true before work goes on. Exactly one of Condition, Workload
-// and Node says what is checked.
-// +kubebuilder:validation:XValidation:rule="(has(self.condition) ? 1 : 0) + (has(self.workload) ? 1 : 0) + (has(self.node) ? 1 : 0) == 1",message="exactly one of condition, workload and node must be set"
+// HealthCheck is one thing that must be true before work goes on. Exactly one of Condition, Workload, Pods, Node, CEL, Prometheus and HTTP
+// says what is checked.
+// +kubebuilder:validation:XValidation:rule="(has(self.condition) ? 1 : 0) + (has(self.workload) ? 1 : 0) + (has(self.pods) ? 1 : 0) + (has(self.node) ? 1 : 0) + (has(self.cel) ? 1 : 0) + (has(self.prometheus) ? 1 : 0) + (has(self.http) ? 1 : 0) == 1",message="exactly one of condition, workload, pods, node, cel, prometheus and http must be set"
 type HealthCheck struct {
 	// Name is shown wherever the check is reported.
 	// +kubebuilder:validation:MinLength=1
@@ -15,9 +15,21 @@ type HealthCheck struct {
 	// Workload checks that workloads are available at their current generation.
 	// +optional
 	Workload *WorkloadCheck `json:"workload,omitempty"`
+	// Pods checks that all containers of pods are ready.
+	// +optional
+	Pods *PodCheck `json:"pods,omitempty"`
 	// Node checks that nodes are Ready.
 	// +optional
 	Node *NodeCheck `json:"node,omitempty"`
+	// CEL checks an expression over one object or over each that a selector picks.
+	// +optional
+	CEL *CELCheck `json:"cel,omitempty"`
+	// Prometheus checks what a query gives.
+	// +optional
+	Prometheus *PrometheusCheck `json:"prometheus,omitempty"`
+	// HTTP checks how an address answers.
+	// +optional
+	HTTP *HTTPCheck `json:"http,omitempty"`
 	// TimeoutSeconds is how long the check may stay false before it has failed. 0: no limit.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
@@ -81,4 +93,66 @@ type NodeCheck struct {
 	// Selector picks nodes by label; absent: the node under maintenance, or every node in a check of a cluster.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// PodCheck wants every pod it picks to have all its containers ready, and at least one such pod. Pods that are done or on their way out do
+// not count.
+type PodCheck struct {
+	// +kubebuilder:validation:MinLength=1
+	Namespace string `json:"namespace"`
+	// Selector picks by label; absent: every pod of the namespace.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// CELCheck wants an expression to be true of objects.
+// +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.selector)",message="exactly one of name and selector must be set"
+type CELCheck struct {
+	// +kubebuilder:validation:MinLength=1
+	APIVersion string `json:"apiVersion"`
+	// +kubebuilder:validation:MinLength=1
+	Kind string `json:"kind"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Selector picks objects; none found is not healthy.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Expression of the Common Expression Language over the variable object, e.g. object.status.phase == 'Running'.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Expression string `json:"expression"`
+}
+
+// PrometheusCheck wants every sample that a query gives to be as expected, and at least one sample.
+type PrometheusCheck struct {
+	// URL of the server; its path is that under which the API is, e.g. http://prometheus.monitoring:9090.
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+[^?#]*$`
+	URL string `json:"url"`
+	// Query in PromQL.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query"`
+	// Expected is a comparison with a number: "== 0", ">= 0.99".
+	// +kubebuilder:validation:Pattern=`^(==|!=|<|<=|>|>=) ?-?[0-9]+(\.[0-9]+)?$`
+	Expected string `json:"expected"`
+	// MaxAgeSeconds is how old a sample may be. The check must hold for as long, at least, so that what opens a gate was measured after
+	// the work.
+	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	// +optional
+	MaxAgeSeconds int32 `json:"maxAgeSeconds,omitempty"`
+}
+
+// HTTPCheck wants an address to answer a GET with a status. Redirects are not followed: they are an answer.
+type HTTPCheck struct {
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+`
+	URL string `json:"url"`
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=599
+	// +optional
+	Status int32 `json:"status,omitempty"`
 }

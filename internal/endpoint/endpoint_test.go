@@ -1,0 +1,73 @@
+package endpoint_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/endpoint"
+	"drydock.dev/drydock/internal/health"
+)
+
+func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestAnAnswerIsItsStatusAndBody(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		name, password, _ := r.BasicAuth()
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte(r.Method + " " + r.URL.String() + " " + name + ":" + password))
+	})
+	address := strings.Replace(server.URL, "http://", "http://ann:pw@", 1) + "/x?y=z"
+	answer, err := endpoint.Fetch(t.Context(), address)
+	require.NoError(t, err)
+	require.Equal(t, health.Answer{Status: http.StatusTeapot, Body: []byte("GET /x?y=z ann:pw")}, answer)
+}
+
+func TestNobodyElseIsAsked(t *testing.T) {
+	other := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("was asked") })
+	t.Setenv("HTTP_PROXY", other.URL)
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	answer, err := endpoint.Fetch(t.Context(), server.URL)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusFound, answer.Status)
+}
+
+func TestATooLongAnswerIsNone(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		size := 1 << 20
+		if r.URL.Path == "/long" {
+			size++
+		}
+		_, _ = w.Write(make([]byte, size))
+	})
+	answer, err := endpoint.Fetch(t.Context(), server.URL)
+	require.NoError(t, err)
+	require.Len(t, answer.Body, 1<<20)
+	_, err = endpoint.Fetch(t.Context(), server.URL+"/long")
+	require.EqualError(t, err, "the answer is longer than 1048576 bytes")
+}
+
+func TestASilentAddressIsNotWaitedForLongerThanTheContextAllows(t *testing.T) {
+	server := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := endpoint.Fetch(ctx, server.URL)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestAnErrorDoesNotRepeatTheAddress(t *testing.T) {
+	for _, address := range []string{"http://ann:secret@127.0.0.1:1/", "http://ann:secret@%zz/"} {
+		_, err := endpoint.Fetch(t.Context(), address)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}

@@ -1,0 +1,97 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// choice is the objects of any kind that a check means: one by its name, or those that a selector picks.
+type choice struct {
+	check, apiVersion, kind, namespace, name string
+	selector                                 *metav1.LabelSelector
+}
+
+func conditionChoice(check drydockv1.ConditionCheck) choice {
+	return choice{"condition", check.APIVersion, check.Kind, check.Namespace, check.Name, check.Selector}
+}
+
+func celChoice(check drydockv1.CELCheck) choice {
+	return choice{"cel", check.APIVersion, check.Kind, check.Namespace, check.Name, check.Selector}
+}
+
+func (c choice) gvk() (schema.GroupVersionKind, error) {
+	version, err := schema.ParseGroupVersion(c.apiVersion)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("%w: %s.apiVersion: %w", ErrInvalid, c.check, err)
+	}
+	return version.WithKind(c.kind), nil
+}
+
+func (c choice) watch() (Watch, error) {
+	kind, err := c.gvk()
+	return Watch{Kind: kind, Namespace: c.namespace, Name: c.name}, err
+}
+
+// of returns the objects that are meant, at least one; or what there is to say when none can be seen.
+func (c choice) of(objects Objects) ([]Object, *Result, error) {
+	kind, err := c.gvk()
+	if err != nil {
+		return nil, nil, err
+	}
+	listed, err := objects.List(kind, c.namespace)
+	switch {
+	case errors.Is(err, ErrNotServed):
+		return nil, &Result{Reason: ReasonKindNotServed, Message: fmt.Sprintf("the cluster does not serve %s of %s", c.kind, c.apiVersion)}, nil
+	case errors.Is(err, ErrForbidden):
+		return nil, &Result{Reason: ReasonForbidden, Message: fmt.Sprintf("may not list and watch %s of %s: grant it to the worker", c.kind, c.apiVersion)}, nil
+	case err != nil:
+		return nil, nil, err
+	}
+	chosen, err := c.among(listed)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.check, err)
+	}
+	if len(chosen) == 0 {
+		return nil, &Result{Reason: ReasonNothingFound, Message: "found no " + c.String()}, nil
+	}
+	return chosen, nil, nil
+}
+
+func (c choice) among(listed []Object) ([]Object, error) {
+	if c.name == "" {
+		return selected(listed, c.selector)
+	}
+	var named []Object
+	for _, object := range listed {
+		if object.GetName() == c.name {
+			named = append(named, object)
+		}
+	}
+	return selected(named, nil)
+}
+
+// String names the objects to a person.
+func (c choice) String() string {
+	what := c.kind
+	if c.name != "" {
+		what += " " + c.name
+	} else {
+		what += " with labels " + metav1.FormatLabelSelector(c.selector)
+	}
+	if c.namespace != "" {
+		what += " in namespace " + c.namespace
+	}
+	return what
+}
+
+func orNone(result *Result) Result {
+	if result == nil {
+		return Result{}
+	}
+	return *result
+}

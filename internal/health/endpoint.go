@@ -1,0 +1,190 @@
+package health
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Answer is how an address answered a GET.
+type Answer struct {
+	Status int
+	Body   []byte
+}
+
+// ErrNotAsked says that nobody asks addresses, e.g. because a check is judged on a file.
+var ErrNotAsked = errors.New("no address is asked")
+
+// askAgain is when an address is asked again. Unlike objects, addresses cannot be watched.
+const askAgain = 5 * time.Second
+
+// asks reports whether a check depends on an address.
+func asks(check drydockv1.HealthCheck) bool { return check.Prometheus != nil || check.HTTP != nil }
+
+func evaluateHTTP(check drydockv1.HTTPCheck, objects Objects) (Result, error) {
+	wanted := int(check.Status)
+	if wanted == 0 {
+		wanted = 200
+	}
+	answer, err := objects.Fetch(check.URL)
+	if err != nil {
+		return unanswered(check.URL, err), nil
+	}
+	if answer.Status != wanted {
+		return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s answers %d, not %d", bare(check.URL), answer.Status, wanted)}, nil
+	}
+	return Result{Healthy: true, Message: fmt.Sprintf("%s answers %d", bare(check.URL), wanted)}, nil
+}
+
+func unanswered(address string, err error) Result {
+	if errors.Is(err, ErrNotAsked) {
+		return Result{Reason: ReasonNotAsked, Message: fmt.Sprintf("%s: %s", bare(address), err)}
+	}
+	return Result{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s does not answer: %s", bare(address), err)}
+}
+
+// bare is an address without what may be secret: user, password and query.
+func bare(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "the address"
+	}
+	parsed.User, parsed.RawQuery = nil, ""
+	return parsed.String()
+}
+
+// sample is one of the series of an instant vector, or a scalar; see https://prometheus.io/docs/prometheus/latest/querying/api/.
+type sample struct {
+	Metric map[string]string `json:"metric"`
+	Value  []any             `json:"value"`
+}
+
+// evaluatePrometheus wants every sample as expected, and at least one: a query that gives none is misspelt, or its target is not scraped.
+func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Result, error) {
+	wanted, err := expectation(check.Expected)
+	if err != nil {
+		return Result{}, err
+	}
+	address, err := queryURL(check)
+	if err != nil {
+		return Result{}, err
+	}
+	answer, err := objects.Fetch(address)
+	if err != nil {
+		return unanswered(address, err), nil
+	}
+	samples, err := readSamples(answer)
+	if err != nil {
+		return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s: %s", bare(address), err)}, nil
+	}
+	if len(samples) == 0 {
+		return Result{Reason: ReasonNothingFound, Message: fmt.Sprintf("%s gives no sample", check.Query)}, nil
+	}
+	var blockers []drydockv1.Blocker
+	for _, s := range samples {
+		value, err := s.number()
+		if err != nil {
+			return Result{Reason: ReasonUnexpectedAnswer, Message: fmt.Sprintf("%s: %s", bare(address), err)}, nil
+		}
+		if !wanted(value) {
+			blockers = append(blockers, drydockv1.Blocker{
+				Kind: "Sample", Name: s.name(), Reason: ReasonUnexpectedSample, Message: fmt.Sprintf("is %v, not %s", value, check.Expected),
+			})
+		}
+	}
+	return judged(fmt.Sprintf("%d samples of %s are %s", len(samples), check.Query, check.Expected), blockers), nil
+}
+
+// queryURL asks for an instant query that takes no sample for current which is older than the check allows.
+func queryURL(check drydockv1.PrometheusCheck) (string, error) {
+	parsed, err := url.Parse(check.URL)
+	if err != nil {
+		return "", fmt.Errorf("%w: prometheus.url: %w", ErrInvalid, err)
+	}
+	address := parsed.JoinPath("api/v1/query")
+	address.RawQuery = url.Values{
+		"query": {check.Query}, "timeout": {"5s"}, "lookback_delta": {fmt.Sprintf("%ds", maxAge(check)/time.Second)},
+	}.Encode()
+	return address.String(), nil
+}
+
+// maxAge is PrometheusCheck.maxAgeSeconds, also of checks that were not read through the API.
+func maxAge(check drydockv1.PrometheusCheck) time.Duration {
+	if check.MaxAgeSeconds == 0 {
+		return time.Minute
+	}
+	return time.Duration(check.MaxAgeSeconds) * time.Second
+}
+
+func readSamples(answer Answer) ([]sample, error) {
+	var said struct {
+		Status string `json:"status"`
+		Error  string `json:"error"`
+		Data   struct {
+			ResultType string          `json:"resultType"`
+			Result     json.RawMessage `json:"result"`
+		} `json:"data"`
+	}
+	err := json.Unmarshal(answer.Body, &said)
+	if err != nil || answer.Status != 200 || said.Status != "success" {
+		return nil, fmt.Errorf("answers %d, no samples%s", answer.Status, because("", said.Error))
+	}
+	switch said.Data.ResultType {
+	case "vector":
+		var samples []sample
+		err = json.Unmarshal(said.Data.Result, &samples)
+		return samples, err
+	case "scalar":
+		scalar := sample{}
+		err = json.Unmarshal(said.Data.Result, &scalar.Value)
+		return []sample{scalar}, err
+	}
+	return nil, fmt.Errorf("the query gives a %s, not an instant vector or a scalar", said.Data.ResultType)
+}
+
+func (s sample) number() (float64, error) {
+	if len(s.Value) == 2 {
+		if written, ok := s.Value[1].(string); ok {
+			return strconv.ParseFloat(written, 64)
+		}
+	}
+	return 0, fmt.Errorf("sample %s has no value", s.name())
+}
+
+// name is the series, e.g. {"job":"api"}; JSON keeps the labels in order.
+func (s sample) name() string {
+	if len(s.Metric) == 0 {
+		return "scalar"
+	}
+	labels, err := json.Marshal(s.Metric)
+	if err != nil {
+		return "unnamed"
+	}
+	return string(labels)
+}
+
+// expectation reads a comparison such as ">= 0.99". Nothing is as expected of a value that is not a number.
+func expectation(expected string) (func(float64) bool, error) {
+	operator := strings.TrimRight(expected, "0123456789.- ")
+	number, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimPrefix(expected, operator)), 64)
+	comparisons := map[string]func(float64) bool{
+		"==": func(v float64) bool { return v == number },
+		"!=": func(v float64) bool { return v != number },
+		"<":  func(v float64) bool { return v < number },
+		"<=": func(v float64) bool { return v <= number },
+		">":  func(v float64) bool { return v > number },
+		">=": func(v float64) bool { return v >= number },
+	}
+	compare, known := comparisons[operator]
+	if err != nil || !known {
+		return nil, fmt.Errorf("%w: prometheus.expected: %q is no comparison with a number, such as \">= 0.99\"", ErrInvalid, expected)
+	}
+	return func(v float64) bool { return !math.IsNaN(v) && compare(v) }, nil
+}

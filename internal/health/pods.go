@@ -1,0 +1,58 @@
+package health
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// evaluatePods wants every pod that the check means ready, and at least one. A pod that is done, or terminating, is not one that serves.
+func evaluatePods(check drydockv1.PodCheck, objects Objects) (Result, error) {
+	listed, err := objects.List(podKind, check.Namespace)
+	if err != nil {
+		return Result{}, err
+	}
+	if listed, err = selected(listed, check.Selector); err != nil {
+		return Result{}, fmt.Errorf("pods: %w", err)
+	}
+	pods, err := allTyped[corev1.Pod](listed)
+	if err != nil {
+		return Result{}, err
+	}
+	found := 0
+	var blockers []drydockv1.Blocker
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+			continue
+		}
+		found++
+		if b := judgePod(pod); b != nil {
+			blockers = append(blockers, *b)
+		}
+	}
+	if found == 0 {
+		return Result{Reason: ReasonNothingFound, Message: "found no pod in namespace " + check.Namespace + withLabels(check.Selector)}, nil
+	}
+	return judged(fmt.Sprintf("%d pods in namespace %s are ready", found, check.Namespace), blockers), nil
+}
+
+// judgePod returns what is wrong with one pod, or nil. The kubelet reports a generation from Kubernetes 1.34 on.
+func judgePod(pod *corev1.Pod) *drydockv1.Blocker {
+	if observed := pod.Status.ObservedGeneration; observed != 0 && observed < pod.Generation {
+		return blocking("Pod", pod, *notObserved(pod.Generation, observed))
+	}
+	ready := 0
+	for _, container := range pod.Status.ContainerStatuses {
+		if container.Ready {
+			ready++
+		}
+	}
+	if wanted := len(pod.Spec.Containers); ready < wanted || !podReady(pod) {
+		message, since := whyNotReady(pod)
+		b := blocker("Pod", pod, ReasonPodNotReady, fmt.Sprintf("%d of %d containers are ready: %s", ready, wanted, message), since)
+		return &b
+	}
+	return nil
+}

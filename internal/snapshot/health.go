@@ -1,0 +1,126 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/health"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// Evidence is what health checks are judged on, read from a cluster or a file as long as its context lives.
+type Evidence struct {
+	ctx    context.Context
+	reader client.Reader
+	scheme *runtime.Scheme
+	fetch  Fetch
+}
+
+var _ health.Objects = Evidence{}
+
+// Fetch asks an address by HTTP GET, within bounds of time and size.
+type Fetch func(ctx context.Context, address string) (health.Answer, error)
+
+// NewEvidence reads objects from the reader, those of the scheme in their Go types, and asks addresses by fetch.
+func NewEvidence(ctx context.Context, reader client.Reader, scheme *runtime.Scheme, fetch Fetch) Evidence {
+	return Evidence{ctx: ctx, reader: reader, scheme: scheme, fetch: fetch}
+}
+
+// Evidence is what the objects of a file say; no address is asked.
+func (f *File) Evidence(ctx context.Context) Evidence {
+	return NewEvidence(ctx, f, f.scheme, func(context.Context, string) (health.Answer, error) {
+		return health.Answer{}, fmt.Errorf("%w: a file of objects cannot tell", health.ErrNotAsked)
+	})
+}
+
+// List returns the objects of a kind.
+func (e Evidence) List(kind schema.GroupVersionKind, namespace string) ([]health.Object, error) {
+	list, err := newList(e.scheme, kind)
+	if err != nil {
+		return nil, err
+	}
+	err = e.reader.List(e.ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(namespace))
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("%w: %w", health.ErrNotServed, err)
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("%w: %w", health.ErrForbidden, err)
+	case err != nil:
+		return nil, err
+	}
+	var listed []health.Object
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		listed = append(listed, item.(health.Object))
+		return nil
+	})
+	return listed, err
+}
+
+// Node returns the node of that name, or nil when there is none.
+func (e Evidence) Node(name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := e.reader.Get(e.ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return node, err
+}
+
+// PodsOn returns the pods that are bound to a node.
+func (e Evidence) PodsOn(node string) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := e.reader.List(e.ctx, &list, client.UnsafeDisableDeepCopy, client.MatchingFields{kube.IndexNodeName: node}); err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
+// Fetch asks an address.
+func (e Evidence) Fetch(address string) (health.Answer, error) { return e.fetch(e.ctx, address) }
+
+// NewObject returns an empty object of the kind: the Go type when there is one, since all of the house shares its informer; else an
+// unstructured one.
+func NewObject(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.Object, error) {
+	known, err := scheme.New(kind)
+	if runtime.IsNotRegisteredError(err) {
+		unknown := &unstructured.Unstructured{}
+		unknown.SetGroupVersionKind(kind)
+		return unknown, nil
+	}
+	if object, ok := known.(client.Object); ok {
+		return object, nil
+	}
+	return nil, noObjects(kind)
+}
+
+// newList returns an empty list of objects of the kind, as NewObject does.
+func newList(scheme *runtime.Scheme, kind schema.GroupVersionKind) (client.ObjectList, error) {
+	listKind := kind.GroupVersion().WithKind(kind.Kind + "List")
+	known, err := scheme.New(listKind)
+	if runtime.IsNotRegisteredError(err) {
+		unknown := &unstructured.UnstructuredList{}
+		unknown.SetGroupVersionKind(listKind)
+		return unknown, nil
+	}
+	if list, ok := known.(client.ObjectList); ok {
+		return list, nil
+	}
+	return nil, noObjects(kind)
+}
+
+// noObjects is about kinds such as v1 Status, which a server knows but does not keep.
+func noObjects(kind schema.GroupVersionKind) error {
+	return fmt.Errorf("%w: condition.kind: a cluster keeps no objects of kind %s", health.ErrInvalid, kind.Kind)
+}
