@@ -25,7 +25,7 @@ func newLock(c *cli) *cobra.Command {
 	cmd := noun("lock", "Workload locks: what must let go before a cluster or a node is disrupted")
 	controller := noun("controller", "Keep the locks of an application that has no controller of its own")
 	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerCancel(c))
-	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockGate(c))
+	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockEvaluate(c), newLockGate(c))
 	return cmd
 }
 

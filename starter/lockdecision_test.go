@@ -12,6 +12,7 @@ import (
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/manifest"
 )
 
@@ -85,6 +86,70 @@ metadata: {name: storage, creationTimestamp: 2026-11-01T10:00:00Z}
 spec: {controllerName: ceph, nodeName: n2}
 status: {state: active, errorMessage: "rebalancing: 12% of objects are misplaced"}
 `
+
+func TestLocksAreEvaluatedFromAFile(t *testing.T) {
+	alone(t)
+	objects := file(t, "objects.yaml", lockObjects+"---"+lockPolicy)
+	require.JSONEq(t, `{
+		"locks": [
+			{"kind": "ClusterWorkloadLock", "name": "vrouter", "action": "keep", "from": "inactive", "to": "inactive", "reason": "RequestStands"},
+			{"kind": "NodeWorkloadLock", "name": "vrouter-n1", "node": "n1", "action": "update", "from": "inactive", "to": "inactive", "reason": "RequestStands"},
+			{"kind": "NodeWorkloadLock", "name": "vrouter-n2", "node": "n2", "action": "update", "from": "active", "to": "active", "reason": "MaxInactiveNodes",
+			 "message": "its turn comes after n1 (at most 1 at once)"},
+			{"kind": "NodeWorkloadLock", "name": "vrouter-n3", "node": "n3", "action": "create", "from": "", "to": "active", "reason": "NoRequest"},
+			{"kind": "NodeWorkloadLock", "name": "vrouter-n9", "node": "n9", "action": "delete", "from": "failed", "to": "", "reason": "NodeGone"}
+		],
+		"progress": {"percentage": 33, "description": "1 out of 3 nodes updated", "inactiveNow": 1, "updated": 1, "total": 3}
+	}`, succeeds(t, "lock", "evaluate", "--snapshot", objects, "-o", "json"))
+
+	require.Equal(t, `LOCK      STATE      BECOMES   REASON             MESSAGE
+cluster   inactive             RequestStands
+node n1   inactive             RequestStands
+node n2   active               MaxInactiveNodes   its turn comes after n1 (at most 1 at once)
+node n3              active    NoRequest
+node n9   failed     deleted   NodeGone
+vrouter: 1 out of 3 nodes updated (33%), 1 inactive now
+`, succeeds(t, "lock", "evaluate", "--snapshot", objects))
+
+	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", objects, "-o", "name"), "nodeworkloadlock.lcm.mirantis.com/vrouter-n9\n")
+}
+
+func TestLocksAreEvaluatedByThePolicyThatIsMeant(t *testing.T) {
+	alone(t)
+	objects := file(t, "objects.yaml", lockObjects)
+	other := strings.ReplaceAll(lockPolicy, "vrouter", "ceph")
+	both := file(t, "both.yaml", lockObjects+"---"+lockPolicy+"---"+other)
+	twice := file(t, "twice.yaml", lockPolicy+"---"+strings.Replace(lockPolicy, "name: vrouter}\nspec", "name: again}\nspec", 1))
+	sick := file(t, "sick.yaml", lockPolicy+"  clusterHealth: [{name: control, workload: {namespace: network}}]\n")
+
+	policy := file(t, "policy.yaml", lockPolicy)
+	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", objects, "-f", policy), "vrouter: 1 out of 3")
+	require.Contains(t, succeeds(t, "lock", "evaluate", "--snapshot", both, "--controller", "ceph"), "\nceph: ")
+	later := succeeds(t, "lock", "evaluate", "--snapshot", objects, "-f", sick)
+	require.Contains(t, later, "cluster   inactive", "once let go of it stays so, whatever the health")
+
+	for _, test := range []struct {
+		name   string
+		args   []string
+		stderr string
+	}{
+		{"no policy is asked for", []string{"--snapshot", objects}, "there is no WorkloadLockPolicy: name its file with -f"},
+		{"nor guessed", []string{"--snapshot", both}, "there are several WorkloadLockPolicies, of ceph, vrouter: say which with --controller"},
+		{"an unknown application is named", []string{"--snapshot", both, "--controller", "etcd"}, "there is no WorkloadLockPolicy of etcd: name its file with -f"},
+		{"two of one application contradict each other", []string{"--snapshot", twice, "--controller", "vrouter"}, "there are 2 WorkloadLockPolicies of vrouter"},
+		{
+			"a policy that is not valid is refused", []string{"--snapshot", file(t, "bad.yaml", strings.Replace(lockPolicy, "namespace: network", "maxInactiveNodes: 0", 1))},
+			"spec.maxInactiveNodes",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := drydock(t, append([]string{"lock", "evaluate"}, test.args...)...)
+			require.Equal(t, exitUsage, got.status)
+			require.Contains(t, got.stderr, test.stderr)
+			require.Empty(t, got.stdout)
+		})
+	}
+}
 
 func TestAGateIsShownWithItsHolders(t *testing.T) {
 	alone(t)
@@ -172,13 +237,15 @@ func locksAlike(t *testing.T, config *rest.Config) {
 
 	offline := file(t, "live.json", dump(t, cluster))
 	for _, args := range [][]string{
-		{"gate"}, {"gate", "--node", "n1"}, {"gate", "--node", "n2"}, {"list"}, {"progress"},
+		{"evaluate", "--at", "2026-11-20T21:00:00Z"}, {"gate"}, {"gate", "--node", "n1"}, {"gate", "--node", "n2"}, {"list"}, {"progress"},
 	} {
 		args = append([]string{"lock", "-o", "json"}, args...)
 		live := drydock(t, append(args, "--context", "hub")...)
 		require.NotEmpty(t, live.stdout, live.stderr)
 		require.Equal(t, live, drydock(t, append(args, "--snapshot", offline)...), args)
 	}
+	decision := parsed[locks.Decision](t, "lock", "evaluate", "--context", "hub")
+	require.Len(t, decision.Locks, 5)
 	require.NotNil(t, parsed[lockListing](t, "lock", "list", "--context", "hub").Locks[0].ChangedAt, "the API server remembers when")
 
 	t.Run("and its progress is followed", func(t *testing.T) { followsProgress(t, cluster) })

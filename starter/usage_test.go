@@ -31,7 +31,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		"":                {"upgrade", "node", "lock", "setup", "doctor", "version", "completion"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
 		"node":            {"maintain", "done", "fail", "cancel", "status", "list", "drain", "schedule"},
-		"lock":            {"controller", "gate", "list", "progress"},
+		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
 		"lock controller": {"start", "status", "cancel"},
 	} {
 		help := succeeds(t, strings.Fields(noun)...)

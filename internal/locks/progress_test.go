@@ -98,7 +98,7 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 				w.now = w.now.Add(-time.Second) // the clock of another API server
 				w.requestCluster()
 			},
-			want:  locks.Progress{Percentage: 50, Description: "2 out of 4 nodes updated", Updated: 2, Total: 4},
+			want: locks.Progress{Percentage: 50, Description: "2 out of 4 nodes updated", Updated: 2, Total: 4},
 		},
 		{
 			name: "a new node enlarges the whole", nodes: []string{"n1", "n2"},
