@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -57,109 +56,6 @@ func budgets(t *testing.T, cluster *kube.Cluster, spec maintenancev1.Maintenance
 	})
 	settled(t, hubName, config)
 	return config
-}
-
-// awaitGrants asks for grants in the background.
-func awaitGrants(t *testing.T, pending, running []string) (granted chan []string) {
-	t.Helper()
-	granted = make(chan []string, 1)
-	go func() {
-		names, err := (&Clusters{Clusters: clusters}).AwaitGrants(t.Context(), AwaitGrantsInput{Cluster: hubName, Pending: pending, Running: running})
-		if err == nil {
-			granted <- names
-		}
-	}()
-	return granted
-}
-
-func requireWaiting(t *testing.T, granted chan []string) {
-	t.Helper()
-	require.Never(t, func() bool { return len(granted) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
-}
-
-func requireGranted(t *testing.T, granted chan []string, want ...string) {
-	t.Helper()
-	select {
-	case names := <-granted:
-		require.Equal(t, want, names)
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing was granted")
-	}
-}
-
-func TestWithoutBudgetsOneNodeAtATimeIsGranted(t *testing.T) {
-	bareNodes(t, "a", "b")
-	requireGranted(t, awaitGrants(t, []string{"b", "a"}, nil), "b")
-}
-
-func TestANodeIsGrantedTheMomentTheBudgetsAreRaised(t *testing.T) {
-	cluster := bareNodes(t, "a", "b", "c")
-	granted := awaitGrants(t, []string{"b", "c"}, []string{"a"})
-	requireWaiting(t, granted)
-	budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt32(2))})
-	requireGranted(t, granted, "b")
-}
-
-func TestANodeIsGrantedTheMomentAnotherIsAvailableAgain(t *testing.T) {
-	cluster := bareNodes(t, "a", "b")
-	budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{
-		MaxParallelOperations: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromInt32(1)),
-	})
-	down := &corev1.Node{}
-	require.NoError(t, cluster.Client.Get(t.Context(), client.ObjectKey{Name: "b"}, down))
-	patch := client.MergeFrom(down.DeepCopy())
-	cordoned(down)
-	require.NoError(t, cluster.Client.Patch(t.Context(), down, patch))
-	settled(t, hubName, down)
-
-	granted := awaitGrants(t, []string{"a"}, nil)
-	requireWaiting(t, granted)
-	patch = client.MergeFrom(down.DeepCopy())
-	uncordoned(down)
-	require.NoError(t, cluster.Client.Patch(t.Context(), down, patch))
-	requireGranted(t, granted, "a")
-}
-
-func TestANodeThatSomeoneElseMaintainsHoldsASlot(t *testing.T) {
-	bareNodes(t, "a", "b")
-	other := NodeRef{Cluster: hubName, Node: "a", Owner: "node/hub/default/other/run"}
-	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: other, Cordon: true})
-	require.NoError(t, err)
-	granted := awaitGrants(t, []string{"a", "b"}, nil)
-	requireWaiting(t, granted)
-	_, err = nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: other})
-	require.NoError(t, err)
-	requireGranted(t, granted, "a")
-}
-
-func TestANodeThatIsGoneNeedsNoSlot(t *testing.T) {
-	bareNodes(t, "a")
-	requireGranted(t, awaitGrants(t, []string{"gone"}, []string{"a"}), "gone")
-}
-
-func TestTwoConfigurationsOfOneClusterAreRefusedByName(t *testing.T) {
-	cluster := bareNodes(t, "a")
-	for range 2 {
-		budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt32(0))})
-	}
-	_, err := (&Clusters{Clusters: clusters}).AwaitGrants(t.Context(), AwaitGrantsInput{Cluster: hubName, Pending: []string{"a"}})
-	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "cluster hub: there are 2 MaintenanceOperatorConfigs (default/config-")
-}
-
-func TestAWaitForASlotNamesTheNodesThatWaitAndWhatFor(t *testing.T) {
-	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
-	marked := metav1.ObjectMeta{Name: "a", Annotations: map[string]string{kube.AnnotationOwner: "node/c/default/x/run"}}
-	granted, waiting := grants([]corev1.Node{
-		{ObjectMeta: marked, Status: ready}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}, Status: ready},
-	}, maintenancev1.MaintenanceOperatorConfigSpec{}, AwaitGrantsInput{Pending: []string{"b", "a"}})
-	require.Empty(t, granted)
-	wait := turn(waiting)
-	require.Equal(t, "NoSlot", wait.Reason)
-	require.Equal(t, "b is next of 2: maxParallelOperations allows 1 of 2 nodes under maintenance at once (a)", wait.Message)
-	require.Len(t, wait.Blockers, 2)
-	require.Equal(t, "NodeBusy", wait.Blockers[1].Reason)
-	require.Contains(t, wait.Blockers[1].Message, "node a is under maintenance by node/c/default/x")
 }
 
 func TestInspectionTellsControlPlaneWorkersAndSkippedNodes(t *testing.T) {

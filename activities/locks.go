@@ -97,16 +97,17 @@ type NodeLocks struct {
 	Active   bool `json:"active,omitempty"`
 }
 
-// RequestNodeMaintenance creates our NodeMaintenanceRequest, beside those that others have made for the node, and says whether the node's locks
-// have to be waited for. Errors: NodeGone, LockRefused when locks hold a node that no maintenance may be requested for.
+// RequestNodeMaintenance marks the node MaintenancePlanned, creates our NodeMaintenanceRequest, beside those that others have made for the node, and
+// says whether the node's locks have to be waited for. Errors: NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be
+// requested for.
 func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
 	cluster, served, err := l.cluster(ctx, in.Cluster)
-	if err != nil || !served {
+	if err != nil {
 		return NodeLocks{}, err
 	}
-	node, err := cluster.Node(ctx, in.Node)
-	if err != nil {
-		return NodeLocks{}, explainNode(cluster, in.Node, "read", err)
+	node, err := planned(ctx, cluster, in.NodeRef)
+	if err != nil || !served {
+		return NodeLocks{}, err
 	}
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
 		return NodeLocks{}, refuseSkipped(ctx, cluster, in.Node)
@@ -165,11 +166,15 @@ func (l *Locks) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) (
 	if err != nil {
 		return NodeLocks{}, err
 	}
-	err = withdraw(ctx, cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock", in.Node)})
+	return withdrawNode(ctx, cluster, in.NodeRef)
+}
+
+func withdrawNode(ctx context.Context, cluster *kube.Cluster, ref NodeRef) (NodeLocks, error) {
+	err := withdraw(ctx, cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(ref.Owner, "drydock", ref.Node)})
 	if err != nil {
 		return NodeLocks{}, err
 	}
-	return nodeLocks(ctx, cluster, in.Node), nil
+	return nodeLocks(ctx, cluster, ref.Node), nil
 }
 
 // AwaitNodeLocksActive waits until every NodeWorkloadLock of the node is active again, or until the deadline, and returns those that

@@ -26,8 +26,7 @@ type Nodes struct {
 // ReasonNodeBusy is why a maintenance waits for another one of the same node.
 const ReasonNodeBusy = "NodeBusy"
 
-// AwaitNodeFree waits until the node exists and is under nobody else's maintenance. It marks the node MaintenancePlanned.
-// Errors: NodeGone.
+// AwaitNodeFree waits until the node exists and is under nobody else's maintenance. Errors: NodeGone.
 func (n *Nodes) AwaitNodeFree(ctx context.Context, ref NodeRef) error {
 	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
 	if err != nil {
@@ -36,27 +35,56 @@ func (n *Nodes) AwaitNodeFree(ctx context.Context, ref NodeRef) error {
 	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ref.Node}}}
 	return n.Waits.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
 		node, err := cluster.Node(ctx, ref.Node)
-		if err == nil {
-			err = planMaintenance(ctx, cluster, node, ref.Owner)
-		}
 		if err != nil {
-			return temporal.Observation{}, false, explainNode(cluster, ref.Node, "mark", err)
+			return temporal.Observation{}, false, explainNode(cluster, ref.Node, "read", err)
 		}
-		holder := kube.Owner(node)
-		if holder == "" || holder == ref.Owner {
-			return temporal.Observation{}, true, nil
+		if holder := holder(node, ref.Owner); holder != "" {
+			return temporal.Observation{Wait: busy(ref.Node, holder)}, false, nil
 		}
-		return temporal.Observation{Wait: busy(ref.Node, holder)}, false, nil
+		return temporal.Observation{}, true, nil
 	})
 }
 
-// planMaintenance marks a node unless another maintenance that waits for it, too, has done so.
-func planMaintenance(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, owner string) error {
-	if kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) != nil {
+// PlanMaintenance marks the node MaintenancePlanned while its maintenance waits for its turn, whoever has the node now. Errors: NodeGone.
+func (n *Nodes) PlanMaintenance(ctx context.Context, ref NodeRef) error {
+	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
+	if err != nil {
+		return err
+	}
+	_, err = planned(ctx, cluster, ref)
+	if temporal.ErrorType(err) == temporal.ErrNodeBusy {
 		return nil
 	}
-	return cluster.UpdateNodeConditions(ctx, node, owner, kube.AnyNode,
-		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
+	return err
+}
+
+// planned marks a node MaintenancePlanned, unless another maintenance that waits for it, too, has done so. Errors: NodeGone, NodeBusy.
+func planned(ctx context.Context, cluster *kube.Cluster, ref NodeRef) (*corev1.Node, error) {
+	node, err := cluster.Node(ctx, ref.Node)
+	if err == nil && kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) == nil {
+		err = cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
+			kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
+	}
+	if err != nil {
+		return nil, explainNode(cluster, ref.Node, "mark", err)
+	}
+	if holder := holder(node, ref.Owner); holder != "" {
+		return nil, nodeBusy(node.Name, holder)
+	}
+	return node, nil
+}
+
+// holder is the ownership mark of somebody else's maintenance of the node, or "".
+func holder(node *corev1.Node, owner string) string {
+	if found := kube.Owner(node); found != owner {
+		return found
+	}
+	return ""
+}
+
+func nodeBusy(node, holder string) error {
+	workflow, _ := kube.OwnerWorkflow(holder)
+	return temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s is under maintenance by %s", node, workflow), nil)
 }
 
 func busy(node, holder string) *drydockv1.Wait {
@@ -96,9 +124,8 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	var ours *corev1.Node
 	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		ours = node
-		if holder := kube.Owner(node); holder != "" && holder != in.Owner {
-			workflow, _ := kube.OwnerWorkflow(holder)
-			return nil, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s is under maintenance by %s", node.Name, workflow), nil)
+		if holder := holder(node, in.Owner); holder != "" {
+			return nil, nodeBusy(node.Name, holder)
 		}
 		var change nodeChange
 		change, result = cordonChange(node, in)
@@ -136,11 +163,15 @@ func checkLocks(ctx context.Context, cluster *kube.Cluster, node string) error {
 		fmt.Sprintf("node %s is not cordoned: %s: %s", node, gate.Blockers()[0], gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }
 
-// ReturnNodeInput says which node to return.
+// ReturnNodeInput says which node to return, and what goes with it.
 type ReturnNodeInput struct {
 	NodeRef
 	// KeepCordoned leaves the node out of service for a person to look at.
 	KeepCordoned bool `json:"keepCordoned,omitempty"`
+	// FinishedJob did the work on the node; it is removed before.
+	FinishedJob *RunJobInput `json:"finishedJob,omitempty"`
+	// Withdraw the request to the node's workload locks after.
+	Withdraw bool `json:"withdraw,omitempty"`
 }
 
 // ReturnNodeResult says what was done.
@@ -148,23 +179,43 @@ type ReturnNodeResult struct {
 	// Uncordoned by this very call.
 	Uncordoned bool   `json:"uncordoned"`
 	Note       string `json:"note,omitempty"`
+	// LeftCordoned: no pod can be scheduled on the node, as before.
+	LeftCordoned bool `json:"leftCordoned,omitempty"`
+	// Locks is how the node's workload locks stand, when the request to them was withdrawn.
+	Locks NodeLocks `json:"locks"`
 }
 
-// ReturnNode uncordons the node if we cordoned it and nobody wants it kept so, and removes our marks and conditions. A node that
-// is gone, or not ours, is left as it is.
+// ReturnNode removes the Job that has finished on the node, uncordons the node if we cordoned it and nobody wants it kept so, removes our marks and
+// conditions, and withdraws the request to its workload locks, in this order. A node that is gone, or not ours, is left as it is. Called again, it
+// goes on.
 func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return ReturnNodeResult{}, err
 	}
+	if in.FinishedJob != nil {
+		jobs := Jobs{Clusters: n.Clusters, Waits: n.Waits}
+		if err := jobs.RemoveJob(ctx, *in.FinishedJob); err != nil {
+			return ReturnNodeResult{}, err
+		}
+	}
+	result, err := returnNode(ctx, cluster, in)
+	if err == nil && in.Withdraw {
+		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef)
+	}
+	return result, err
+}
+
+func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (ReturnNodeResult, error) {
 	var result ReturnNodeResult
-	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+	err := changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		// Before the mark: as long as that stands, the conditions are found again.
 		if err := cluster.RemoveNodeConditions(ctx, node, in.Owner); err != nil {
 			return nil, err
 		}
 		var change nodeChange
 		change, result = returnChange(node, in)
+		result.LeftCordoned = change.unschedulable
 		return change.patch(node)
 	})
 	if apierrors.IsNotFound(err) {

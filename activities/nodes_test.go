@@ -66,7 +66,7 @@ func requireNoTrace(t *testing.T, name string) {
 func TestANodeIsCordonedWithItsMarksAndReturnedAsItWasFound(t *testing.T) {
 	ref := testNode(t)
 	found := getNode(t, ref.Node)
-	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
 	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned).Status)
 
 	require.Equal(t, CordonResult{CordonedByUs: true}, cordon(t, ref))
@@ -98,7 +98,7 @@ func TestOurConditionsStandBesideTheKubelets(t *testing.T) {
 	}
 	before := kubelets()
 	require.NotEmpty(t, before)
-	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
 	cordon(t, ref)
 	require.Equal(t, before, kubelets())
 	giveBack(t, ref)
@@ -143,7 +143,7 @@ func TestSomeoneElsesCordonStaysTheirs(t *testing.T) {
 		require.Contains(t, result.Note, "was cordoned by someone else before")
 	}
 	result := giveBack(t, ref)
-	require.Equal(t, ReturnNodeResult{Note: "left cordoned: someone else had cordoned it before"}, result)
+	require.Equal(t, ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had cordoned it before"}, result)
 	require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
 	requireNoTrace(t, ref.Node)
 }
@@ -170,6 +170,7 @@ func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
 	other := ref
 	other.Owner = "node/spoke/default/other/run"
 	cordon(t, other)
+	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref), "it may be planned while somebody else has the node")
 	free := make(chan error, 1)
 	go func() { free <- nodes().AwaitNodeFree(t.Context(), ref) }()
 	require.Eventually(t, func() bool {
@@ -195,7 +196,7 @@ func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
 		{
 			name:      "a person wants it kept cordoned",
 			meanwhile: annotated(kube.AnnotationKeepCordoned, "true"), unschedulable: true,
-			want: ReturnNodeResult{Note: "left cordoned: annotation drydock.dev/keep-cordoned asks for it; return it with kubectl uncordon "},
+			want: ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: annotation drydock.dev/keep-cordoned asks for it; return it with kubectl uncordon "},
 		},
 		{
 			name:      "keep-cordoned false asks for nothing",
@@ -205,7 +206,7 @@ func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
 		{
 			name:      "the failure is to be looked at",
 			meanwhile: func(*corev1.Node) {}, keepCordoned: true, unschedulable: true,
-			want: ReturnNodeResult{Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon "},
+			want: ReturnNodeResult{LeftCordoned: true, Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon "},
 		},
 		{
 			name:      "a person has uncordoned it",
@@ -253,14 +254,14 @@ func TestACordonThatAPersonHasMadeAnewIsTheirs(t *testing.T) {
 	cordon(t, ref)
 	changed(t, ref.Node, uncordoned)
 	changed(t, ref.Node, cordoned)
-	require.Equal(t, ReturnNodeResult{Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}, giveBack(t, ref))
+	require.Equal(t, ReturnNodeResult{LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again"}, giveBack(t, ref))
 	require.True(t, getNode(t, ref.Node).Spec.Unschedulable)
 	requireNoTrace(t, ref.Node)
 }
 
 func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
 	ref := testNode(t)
-	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
 	require.Empty(t, giveBack(t, ref))
 	requireNoTrace(t, ref.Node)
 	cordon(t, ref)
@@ -270,7 +271,7 @@ func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
 
 func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
 	ref := testNode(t)
-	require.NoError(t, nodes().AwaitNodeFree(t.Context(), ref))
+	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
 	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
 
 	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
@@ -279,7 +280,7 @@ func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return temporal.ErrorType(nodes().AwaitNodeFree(ctx, ref)) == temporal.ErrNodeGone
+		return temporal.ErrorType(nodes().PlanMaintenance(ctx, ref)) == temporal.ErrNodeGone
 	}, 5*time.Second, 20*time.Millisecond)
 }
 

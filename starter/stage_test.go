@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"drydock.dev/drydock/activities"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -21,6 +23,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -69,7 +72,10 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"CheckNodeMaintenance": (&activities.Rollouts{}).CheckNodeMaintenance,
 		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
-		"AwaitNodeFree":        func(context.Context, activities.NodeRef) error { return nil },
+		"PlanMaintenance":      func(context.Context, activities.NodeRef) error { return nil },
+		"CallScheduler":        (&activities.Scheduler{Temporal: s.client}).CallScheduler,
+		"FindLost":             (&activities.Scheduler{Temporal: s.client}).FindLost,
+		"WatchNodes":           s.watchNodes,
 		"RequestNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
 			return activities.NodeLocks{}, nil
 		},
@@ -103,6 +109,19 @@ var reportedLocks = locks.Report{
 	Cluster: locks.LockDecision{Kind: locks.ClusterLockKind, To: lcmv1.LockActive, Reason: locks.NoRequest},
 	Nodes:   []locks.LockDecision{{Node: "worker-1", To: lcmv1.LockInactive, Reason: locks.PodReady}},
 	Total:   2, Active: 1, Inactive: 1,
+}
+
+// watchNodes sees nodes by the names that the tests use, all available, and lets half of them go at once.
+func (s *stage) watchNodes(ctx context.Context, _ string) error {
+	config := &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromString("50%"))}
+	sight := scheduling.Sight{From: activity.GetInfo(ctx).StartedTime, First: true, Last: true, Config: config}
+	for i := range 10 {
+		sight.Nodes = append(sight.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: fmt.Sprintf("worker-%d", i)}})
+	}
+	if err := s.client.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalSight, sight); err != nil {
+		return err
+	}
+	return untilCancelled(ctx, nil)
 }
 
 // drain lasts until the test lets it end, or until it is cancelled.

@@ -30,7 +30,7 @@ type groupRecord struct {
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, status: status, remediation: remediation}
-	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
 	return r
 }
 

@@ -35,6 +35,9 @@ type ClusterUpgradeInput struct {
 type ClusterUpgradeCarried struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`
 	Locked bool                       `json:"locked"`
+	// Asked is the number of the last slot that was asked for, Turn that of the scheduler's last message.
+	Asked int64 `json:"asked,omitempty"`
+	Turn  int64 `json:"turn,omitempty"`
 }
 
 // nodesAtOnce is how many node maintenances one run keeps alive at most, whatever the cluster's budgets say: the server blocks a run
@@ -80,8 +83,9 @@ type clusterUpgrade struct {
 func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUpgrade, error) {
 	c := &clusterUpgrade{in: in, owner: owner(ctx)}
 	c.record = newClusterRecord(ctx, &c.status, in)
-	c.nodes = &nodeRollout{upgrade: c}
+	c.nodes = &nodeRollout{upgrade: c, slots: newSlotKeeper(ctx, in.Cluster)}
 	if in.Carried != nil {
+		c.nodes.slots.number, c.nodes.slots.turn = in.Carried.Asked, in.Carried.Turn
 		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
 	}
 	c.holds.state, c.status.Held = in.Held, in.Held.Of(in.Cluster)
@@ -105,6 +109,7 @@ func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) 
 	c.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	c.cleanUp(clean)
+	_ = c.nodes.slots.settle(clean)
 	return c.finish(clean, err)
 }
 
@@ -130,7 +135,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	if c.in.Carried != nil {
 		return nil
 	}
-	c.record.enter(ctx, ranv1.StepInspect)
+	c.record.enter(ranv1.StepInspect)
 	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
 	awake := wakeSweeper(ctx, c.record.reason.set, c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
@@ -157,7 +162,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
 		return nil
 	}
-	c.record.enter(ctx, ranv1.StepClusterLocks)
+	c.record.enter(ranv1.StepClusterLocks)
 	if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
 		return err
 	}
@@ -188,7 +193,7 @@ func (c *clusterUpgrade) lockNote() string {
 
 // maintainControlPlane takes the control-plane nodes one at a time.
 func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
-	c.record.enter(ctx, ranv1.StepControlPlane)
+	c.record.enter(ranv1.StepControlPlane)
 	for i := range c.status.Nodes {
 		if n := &c.status.Nodes[i]; n.ControlPlane && !n.State.Over() {
 			if err := c.nodes.maintain(ctx, []string{n.Name}); err != nil {
@@ -201,7 +206,7 @@ func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
 
 // maintainWorkers takes the other nodes, as many at a time as the cluster's budgets allow.
 func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
-	c.record.enter(ctx, ranv1.StepWorkers)
+	c.record.enter(ranv1.StepWorkers)
 	var workers []string
 	for _, n := range c.status.Nodes {
 		if !n.ControlPlane && !n.State.Over() {
@@ -213,7 +218,7 @@ func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
 
 // checkHealth looks once more at all nodes that were maintained, and at the declared checks.
 func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
-	c.record.enter(ctx, ranv1.StepHealthChecks)
+	c.record.enter(ranv1.StepHealthChecks)
 	in := activities.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
 	for _, n := range c.status.Nodes {
 		if n.State == maintenancev1.NodeCompleted {

@@ -20,8 +20,8 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 			}
 			c.withdraw()
 		}),
-		onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(ctx, true) }),
-		onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(ctx, false) }),
+		onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) }),
+		onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(false) }),
 		c.holds.listen(ctx, func() {
 			c.status.Held = c.holds.state.Of(c.in.Cluster)
 			c.nodes.changed = true
@@ -33,21 +33,26 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 				c.record.reason.replace(o.Wait)
 			}
 		}),
+		c.nodes.slots.listen(ctx, func() {
+			c.signals++
+			c.nodes.changed = true
+		}),
 		onSignal(ctx, temporal.SignalNodeProgress, "What a node at work reports.", func(n ranv1.ClusterNodeStatus) {
 			c.signals++
 			c.nodes.progressed(n)
 		}),
 	)
+	workflow.GoNamed(ctx, "slots", c.nodes.slots.run)
 	workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 		parent := temporal.ClusterGroupUpgradeID(c.in.Namespace, c.in.Rollout)
 		c.record.progress.report(ctx, parent, temporal.SignalClusterProgress, c.in.ProgressLimit, func() any { return c.record.summary() })
 	})
 }
 
-func (c *clusterUpgrade) pause(ctx workflow.Context, paused bool) {
+func (c *clusterUpgrade) pause(paused bool) {
 	c.status.Paused = paused
 	c.nodes.changed = true
-	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
+	c.record.attributes.set(temporal.AttributePaused.ValueSet(paused))
 	c.record.show()
 }
 
@@ -57,21 +62,25 @@ func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 
 // continueAsNew hands the state to a new run. No node is at work.
 func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
+	if err := c.nodes.slots.settle(ctx); err != nil {
+		return err
+	}
 	for _, drain := range c.drains {
 		drain()
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	c.record.attributes.flush()
 	in := c.in
 	in.Held = c.holds.state
-	in.Carried = &ClusterUpgradeCarried{Status: c.status, Locked: c.locked}
+	in.Carried = &ClusterUpgradeCarried{Status: c.status, Locked: c.locked, Asked: c.nodes.slots.number, Turn: c.nodes.slots.turn}
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }
 
 // cleanUp gives the cluster's own locks back.
 func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
-	c.record.enter(ctx, ranv1.StepCleaningUp)
+	c.record.enter(ranv1.StepCleaningUp)
 	if !c.requested {
 		return
 	}
@@ -105,7 +114,8 @@ func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterS
 	}
 	now := c.record.now(ctx)
 	c.status.CompletedAt = &now
-	c.record.enter(ctx, ranv1.StepOver)
+	c.record.enter(ranv1.StepOver)
+	c.record.attributes.flush()
 	summary := c.record.summary()
 	switch {
 	case err == nil:

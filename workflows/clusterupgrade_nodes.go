@@ -10,25 +10,22 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
 
-	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// nodeRollout maintains nodes of a cluster as its budgets grant them, each in a NodeMaintenance child.
+// nodeRollout maintains nodes of a cluster as its scheduler grants them slots, each in a NodeMaintenance child.
 type nodeRollout struct {
 	upgrade *clusterUpgrade
+	slots   *slotKeeper
 
 	pending []string
 	// running children, in the order they were started.
 	running []string
-	// granted nodes may start now.
-	granted []string
-	// asking cancels the outstanding question for grants; nil when there is none.
-	asking workflow.CancelFunc
 	// failure is the first failure of a node: nothing new starts after it.
 	failure error
 	// changed wakes the loop.
@@ -48,6 +45,7 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 			return err
 		}
 		r.ask(ctx)
+		r.explain(ctx)
 		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
 		if err := workflow.Await(waiting, func() bool { return r.changed || idle() }); err != nil {
 			return err
@@ -82,71 +80,65 @@ func (r *nodeRollout) starts(ctx workflow.Context) bool {
 		!r.upgrade.mustContinueAsNew(ctx)
 }
 
-// ask asks the cluster's budgets which pending nodes may start. Whenever a node ends, the question is asked anew.
+// ask asks for slots for the pending nodes, as many as may be at work; or takes that back, while none may start.
 func (r *nodeRollout) ask(ctx workflow.Context) {
-	if !r.starts(ctx) || len(r.running) >= nodesAtOnce {
+	if !r.starts(ctx) {
 		r.stopAsking(ctx)
-		if len(r.running) == 0 {
-			r.explainStandstill(ctx)
-		}
 		return
 	}
-	if r.asking != nil {
-		return
-	}
-	asking, cancel := workflow.WithCancel(ctx)
-	r.asking = cancel
-	in := activities.AwaitGrantsInput{Cluster: r.upgrade.in.Cluster, Pending: r.pending, Running: r.running}
-	r.upgrade.awaited = awaitGrants
-	workflow.GoNamed(asking, "grants", func(ctx workflow.Context) {
-		var granted []string
-		err := r.upgrade.insist().wait(ctx, "which node of "+r.upgrade.in.Cluster+" is next", nil, "", r.upgrade.cluster.AwaitGrants, in, &granted)
-		if asking.Err() != nil {
-			return // somebody asked anew, or nobody wants to know any more
-		}
-		r.stopAsking(ctx)
-		r.granted, r.changed = granted, true
-		if err != nil {
-			r.fail(err)
-		}
-	})
-}
-
-// explainStandstill says why no node is started while none is at work.
-func (r *nodeRollout) explainStandstill(ctx workflow.Context) {
-	switch status := r.upgrade.status; {
-	case status.Held != nil:
-		r.upgrade.record.reason.set(ctx, emergency.ReasonHeld, emergency.Message(*status.Held))
-	case status.Paused:
-		r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
+	for i, node := range r.pending[:min(len(r.pending), nodesAtOnce-len(r.running))] {
+		object := r.objectFor(node)
+		request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: node, Requestor: object.Spec.RequestorID}
+		// All are as old as the cluster's turn; among themselves they go in their order.
+		since := r.upgrade.status.StartedAt.Add(time.Duration(i) * time.Microsecond)
+		r.slots.ask(request, temporal.NodeMaintenanceID(r.upgrade.in.Cluster, object.Namespace, object.Name), since)
 	}
 }
 
-// awaitGrants is the activity that answers the question for grants.
-const awaitGrants = "AwaitGrants"
-
+// stopAsking takes back what was asked for nodes that are not started.
 func (r *nodeRollout) stopAsking(ctx workflow.Context) {
-	if r.asking == nil {
-		return
+	for _, node := range r.pending {
+		object := r.objectFor(node)
+		r.slots.release(scheduling.Release{Namespace: object.Namespace, Name: object.Name})
 	}
-	r.asking()
-	r.asking = nil
-	if r.upgrade.awaited == awaitGrants {
-		r.upgrade.awaited = ""
-	}
-	r.upgrade.record.reason.set(ctx, "", "")
+	r.explain(ctx)
 }
 
-// startGranted starts a NodeMaintenance for every node that was granted, as far as one task can; for the others the question is asked
-// anew.
+func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
+	in := r.upgrade.in
+	return rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
+}
+
+// explain says why no further node is started.
+func (r *nodeRollout) explain(ctx workflow.Context) {
+	idle := len(r.running) == 0 && len(r.pending) > 0
+	switch status := r.upgrade.status; {
+	case idle && status.Held != nil:
+		r.upgrade.record.reason.set(ctx, emergency.ReasonHeld, emergency.Message(*status.Held))
+	case idle && status.Paused:
+		r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
+	case r.slots.trouble != nil:
+		r.upgrade.record.reason.replace(r.slots.trouble)
+	default:
+		r.upgrade.record.reason.replace(r.slots.wait)
+	}
+}
+
+// startGranted starts a NodeMaintenance for every pending node that has a slot, as far as one task can.
 func (r *nodeRollout) startGranted(ctx workflow.Context) {
-	granted := r.granted[:min(len(r.granted), childrenAtOnce)]
-	r.granted = nil
+	if !r.starts(ctx) {
+		return
+	}
+	var granted []string
+	for _, slot := range r.slots.slots {
+		if slot.Granted && len(granted) < childrenAtOnce && slices.Contains(r.pending, slot.Node) {
+			granted = append(granted, slot.Node)
+		}
+	}
+	// What is left for the next task wakes the loop again.
+	r.changed = len(granted) == childrenAtOnce
 	atWork := len(r.running) + len(granted)
 	for _, node := range granted {
-		if !r.starts(ctx) || len(r.running) >= nodesAtOnce {
-			return
-		}
 		r.start(ctx, node, atWork)
 	}
 }
@@ -160,8 +152,7 @@ const nodeAtWork = 4 * time.Hour
 // start starts the maintenance of a node, which is one of that many at work.
 func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	r.pending = without(r.pending, node)
-	in := r.upgrade.in
-	object := rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
+	in, object := r.upgrade.in, r.objectFor(node)
 	maintenance := NodeMaintenanceInput{
 		Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object, Parent: workflow.GetInfo(ctx).WorkflowExecution.ID,
 		// The rollout is the requestor, and has nothing to do beyond its action. An action "none" that is written down
@@ -169,6 +160,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
+		SlotGranted:   true,
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -201,10 +193,10 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
 	r.running = without(r.running, node)
 	r.changed = true
-	r.stopAsking(ctx)
 	if err != nil {
 		status = endOf(ctx, err)
 	}
+	r.release(node, status)
 	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:
@@ -217,6 +209,14 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	default:
 		r.fail(temporal.Error(status.Failure.Reason, fmt.Sprintf("node %s: %s", node, status.Failure.Message), nil, status.Failure.Blockers...))
 	}
+}
+
+// release gives back the slot of a node. How a maintenance left it that did not begin, or was terminated, nobody knows.
+func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
+	object := r.objectFor(node)
+	r.slots.release(scheduling.Release{
+		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil, LeftOut: status.LeftCordoned,
+	})
 }
 
 func (r *nodeRollout) fail(err error) {

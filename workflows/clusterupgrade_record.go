@@ -15,17 +15,20 @@ import (
 // clusterRecord keeps the status of a cluster and shows every change of it: in the query, the search attributes, the current details
 // of the Web UI and the rollout's status.
 type clusterRecord struct {
-	ctx      workflow.Context
-	status   *ranv1.ClusterUpgradeStatus
-	batch    int32
-	reason   reasonKeeper
-	stages   stageKeeper
-	progress progress
+	ctx        workflow.Context
+	status     *ranv1.ClusterUpgradeStatus
+	batch      int32
+	reason     reasonKeeper
+	attributes *attributeKeeper
+	stages     stageKeeper
+	progress   progress
 }
 
 func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, in ClusterUpgradeInput) *clusterRecord {
 	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
-	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.attributes = &attributeKeeper{ctx: ctx}
+	r.attributes.gather()
+	r.reason = reasonKeeper{attributes: r.attributes, wait: &status.Wait, show: r.show}
 	r.stages = stageKeeper{stages: &status.Stages, show: r.show}
 	now := r.now(ctx)
 	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, StartedAt: &now}
@@ -37,13 +40,13 @@ func (r *clusterRecord) now(ctx workflow.Context) metav1.Time {
 }
 
 // enter records that a step began.
-func (r *clusterRecord) enter(ctx workflow.Context, step ranv1.ClusterStep) {
+func (r *clusterRecord) enter(step ranv1.ClusterStep) {
 	if r.status.Step == step {
 		return
 	}
 	r.status.Step = step
 	r.reason.replace(nil)
-	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePhase.ValueSet(string(step)))
+	r.attributes.set(temporal.AttributePhase.ValueSet(string(step)))
 	r.show()
 }
 

@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -65,7 +67,7 @@ func playNodes(w *world) *children {
 	c := newChildren()
 	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
 		err := c.run(ctx, in.Object.Spec.NodeName)
-		status := nodeStatus{State: maintenancev1.NodeCompleted, Drain: &maintenancev1.DrainStatus{Evicted: 2}}
+		status := nodeStatus{State: maintenancev1.NodeCompleted, Drain: &maintenancev1.DrainStatus{Evicted: 2}, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
 		if sdktemporal.IsCanceledError(err) {
 			status.State = maintenancev1.NodeCancelled
 			return status, sdktemporal.NewCanceledError(status)
@@ -212,13 +214,13 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 
 	second, again := newClusterWorld(t, 1, 3, 2)
 	in := oneCluster()
-	in.Carried = &ClusterUpgradeCarried{Locked: true, Status: ranv1.ClusterUpgradeStatus{Cluster: "c1", State: ranv1.ClusterRunning, Nodes: []ranv1.ClusterNodeStatus{
+	in.Carried = &ClusterUpgradeCarried{Locked: true, Status: ranv1.ClusterUpgradeStatus{Cluster: "c1", State: ranv1.ClusterRunning, StartedAt: &metav1.Time{Time: time.Unix(1, 0)}, Nodes: []ranv1.ClusterNodeStatus{
 		{Name: "cp0", ControlPlane: true, State: maintenancev1.NodeCompleted}, {Name: "w0", State: maintenancev1.NodePending},
 	}}}
 	second.ExecuteWorkflow(ClusterUpgrade, in)
 	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](second).Nodes.Done)
 	require.Equal(t, []string{"+w0", "-w0"}, again.story())
-	require.Equal(t, []string{"AwaitGrants", "AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.called())
+	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.called())
 }
 
 func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
@@ -272,4 +274,38 @@ func TestSkippedNodesAreNoted(t *testing.T) {
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	requireResult[ranv1.ClusterStatus](w)
 	require.Equal(t, []string{"node gpu is skipped: SkipNodes"}, notes)
+}
+
+func TestARolloutTellsASchedulerThatIsGoneEverythingAnew(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 3, 1)
+	w.when(func() bool { return nodes.atWork == 1 }, func() {
+		w.schedulerGone = true
+		w.book = scheduling.Book{}
+	})
+	w.when(func() bool { return len(w.inputs["CallScheduler"]) > 1 }, func() { w.schedulerGone = false })
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	require.Equal(t, int32(3), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+	require.Equal(t, 1, nodes.most)
+	again := w.inputs["CallScheduler"][1].(activities.CallSchedulerInput).Call
+	require.Len(t, again.Slots, 2, "what it still wants")
+}
+
+func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 3, 1)
+	w.when(func() bool { return nodes.atWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
+	w.RegisterDelayedCallback(func() {
+		require.True(t, w.book.Empty(), "others may have its turns")
+		w.SignalWorkflow(temporal.SignalResume, nil)
+	}, time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, int32(3), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+}
+
+func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.ends["w0"] = func(workflow.Context) error { return sdktemporal.NewApplicationError("it vanished", "Vanished") }
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	last := w.schedulerCalls[len(w.schedulerCalls)-1]
+	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }

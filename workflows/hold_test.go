@@ -48,8 +48,8 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 		next   string
 		state  maintenancev1.NodeState
 	}{
-		{"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", maintenancev1.NodePending},
-		{"AwaitNodeFree", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
+		{"CheckNodeMaintenance", "PlanMaintenance", "RequestNodeMaintenance", maintenancev1.NodePending},
+		{"RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
 		{"AwaitNodeLocks", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
 		{"Cordon", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
 		{"AwaitPodCompletion", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
@@ -173,7 +173,7 @@ func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.untold = true
 	w.lookAfter(99*time.Hour, func() {
-		require.Equal(t, []string{"CheckNodeMaintenance", "LocateCluster"}, w.called())
+		require.Equal(t, []string{"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance"}, w.called())
 		require.Equal(t, emergency.ReasonUnknown, statusOf[nodeStatus](w).Wait.Reason)
 	})
 	w.releaseAfter(100*time.Hour, 1)

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -9,6 +10,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -25,6 +27,8 @@ type NodeMaintenanceInput struct {
 	Parent string `json:"parent,omitempty"`
 	// ProgressLimit is the longest that the parent waits to be told of a change.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
+	// SlotGranted: the parent has asked for a slot for the node, and gives it back. Otherwise the maintenance does so itself.
+	SlotGranted bool `json:"slotGranted,omitempty"`
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
 	Held emergency.State `json:"held"`
 }
@@ -58,6 +62,7 @@ type nodeMaintenance struct {
 	status maintenancev1.NodeMaintenanceStatus
 	record *nodeRecord
 	holds  holdKeeper
+	slots  *slotKeeper
 
 	// awaited is the activity whose observations count now.
 	awaited string
@@ -65,8 +70,8 @@ type nodeMaintenance struct {
 	draining *activities.DrainInput
 	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: it does.
 	requested, answered, locked bool
-	// jobStarted: a Job may exist on the node.
-	jobStarted bool
+	// jobStarted: a Job may exist on the node. jobFinished: it has done its work.
+	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.
 	marked, cordoned bool
 
@@ -93,6 +98,7 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: owner(ctx)},
 	}
 	m.record = newNodeRecord(ctx, &m.status, m.node)
+	m.slots = newSlotKeeper(ctx, in.Cluster)
 	m.holds.state, m.status.Held = in.Held, in.Held.Of(in.Cluster)
 	return m, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.status, nil },
@@ -114,14 +120,18 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	m.cleanUp(clean, err)
+	m.releaseSlot(clean)
 	m.holds.leave(clean)
-	return m.finish(clean, err)
+	status, err := m.finish(clean, err)
+	m.record.attributes.flush()
+	return status, err
 }
 
 // maintain is the way of a node through its maintenance.
 func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	steps := []func(workflow.Context) error{
 		m.prepare,
+		m.awaitSlot,
 		m.takeOutOfService,
 		m.awaitPodCompletion,
 		m.drain,
@@ -151,7 +161,31 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if err := hub.effect(ctx, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue); err != nil {
 		return err
 	}
-	return awake.Get(ctx, nil)
+	if err := awake.Get(ctx, nil); err != nil {
+		return err
+	}
+	m.marked = true
+	return m.insist().effect(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, m.node, nil)
+}
+
+// awaitSlot waits until the scheduler of the cluster lets the node go. A rollout has waited already.
+func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
+	if m.in.SlotGranted {
+		return nil
+	}
+	object := m.in.Object
+	request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: m.node.Node, Requestor: m.spec.RequestorID}
+	since := m.status.StartedAt.Time
+	m.slots.ask(request, workflow.GetInfo(ctx).WorkflowExecution.ID, since)
+	for m.slots.waits() {
+		m.record.reason.replace(cmp.Or(m.slots.trouble, m.slots.wait))
+		wait, trouble := m.slots.wait, m.slots.trouble
+		if err := workflow.Await(ctx, func() bool { return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble }); err != nil {
+			return err
+		}
+	}
+	m.record.reason.replace(nil)
+	return nil
 }
 
 // awaitRelease stands before every step that disrupts: while the cluster is held, none begins.
@@ -159,22 +193,23 @@ func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	return m.holds.awaitRelease(ctx, m.in.Cluster, m.record.reason)
 }
 
-// takeOutOfService waits for the node to be free and its locks to let go, and cordons it. Whoever else was faster, and a lock that was
-// taken back in the last moment, send it back to wait again.
+// takeOutOfService waits for the locks of the node to let go, and cordons it. Whoever else was faster, and a lock that was taken back in the last
+// moment, send it back to wait again.
 func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 	pause := lockRefusedPause
 	for {
-		for _, step := range []func(workflow.Context) error{m.awaitRelease, m.awaitNodeFree, m.awaitLocks, m.awaitRelease} {
-			if err := step(ctx); err != nil {
-				return err
-			}
-		}
-		err := m.cordon(ctx)
+		err := m.tryToTake(ctx)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrNodeBusy:
 			m.record.note("queued again: " + temporal.ErrorMessage(err))
 			m.queueAgain(ctx)
+			if err := m.awaitNodeFree(ctx); err != nil {
+				return err
+			}
 		case temporal.ErrLockRefused:
+			if !m.locked {
+				return err
+			}
 			m.record.note("waiting for locks again: " + temporal.ErrorMessage(err))
 			timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before looking at the locks of " + m.node.Node + " again"})
 			if err := timer.Get(ctx, nil); err != nil {
@@ -187,9 +222,18 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 	}
 }
 
+func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
+	for _, step := range []func(workflow.Context) error{m.awaitRelease, m.awaitLocks, m.awaitRelease, m.cordon} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.
 func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
-	m.marked = true
 	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, m.node, nil)
 }
 
@@ -202,7 +246,7 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
-	m.requested = true
+	m.marked, m.requested = true, true
 	in := activities.NodeLockInput{NodeRef: m.node, Scope: lockScope(m.spec.Action)}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.NodeLocks

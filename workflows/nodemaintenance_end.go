@@ -10,6 +10,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -22,6 +23,10 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
+	if !m.in.SlotGranted {
+		m.slots.listen(ctx, func() {})
+		workflow.GoNamed(ctx, "slots", m.slots.run)
+	}
 	m.holds.listen(ctx, func() {
 		m.status.Held = m.holds.state.Of(m.in.Cluster)
 		m.record.show()
@@ -89,15 +94,20 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	m.record.enter(ctx, maintenancev1.NodeCleaningUp)
 	insist := m.cleanUpInsistence(ctx)
-	if m.jobStarted {
+	// A job that may be at work is ended before anything else, however long that takes.
+	if m.jobStarted && !m.jobFinished {
 		m.undo(ctx, insist, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
-	}
-	if m.marked {
-		m.returnNode(ctx, insist, err)
 	}
 	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
 	mayHaveLetGo := m.locked || m.requested && !m.answered
-	if found := m.withdrawRequest(ctx, insist); mayHaveLetGo && !found.Active {
+	var found activities.NodeLocks
+	if m.marked {
+		found = m.returnNode(ctx, insist, err)
+	}
+	if m.requested {
+		found = m.withdrawRequest(ctx, insist)
+	}
+	if mayHaveLetGo && !found.Active {
 		m.awaitLocksActive(ctx)
 	}
 }
@@ -109,22 +119,41 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 	return insist
 }
 
-func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) {
+// returnNode returns the node; what always goes with that goes with it.
+func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) activities.NodeLocks {
 	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
-	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep}
+	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested}
+	if m.jobFinished {
+		in.FinishedJob = new(m.jobInput())
+	}
 	if m.cordoned {
 		m.record.stages.begin(ctx, maintenancev1.StageKubernetesUncordoned)
+	}
+	if m.requested {
+		m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
 	}
 	var result activities.ReturnNodeResult
 	undone := m.undo(ctx, insist, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
 	m.record.note(result.Note)
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
+	m.status.LeftCordoned = undone != nil && m.cordoned || result.LeftCordoned
+	if undone == nil {
+		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
+		m.requested = false
+	}
+	return result.Locks
+}
+
+// releaseSlot gives the slot back, or the request for it.
+func (m *nodeMaintenance) releaseSlot(ctx workflow.Context) {
+	if m.in.SlotGranted {
+		return
+	}
+	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name, LeftOut: m.status.LeftCordoned})
+	_ = m.slots.settle(ctx)
 }
 
 func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistence) (found activities.NodeLocks) {
-	if !m.requested {
-		return found
-	}
 	in := activities.NodeLockInput{NodeRef: m.node}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
 	err := m.undo(ctx, insist, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, &found)

@@ -17,17 +17,20 @@ import (
 // nodeRecord keeps the status of a node maintenance and shows every change of it: in the query, the conditions, the search attributes,
 // the current details of the Web UI and the parent's status.
 type nodeRecord struct {
-	ctx      workflow.Context
-	status   *maintenancev1.NodeMaintenanceStatus
-	node     activities.NodeRef
-	reason   reasonKeeper
-	stages   stageKeeper
-	progress progress
+	ctx        workflow.Context
+	status     *maintenancev1.NodeMaintenanceStatus
+	node       activities.NodeRef
+	reason     reasonKeeper
+	attributes *attributeKeeper
+	stages     stageKeeper
+	progress   progress
 }
 
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef) *nodeRecord {
 	r := &nodeRecord{ctx: ctx, status: status, node: node}
-	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.attributes = &attributeKeeper{ctx: ctx}
+	r.attributes.gather()
+	r.reason = reasonKeeper{attributes: r.attributes, wait: &status.Wait, show: r.show}
 	r.stages = stageKeeper{stages: &status.Stages, show: r.show}
 	now := r.now(ctx)
 	status.StartedAt = &now
@@ -45,7 +48,7 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.reason.replace(nil)
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
 	r.setReady(ctx)
-	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(string(state)))
+	r.attributes.set(temporal.AttributePhase.ValueSet(string(state)))
 	r.show()
 }
 

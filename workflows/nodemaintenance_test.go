@@ -59,9 +59,12 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 
 	status := requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
-		"AwaitNodeHealthy", "RemoveJob", "ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
+		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive",
 	}, w.called())
+	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, w.inputs["RunJob"][0].(activities.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
+	require.True(t, returned.Withdraw)
 	require.Equal(t, []maintenancev1.NodeState{
 		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion,
 		maintenancev1.NodeDraining, maintenancev1.NodeReady, maintenancev1.NodeHealthChecks, maintenancev1.NodeCleaningUp, maintenancev1.NodeCompleted,
@@ -95,7 +98,7 @@ func TestANodeWithoutLocksIsNotWaitedForButItsLocksAreLookedAtOnceMore(t *testin
 	w := newWorld(t)
 	none := activities.NodeLocks{Asked: true, Inactive: true, Active: true}
 	play(w, "RequestNodeMaintenance", func(activities.NodeLockInput) any { return none })
-	play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return none })
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Locks: none} })
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	status := requireResult[nodeStatus](w)
@@ -117,24 +120,24 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "Cordon", "AwaitNodeHealthy", "ReturnNode", "WithdrawNodeMaintenance",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "Cordon", "AwaitNodeHealthy", "ReturnNode",
 	}, w.called())
 	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Cordon)
 }
 
 func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
-	returned := []string{"ReturnNode", "WithdrawNodeMaintenance"}
+	returned := []string{"ReturnNode"}
 	relocked := append(slices.Clone(returned), "AwaitNodeLocksActive")
 	for _, tc := range []struct {
 		step string
 		undo []string
 	}{
-		{"AwaitNodeFree", []string{"ReturnNode"}},
+		{"PlanMaintenance", returned},
 		{"AwaitNodeLocks", relocked},
 		{"AwaitPodCompletion", relocked},
 		{"Drain", relocked},
 		{"RunJob", append([]string{"RemoveJob"}, relocked...)},
-		{"AwaitNodeHealthy", append([]string{"RemoveJob"}, relocked...)},
+		{"AwaitNodeHealthy", relocked},
 	} {
 		for _, by := range []string{"signal", "Temporal"} {
 			t.Run(tc.step+" by "+by, func(t *testing.T) {
@@ -410,7 +413,7 @@ func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *t
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	status := requireCancelled[nodeStatus](w)
-	require.Equal(t, []string{"ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive"}, w.called()[len(w.called())-3:])
+	require.Equal(t, []string{"ReturnNode", "AwaitNodeLocksActive"}, w.called()[len(w.called())-2:])
 	for _, stage := range status.Stages {
 		require.NotContains(t, stage.Message, "no workload locks")
 		require.NotEqual(t, maintenancev1.StageKubernetesUncordoned, stage.Stage, "it was never cordoned")
@@ -435,7 +438,7 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
 		"WithdrawNodeMaintenance", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
 	}, w.called()[:11])
 }
@@ -457,7 +460,7 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	require.Equal(t, maintenancev1.NodeGone, requireFailure[nodeStatus](w, temporal.ErrNodeGone).State)
-	require.Contains(t, w.called(), "WithdrawNodeMaintenance")
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
 }
 
 func TestAnEffectThatIsRefusedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {

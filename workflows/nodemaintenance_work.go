@@ -36,6 +36,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	in := m.jobInput()
 	in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
 	err := m.await(ctx, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+	m.jobFinished = err == nil
 	if temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "" {
 		return err
 	}

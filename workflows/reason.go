@@ -10,8 +10,8 @@ import (
 
 // reasonKeeper keeps the one reason why a workflow does not go on, in its status and as a search attribute.
 type reasonKeeper struct {
-	ctx  workflow.Context
-	wait **drydockv1.Wait
+	attributes *attributeKeeper
+	wait       **drydockv1.Wait
 	// show makes a change visible.
 	show func()
 }
@@ -41,7 +41,7 @@ func (k reasonKeeper) replace(wait *drydockv1.Wait) {
 		if wait != nil {
 			update = temporal.AttributeReason.ValueSet(wait.Reason)
 		}
-		_ = workflow.UpsertTypedSearchAttributes(k.ctx, update)
+		k.attributes.set(update)
 	}
 	k.show()
 }

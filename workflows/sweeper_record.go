@@ -110,7 +110,7 @@ type sweeperRecord struct {
 
 func newSweeperRecord(ctx workflow.Context, status *SweeperStatus, in SweeperInput) *sweeperRecord {
 	r := &sweeperRecord{ctx: ctx, status: status}
-	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
 	if in.Carried != nil {
 		*status = *in.Carried
 	} else {

@@ -48,7 +48,7 @@ type lockRecord struct {
 
 func newLockRecord(ctx workflow.Context, status *WorkloadLockControllerStatus, in WorkloadLockControllerInput) *lockRecord {
 	r := &lockRecord{ctx: ctx, status: status}
-	r.reason = reasonKeeper{ctx: ctx, wait: &status.Wait, show: r.show}
+	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
 	if in.Carried != nil {
 		*status = *in.Carried
 	} else {

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	sdktemporal "go.temporal.io/sdk/temporal"
@@ -20,6 +19,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -43,8 +43,11 @@ type world struct {
 	nodes rollout.NodePlan
 	// vanished are the clusters that the hub does not have any more.
 	vanished []string
-	// slots is how many nodes may be at work at once.
-	slots int
+	// slots is how many nodes may be at work at once, as the book has it. schedulerGone: signals do not reach the scheduler.
+	slots          int
+	book           scheduling.Book
+	schedulerCalls []scheduling.Call
+	schedulerGone  bool
 	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
 	held   emergency.State
 	untold bool
@@ -68,11 +71,12 @@ func newWorld(t *testing.T) *world {
 
 // ExecuteWorkflow runs the workflow to its end. Progress that it reports to a parent is taken in silence.
 func (w *world) ExecuteWorkflow(run, in any) {
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
+	w.onSignals()
 	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
 }
 
 func (w *world) register() {
+	play(w, "PlanMaintenance", func(activities.NodeRef) any { return nil })
 	play(w, "AwaitNodeFree", func(activities.NodeRef) any { return nil })
 	play(w, "Cordon", func(activities.CordonInput) any { return activities.CordonResult{CordonedByUs: true} })
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })
@@ -112,10 +116,7 @@ func (w *world) register() {
 		w.inputs["WakeSweeper"] = append(w.inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
-	play(w, "AwaitGrants", func(in activities.AwaitGrantsInput) any {
-		free := max(0, w.slots-len(in.Running))
-		return in.Pending[:min(free, len(in.Pending))]
-	})
+	playScheduler(w)
 }
 
 // play registers an activity that records its calls.
@@ -130,9 +131,6 @@ func play[In any](w *world, name string, answer func(In) any) {
 			if err := fail(call); err != nil {
 				return nil, err
 			}
-		}
-		if grants, ok := any(in).(activities.AwaitGrantsInput); ok && len(grants.Running) >= w.slots {
-			blocked = true
 		}
 		if blocked {
 			return nil, activity.ErrResultPending

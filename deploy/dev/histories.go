@@ -112,7 +112,7 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 	if err := scenario.run(r, ctx, scenario.name); err != nil {
 		return err
 	}
-	if err := releaseHoldout(ctx, r.Spokes[0]); err != nil {
+	if err := removeHoldout(ctx, r.Fleet, r.Spokes[0]); err != nil {
 		return err
 	}
 	for _, spoke := range r.Spokes {
@@ -144,7 +144,8 @@ func (r *recorder) keepEntities(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.keep(ctx, "entities", temporal.WorkloadLockControllerID(spoke, "vrouter"), temporal.SweeperID(spoke), temporal.EmergencyStopID)
+	return r.keep(ctx, "entities", temporal.WorkloadLockControllerID(spoke, "vrouter"), temporal.SweeperID(spoke),
+		temporal.MaintenanceSchedulerID(spoke), temporal.EmergencyStopID)
 }
 
 // follow waits for the rollout's end, whatever it is.

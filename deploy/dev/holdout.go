@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,4 +44,19 @@ func releaseHoldout(ctx context.Context, spoke *devstack.Cluster) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, devstack.AnnotationLeaveAfter)
 	_, err := spoke.Client.CoreV1().Pods(holdoutNamespace).Patch(ctx, holdoutName, types.MergePatchType, patch, metav1.PatchOptions{})
 	return client.IgnoreNotFound(err)
+}
+
+// removeHoldout is releaseHoldout, also when nobody has evicted it, and returns when it is gone.
+func removeHoldout(ctx context.Context, f *fleet.Fleet, spoke *devstack.Cluster) error {
+	if err := releaseHoldout(ctx, spoke); err != nil {
+		return err
+	}
+	err := spoke.Client.CoreV1().Pods(holdoutNamespace).Delete(ctx, holdoutName, metav1.DeleteOptions{})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return f.Await(ctx, spoke, "the holdout is gone", []client.Object{&corev1.Pod{}}, func(ctx context.Context, reader client.Reader) (bool, error) {
+		err := reader.Get(ctx, client.ObjectKey{Namespace: holdoutNamespace, Name: holdoutName}, &corev1.Pod{})
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
 }

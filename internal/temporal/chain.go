@@ -71,6 +71,18 @@ func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunI
 	return Chain{State: ChainOpen}, nil
 }
 
+// Open reports whether a workflow of this id goes on, whichever chain of runs it is.
+func Open(ctx context.Context, server Executions, workflowID string) (bool, error) {
+	current, err := server.DescribeWorkflowExecution(ctx, workflowID, "")
+	if neverHeardOf(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("ask whether workflow %s goes on: %w", workflowID, err)
+	}
+	return current.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
+}
+
 func at(instant time.Time) string { return " at " + instant.UTC().Format(time.RFC3339) }
 
 // byWhom names who terminated a run, and why, as far as its history says; it is only for people.

@@ -52,6 +52,16 @@ const (
 	SignalHeld = "held"
 )
 
+// Messages of the scheduler of a cluster's maintenances.
+const (
+	// SignalCall carries a scheduling.Call to the scheduler: who asks for slots, and gives them back.
+	SignalCall = "call"
+	// SignalTurn carries a scheduling.Turn to who asked: what was granted, and why the rest waits.
+	SignalTurn = "turn"
+	// SignalSight carries a scheduling.Sight to the scheduler: how the nodes of its cluster are.
+	SignalSight = "sight"
+)
+
 // SignalRequest says who sent a signal, and why. Both are optional.
 type SignalRequest struct {
 	Actor  string `json:"actor,omitempty"`

@@ -18,6 +18,7 @@ const (
 	WorkloadLockController = "WorkloadLockController"
 	EmergencyStop          = "EmergencyStop"
 	Sweeper                = "Sweeper"
+	MaintenanceScheduler   = "MaintenanceScheduler"
 )
 
 // ClusterGroupUpgradeID is the workflow id of a rollout.
@@ -52,3 +53,6 @@ func WorkloadLockControllerID(cluster, controllerName string) string {
 
 // SweeperID is the workflow id of the sweeper of a cluster.
 func SweeperID(cluster string) string { return "sweeper/" + cluster }
+
+// MaintenanceSchedulerID is the workflow id of the scheduler of a cluster.
+func MaintenanceSchedulerID(cluster string) string { return "scheduler/" + cluster }

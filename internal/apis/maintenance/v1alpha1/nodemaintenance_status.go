@@ -88,6 +88,9 @@ type NodeMaintenanceStatus struct {
 	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
 	// +optional
 	CordonedByUs bool `json:"cordonedByUs,omitempty"`
+	// LeftCordoned: the maintenance is over, and no pod can be scheduled on the node still; the notes say why (addition).
+	// +optional
+	LeftCordoned bool `json:"leftCordoned,omitempty"`
 	// Notes are things a person should know, in the order they happened, e.g. a lock that turned active during the drain (addition).
 	// +optional
 	Notes []string `json:"notes,omitempty"`

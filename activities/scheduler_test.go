@@ -1,0 +1,214 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+// aScheduler keeps the book of what the activities show it, as the workflow does.
+type aScheduler struct {
+	*someWorkflows
+	mu   sync.Mutex
+	book scheduling.Book
+}
+
+func (s *aScheduler) SignalWorkflow(_ context.Context, _, _, _ string, payload any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.book.See(payload.(scheduling.Sight))
+	return nil
+}
+
+// watching watches the nodes of the hub for the time of a test, for an asker that wants these nodes, in this order.
+func watching(t *testing.T, nodes ...string) *aScheduler {
+	t.Helper()
+	s := &aScheduler{}
+	call := scheduling.Call{Asker: scheduling.Asker{WorkflowID: "cgu/default/june/hub", FirstRunID: "run"}}
+	for i, node := range nodes {
+		call.Slots = append(call.Slots, scheduling.Slot{
+			Request: scheduling.Request{Namespace: "default", Name: node, Node: node, Requestor: "june.example.com"},
+			Number:  int64(i + 1), Since: time.Unix(int64(i), 0),
+		})
+	}
+	s.book.Take(call, time.Now())
+	suite := &testsuite.WorkflowTestSuite{}
+	env := suite.NewTestActivityEnvironment()
+	activities := &Scheduler{Clusters: clusters, Temporal: s}
+	env.RegisterActivity(activities)
+	ctx, stop := context.WithCancel(context.Background())
+	env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = env.ExecuteActivity(activities.WatchNodes, hubName)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return s
+}
+
+// granted decides, and returns the nodes that have a slot since the last time, and why the first other waits.
+func (s *aScheduler) granted() (nodes []string, wait string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	outcome := s.book.Decide(time.Now(), nil)
+	for _, granted := range outcome.Granted {
+		nodes = append(nodes, granted.Node)
+	}
+	if len(outcome.Waiting) > 0 {
+		wait = outcome.Waiting[0].Message
+	}
+	return nodes, wait
+}
+
+func (s *aScheduler) requireGranted(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	require.Eventually(t, func() bool {
+		nodes, _ := s.granted()
+		got = append(got, nodes...)
+		return len(got) >= len(want)
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Equal(t, want, got)
+}
+
+func (s *aScheduler) requireWaiting(t *testing.T, why string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		nodes, wait := s.granted()
+		return len(nodes) == 0 && wait == why
+	}, 10*time.Second, 10*time.Millisecond, why)
+}
+
+func TestWithoutBudgetsOneNodeAtATimeIsGranted(t *testing.T) {
+	bareNodes(t, "a", "b")
+	s := watching(t, "b", "a")
+	s.requireGranted(t, "b")
+	s.requireWaiting(t, "maxParallelOperations allows 1 of 2 nodes under maintenance at once (b for june.example.com)")
+}
+
+func TestANodeIsGrantedTheMomentTheBudgetsAreRaised(t *testing.T) {
+	cluster := bareNodes(t, "a", "b", "c")
+	s := watching(t, "a", "b", "c")
+	s.requireGranted(t, "a")
+	budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt32(2))})
+	s.requireGranted(t, "b")
+}
+
+func TestANodeIsGrantedTheMomentAnotherIsAvailableAgain(t *testing.T) {
+	cluster := bareNodes(t, "a", "b")
+	budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{
+		MaxParallelOperations: new(intstr.FromInt32(2)), MaxUnavailable: new(intstr.FromInt32(1)),
+	})
+	down := &corev1.Node{}
+	require.NoError(t, cluster.Client.Get(t.Context(), client.ObjectKey{Name: "b"}, down))
+	patch := client.MergeFrom(down.DeepCopy())
+	cordoned(down)
+	require.NoError(t, cluster.Client.Patch(t.Context(), down, patch))
+	settled(t, hubName, down)
+
+	s := watching(t, "a")
+	s.requireWaiting(t, "maxUnavailable allows 1 of 2 nodes to be unavailable (b)")
+	patch = client.MergeFrom(down.DeepCopy())
+	uncordoned(down)
+	require.NoError(t, cluster.Client.Patch(t.Context(), down, patch))
+	s.requireGranted(t, "a")
+}
+
+func TestANodeThatSomeoneElseMaintainsHoldsASlot(t *testing.T) {
+	bareNodes(t, "a", "b")
+	other := NodeRef{Cluster: hubName, Node: "a", Owner: "node/hub/default/other/run"}
+	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: other, Cordon: true})
+	require.NoError(t, err)
+	marked := &corev1.Node{}
+	require.NoError(t, bareCluster(t).Client.Get(t.Context(), client.ObjectKey{Name: "a"}, marked))
+	settled(t, hubName, marked)
+	s := watching(t, "a", "b")
+	s.requireWaiting(t, "node a is under maintenance by node/hub/default/other; it is next when that has returned the node")
+	_, err = nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: other})
+	require.NoError(t, err)
+	s.requireGranted(t, "a")
+}
+
+func TestANodeThatIsGoneNeedsNoSlot(t *testing.T) {
+	bareNodes(t, "a")
+	watching(t, "a", "gone").requireGranted(t, "a", "gone")
+}
+
+func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {
+	cluster := bareNodes(t, "a", "b")
+	s := watching(t)
+	names := func() (names []string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, node := range s.book.Nodes {
+			names = append(names, node.Name)
+		}
+		return names
+	}
+	require.Eventually(t, func() bool { return len(names()) == 2 }, 10*time.Second, 10*time.Millisecond)
+	gone := &corev1.Node{}
+	gone.Name = "a"
+	require.NoError(t, cluster.Client.Delete(t.Context(), gone))
+	bareNodes(t, "c")
+	require.Eventually(t, func() bool {
+		found := names()
+		return len(found) == 2 && found[0] == "b" && found[1] == "c"
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
+func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
+	cluster := bareNodes(t, "a")
+	first := budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{})
+	second := budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{})
+	s := watching(t, "a")
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.book.Whole
+	}, 10*time.Second, 10*time.Millisecond)
+	nodes, wait := s.granted()
+	require.Empty(t, nodes)
+	require.Contains(t, wait, "cluster hub: there are 2 MaintenanceOperatorConfigs (default/config-")
+	require.Contains(t, wait, first.Name)
+	require.NoError(t, cluster.Client.Delete(t.Context(), second))
+	s.requireGranted(t, "a")
+}
+
+func TestAskersThatAreOverAreFoundWithTheMaintenancesThatGoOn(t *testing.T) {
+	server := &aScheduler{someWorkflows: newWorkflows()}
+	server.set("cgu/default/june/c1/run-1", stillRunning)
+	server.set("cgu/default/july/c1/run-2", wasTerminated)
+	server.set("node/c1/default/july-a/run-3", stillRunning)
+	server.set("node/c1/default/july-b/run-4", wasTerminated)
+	server.set("node/c1/default/alone/run-5", wasTerminated)
+	holder := func(workflow, run string, maintenances ...string) scheduling.Holder {
+		return scheduling.Holder{Asker: scheduling.Asker{WorkflowID: workflow, FirstRunID: run}, Maintenances: maintenances}
+	}
+	lost, err := (&Scheduler{Temporal: server}).FindLost(t.Context(), []scheduling.Holder{
+		holder("cgu/default/june/c1", "run-1", "node/c1/default/june-a"),
+		holder("cgu/default/july/c1", "run-2", "node/c1/default/july-a", "node/c1/default/july-b"),
+		holder("node/c1/default/alone", "run-5", "node/c1/default/alone"),
+		holder("node/c1/default/never", "run-6"),
+	})
+	require.NoError(t, err)
+	require.Equal(t, []scheduling.Holder{
+		holder("cgu/default/july/c1", "run-2", "node/c1/default/july-a"),
+		holder("node/c1/default/alone", "run-5"),
+		holder("node/c1/default/never", "run-6"),
+	}, lost)
+}

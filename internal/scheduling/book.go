@@ -1,0 +1,224 @@
+package scheduling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+const (
+	// uncleanPause is how long a slot is kept whose holder ended without returning it: marks that it left are seen within that time, and hold
+	// the node from then on.
+	uncleanPause = 5 * time.Second
+	// returnedFor is for how long the mark of a maintenance that returned its node does not count: what is seen may be behind.
+	returnedFor = 30 * time.Second
+)
+
+// Book is what the scheduler of a cluster knows: who asked, who has a slot, and how the nodes are. It changes only by what it is told.
+type Book struct {
+	// Parties in the order in which they asked first.
+	Parties []Party `json:"parties,omitempty"`
+	// Nodes by name.
+	Nodes         []SeenNode                                  `json:"nodes,omitempty"`
+	Config        maintenancev1.MaintenanceOperatorConfigSpec `json:"config"`
+	ConfigTrouble string                                      `json:"configTrouble,omitempty"`
+	// Seen is who sees the nodes; Whole: all of them have been seen.
+	Seen  time.Time `json:"seen"`
+	Whole bool      `json:"whole,omitempty"`
+	// Turns counts what was told.
+	Turns int64 `json:"turns,omitempty"`
+	// Returned maintenances whose mark may still be seen.
+	Returned []Returned `json:"returned,omitempty"`
+}
+
+// Party is an asker with its requests.
+type Party struct {
+	Asker Asker   `json:"asker"`
+	Slots []Entry `json:"slots"`
+	// Told is the reason of the wait that it was told last; News is since when there is another.
+	Told string    `json:"told,omitempty"`
+	News time.Time `json:"news,omitzero"`
+}
+
+// Entry is a request in the book.
+type Entry struct {
+	Slot
+	// Told: the asker knows that it has the slot.
+	Told bool `json:"told,omitempty"`
+	// Until is when a slot ends whose holder ended without returning it.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Returned is a maintenance that has returned its node.
+type Returned struct {
+	Maintenance string    `json:"maintenance"`
+	At          time.Time `json:"at"`
+}
+
+// Empty reports whether nobody asks for anything.
+func (b *Book) Empty() bool { return len(b.Parties) == 0 }
+
+// Take takes in what an asker says.
+func (b *Book) Take(call Call, now time.Time) {
+	for _, release := range call.Released {
+		b.release(call.Asker, release, now)
+	}
+	for _, slot := range call.Slots {
+		b.ask(call.Asker, slot)
+	}
+	b.forgetSilent()
+}
+
+// ask takes in a request. One that is there already is another only if it has a higher number; a slot that its asker does not know of is
+// told again.
+func (b *Book) ask(asker Asker, slot Slot) {
+	party := b.party(asker)
+	i := party.index(slot.Namespace, slot.Name)
+	switch {
+	case i < 0:
+		party.Slots = append(party.Slots, Entry{Slot: slot, Told: slot.Granted})
+	case party.Slots[i].Number < slot.Number:
+		party.Slots[i] = Entry{Slot: slot, Told: slot.Granted}
+	case party.Slots[i].Number == slot.Number:
+		known := &party.Slots[i]
+		known.Granted = known.Granted || slot.Granted
+		known.Told = slot.Granted
+	}
+}
+
+func (b *Book) party(asker Asker) *Party {
+	if known := b.known(asker); known != nil {
+		return known
+	}
+	b.Parties = append(b.Parties, Party{Asker: asker})
+	return &b.Parties[len(b.Parties)-1]
+}
+
+// known returns nil for an asker that asks for nothing.
+func (b *Book) known(asker Asker) *Party {
+	if i := slices.IndexFunc(b.Parties, func(p Party) bool { return p.Asker == asker }); i >= 0 {
+		return &b.Parties[i]
+	}
+	return nil
+}
+
+func (p *Party) index(namespace, name string) int {
+	return slices.IndexFunc(p.Slots, func(e Entry) bool { return e.Namespace == namespace && e.Name == name })
+}
+
+func (b *Book) release(asker Asker, release Release, now time.Time) {
+	party := b.known(asker)
+	if party == nil {
+		return
+	}
+	i := party.index(release.Namespace, release.Name)
+	if i < 0 || party.Slots[i].Number > release.Number {
+		return
+	}
+	entry := &party.Slots[i]
+	if entry.Granted && release.Unclean {
+		entry.end(now)
+		return
+	}
+	if entry.Granted {
+		b.Returned = append(b.Returned, Returned{Maintenance: entry.Maintenance, At: now})
+	}
+	if node := b.node(entry.Node); node != nil && release.LeftOut {
+		node.Unavailable = true
+	}
+	party.Slots = slices.Delete(party.Slots, i, i+1)
+}
+
+// end keeps the slot for a little longer, and not more.
+func (e *Entry) end(now time.Time) {
+	if e.Until.IsZero() {
+		e.Until = now.Add(uncleanPause)
+	}
+}
+
+// Holder is an asker and the maintenances that it has slots for.
+type Holder struct {
+	Asker
+	Maintenances []string `json:"maintenances,omitempty"`
+}
+
+// Holders are all askers.
+func (b *Book) Holders() []Holder {
+	holders := make([]Holder, 0, len(b.Parties))
+	for _, party := range b.Parties {
+		holder := Holder{Asker: party.Asker}
+		for _, e := range party.Slots {
+			if e.Granted && e.Until.IsZero() {
+				holder.Maintenances = append(holder.Maintenances, e.Maintenance)
+			}
+		}
+		holders = append(holders, holder)
+	}
+	return holders
+}
+
+// Lose takes in that an asker is over, and which of its maintenances go on. Requests of it that wait are dropped; so are, after a pause, slots of
+// maintenances that are over, too. It returns those.
+func (b *Book) Lose(over Holder, now time.Time) (lost []Slot) {
+	party := b.known(over.Asker)
+	if party == nil {
+		return nil
+	}
+	party.Slots = slices.DeleteFunc(party.Slots, func(e Entry) bool { return !e.Granted })
+	party.Told, party.News = "", time.Time{} // nobody is there to be told anything
+	for i := range party.Slots {
+		if e := &party.Slots[i]; e.Until.IsZero() && !slices.Contains(over.Maintenances, e.Maintenance) {
+			lost = append(lost, e.Slot)
+			e.end(now)
+		}
+	}
+	b.forgetSilent()
+	return lost
+}
+
+// forgetSilent forgets askers that ask for nothing.
+func (b *Book) forgetSilent() {
+	b.Parties = slices.DeleteFunc(b.Parties, func(p Party) bool { return len(p.Slots) == 0 })
+}
+
+// See takes in what is seen of the cluster. What comes from an earlier watch than the last is out of date.
+func (b *Book) See(sight Sight) {
+	switch {
+	case sight.From.Before(b.Seen), sight.From.After(b.Seen) && !sight.First:
+		return
+	case sight.First:
+		b.Seen, b.Whole, b.Nodes = sight.From, false, nil
+	}
+	for _, seen := range sight.Nodes {
+		if i, known := b.find(seen.Name); known {
+			b.Nodes[i] = seen
+		} else {
+			b.Nodes = slices.Insert(b.Nodes, i, seen)
+		}
+	}
+	for _, name := range sight.Gone {
+		if i, known := b.find(name); known {
+			b.Nodes = slices.Delete(b.Nodes, i, i+1)
+		}
+	}
+	if sight.Config != nil || sight.ConfigTrouble != "" {
+		b.Config, b.ConfigTrouble = *cmp.Or(sight.Config, &maintenancev1.MaintenanceOperatorConfigSpec{}), sight.ConfigTrouble
+	}
+	b.Whole = b.Whole || sight.Last
+}
+
+func (b *Book) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(b.Nodes, name, func(n SeenNode, name string) int { return cmp.Compare(n.Name, name) })
+}
+
+func (b *Book) node(name string) *SeenNode {
+	if i, known := b.find(name); known {
+		return &b.Nodes[i]
+	}
+	return nil
+}
+
+// Forget forgets what was seen, when nobody watches any more.
+func (b *Book) Forget() { b.Nodes, b.Whole = nil, false }

@@ -1,0 +1,362 @@
+package scheduling_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+// desk is a scheduler's desk: a book, and what its askers were told.
+type desk struct {
+	book scheduling.Book
+	now  time.Time
+	told []scheduling.Turn
+	// again is when the book wants to decide next.
+	again time.Time
+}
+
+// newDesk sees nodes of these names, of which so many may be under maintenance at once.
+func newDesk(parallel int, nodes ...string) *desk {
+	d := &desk{now: noon}
+	sight := scheduling.Sight{From: noon, First: true, Last: true, Config: parallelOperations(parallel)}
+	for _, name := range nodes {
+		sight.Nodes = append(sight.Nodes, seen(name))
+	}
+	d.book.See(sight)
+	return d
+}
+
+func parallelOperations(number int) *maintenancev1.MaintenanceOperatorConfigSpec {
+	return &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(number))}
+}
+
+func seen(name string) scheduling.SeenNode {
+	return scheduling.SeenNode{Node: scheduling.Node{Name: name}}
+}
+
+// slot is request number number for a node; the higher, the later it was asked for.
+func slot(node string, number int64) scheduling.Slot {
+	return scheduling.Slot{
+		Request: scheduling.Request{Namespace: "default", Name: "on-" + node, Node: node, Requestor: "a.example.com"},
+		Number:  number, Since: noon.Add(time.Duration(number) * time.Second), Maintenance: "node/c/default/on-" + node,
+	}
+}
+
+func asker(name string) scheduling.Asker {
+	return scheduling.Asker{WorkflowID: name, FirstRunID: "run-of-" + name}
+}
+
+func (d *desk) ask(who string, slots ...scheduling.Slot) []string {
+	d.book.Take(scheduling.Call{Asker: asker(who), Slots: slots}, d.now)
+	return d.decide()
+}
+
+func (d *desk) release(who string, released ...scheduling.Release) []string {
+	d.book.Take(scheduling.Call{Asker: asker(who), Released: released}, d.now)
+	return d.decide()
+}
+
+func returned(node string, number int64) scheduling.Release {
+	return scheduling.Release{Namespace: "default", Name: "on-" + node, Number: number}
+}
+
+// decide returns who was told what, as "asker: granted names; reason".
+func (d *desk) decide() []string { return d.decideIn(nil) }
+
+func (d *desk) decideIn(standstill *drydockv1.Wait) (told []string) {
+	outcome := d.book.Decide(d.now, standstill)
+	d.again = outcome.Again
+	for _, turn := range outcome.Turns {
+		text := turn.Asker.WorkflowID + ":"
+		for _, grant := range turn.Granted {
+			text += " " + grant.Name
+		}
+		if turn.Wait != nil {
+			text += "; " + turn.Wait.Reason
+		}
+		told = append(told, text)
+	}
+	d.told = append(d.told, outcome.Turns...)
+	return told
+}
+
+// later decides again when the book wants to.
+func (d *desk) later() []string {
+	d.now = d.again
+	return d.decide()
+}
+
+func TestASlotIsGrantedOnceAndHandedOnWhenItIsReturned(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	require.Equal(t, []string{"june: on-a; NoSlot"}, d.ask("june", slot("a", 1), slot("b", 2)))
+	require.Empty(t, d.decide(), "nobody is told twice")
+	require.Equal(t, []string{"june: on-b"}, d.release("june", returned("a", 1)))
+	require.Empty(t, d.release("june", returned("b", 2)))
+	require.True(t, d.book.Empty())
+}
+
+func TestAWaitIsToldWhenItHasStoodForASecondAndAgainOnlyForAnotherReason(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	d.ask("june", slot("a", 1))
+	require.Empty(t, d.ask("july", slot("b", 1)))
+	require.Equal(t, noon.Add(time.Second), d.again)
+	require.Equal(t, []string{"july:; NoSlot"}, d.later())
+	require.Zero(t, d.again)
+	d.now = d.now.Add(time.Hour)
+	require.Empty(t, d.decide())
+	require.Empty(t, d.decideIn(&drydockv1.Wait{Reason: "Held"}))
+	d.now = d.again
+	require.Equal(t, []string{"july:; Held"}, d.decideIn(&drydockv1.Wait{Reason: "Held"}))
+}
+
+func TestAWaitOfSeveralNamesTheNextAndAllWithTheirReasons(t *testing.T) {
+	d := newDesk(1, "a", "b", "c")
+	d.ask("june", slot("a", 1), slot("b", 2), slot("c", 3))
+	wait := d.told[0].Wait
+	require.Equal(t, "on-b is next of 2: maxParallelOperations allows 1 of 3 nodes under maintenance at once (a for a.example.com)",
+		"on-"+wait.Message)
+	require.Len(t, wait.Blockers, 2)
+	require.Equal(t, "c", wait.Blockers[1].Name)
+}
+
+func TestWhatIsAskedTwiceIsGrantedOnceAndToldAgain(t *testing.T) {
+	d := newDesk(2, "a", "b")
+	require.Equal(t, []string{"june: on-a"}, d.ask("june", slot("a", 1)))
+	require.Equal(t, []string{"june: on-a"}, d.ask("june", slot("a", 1)), "it says that it does not know")
+	known := slot("a", 1)
+	known.Granted = true
+	require.Empty(t, d.ask("june", known))
+	require.Len(t, d.book.Queue(d.now, nil), 1)
+}
+
+func TestASchedulerThatHasForgottenEverythingIsToldWhoHasSlots(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	granted := slot("a", 1)
+	granted.Granted = true
+	require.Equal(t, []string{"june:; NoSlot"}, append(d.ask("june", granted, slot("b", 2)), d.later()...))
+}
+
+func TestAnOldReleaseDoesNotTouchANewerRequest(t *testing.T) {
+	d := newDesk(1, "a")
+	d.ask("june", slot("a", 1))
+	d.ask("june", slot("a", 2))
+	require.Empty(t, d.release("june", returned("a", 1)))
+	require.False(t, d.book.Empty())
+	d.release("another", returned("a", 2))
+	require.False(t, d.book.Empty(), "only its asker gives a slot back")
+	d.release("june", returned("a", 2))
+	require.True(t, d.book.Empty())
+}
+
+func TestUntilAllNodesAreSeenNothingIsGranted(t *testing.T) {
+	d := &desk{now: noon}
+	require.Empty(t, d.ask("june", slot("a", 1)))
+	require.Equal(t, []string{"june:; NodesUnknown"}, d.later())
+	d.book.See(scheduling.Sight{From: noon, First: true, Nodes: []scheduling.SeenNode{seen("a")}, Config: parallelOperations(1)})
+	require.Empty(t, d.decide(), "half of the nodes")
+	d.book.See(scheduling.Sight{From: noon, Last: true, Nodes: []scheduling.SeenNode{seen("b")}})
+	require.Equal(t, []string{"june: on-a"}, d.decide())
+}
+
+func TestWhatAnEarlierWatchSeesIsOutOfDate(t *testing.T) {
+	d := newDesk(1, "a")
+	down := seen("a")
+	down.Unavailable = true
+	d.book.See(scheduling.Sight{From: noon.Add(-time.Second), Nodes: []scheduling.SeenNode{down}})
+	require.False(t, d.book.Nodes[0].Unavailable)
+	d.book.See(scheduling.Sight{From: noon.Add(time.Second), Nodes: []scheduling.SeenNode{down}})
+	require.False(t, d.book.Nodes[0].Unavailable, "a later one begins with all nodes")
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{down}, Gone: []string{"zebra"}})
+	require.True(t, d.book.Nodes[0].Unavailable)
+	d.book.See(scheduling.Sight{From: noon, Gone: []string{"a"}})
+	require.Empty(t, d.book.Nodes)
+}
+
+func TestBudgetsThatCannotBeReadAllowNothingUntilTheyCan(t *testing.T) {
+	d := newDesk(1, "a")
+	d.book.See(scheduling.Sight{From: noon, ConfigTrouble: "there are 2 MaintenanceOperatorConfigs"})
+	require.Empty(t, d.ask("june", slot("a", 1)))
+	require.Equal(t, []string{"june:; InvalidConfig"}, d.later())
+	d.book.See(scheduling.Sight{From: noon, Config: parallelOperations(1)})
+	require.Equal(t, []string{"june: on-a"}, d.decide())
+}
+
+func TestANodeThatIsGoneIsGrantedForItsMaintenanceEndsAtOnce(t *testing.T) {
+	d := newDesk(1, "a")
+	require.Equal(t, []string{"june: on-a on-gone"}, d.ask("june", slot("a", 1), slot("gone", 2)))
+}
+
+func TestANodeWithTheMarkOfAMaintenanceWithoutASlotHoldsOne(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	marked := seen("a")
+	marked.Maintenance = "node/c/default/of-yesterday"
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
+	require.Empty(t, d.ask("june", slot("a", 1), slot("b", 2)))
+	d.later()
+	require.Equal(t, "NodeBusy", d.told[0].Wait.Blockers[0].Reason)
+	require.Contains(t, d.told[0].Wait.Message, "under maintenance by node/c/default/of-yesterday")
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen("a")}})
+	require.Equal(t, []string{"june: on-a; NoSlot"}, d.decide())
+}
+
+func TestTheMarkOfANodeThatWasJustReturnedDoesNotHoldUpTheNext(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	d.ask("june", slot("a", 1), slot("b", 2))
+	marked := seen("a")
+	marked.Maintenance = "node/c/default/on-a"
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
+	require.Equal(t, []string{"june: on-b"}, d.release("june", returned("a", 1)))
+	d.now = d.now.Add(time.Minute)
+	d.release("june", returned("b", 2))
+	require.Empty(t, d.ask("june", slot("b", 3)), "half a minute later it is the mark of a maintenance that could not return its node")
+}
+
+func TestASlotWhoseHolderEndedUncleanIsKeptUntilItsMarksWereSeen(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	d.ask("june", slot("a", 1), slot("b", 2))
+	unclean := returned("a", 1)
+	unclean.Unclean = true
+	require.Empty(t, d.release("june", unclean))
+	require.Equal(t, noon.Add(5*time.Second), d.again)
+	marked := seen("a")
+	marked.Maintenance = "node/c/default/on-a"
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
+	require.Empty(t, d.later(), "the mark holds the node")
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen("a")}})
+	require.Equal(t, []string{"june: on-b"}, d.decide())
+}
+
+func TestANodeThatWasLeftOutOfServiceIsUnavailableAtOnce(t *testing.T) {
+	d := newDesk(2, "a", "b", "c")
+	d.book.See(scheduling.Sight{From: noon, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxUnavailable: new(intstr.FromInt(1))}})
+	d.ask("june", slot("a", 1), slot("b", 2))
+	left := returned("a", 1)
+	left.LeftOut = true
+	require.Equal(t, []string{"june:; MaxUnavailable"}, append(d.release("june", left), d.later()...))
+}
+
+func TestAnAskerThatIsOverLosesWhatItWaitsForAndTheSlotsNobodyWorksOn(t *testing.T) {
+	d := newDesk(2, "a", "b", "c")
+	d.ask("june", slot("a", 1), slot("b", 2), slot("c", 3))
+	require.Equal(t, []scheduling.Holder{{Asker: asker("june"), Maintenances: []string{"node/c/default/on-a", "node/c/default/on-b"}}}, d.book.Holders())
+	lost := d.book.Lose(scheduling.Holder{Asker: asker("june"), Maintenances: []string{"node/c/default/on-b"}}, d.now)
+	require.Len(t, lost, 1)
+	require.Equal(t, "a", lost[0].Node)
+	d.ask("july", slot("c", 1))
+	require.Empty(t, d.book.Lose(scheduling.Holder{Asker: asker("june"), Maintenances: []string{"node/c/default/on-b"}}, d.now), "told once")
+	d.now = noon.Add(5 * time.Second)
+	require.Equal(t, []string{"july: on-c"}, d.decide())
+}
+
+func TestManyAreToldInSeveralPasses(t *testing.T) {
+	d := newDesk(300)
+	for i := range 250 {
+		d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen(fmt.Sprintf("n%03d", i))}})
+		d.book.Take(scheduling.Call{Asker: asker(fmt.Sprint(i)), Slots: []scheduling.Slot{slot(fmt.Sprintf("n%03d", i), 1)}}, d.now)
+	}
+	require.Len(t, d.decide(), 100)
+	require.Equal(t, d.now, d.again, "at once")
+	require.Len(t, d.later(), 100)
+	require.Len(t, d.later(), 50)
+	require.Zero(t, d.again)
+}
+
+func TestTheQueueNamesHoldersAndThenThoseThatWaitInOrderOfRank(t *testing.T) {
+	d := newDesk(1, "a", "b", "c")
+	d.ask("june", slot("a", 1), slot("c", 2), slot("b", 3))
+	var queue []string
+	for _, place := range d.book.Queue(d.now, nil) {
+		queue = append(queue, fmt.Sprintf("%d %s %s", place.Rank, place.Node, place.Reason))
+	}
+	require.Equal(t, []string{"0 a ", "1 c NoSlot", "2 b NoSlot"}, queue)
+}
+
+// TestSlotsAreNeitherLostNorDoubled lets askers do anything, in any order and any number of times, and carries the book over from run to run.
+func TestSlotsAreNeitherLostNorDoubled(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		nodes := []string{"a", "b", "c", "d"}
+		parallel := rapid.IntRange(1, 3).Draw(t, "parallel")
+		d := newDesk(parallel, nodes...)
+		number := int64(0)
+		// holds is what each asker knows of its slots.
+		holds := map[string]map[string]int64{"june": {}, "july": {}}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				for _, turn := range d.told {
+					for _, grant := range turn.Granted {
+						holds[turn.Asker.WorkflowID][grant.Name] = grant.Number
+					}
+				}
+				d.told = nil
+				held := map[string]bool{}
+				for _, slots := range holds {
+					for name := range slots {
+						require.False(t, held[name], "one maintenance a node")
+						held[name] = true
+					}
+				}
+				require.LessOrEqual(t, len(held), parallel)
+			},
+			"ask": func(t *rapid.T) {
+				who, node := rapid.SampledFrom([]string{"june", "july"}).Draw(t, "who"), rapid.SampledFrom(nodes).Draw(t, "node")
+				if _, has := holds[who]["on-"+node]; has {
+					return
+				}
+				number++
+				asked := slot(node, number)
+				for range rapid.IntRange(1, 2).Draw(t, "times") {
+					d.book.Take(scheduling.Call{Asker: asker(who), Slots: []scheduling.Slot{asked}}, d.now)
+				}
+				d.decide()
+			},
+			"return": func(t *rapid.T) {
+				who := rapid.SampledFrom([]string{"june", "july"}).Draw(t, "who")
+				for _, node := range nodes {
+					if granted, has := holds[who]["on-"+node]; has {
+						delete(holds[who], "on-"+node)
+						d.release(who, returned(node, granted))
+						return
+					}
+				}
+			},
+			"time goes by": func(t *rapid.T) {
+				d.now = d.now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
+				d.decide()
+			},
+			"continue as new": func(t *rapid.T) {
+				text, err := json.Marshal(d.book)
+				require.NoError(t, err)
+				d.book = scheduling.Book{}
+				require.NoError(t, json.Unmarshal(text, &d.book))
+				d.decide()
+			},
+		})
+		// When everything is returned, whoever waits still gets its turn.
+		for range 2 * len(nodes) {
+			for who, slots := range holds {
+				for name, granted := range slots {
+					d.release(who, scheduling.Release{Namespace: "default", Name: name, Number: granted})
+				}
+				clear(slots)
+			}
+			for _, turn := range d.told {
+				for _, grant := range turn.Granted {
+					holds[turn.Asker.WorkflowID][grant.Name] = grant.Number
+				}
+			}
+			d.told = nil
+		}
+		waiting := slices.ContainsFunc(d.book.Queue(d.now, nil), func(p scheduling.Place) bool { return p.Rank > 0 })
+		require.False(t, waiting, "everybody has had a turn")
+	})
+}

@@ -1,0 +1,87 @@
+package scheduling
+
+import (
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// Asker is the workflow that asks for slots and is told of grants: a workflow from its first run on, so that one that is started anew
+// under the same id is another.
+type Asker struct {
+	WorkflowID string `json:"workflowId"`
+	FirstRunID string `json:"firstRunId"`
+}
+
+// Slot is a request as its asker knows it.
+type Slot struct {
+	Request
+	// Maintenance is the id of the workflow that works on the node; it may run on when the asker is over.
+	Maintenance string `json:"maintenance"`
+	// Number counts the requests of an asker. A node that is asked for again has a higher one, by which an earlier grant is told from a later.
+	Number int64 `json:"number"`
+	// Since is when it was asked for first: the older goes first.
+	Since time.Time `json:"since"`
+	// Granted: it has the slot.
+	Granted bool `json:"granted,omitempty"`
+}
+
+// Release gives a slot back, or takes a request back that waits for one.
+type Release struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Number of the request; earlier ones are released with it.
+	Number int64 `json:"number"`
+	// Unclean: nobody knows how the maintenance left the node. The slot is kept until the node's marks have had the time to be seen.
+	Unclean bool `json:"unclean,omitempty"`
+	// LeftOut: the node was left out of service.
+	LeftOut bool `json:"leftOut,omitempty"`
+}
+
+// Call is what an asker tells the scheduler. To be told twice changes nothing.
+type Call struct {
+	Asker    Asker     `json:"asker"`
+	Slots    []Slot    `json:"slots,omitempty"`
+	Released []Release `json:"released,omitempty"`
+}
+
+// Turn is what the scheduler tells an asker.
+type Turn struct {
+	Asker Asker `json:"asker"`
+	// Number counts what an asker is told.
+	Number  int64   `json:"number"`
+	Granted []Grant `json:"granted,omitempty"`
+	// Wait is why the first of the asker's other requests waits; nil when none does.
+	Wait *drydockv1.Wait `json:"wait,omitempty"`
+}
+
+// Grant names a request that has a slot now.
+type Grant struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Number    int64  `json:"number"`
+}
+
+// Sight is what is seen of a cluster: all of it, or what has changed since the sight before.
+type Sight struct {
+	// From is when whoever sees it began to watch. A later watch begins with a whole sight and replaces the earlier.
+	From time.Time `json:"from"`
+	// First and Last part of a whole sight; a change has neither. Until the last part nothing is decided.
+	First bool `json:"first,omitempty"`
+	Last  bool `json:"last,omitempty"`
+	// Nodes that are new or have changed, and those that are gone.
+	Nodes []SeenNode `json:"nodes,omitempty"`
+	Gone  []string   `json:"gone,omitempty"`
+	// Config, when it has changed. ConfigTrouble is why it cannot be read: nothing is granted then.
+	Config        *maintenancev1.MaintenanceOperatorConfigSpec `json:"config,omitempty"`
+	ConfigTrouble string                                       `json:"configTrouble,omitempty"`
+}
+
+// SeenNode is a node and the maintenance whose mark it bears.
+type SeenNode struct {
+	Node
+	// Maintenance is the workflow id in the node's ownership mark; empty without one. A cordon that is its own does not count as the node's being
+	// unavailable: the maintenance does.
+	Maintenance string `json:"maintenance,omitempty"`
+}

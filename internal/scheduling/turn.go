@@ -1,0 +1,274 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+const (
+	// newsAfter is for how long a wait has to stand before its asker is told: most end sooner.
+	newsAfter = time.Second
+	// turnsAtOnce is how many askers are told at a time: the server blocks a run with too many outgoing signals.
+	turnsAtOnce = 100
+	// turnBlockers is how many waiting requests a wait names: each waits for much the same.
+	turnBlockers = 10
+)
+
+// Place is where a request stands in the queue.
+type Place struct {
+	Request
+	Asker Asker     `json:"asker"`
+	Since time.Time `json:"since"`
+	// Rank of a waiting request, from 1; 0: it has a slot.
+	Rank    int    `json:"rank,omitempty"`
+	Reason  Reason `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Outcome is what follows from a decision.
+type Outcome struct {
+	Decision
+	// Turns is what the askers are to be told.
+	Turns []Turn
+	// Again is when to decide again although nothing happens; the zero time: never.
+	Again time.Time
+}
+
+// Decide grants what may be granted now. While there is a standstill nothing is granted; it says why.
+func (b *Book) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
+	out := Outcome{Again: b.lapse(now), Decision: b.decision(now, standstill)}
+	b.grant(out.Granted)
+	waits := b.waits(out.Waiting, now)
+	for i := range b.Parties {
+		party := &b.Parties[i]
+		granted, due := party.news(waits[party.Asker], now)
+		if len(granted) == 0 && (due.IsZero() || due.After(now)) {
+			out.Again = Earlier(out.Again, due)
+			continue
+		}
+		if len(out.Turns) == turnsAtOnce {
+			out.Again = now
+			continue
+		}
+		b.Turns++
+		out.Turns = append(out.Turns, party.tell(b.Turns, granted, waits[party.Asker]))
+	}
+	return out
+}
+
+// lapse drops what is over by now, and returns when the next is.
+func (b *Book) lapse(now time.Time) (next time.Time) {
+	for i := range b.Parties {
+		b.Parties[i].Slots = slices.DeleteFunc(b.Parties[i].Slots, func(e Entry) bool { return !e.Until.IsZero() && !e.Until.After(now) })
+		for _, e := range b.Parties[i].Slots {
+			next = Earlier(next, e.Until)
+		}
+	}
+	b.forgetSilent()
+	b.Returned = slices.DeleteFunc(b.Returned, func(r Returned) bool { return r.At.Add(returnedFor).Before(now) })
+	return next
+}
+
+// Earlier returns the earlier of two instants; the zero time is never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Standstill is why nothing is granted: for the reason given, or because the book itself allows nothing. Nil: what the budgets allow is.
+func (b *Book) Standstill(why *drydockv1.Wait) *drydockv1.Wait {
+	switch {
+	case why != nil:
+		return why
+	case !b.Whole:
+		return &drydockv1.Wait{Reason: ReasonNodesUnknown, Message: "the nodes of the cluster have not been seen yet"}
+	case b.ConfigTrouble != "":
+		return &drydockv1.Wait{Reason: ReasonInvalidConfig, Message: b.ConfigTrouble}
+	}
+	return nil
+}
+
+// Reasons why nothing is granted at all.
+const (
+	// ReasonNodesUnknown: the nodes of the cluster have not been seen yet.
+	ReasonNodesUnknown = "NodesUnknown"
+	// ReasonInvalidConfig: the cluster's budgets cannot be read.
+	ReasonInvalidConfig = "InvalidConfig"
+)
+
+// decision decides on everything in the book. In a standstill, everybody waits for its end, in order of rank. A node that is gone needs no slot: its
+// maintenance is granted, and ends at once.
+func (b *Book) decision(now time.Time, standstill *drydockv1.Wait) Decision {
+	standstill = b.Standstill(standstill)
+	in := b.input(now)
+	if standstill != nil {
+		in.Config.MaxParallelOperations = new(intstr.FromInt32(0))
+	}
+	decision := Schedule(in)
+	waiting := decision.Waiting[:0]
+	for _, w := range decision.Waiting {
+		seen := b.node(w.Node)
+		switch {
+		case standstill != nil:
+			w.Reason, w.Message = Reason(standstill.Reason), standstill.Message
+		case w.Reason == NodeNotFound:
+			decision.Granted = append(decision.Granted, w.Request)
+			continue
+		case w.Reason == NodeBusy && seen != nil && b.heldByOthers(*seen):
+			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next when that has returned the node", w.Node, seen.Maintenance)
+		}
+		waiting = append(waiting, w)
+	}
+	decision.Waiting = waiting
+	return decision
+}
+
+func (b *Book) input(now time.Time) Input {
+	in := Input{Nodes: make([]Node, 0, len(b.Nodes)), Config: b.Config, Now: now}
+	for _, seen := range b.Nodes {
+		in.Nodes = append(in.Nodes, seen.Node)
+		if b.heldByOthers(seen) {
+			in.Asks = append(in.Asks, Ask{Request: Request{Node: seen.Name, Name: seen.Maintenance}, Granted: true})
+		}
+	}
+	for _, party := range b.Parties {
+		for _, e := range party.Slots {
+			in.Asks = append(in.Asks, Ask{Request: e.Request, Since: e.Since, Granted: e.Granted})
+		}
+	}
+	return in
+}
+
+// heldByOthers reports whether a node bears the mark of a maintenance that has no slot in the book: of one that ended, say, and whose mark the
+// sweeper will take back.
+func (b *Book) heldByOthers(seen SeenNode) bool {
+	if seen.Maintenance == "" || slices.ContainsFunc(b.Returned, func(r Returned) bool { return r.Maintenance == seen.Maintenance }) {
+		return false
+	}
+	for _, party := range b.Parties {
+		if slices.ContainsFunc(party.Slots, func(e Entry) bool { return e.Granted && e.Node == seen.Name }) {
+			return false
+		}
+	}
+	return true
+}
+
+// grant enters what was granted.
+func (b *Book) grant(granted []Request) {
+	entries := b.unserved()
+	for _, request := range granted {
+		if found := entries[request]; len(found) > 0 {
+			found[0].entry.Granted = true
+		}
+	}
+}
+
+// placed is an entry and its asker.
+type placed struct {
+	asker Asker
+	entry *Entry
+}
+
+// unserved are the entries without a slot. Of several that are the same to the eye, the one that was asked for first comes first.
+func (b *Book) unserved() map[Request][]placed {
+	entries := map[Request][]placed{}
+	for i := range b.Parties {
+		for j := range b.Parties[i].Slots {
+			if e := &b.Parties[i].Slots[j]; !e.Granted {
+				entries[e.Request] = append(entries[e.Request], placed{b.Parties[i].Asker, e})
+			}
+		}
+	}
+	return entries
+}
+
+// waits are, for each asker that waits, why its first request does, and all of them with their own reason.
+func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*drydockv1.Wait {
+	entries, counts, waits := b.unserved(), map[Asker]int{}, map[Asker]*drydockv1.Wait{}
+	for _, w := range queue {
+		found := entries[w.Request]
+		if len(found) == 0 {
+			continue
+		}
+		asker := found[0].asker
+		entries[w.Request] = found[1:]
+		counts[asker]++
+		wait := waits[asker]
+		if wait == nil {
+			wait = &drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)}
+			waits[asker] = wait
+		}
+		if len(wait.Blockers) < turnBlockers {
+			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "Node", Name: w.Node, Reason: string(w.Reason), Message: w.Message})
+		}
+	}
+	for i := range b.Parties {
+		asker := b.Parties[i].Asker
+		if wait, count := waits[asker], counts[asker]; count > 1 {
+			wait.Message = fmt.Sprintf("%s is next of %d: %s", wait.Blockers[0].Name, count, wait.Message)
+		}
+	}
+	return waits
+}
+
+// news is what an asker has to be told: grants, at once; that it waits for another reason than it knows, when that has stood for a while.
+func (p *Party) news(wait *drydockv1.Wait, now time.Time) (granted []Grant, due time.Time) {
+	for i := range p.Slots {
+		if e := &p.Slots[i]; e.Granted && !e.Told {
+			granted = append(granted, Grant{Namespace: e.Namespace, Name: e.Name, Number: e.Number})
+		}
+	}
+	switch reason := reasonOf(wait); {
+	case reason == p.Told:
+		p.News = time.Time{}
+		return granted, time.Time{}
+	case p.News.IsZero():
+		p.News = now
+	}
+	return granted, p.News.Add(newsAfter)
+}
+
+func (p *Party) tell(number int64, granted []Grant, wait *drydockv1.Wait) Turn {
+	for i := range p.Slots {
+		p.Slots[i].Told = p.Slots[i].Granted
+	}
+	p.Told, p.News = reasonOf(wait), time.Time{}
+	return Turn{Asker: p.Asker, Number: number, Granted: granted, Wait: wait}
+}
+
+func reasonOf(wait *drydockv1.Wait) string {
+	if wait == nil {
+		return ""
+	}
+	return wait.Reason
+}
+
+// Queue is everybody in the book: those with a slot, in the order in which they were asked for, then those that wait, in order of rank.
+func (b *Book) Queue(now time.Time, standstill *drydockv1.Wait) []Place {
+	places := []Place{}
+	for _, party := range b.Parties {
+		for _, e := range party.Slots {
+			if e.Granted {
+				places = append(places, Place{Request: e.Request, Asker: party.Asker, Since: e.Since})
+			}
+		}
+	}
+	entries := b.unserved()
+	for i, w := range b.decision(now, standstill).Waiting {
+		if found := entries[w.Request]; len(found) > 0 {
+			entries[w.Request] = found[1:]
+			places = append(places, Place{
+				Request: w.Request, Asker: found[0].asker, Since: found[0].entry.Since, Rank: i + 1, Reason: w.Reason, Message: w.Message,
+			})
+		}
+	}
+	return places
+}

@@ -1,0 +1,264 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// MaintenanceSchedulerInput says which cluster's slots are granted.
+type MaintenanceSchedulerInput struct {
+	Cluster string `json:"cluster"`
+	// Carried is the state of the run before; nil in the first.
+	Carried *MaintenanceSchedulerCarried `json:"carried,omitempty"`
+}
+
+// MaintenanceSchedulerCarried is what a run hands to the next one.
+type MaintenanceSchedulerCarried struct {
+	Book      scheduling.Book `json:"book"`
+	Held      emergency.State `json:"held"`
+	StartedAt metav1.Time     `json:"startedAt"`
+}
+
+const (
+	// lingerTime is for how long the nodes of a cluster are watched after the last maintenance: often another follows.
+	lingerTime = 5 * time.Minute
+	// watchAgainAfter is when the nodes are watched again that could not be.
+	watchAgainAfter = 30 * time.Second
+	// lostInterval is how often it is asked whether the workflows that have slots, or wait for them, go on.
+	lostInterval = 30 * time.Second
+	// lostAtOnce is about how many of them is asked in one activity.
+	lostAtOnce = 100
+)
+
+// MaintenanceScheduler grants the slots of a cluster to whoever asks for them: rollouts, other requestors and people share its budgets. It decides
+// whenever something has changed: a request, a release, a node, the budgets, the emergency stop. It never ends: a request to cancel it is not
+// heard, for slots would be forgotten.
+func MaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) error {
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	s, err := newMaintenanceScheduler(ctx, in)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// maintenanceScheduler is one run of the workflow.
+type maintenanceScheduler struct {
+	in        MaintenanceSchedulerInput
+	book      scheduling.Book
+	holds     holdKeeper
+	startedAt metav1.Time
+	// decided is the last decision.
+	decided scheduling.Decision
+
+	// stopWatching stops the watch over the nodes; nil when there is none. trouble is why they cannot be seen.
+	stopWatching workflow.CancelFunc
+	trouble      *drydockv1.Wait
+	// idleSince is since when nobody asks for anything.
+	idleSince time.Time
+
+	// changed wakes the loop. doubtful: somebody could not be told, and may be over.
+	changed, doubtful bool
+	messages          int
+	drains            []func()
+
+	hub       *activities.Rollouts
+	scheduler *activities.Scheduler
+}
+
+func newMaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) (*maintenanceScheduler, error) {
+	s := &maintenanceScheduler{in: in, startedAt: metav1.NewTime(workflow.Now(ctx))}
+	if in.Carried != nil {
+		s.book, s.holds.state, s.startedAt = in.Carried.Book, in.Carried.Held, in.Carried.StartedAt
+	} else {
+		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
+	}
+	s.listen(ctx)
+	s.holds.follow(ctx, in.Cluster)
+	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		func() (MaintenanceSchedulerStatus, error) { return s.status(ctx), nil },
+		workflow.QueryHandlerOptions{Description: "Who has a slot, who waits for one, in which order and why."})
+}
+
+// listen takes in what askers say, and what is seen of the cluster.
+func (s *maintenanceScheduler) listen(ctx workflow.Context) {
+	s.drains = append(s.drains,
+		onSignal(ctx, temporal.SignalCall, "Who asks for slots, and gives them back.", func(call scheduling.Call) {
+			s.messages++
+			s.changed = true
+			s.book.Take(call, workflow.Now(ctx))
+		}),
+		onSignal(ctx, temporal.SignalSight, "How the nodes of the cluster are.", func(sight scheduling.Sight) {
+			s.messages++
+			s.changed = true
+			s.trouble = nil
+			s.book.See(sight)
+		}),
+		s.holds.listen(ctx, func() { s.changed = true }),
+	)
+}
+
+// run decides whenever something has changed.
+func (s *maintenanceScheduler) run(ctx workflow.Context) error {
+	workflow.GoNamed(ctx, "find lost holders", s.findLost)
+	for {
+		s.changed = false
+		s.attend(ctx)
+		again := s.decide(ctx)
+		if mustContinueAsNew(ctx, s.messages) {
+			return s.continueAsNew(ctx)
+		}
+		if err := s.awaitChange(ctx, again); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange waits until something has changed, or until that instant; the zero time is never.
+func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time) error {
+	if until.IsZero() {
+		return workflow.Await(ctx, func() bool { return s.changed })
+	}
+	timing, stop := workflow.WithCancel(ctx)
+	defer stop()
+	timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "decide again"})
+	return workflow.Await(ctx, func() bool { return s.changed || timer.IsReady() })
+}
+
+// decide grants what may be granted and tells the askers. It returns when to decide again although nothing happens.
+func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
+	outcome := s.book.Decide(workflow.Now(ctx), s.standstill())
+	s.decided = outcome.Decision
+	for _, turn := range outcome.Turns {
+		s.tell(ctx, turn)
+	}
+	s.show(ctx)
+	if s.stopWatching != nil && s.book.Empty() {
+		return scheduling.Earlier(outcome.Again, s.idleSince.Add(lingerTime))
+	}
+	return outcome.Again
+}
+
+// standstill is why nothing may be granted whatever the book says: what is not known allows nothing.
+func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
+	if !s.holds.known() {
+		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting to be told what is held (workflow " + temporal.EmergencyStopID + ") " + s.holds.trouble}
+	}
+	if hold := s.holds.state.Of(s.in.Cluster); hold != nil {
+		return &drydockv1.Wait{Reason: emergency.ReasonHeld, Message: emergency.Message(*hold)}
+	}
+	return s.trouble
+}
+
+// tell tells an asker. One that cannot be told is likely over, but that is asked, not guessed.
+func (s *maintenanceScheduler) tell(ctx workflow.Context, turn scheduling.Turn) {
+	told := workflow.SignalExternalWorkflow(ctx, turn.Asker.WorkflowID, "", temporal.SignalTurn, turn)
+	workflow.GoNamed(ctx, "tell "+turn.Asker.WorkflowID, func(ctx workflow.Context) {
+		s.doubtful = told.Get(ctx, nil) != nil || s.doubtful
+	})
+}
+
+// attend watches the cluster while somebody asks for something, and for a while after.
+func (s *maintenanceScheduler) attend(ctx workflow.Context) {
+	switch now := workflow.Now(ctx); {
+	case !s.book.Empty():
+		s.idleSince = time.Time{}
+		if s.stopWatching == nil {
+			s.watch(ctx)
+		}
+	case s.idleSince.IsZero():
+		s.idleSince = now
+	case s.stopWatching != nil && !now.Before(s.idleSince.Add(lingerTime)):
+		s.stopWatching()
+		s.stopWatching, s.trouble = nil, nil
+		s.book.Forget()
+	}
+}
+
+// watch has the nodes of the cluster watched until that is stopped.
+func (s *maintenanceScheduler) watch(ctx workflow.Context) {
+	watching, stop := workflow.WithCancel(ctx)
+	s.stopWatching = stop
+	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
+		var queue string
+		hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.blind}
+		err := hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &queue)
+		if err == nil {
+			err = insistence{taskQueue: queue, waiting: s.blind}.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		// Nobody knows the cluster, say: it is tried again a little later.
+		s.blind(ctx, reasonOf(err), temporal.ErrorMessage(err))
+		if workflow.NewTimerWithOptions(ctx, watchAgainAfter, workflow.TimerOptions{Summary: "before watching " + s.in.Cluster + " again"}).Get(ctx, nil) == nil {
+			s.stopWatching, s.changed = nil, true
+		}
+	})
+}
+
+// blind takes in why the nodes cannot be seen.
+func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message string) {
+	s.trouble, s.changed = nil, true
+	if reason != "" {
+		s.trouble = &drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))}
+	}
+}
+
+// findLost asks again and again whether those in the book go on. Slots of those that do not are freed; the sweeper takes back what they have left.
+func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
+	for {
+		if workflow.Await(ctx, func() bool { return !s.book.Empty() }) != nil {
+			return
+		}
+		timing, stop := workflow.WithCancel(ctx)
+		timer := workflow.NewTimerWithOptions(timing, lostInterval, workflow.TimerOptions{Summary: "look after those that have slots"})
+		err := workflow.Await(ctx, func() bool { return s.doubtful || timer.IsReady() })
+		stop()
+		if err != nil {
+			return
+		}
+		s.doubtful = false
+		s.lookAfter(ctx)
+	}
+}
+
+func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
+	askers := s.book.Holders()
+	for len(askers) > 0 {
+		some := askers[:min(lostAtOnce, len(askers))]
+		askers = askers[len(some):]
+		var lost []scheduling.Holder
+		hub := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+		if hub.effect(ctx, "which of those with slots go on", s.scheduler.FindLost, some, &lost) != nil {
+			return
+		}
+		left := 0
+		for _, holder := range lost {
+			left += len(s.book.Lose(holder, workflow.Now(ctx)))
+		}
+		if len(lost) > 0 {
+			s.changed = true
+		}
+		if left > 0 {
+			_ = wakeSweeper(ctx, hub.waiting, s.in.Cluster, "maintenances ended without returning their slots").Get(ctx, nil)
+		}
+	}
+}
+
+// continueAsNew hands everything to a new run. It comes from the main loop only; what arrives until the end is taken in.
+func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
+	for _, drain := range s.drains {
+		drain()
+	}
+	carried := &MaintenanceSchedulerCarried{Book: s.book, Held: s.holds.state, StartedAt: s.startedAt}
+	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: s.in.Cluster, Carried: carried})
+}

@@ -1,0 +1,219 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// schedulerWorld runs a scheduler whose cluster has three nodes, of which one at a time may be under maintenance, until its test ends it. It keeps
+// whom the scheduler has told what.
+type schedulerWorld struct {
+	*world
+	turns []scheduling.Turn
+	lost  []scheduling.Holder
+}
+
+func newSchedulerWorld(t *testing.T) *schedulerWorld {
+	w := &schedulerWorld{world: newWorld(t)}
+	play(w.world, "WatchNodes", func(string) any { return nil })
+	play(w.world, "FindLost", func([]scheduling.Holder) any { return w.lost })
+	w.blocked["WatchNodes"] = true
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
+		func(_, _, _, _ string, payload any) error {
+			w.turns = append(w.turns, payload.(scheduling.Turn))
+			return nil
+		}).Maybe()
+	return w
+}
+
+func (w *schedulerWorld) see(sight scheduling.Sight) {
+	sight.From = time.Unix(1, 0)
+	w.SignalWorkflow(temporal.SignalSight, sight)
+}
+
+func (w *schedulerWorld) seeAll() {
+	sight := scheduling.Sight{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(1))}}
+	for _, node := range []string{"a", "b", "c"} {
+		sight.Nodes = append(sight.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
+	}
+	w.see(sight)
+}
+
+func (w *schedulerWorld) call(who string, call scheduling.Call) {
+	call.Asker = scheduling.Asker{WorkflowID: who, FirstRunID: "run"}
+	w.SignalWorkflow(temporal.SignalCall, call)
+}
+
+func slotFor(node string, number int64) scheduling.Slot {
+	return scheduling.Slot{
+		Request: scheduling.Request{Namespace: "ops", Name: node, Node: node, Requestor: "june"}, Number: number,
+		Since: time.Unix(number, 0), Maintenance: "node/c1/ops/" + node,
+	}
+}
+
+func asks(slots ...scheduling.Slot) scheduling.Call { return scheduling.Call{Slots: slots} }
+
+func returns(node string, number int64) scheduling.Call {
+	return scheduling.Call{Released: []scheduling.Release{{Namespace: "ops", Name: node, Number: number}}}
+}
+
+// grants are the nodes that were granted, in order.
+func (w *schedulerWorld) grants() (nodes []string) {
+	for _, turn := range w.turns {
+		for _, grant := range turn.Granted {
+			nodes = append(nodes, turn.Asker.WorkflowID+" "+grant.Name)
+		}
+	}
+	return nodes
+}
+
+// after runs the steps, one a minute, and lets the run end with the last, by continuing as new.
+func (w *schedulerWorld) after(steps ...func()) {
+	for i, step := range steps {
+		w.RegisterDelayedCallback(step, time.Duration(i+1)*time.Minute)
+	}
+	w.RegisterDelayedCallback(func() {
+		w.SetContinueAsNewSuggested(true)
+		w.SignalWorkflow(temporal.SignalCall, scheduling.Call{})
+	}, time.Duration(len(steps)+1)*time.Minute)
+}
+
+// carried runs the scheduler and returns what it hands to the next run.
+func (w *schedulerWorld) carried() MaintenanceSchedulerCarried {
+	w.ExecuteWorkflow(MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: "c1"})
+	require.True(w.t, w.IsWorkflowCompleted())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(w.t, w.GetWorkflowError(), &next)
+	var in MaintenanceSchedulerInput
+	require.NoError(w.t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	return *in.Carried
+}
+
+func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.after(
+		func() { w.call("june", asks(slotFor("a", 1), slotFor("b", 2))) },
+		func() { require.Empty(t, w.grants(), "nobody has seen the nodes"); w.seeAll() },
+		func() { require.Equal(t, []string{"june a"}, w.grants()); w.call("july", asks(slotFor("c", 3))) },
+		func() { w.call("june", returns("a", 1)) },
+		func() { require.Equal(t, []string{"june a", "june b"}, w.grants(), "the older goes first") },
+		func() {
+			status := statusOf[MaintenanceSchedulerStatus](w.world)
+			require.Len(t, status.Queue, 2)
+			require.Equal(t, 1, status.Queue[1].Rank)
+			require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
+		},
+	)
+	carried := w.carried()
+	require.Len(t, carried.Book.Parties, 2)
+	require.True(t, carried.Book.Whole)
+}
+
+func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.after(
+		func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) },
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() {
+			require.Empty(t, w.grants())
+			require.Equal(t, emergency.ReasonHeld, w.turns[0].Wait.Reason)
+			require.Equal(t, emergency.ReasonHeld, statusOf[MaintenanceSchedulerStatus](w.world).Wait.Reason)
+			w.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
+		},
+		func() { require.Equal(t, []string{"june a"}, w.grants()) },
+	)
+	w.carried()
+}
+
+func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.untold = true
+	w.after(
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() { require.Empty(t, w.grants()) },
+	)
+	w.carried()
+}
+
+func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.after(
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))); w.call("july", asks(slotFor("b", 1))) },
+		func() {
+			require.Equal(t, []string{"june a"}, w.grants())
+			w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
+		},
+		func() {},
+		func() { require.Equal(t, []string{"june a", "july b"}, w.grants()) },
+	)
+	w.carried()
+	require.NotEmpty(t, w.inputs["WakeSweeper"])
+	require.Equal(t, []string{"node/c1/ops/a"}, w.inputs["FindLost"][0].([]scheduling.Holder)[0].Maintenances)
+}
+
+func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
+	w := &schedulerWorld{world: newWorld(t)}
+	play(w.world, "WatchNodes", func(string) any { return nil })
+	play(w.world, "FindLost", func([]scheduling.Holder) any { return w.lost })
+	w.blocked["WatchNodes"] = true
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(errGone).Maybe()
+	var asked int
+	w.after(
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() {},
+	)
+	w.RegisterDelayedCallback(func() { asked = len(w.inputs["FindLost"]) }, time.Minute+10*time.Second)
+	w.carried()
+	require.Equal(t, 1, asked, "before the next round")
+}
+
+func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
+	w := newSchedulerWorld(t)
+	watching := func() bool { return statusOf[MaintenanceSchedulerStatus](w.world).Watching }
+	w.after(
+		func() { require.False(t, watching()) },
+		func() { w.call("june", asks(slotFor("a", 1))); w.seeAll() },
+		func() { require.True(t, watching()); w.call("june", returns("a", 1)) },
+		func() { require.True(t, watching()) },
+		func() {}, func() {}, func() {}, func() {},
+		func() { require.False(t, watching()); w.call("june", asks(slotFor("b", 2))) },
+		func() {
+			require.True(t, watching())
+			require.Equal(t, []string{"june a"}, w.grants(), "what was seen before is forgotten")
+			w.seeAll()
+		},
+		func() { require.Equal(t, []string{"june a", "june b"}, w.grants()) },
+	)
+	w.carried()
+}
+
+func TestAClusterThatCannotBeSeenGetsNothingAndTheWaitSaysWhy(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.fail["WatchNodes"] = func(call int) error {
+		if call < 20 {
+			return temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil)
+		}
+		return nil
+	}
+	w.after(
+		func() { w.call("june", asks(slotFor("a", 1))) },
+		func() {
+			require.Equal(t, temporal.ErrClusterUnreachable, statusOf[MaintenanceSchedulerStatus](w.world).Wait.Reason)
+			require.Equal(t, temporal.ErrClusterUnreachable, w.turns[len(w.turns)-1].Wait.Reason)
+		},
+		func() {}, func() {}, func() { w.seeAll() },
+		func() { require.Equal(t, []string{"june a"}, w.grants()) },
+	)
+	w.carried()
+}

@@ -1,0 +1,176 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// askAgainAfter is when a workflow that waits for a slot tells the scheduler so once more: somebody may have terminated that, and it remembers
+// nothing then.
+const askAgainAfter = 5 * time.Minute
+
+// slotKeeper asks the scheduler of a cluster for slots, and knows which its workflow has.
+type slotKeeper struct {
+	cluster string
+	asker   scheduling.Asker
+	// trouble is why the scheduler cannot be asked.
+	trouble *drydockv1.Wait
+	// changed is told that there is something new.
+	changed func()
+
+	// slots that were asked for and not released, in that order. number is that of the last.
+	slots  []scheduling.Slot
+	number int64
+	// wait is why the first that was not granted waits; turn is the number of the message that said so.
+	wait *drydockv1.Wait
+	turn int64
+
+	// unsaid is what the scheduler was not told yet. reached: it was running when it was told last. telling: it is being told something.
+	unsaid           scheduling.Call
+	reached, telling bool
+}
+
+func newSlotKeeper(ctx workflow.Context, cluster string) *slotKeeper {
+	info := workflow.GetInfo(ctx)
+	asker := scheduling.Asker{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}
+	return &slotKeeper{cluster: cluster, asker: asker}
+}
+
+// listen takes in what the scheduler grants.
+func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+	k.changed = changed
+	return onSignal(ctx, temporal.SignalTurn, "Which slots are granted, and why the others are not.", func(turn scheduling.Turn) {
+		if turn.Asker != k.asker {
+			return // it is for one that had this id before
+		}
+		for _, grant := range turn.Granted {
+			if slot := k.find(grant.Namespace, grant.Name); slot != nil && slot.Number == grant.Number {
+				slot.Granted = true
+			}
+		}
+		if turn.Number > k.turn {
+			k.turn, k.wait = turn.Number, turn.Wait
+		}
+		changed()
+	})
+}
+
+func (k *slotKeeper) find(namespace, name string) *scheduling.Slot {
+	i := slices.IndexFunc(k.slots, func(s scheduling.Slot) bool { return s.Namespace == namespace && s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &k.slots[i]
+}
+
+// ask asks for a slot; nothing new is asked while it is asked for or granted. It returns the slot.
+func (k *slotKeeper) ask(request scheduling.Request, maintenance string, since time.Time) scheduling.Slot {
+	if known := k.find(request.Namespace, request.Name); known != nil {
+		return *known
+	}
+	k.number++
+	slot := scheduling.Slot{Request: request, Maintenance: maintenance, Number: k.number, Since: since}
+	k.slots = append(k.slots, slot)
+	k.unsaid.Slots = append(k.unsaid.Slots, slot)
+	return slot
+}
+
+// release gives a slot back, or takes the request back.
+func (k *slotKeeper) release(release scheduling.Release) {
+	slot := k.find(release.Namespace, release.Name)
+	if slot == nil {
+		return
+	}
+	release.Number = slot.Number
+	k.forget(release.Namespace, release.Name)
+	k.unsaid.Slots = slices.DeleteFunc(k.unsaid.Slots, func(s scheduling.Slot) bool {
+		return s.Namespace == release.Namespace && s.Name == release.Name
+	})
+	k.unsaid.Released = append(k.unsaid.Released, release)
+}
+
+// forget is for a slot that its maintenance has given back itself.
+func (k *slotKeeper) forget(namespace, name string) {
+	k.slots = slices.DeleteFunc(k.slots, func(s scheduling.Slot) bool { return s.Namespace == namespace && s.Name == name })
+	if !k.waits() {
+		k.wait = nil
+	}
+}
+
+// waits reports whether a slot was asked for and not granted.
+func (k *slotKeeper) waits() bool {
+	return slices.ContainsFunc(k.slots, func(s scheduling.Slot) bool { return !s.Granted })
+}
+
+// run tells the scheduler what it has to know, one message after the other, until ctx is cancelled.
+func (k *slotKeeper) run(ctx workflow.Context) {
+	for {
+		if err := k.awaitNews(ctx); err != nil {
+			return
+		}
+		call := scheduling.Call{Asker: k.asker, Slots: k.unsaid.Slots, Released: k.unsaid.Released}
+		k.unsaid, k.telling = scheduling.Call{}, true
+		k.tell(ctx, call)
+		k.telling = false
+	}
+}
+
+// awaitNews waits for something that the scheduler does not know, or for the time to tell it everything again.
+func (k *slotKeeper) awaitNews(ctx workflow.Context) error {
+	for {
+		if err := workflow.Await(ctx, func() bool { return k.news() || k.waits() }); err != nil || k.news() {
+			return err
+		}
+		timing, stop := workflow.WithCancel(ctx)
+		timer := workflow.NewTimerWithOptions(timing, askAgainAfter, workflow.TimerOptions{Summary: "ask for a slot again"})
+		err := workflow.Await(ctx, func() bool { return k.news() || !k.waits() || timer.IsReady() })
+		again := timer.IsReady()
+		stop()
+		if err != nil {
+			return err
+		}
+		if again {
+			k.reached = false
+			return nil
+		}
+	}
+}
+
+func (k *slotKeeper) news() bool { return len(k.unsaid.Slots)+len(k.unsaid.Released) > 0 }
+
+// tell tells a scheduler that runs only what is new. One that does not is started, and told everything.
+func (k *slotKeeper) tell(ctx workflow.Context, call scheduling.Call) {
+	if k.reached {
+		told := workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceSchedulerID(k.cluster), "", temporal.SignalCall, call)
+		if told.Get(ctx, nil) == nil {
+			return
+		}
+	}
+	call.Slots = slices.Clone(k.slots)
+	k.unsaid.Slots = nil
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: k.explain}
+	var scheduler *activities.Scheduler
+	in := activities.CallSchedulerInput{Cluster: k.cluster, Call: call}
+	k.reached = hub.effect(ctx, "ask the scheduler of "+k.cluster, scheduler.CallScheduler, in, nil) == nil
+}
+
+func (k *slotKeeper) explain(ctx workflow.Context, reason, message string) {
+	k.trouble = nil
+	if reason != "" {
+		k.trouble = &drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))}
+	}
+	k.changed()
+}
+
+// settle waits until the scheduler knows everything.
+func (k *slotKeeper) settle(ctx workflow.Context) error {
+	return workflow.Await(ctx, func() bool { return !k.news() && !k.telling })
+}
