@@ -31,10 +31,8 @@ type lockKeeper struct {
 // read takes everything from the cache. Nothing of it is to be changed: it is the cache's own.
 func (k *lockKeeper) read(ctx context.Context) error {
 	var err error
-	if k.snapshot, err = snapshot.WorkloadLocks(ctx, k.cluster.Cache, k.in.Policy.Namespace); err != nil {
-		return err
-	}
-	return k.examine(ctx, k.cluster.Cache)
+	k.snapshot, err = snapshot.WorkloadLocks(ctx, k.cluster.Cache, k.in.Policy.Namespace)
+	return err
 }
 
 // examine looks at the application's health.
@@ -45,7 +43,13 @@ func (k *lockKeeper) examine(ctx context.Context, reader client.Reader) error {
 	return nil
 }
 
-func (k *lockKeeper) decide() (locks.Decision, error) {
+func (k *lockKeeper) decide(ctx context.Context) (locks.Decision, error) {
+	if k.snapshot.Health == nil {
+		// Not looked at yet; or it did not matter, and what was found out meanwhile may have changed that.
+		if err := k.examine(ctx, k.cluster.Cache); err != nil {
+			return locks.Decision{}, err
+		}
+	}
 	decision, err := locks.Decide(k.in.Policy, k.snapshot, time.Now())
 	if errors.Is(err, locks.ErrInvalid) {
 		err = temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)

@@ -58,7 +58,7 @@ func (w *WorkloadLocks) ObserveWorkloadLocks(ctx context.Context, in WorkloadLoc
 				return temporal.Observation{}, false, err
 			}
 			var err error
-			decision, err = keeper.decide()
+			decision, err = keeper.decide(ctx)
 			return temporal.Observation{}, !decision.Settled() || !sameInstant(decision.NextLook, due), err
 		})
 		if err != nil {
@@ -126,7 +126,7 @@ func (w *WorkloadLocks) ApplyWorkloadLocks(ctx context.Context, in WorkloadLocks
 // keep decides and carries out until nothing is left to do. What it has read may be old: whatever matters is found out on the way.
 func (k *lockKeeper) keep(ctx context.Context) (locks.Report, error) {
 	for range applyRounds {
-		decision, err := k.decide()
+		decision, err := k.decide(ctx)
 		if err != nil {
 			return locks.Report{}, err
 		}

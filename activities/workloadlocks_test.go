@@ -264,7 +264,9 @@ func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T
 	require.Contains(t, a.clusterLock().Status.ErrorMessage, "control: ")
 
 	created(t, control(a.in.Policy.Namespace))
-	a.stepUntil(func(locks.Report) bool { return strings.Contains(a.clusterLock().Status.ErrorMessage, "must stay so for 1s") })
+	a.stepUntil(func(locks.Report) bool {
+		return strings.Contains(a.clusterLock().Status.ErrorMessage, "must stay so for 1s")
+	})
 	a.run() // nothing more happens, and time alone lets it go
 	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, 20*time.Second, 20*time.Millisecond)
 	a.request(a.nodes[0])

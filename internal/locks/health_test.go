@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/health"
 	"drydock.dev/drydock/internal/locks"
 )
 
@@ -87,4 +88,53 @@ func TestWithoutStableSecondsNothingIsRemembered(t *testing.T) {
 	w.requestCluster()
 	require.Equal(t, inactive, w.look(0, true).To)
 	require.Equal(t, map[string]metav1.Time(nil), w.turns().HealthySince)
+}
+
+// noted are objects that note how often they are asked for.
+type noted struct {
+	health.Objects
+	asked int
+}
+
+func (n *noted) Fetch(string) (health.Answer, error) {
+	n.asked++
+	return health.Answer{Status: 503}, nil
+}
+
+func TestHealthIsLookedAtOnlyWhileItMatters(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: "http://shop.example.com/ready"}}}
+	objects := &noted{}
+	examine := func() int {
+		objects.asked = 0
+		require.NoError(t, w.snapshot.Examine(w.policy, objects))
+		return objects.asked
+	}
+	require.Zero(t, examine(), "nobody asks")
+	w.requestCluster()
+	require.Equal(t, 1, examine())
+	require.Equal(t, "shop: http://shop.example.com/ready answers 503, not 200", ofCluster(w.settle()).Message)
+
+	w.snapshot.Health[0].Healthy = true
+	w.settle()
+	require.Equal(t, inactive, w.clusterLock().Status.State)
+	require.Zero(t, examine(), "it has let go, whatever the health")
+	w.settle()
+	require.Equal(t, inactive, w.clusterLock().Status.State)
+
+	w.withdrawCluster()
+	w.requestCluster()
+	require.Equal(t, 1, examine(), "that is a new request")
+}
+
+func TestWhatCannotBeWatchedIsLookedAtAgain(t *testing.T) {
+	w := newStableWorld(t)
+	w.policy.ClusterHealth[0].HTTP = &drydockv1.HTTPCheck{URL: "http://shop.example.com/ready"}
+	w.requestCluster()
+	w.look(time.Second, false)
+	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC())
+	w.now = w.now.Add(3 * time.Second)
+	require.Equal(t, t0.Add(5*time.Second), w.decide().NextLook.UTC(), "the same for all who look meanwhile, or each look would ask for another")
+	w.look(time.Second, true)
+	require.Equal(t, t0.Add(10*time.Second), w.decide().NextLook.UTC(), "it must stay healthy")
 }

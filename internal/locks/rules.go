@@ -16,16 +16,12 @@ import (
 // healthy or not, until that request is gone.
 func (a *application) decideCluster() {
 	d := &a.cluster
-	lastServed := a.before.Cluster
-	if d.From == lcmv1.LockInactive && len(lastServed) == 0 {
-		lastServed = served(a.requests) // someone else made it inactive, for what was asked then
-	}
 	switch {
 	case len(a.requests) == 0 && d.From == lcmv1.LockInactive:
 		d.be(lcmv1.LockActive, RequestGone, "")
 	case len(a.requests) == 0:
 		d.be(lcmv1.LockActive, NoRequest, "")
-	case d.From == lcmv1.LockInactive && stands(lastServed, a.requests):
+	case a.hasLetGo():
 		d.be(lcmv1.LockInactive, RequestStands, "")
 	default:
 		a.letGoWhenHealthy()
@@ -33,6 +29,15 @@ func (a *application) decideCluster() {
 	if d.To == lcmv1.LockInactive {
 		a.after.Cluster = served(a.requests)
 	}
+}
+
+// hasLetGo reports whether the cluster's lock has let go for a request that stands.
+func (a *application) hasLetGo() bool {
+	lastServed := a.before.Cluster
+	if len(lastServed) == 0 {
+		lastServed = served(a.requests) // someone else made it inactive, for what was asked then
+	}
+	return a.cluster.From == lcmv1.LockInactive && stands(lastServed, a.requests)
 }
 
 // wholeNow is now as it reads after it was written: the API keeps whole seconds.
