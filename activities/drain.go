@@ -49,7 +49,11 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	defer d.Metrics.forget(in.NodeRef)
 	status, err := drain.Drain{
 		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
-		Ours:  func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
+		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
+		Draining: func(node *corev1.Node) bool {
+			condition := kube.FindNodeCondition(node, kube.ConditionDrainInProgress)
+			return condition != nil && condition.Status == corev1.ConditionTrue
+		},
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions.From(in.Node),
 		Begin: func(ctx context.Context) error {
 			return setDrainConditions(ctx, cluster, in.NodeRef,

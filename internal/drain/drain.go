@@ -44,6 +44,8 @@ type Drain struct {
 	// Ours, unless nil, reports whether the node is still ours to drain. A worker that is cut off from Temporal does not hear that another has
 	// taken over and the node was returned: it must not go on evicting what has come to the node since.
 	Ours func(*corev1.Node) bool
+	// Draining, unless nil, reports whether a node is being drained, this one or another: two drains can wait for each other.
+	Draining func(*corev1.Node) bool
 
 	// Cache of the cluster's objects, kept by the watches of Watcher.
 	Cache   client.Reader
@@ -101,6 +103,8 @@ type run struct {
 	answers     chan answer
 	// budgetsWatched are the namespaces whose budgets wake the loop.
 	budgetsWatched map[string]bool
+	// sought is when a deadlock was last looked for.
+	sought time.Time
 }
 
 // answer is what became of the eviction of a pod.
@@ -127,6 +131,9 @@ func (r *run) loop(ctx context.Context) error {
 			return err
 		}
 		r.watchBudgets(ctx, preview)
+		if err := r.seekDeadlock(ctx); err != nil {
+			return err
+		}
 		next := r.evict(ctx, preview)
 		r.tell()
 		if err := r.pause(ctx, earliest(next, r.nextSkip(preview))); err != nil {
@@ -317,10 +324,7 @@ func (r *run) timeOut(ctx context.Context) error {
 func (r *run) watch(ctx context.Context, kinds ...client.Object) {
 	r.running.Go(func() {
 		err := r.Watcher.Await(ctx, kinds, func(context.Context) (bool, error) {
-			select {
-			case r.changed <- struct{}{}:
-			default: // a look is due already
-			}
+			r.wake()
 			return false, nil
 		})
 		select {
@@ -328,6 +332,13 @@ func (r *run) watch(ctx context.Context, kinds ...client.Object) {
 		case <-ctx.Done():
 		}
 	})
+}
+
+func (r *run) wake() {
+	select {
+	case r.changed <- struct{}{}:
+	default: // a look is due already
+	}
 }
 
 // watchBudgets wakes the loop when a budget changes in a namespace from which pods must leave. A cluster has many more budgets than a node has

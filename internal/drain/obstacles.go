@@ -22,7 +22,7 @@ const (
 
 // gravest orders reasons by how much a person would want to know of them: a wait shows the first that there is.
 var gravest = []Reason{
-	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonMultipleBudgets, ReasonDisruptionBudgetNever,
+	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonDeadlock, ReasonMultipleBudgets, ReasonDisruptionBudgetNever,
 	ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
 	ReasonNodeNotReady, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
 }
@@ -72,6 +72,15 @@ func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
 		o.reason, o.message = ReasonEvicting, "its eviction is asked for"
 	default:
 		o.reason, o.message = asked.refusal.reason, asked.refusal.message
+	}
+	return o
+}
+
+// in names the deadlock that the pod's budget is in, if it is in one.
+func (o obstacle) in(deadlocks map[string]deadlock) obstacle {
+	budget := o.decision.budget
+	if found, ok := deadlocks[budget.key]; ok && o.reason == ReasonDisruptionBudget {
+		o.reason, o.message = ReasonDeadlock, found.message(budget.key, budget.state)
 	}
 	return o
 }
@@ -150,7 +159,7 @@ func summarize(obstacles []obstacle) string {
 // group names what the pod waits for, among pods with the same reason.
 func (o obstacle) group() string {
 	switch o.reason {
-	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets:
+	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets, ReasonDeadlock:
 		return o.decision.budget.key
 	case ReasonEvictionRefused, ReasonServerError:
 		return o.message
@@ -166,6 +175,8 @@ func describe(reason Reason, group []obstacle) string {
 		if first.decision.budget.state != "" {
 			return fmt.Sprintf("%s blocked by PodDisruptionBudget %s (%s)", count(group), first.decision.budget.key, first.decision.budget.state)
 		}
+	case ReasonDeadlock:
+		return fmt.Sprintf("%s in a deadlock: %s", count(group), first.message)
 	case ReasonMultipleBudgets:
 		return fmt.Sprintf("%s blocked by several PodDisruptionBudgets at once (%s), which the API server does not evict", count(group),
 			strings.Join(first.decision.Budgets, ", "))

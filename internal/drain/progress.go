@@ -20,6 +20,8 @@ type progress struct {
 	wait   *drydockv1.Wait
 	// obstacles are all pods that must leave and have not.
 	obstacles []obstacle
+	// deadlocks, by budget, as they were when last looked for.
+	deadlocks map[string]deadlock
 
 	before maintenancev1.DrainStatus
 	// leftBefore is how many pods had left in earlier runs. Negative: not known yet.
@@ -62,7 +64,7 @@ func (p *progress) observe(node *corev1.Node, preview Preview, asked *requests, 
 	waits := make(map[types.UID]standing, len(remaining))
 	for _, decision := range remaining {
 		p.met[decision.pod.UID] = true
-		o := obstacleOf(decision, asked.byPod[decision.pod.UID], node)
+		o := obstacleOf(decision, asked.byPod[decision.pod.UID], node).in(p.deadlocks)
 		o.since = p.standingSince(o, now)
 		waits[decision.pod.UID] = standing{o.reason, o.since}
 		p.obstacles = append(p.obstacles, o)

@@ -22,6 +22,8 @@ type world struct {
 	mu       sync.Mutex
 	changed  chan struct{}
 	snapshot Snapshot
+	// others are the nodes beside the one that is drained.
+	others []corev1.Node
 	// grace is how long an evicted pod takes to end.
 	grace time.Duration
 	// refuse, unless nil, answers an eviction before anything else; nil lets it through.
@@ -144,6 +146,10 @@ func (w *world) Await(ctx context.Context, _ []client.Object, check func(context
 func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if i := slices.IndexFunc(w.others, func(n corev1.Node) bool { return n.Name == key.Name }); i >= 0 {
+		w.others[i].DeepCopyInto(object.(*corev1.Node))
+		return nil
+	}
 	if w.snapshot.Node == nil || w.snapshot.Node.Name != key.Name {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), key.Name)
 	}
@@ -164,6 +170,11 @@ func (w *world) List(_ context.Context, list client.ObjectList, options ...clien
 			}
 		}
 		list.Items = inNamespace(asked.Namespace, list.Items, func(p corev1.Pod) string { return p.Namespace })
+		list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+			return asked.LabelSelector != nil && !asked.LabelSelector.Matches(labels.Set(p.Labels))
+		})
+	case *corev1.NodeList:
+		list.Items = append([]corev1.Node{*w.snapshot.Node}, w.others...)
 	case *policyv1.PodDisruptionBudgetList:
 		list.Items = inNamespace(asked.Namespace, w.snapshot.Budgets, func(b policyv1.PodDisruptionBudget) string { return b.Namespace })
 	case *appsv1.DaemonSetList:

@@ -1,0 +1,155 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// patience is for how long a drain stands still before it looks for a deadlock, and how often it does then. A deadlock does not go away by itself,
+// and most waits are shorter; to look for one takes reading what other nodes wait for.
+const patience = 8 * time.Second
+
+// seekDeadlock finds out whether a drain that stands still for its budgets can go on at all.
+func (r *run) seekDeadlock(ctx context.Context) error {
+	now := time.Now()
+	if r.Draining == nil || now.Before(r.sought.Add(patience)) && r.progress.standsStill(now) {
+		return nil
+	}
+	var found map[string]deadlock
+	if r.progress.standsStill(now) {
+		var err error
+		if found, err = r.findDeadlocks(ctx, now); err != nil {
+			return err
+		}
+		r.sought = now
+	}
+	if !reflect.DeepEqual(found, r.progress.deadlocks) {
+		r.progress.deadlocks = found
+		r.wake()
+	}
+	return nil
+}
+
+// standsStill reports whether pods have waited for budgets for a while, and none is on its way.
+func (p *progress) standsStill(now time.Time) bool {
+	waits := false
+	for _, o := range p.obstacles {
+		switch o.reason {
+		case ReasonEvicting, ReasonTerminating:
+			return false
+		case ReasonDeadlock:
+			waits = true
+		case ReasonDisruptionBudget:
+			if now.Before(o.since.Add(patience)) {
+				return false
+			}
+			waits = true
+		}
+	}
+	return waits
+}
+
+// findDeadlocks looks at the budgets that this drain waits for; only if these could be in a deadlock, at what other drains wait for.
+func (r *run) findDeadlocks(ctx context.Context, now time.Time) (map[string]deadlock, error) {
+	draining, away, err := r.nodesOut(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod
+	for _, o := range r.progress.obstacles {
+		pods = append(pods, *o.decision.pod)
+	}
+	own, err := readStandstill(ctx, r.Cache, pods)
+	own.draining, own.away, own.now = draining, away, now
+	if err != nil || !own.isStuck(r.Node) {
+		return nil, err
+	}
+	pods = nil
+	for _, node := range draining {
+		snapshot, err := readNode(ctx, r.Cache, node.Name)
+		if err != nil {
+			return nil, err
+		}
+		pods = append(pods, snapshot.Pods...)
+	}
+	whole, err := readStandstill(ctx, r.Cache, pods)
+	if err != nil {
+		return nil, err
+	}
+	whole.draining, whole.away, whole.now = draining, away, now
+	return whole.deadlocks(r.Node), nil
+}
+
+// nodesOut returns the nodes that are being drained, and those that are out of service otherwise.
+func (r *run) nodesOut(ctx context.Context) (draining, away []*corev1.Node, err error) {
+	var nodes corev1.NodeList
+	if err := r.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		switch {
+		case r.Draining(node):
+			draining = append(draining, node)
+		case node.Spec.Unschedulable || !ready(node):
+			away = append(away, node)
+		}
+	}
+	return draining, away, nil
+}
+
+// readStandstill reads from a cache the budgets that guard these pods and allow nothing, with all the pods that they guard.
+func readStandstill(ctx context.Context, cache client.Reader, pods []corev1.Pod) (standstill, error) {
+	guarded := Snapshot{Pods: pods}
+	if err := guarded.readRules(ctx, cache, guarded.namespaces()...); err != nil {
+		return standstill{}, err
+	}
+	found := standstill{budgets: newBudgets(guarded.Budgets)}
+	read, seen := map[string]bool{}, map[types.UID]bool{}
+	for i := range pods {
+		for _, budget := range found.budgets.of(&pods[i]) {
+			if read[budget.key()] || budget.allowed() > 0 || budget.never() {
+				continue
+			}
+			read[budget.key()] = true
+			var members corev1.PodList
+			selected := client.MatchingLabelsSelector{Selector: budget.selector}
+			if err := cache.List(ctx, &members, client.InNamespace(budget.Namespace), selected, client.UnsafeDisableDeepCopy); err != nil {
+				return standstill{}, fmt.Errorf("list the pods of PodDisruptionBudget %s: %w", budget.key(), err)
+			}
+			for _, member := range members.Items {
+				if !seen[member.UID] {
+					seen[member.UID] = true
+					found.pods = append(found.pods, member)
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// wouldTake reports whether a pod may run on the node once that is back. Whether there is room on it is not asked: there was.
+func wouldTake(node *corev1.Node, pod *corev1.Pod) bool {
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node)
+	if err != nil || !matches {
+		return false
+	}
+	ofTheNodeItself := func(taint *corev1.Taint) bool {
+		switch taint.Key {
+		case corev1.TaintNodeUnschedulable, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
+			return false
+		}
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule
+	}
+	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, ofTheNodeItself, false)
+	return !untolerated
+}
