@@ -38,6 +38,7 @@ func TestOnARealCluster(t *testing.T) {
 	t.Run("a schedule from the live cluster is that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
 	t.Run("what is said of the locks of the live cluster is said of a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
 	t.Run("health checks are judged on the live cluster and what addresses answer", judgesLiveHealth)
+	t.Run("a HarborCluster in the live cluster is judged as in a file of its objects", func(t *testing.T) { harborsAlike(t, hub.Config) })
 	t.Run("contexts are completed, and an unknown one is named", namesContexts)
 }
 

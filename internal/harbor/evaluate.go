@@ -1,0 +1,124 @@
+package harbor
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/health"
+)
+
+// Evaluation is what a look at a HarborCluster's objects says.
+type Evaluation struct {
+	Status goharborv1.ClusterStatus `json:"status"`
+	// ApplyHarbor: database, cache and storage are ready.
+	ApplyHarbor bool                                `json:"applyHarbor"`
+	Conditions  []goharborv1.HarborClusterCondition `json:"conditions"`
+	// MakeBucket: the storage wants nothing but its BucketJob.
+	MakeBucket bool `json:"-"`
+}
+
+// Evaluate judges the services of a HarborCluster by their objects, and by what its status remembers of earlier looks.
+func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Evaluation {
+	made := func(kind goharborv1.ConditionType, created *unstructured.Unstructured, seen observation) goharborv1.HarborClusterCondition {
+		if failure, is := observed.Failures[kind]; is {
+			seen = observation{state: failed, reason: failure.Reason, message: failure.Message}
+		}
+		return newJudge(hc, kind, now).dependency(created, seen)
+	}
+	conditions := []goharborv1.HarborClusterCondition{
+		made(goharborv1.DatabaseReady, observed.Postgresql, observeDatabase(hc, observed)),
+		made(goharborv1.CacheReady, observed.RedisFailover, observeCache(hc, observed)),
+		made(goharborv1.StorageReady, observed.Tenant, observeStorage(hc, observed)),
+	}
+	apply := !slices.ContainsFunc(conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Status != metav1.ConditionTrue })
+	// Harbor is looked at whether or not it may be applied now.
+	conditions = append(conditions, newJudge(hc, goharborv1.ServiceReady, now).service(observed))
+	return Evaluation{
+		Status: health.Overall(hc.Generation, conditions), ApplyHarbor: apply, Conditions: conditions,
+		MakeBucket: minioOf(hc) != nil && observed.BucketJob == nil && observeTenant(hc, observed.Tenant).state == ready,
+	}
+}
+
+// judge makes the condition of one service.
+type judge struct {
+	hc     *goharborv1.HarborCluster
+	kind   goharborv1.ConditionType
+	now    time.Time
+	before goharborv1.HarborClusterCondition
+}
+
+func newJudge(hc *goharborv1.HarborCluster, kind goharborv1.ConditionType, now time.Time) judge {
+	j := judge{hc: hc, kind: kind, now: now}
+	for _, condition := range hc.Status.Conditions {
+		if condition.Type == kind {
+			j.before = condition
+		}
+	}
+	return j
+}
+
+// wasReady: the status remembers that the service was ready once. The Harbor operator, whose status this may be, remembers only the last.
+func (j judge) wasReady() bool {
+	return j.before.FirstReadyTime != nil || j.before.Status == metav1.ConditionTrue
+}
+
+// dependency judges database, cache or storage. What is merely not ready yet is Unknown until it takes too long; what was ready once and is
+// not now is not ready.
+func (j judge) dependency(object *unstructured.Unstructured, seen observation) goharborv1.HarborClusterCondition {
+	switch {
+	case seen.state == ready:
+		return j.condition(metav1.ConditionTrue, seen.reason, seen.message)
+	case seen.state == failed:
+		return j.condition(metav1.ConditionFalse, seen.reason, seen.message)
+	case j.wasReady():
+		return j.condition(metav1.ConditionFalse, seen.reason, "was ready, and is not now: "+seen.message)
+	case j.tooLong(object):
+		return j.condition(metav1.ConditionFalse, ReasonProgressDeadlineExceeded, fmt.Sprintf("not ready after %s: %s", j.deadline(), seen.message))
+	}
+	return j.condition(metav1.ConditionUnknown, seen.reason, seen.message)
+}
+
+// defaultDeadline is that of progressDeadlineSeconds.
+const defaultDeadline = 15 * time.Minute
+
+func (j judge) deadline() time.Duration {
+	return time.Duration(or(j.hc.Spec.ProgressDeadlineSeconds, int64(defaultDeadline/time.Second))) * time.Second
+}
+
+// tooLong: the service has been on its way for longer than it may. It set out when its condition became Unknown; else, as nobody has
+// written that, when its object was created; else, when the HarborCluster was.
+func (j judge) tooLong(object *unstructured.Unstructured) bool {
+	since := j.hc.CreationTimestamp
+	if object != nil {
+		since = object.GetCreationTimestamp()
+	}
+	if j.before.Status == metav1.ConditionUnknown && j.before.LastTransitionTime != nil {
+		since = *j.before.LastTransitionTime
+	}
+	return !since.IsZero() && j.now.Sub(since.Time) >= j.deadline()
+}
+
+// condition makes the condition, which keeps the time of its last transition and of its first readiness.
+func (j judge) condition(status metav1.ConditionStatus, reason, message string) goharborv1.HarborClusterCondition {
+	now := metav1.NewTime(j.now)
+	made := goharborv1.HarborClusterCondition{
+		Type: j.kind, Status: status, Reason: reason, Message: message, LastTransitionTime: &now, ObservedGeneration: j.hc.Generation,
+		FirstReadyTime: j.before.FirstReadyTime,
+	}
+	if j.before.Status == status && j.before.LastTransitionTime != nil {
+		made.LastTransitionTime = j.before.LastTransitionTime
+	}
+	switch {
+	case made.FirstReadyTime != nil:
+	case j.before.Status == metav1.ConditionTrue && j.before.LastTransitionTime != nil:
+		made.FirstReadyTime = j.before.LastTransitionTime
+	case j.wasReady() || status == metav1.ConditionTrue:
+		made.FirstReadyTime = &now
+	}
+	return made
+}

@@ -1,0 +1,41 @@
+package harbor
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/health"
+)
+
+// service judges Harbor by its conditions Failed and InProgress. A new installation that is in progress is on its way; a change of one that
+// was ready is an outage until it is over. What is said of an older generation, and what is itself Unknown, is not known to be well.
+func (j judge) service(observed Observed) goharborv1.HarborClusterCondition {
+	if failure, is := observed.Failures[j.kind]; is {
+		return j.condition(metav1.ConditionFalse, failure.Reason, failure.Message)
+	}
+	object := observed.Harbor
+	if object == nil {
+		missing := "there is no Harbor " + j.hc.Namespace + "/" + harborName(j.hc)
+		if j.wasReady() {
+			return j.condition(metav1.ConditionFalse, ReasonNotFound, "was ready, and is gone: "+missing)
+		}
+		return j.condition(metav1.ConditionUnknown, ReasonNotFound, missing)
+	}
+	failed, hasFailed := health.ConditionOf(object, "Failed")
+	progress, hasProgress := health.ConditionOf(object, "InProgress")
+	switch {
+	case !hasFailed && !hasProgress:
+		return j.condition(metav1.ConditionUnknown, ReasonNotReported, "Harbor "+object.GetName()+" has no conditions yet")
+	case failed.Status == metav1.ConditionTrue:
+		return j.condition(metav1.ConditionFalse, text(failed.Reason, "Failed"), failed.Message)
+	case progress.Status == metav1.ConditionTrue && j.wasReady():
+		return j.condition(metav1.ConditionFalse, text(progress.Reason, "InProgress"), progress.Message)
+	case progress.Status == metav1.ConditionTrue:
+		return j.condition(metav1.ConditionUnknown, text(progress.Reason, "InProgress"), progress.Message)
+	case failed.Stale || progress.Stale:
+		return j.condition(metav1.ConditionUnknown, ReasonGenerationNotObserved, "Harbor "+object.GetName()+" reports about an older generation")
+	case failed.Status == metav1.ConditionUnknown || progress.Status == metav1.ConditionUnknown:
+		return j.condition(metav1.ConditionUnknown, ReasonNotReported, "Harbor "+object.GetName()+" does not know whether it is well")
+	}
+	return j.condition(metav1.ConditionTrue, ReasonReady, "Harbor "+object.GetName()+" is up")
+}

@@ -1,0 +1,104 @@
+// Package harbor decides what is applied for a HarborCluster, and what the objects that come of it say of its services. It is pure.
+//
+// The names of objects are those that the Harbor operator gives them, so that a Harbor which that operator has made is found, not doubled.
+package harbor
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+)
+
+// The kinds of objects that a HarborCluster is made of.
+var (
+	Postgresql    = schema.GroupVersionKind{Group: "acid.zalan.do", Version: "v1", Kind: "postgresql"}
+	RedisFailover = schema.GroupVersionKind{Group: "databases.spotahome.com", Version: "v1", Kind: "RedisFailover"}
+	Tenant        = schema.GroupVersionKind{Group: "minio.min.io", Version: "v2", Kind: "Tenant"}
+	Harbor        = schema.GroupVersionKind{Group: goharborv1.GroupVersion.Group, Version: goharborv1.GroupVersion.Version, Kind: "Harbor"}
+	StatefulSet   = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+	Deployment    = appsv1.SchemeGroupVersion.WithKind("Deployment")
+	Job           = batchv1.SchemeGroupVersion.WithKind("Job")
+	Secret        = corev1.SchemeGroupVersion.WithKind("Secret")
+)
+
+// LabelCluster names the HarborCluster that an object belongs to.
+const LabelCluster = "goharbor.io/harbor-cluster"
+
+// user of the database, and owner of Harbor's databases in it.
+const user = "harbor"
+
+func teamName(hc *goharborv1.HarborCluster) string       { return "postgresql-" + hc.Namespace }
+func postgresName(hc *goharborv1.HarborCluster) string   { return teamName(hc) + "-" + hc.Name }
+func databaseSecret(hc *goharborv1.HarborCluster) string { return hc.Name + "-database-password" }
+func redisName(hc *goharborv1.HarborCluster) string      { return hc.Name + "-redis" }
+func minioName(hc *goharborv1.HarborCluster) string      { return "minio-" + hc.Name }
+func harborName(hc *goharborv1.HarborCluster) string     { return hc.Name + "-harbor" }
+
+// operatorSecrets are the names that the Postgres operator may give the Secret of the database's user: its default, and that with which the
+// Harbor operator installs it (the operator's setting secret_name_template).
+func operatorSecrets(postgres string) []string {
+	short := user + "." + postgres + ".credentials"
+	return []string{short + ".postgresql.acid.zalan.do", short}
+}
+
+func minioSecret(hc *goharborv1.HarborCluster) string {
+	if named := hc.Spec.Storage.Spec.MinIO.SecretRef; named != "" {
+		return named
+	}
+	return minioName(hc) + "-creds"
+}
+
+// object makes one of the objects that are applied.
+func object(kind schema.GroupVersionKind, hc *goharborv1.HarborCluster, name string, fields map[string]any) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: fields}
+	made.SetGroupVersionKind(kind)
+	made.SetNamespace(hc.Namespace)
+	made.SetName(name)
+	made.SetLabels(map[string]string{LabelCluster: hc.Name, "app.kubernetes.io/managed-by": "drydock"})
+	return made
+}
+
+// secret makes a Secret whose values are text.
+func secret(hc *goharborv1.HarborCluster, name string, values map[string]any) *unstructured.Unstructured {
+	return object(Secret, hc, name, map[string]any{"type": string(corev1.SecretTypeOpaque), "stringData": values})
+}
+
+// plain is a typed value as unstructured objects hold it. The types of the API all have such a form.
+func plain[T any](typed *T) map[string]any {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		panic(err)
+	}
+	return fields
+}
+
+// or is the number, or what it is when it was not read through the API, which sets defaults.
+func or(number *int32, otherwise int64) int64 {
+	if number == nil {
+		return otherwise
+	}
+	return int64(*number)
+}
+
+// Objects are the names of the objects that a HarborCluster's services are judged by; empty for those that it has not.
+type Objects struct{ Postgresql, RedisFailover, Tenant, BucketJob, Harbor string }
+
+// ObjectsOf returns the names of a HarborCluster's objects.
+func ObjectsOf(hc *goharborv1.HarborCluster) Objects {
+	names := Objects{Harbor: harborName(hc)}
+	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
+		names.Postgresql = postgresName(hc)
+	}
+	if hc.Spec.Cache.Kind == goharborv1.RedisFailover {
+		names.RedisFailover = redisName(hc)
+	}
+	if minioOf(hc) != nil {
+		names.Tenant, names.BucketJob = minioName(hc), minioName(hc)
+	}
+	return names
+}

@@ -1,0 +1,157 @@
+package harbor
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+)
+
+// Manifest is what is applied for a service; nothing for one that runs elsewhere.
+type Manifest struct {
+	Objects []*unstructured.Unstructured
+	// Credentials are Secrets that must exist before the objects. They are created once and never written again.
+	Credentials []Credentials
+}
+
+// Credentials is a Secret with random values.
+type Credentials struct {
+	Name string
+	// Keys that share a value stand together.
+	Keys [][]string
+}
+
+// Database returns what is applied for the database.
+func Database(hc *goharborv1.HarborCluster) Manifest {
+	spec := hc.Spec.Database.Spec.Zalando
+	if hc.Spec.Database.Kind != goharborv1.ZalandoPostgreSQL || spec == nil {
+		return Manifest{}
+	}
+	fields := map[string]any{
+		"teamId":            teamName(hc),
+		"numberOfInstances": or(spec.Replicas, 3),
+		"postgresql":        map[string]any{"version": text(spec.Version, "15")},
+		"users":             map[string]any{user: []any{"createdb"}},
+		"databases":         databases(hc),
+		"volume":            volume(spec.VolumeSpec),
+	}
+	setText(fields, "dockerImage", spec.Image.Image)
+	if resources := databaseResources(spec.Resources); len(resources) > 0 {
+		fields["resources"] = resources
+	}
+	return Manifest{Objects: []*unstructured.Unstructured{object(Postgresql, hc, postgresName(hc), map[string]any{"spec": fields})}}
+}
+
+func databases(hc *goharborv1.HarborCluster) map[string]any {
+	owners := map[string]any{"core": user}
+	if hc.Spec.Notary != nil {
+		owners["notaryserver"], owners["notarysigner"] = user, user
+	}
+	return owners
+}
+
+func volume(spec goharborv1.VolumeSpec) map[string]any {
+	fields := map[string]any{"size": text(spec.Storage, "1Gi")}
+	setText(fields, "storageClass", spec.StorageClassName)
+	return fields
+}
+
+// databaseResources are in the form of the Postgres operator, which knows of CPU and memory.
+func databaseResources(resources corev1.ResourceRequirements) map[string]any {
+	fields := map[string]any{}
+	for field, list := range map[string]corev1.ResourceList{"requests": resources.Requests, "limits": resources.Limits} {
+		amounts := map[string]any{}
+		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if amount, given := list[resource]; given {
+				amounts[string(resource)] = amount.String()
+			}
+		}
+		if len(amounts) > 0 {
+			fields[field] = amounts
+		}
+	}
+	return fields
+}
+
+// Cache returns what is applied for the cache.
+func Cache(hc *goharborv1.HarborCluster) Manifest {
+	spec := hc.Spec.Cache.Spec.RedisFailover
+	if hc.Spec.Cache.Kind != goharborv1.RedisFailover || spec == nil {
+		return Manifest{}
+	}
+	part := func(replicas *int32) map[string]any {
+		fields := map[string]any{"replicas": or(replicas, 1)}
+		setText(fields, "image", spec.Image.Image)
+		setPull(fields, pullOf(hc, spec.ImagePull))
+		return fields
+	}
+	servers := part(spec.Server.Replicas)
+	if resources := plain(&spec.Server.Resources); len(resources) > 0 {
+		servers["resources"] = resources
+	}
+	servers["storage"] = map[string]any{
+		// The operator would else delete the claims with the RedisFailover.
+		"keepAfterDeletion":     hc.Spec.DeletionPolicy != goharborv1.DeleteData,
+		"persistentVolumeClaim": map[string]any{"metadata": map[string]any{"name": redisName(hc)}, "spec": claim(spec.Server.VolumeSpec)},
+	}
+	return Manifest{
+		Objects: []*unstructured.Unstructured{object(RedisFailover, hc, redisName(hc), map[string]any{"spec": map[string]any{
+			"redis": servers, "sentinel": part(spec.Sentinel.Replicas), "auth": map[string]any{"secretPath": redisName(hc)},
+		}})},
+		// The operator reads the first, Harbor the second.
+		Credentials: []Credentials{{Name: redisName(hc), Keys: [][]string{{"password", "redis-password"}}}},
+	}
+}
+
+func claim(spec goharborv1.VolumeSpec) map[string]any {
+	fields := map[string]any{
+		"accessModes": []any{string(corev1.ReadWriteOnce)},
+		"resources":   map[string]any{"requests": map[string]any{"storage": text(spec.Storage, "1Gi")}},
+	}
+	setText(fields, "storageClassName", spec.StorageClassName)
+	return fields
+}
+
+// pullOf is how the images of a service are pulled: as it says, or else as the HarborCluster says.
+func pullOf(hc *goharborv1.HarborCluster, own goharborv1.ImagePull) goharborv1.ImagePull {
+	if source := hc.Spec.ImageSource; source != nil {
+		if own.ImagePullPolicy == "" {
+			own.ImagePullPolicy = source.ImagePullPolicy
+		}
+		if len(own.ImagePullSecrets) == 0 {
+			own.ImagePullSecrets = source.ImagePullSecrets
+		}
+	}
+	return own
+}
+
+func setPull(fields map[string]any, pull goharborv1.ImagePull) {
+	setText(fields, "imagePullPolicy", string(pull.ImagePullPolicy))
+	if secrets := pullSecrets(pull); len(secrets) > 0 {
+		fields["imagePullSecrets"] = secrets
+	}
+}
+
+func pullSecrets(pull goharborv1.ImagePull) []any {
+	var secrets []any
+	for _, reference := range pull.ImagePullSecrets {
+		secrets = append(secrets, map[string]any{"name": reference.Name})
+	}
+	return slices.Clip(secrets)
+}
+
+func text(given, otherwise string) string {
+	if strings.TrimSpace(given) == "" {
+		return otherwise
+	}
+	return given
+}
+
+func setText(fields map[string]any, field, value string) {
+	if value != "" {
+		fields[field] = value
+	}
+}

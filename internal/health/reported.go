@@ -1,0 +1,31 @@
+package health
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Reported is what the status of an object says of one condition.
+type Reported struct {
+	// Status is Unknown when the condition is about an older generation of the object.
+	Status          metav1.ConditionStatus
+	Reason, Message string
+	// Stale: the condition is about an older generation.
+	Stale bool
+}
+
+// ConditionOf returns what an object's status says of a type of condition, and whether it says anything.
+func ConditionOf(object *unstructured.Unstructured, conditionType string) (Reported, bool) {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	condition := conditionOf(conditions, conditionType)
+	if condition == nil {
+		return Reported{}, false
+	}
+	reported := Reported{
+		Status: metav1.ConditionStatus(text(condition, "status")), Reason: text(condition, "reason"), Message: text(condition, "message"),
+	}
+	if observed, ok := observedGeneration(object.Object, condition); ok && observed < object.GetGeneration() {
+		reported.Status, reported.Stale = metav1.ConditionUnknown, true
+	}
+	return reported, true
+}

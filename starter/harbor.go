@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/snapshot"
+)
+
+func newHarbor(c *cli) *cobra.Command {
+	cmd := noun("harbor", "Harbor clusters: a Harbor with its database, cache and storage")
+	cmd.AddCommand(newHarborEvaluate(c))
+	return cmd
+}
+
+func newHarborEvaluate(c *cli) *cobra.Command {
+	var flags decisionFlags
+	cmd := &cobra.Command{
+		Use:   "evaluate [NAME]",
+		Short: "Show how a HarborCluster and its services are, and whether Harbor may be applied",
+		Long: `Show how a HarborCluster and its services are, and whether Harbor may be applied. It is judged by the objects of the cluster
+(--context), or of a file (--snapshot). NAME may be left out when there is one HarborCluster. Nothing is applied.
+
+What the services were earlier is taken from the HarborCluster's status. The exit status is 1 unless the status is healthy or creating.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			now, err := flags.now()
+			if err != nil {
+				return err
+			}
+			reader, err := c.reader(flags)
+			if err != nil {
+				return err
+			}
+			hc, err := c.oneHarborCluster(ctx, reader, args)
+			if err != nil {
+				return err
+			}
+			observed, err := snapshot.Harbor(ctx, reader, hc)
+			if err != nil {
+				return err
+			}
+			return c.printHarbor(hc, harbor.Evaluate(hc, observed, now))
+		}),
+	}
+	c.addNamespaceFlag(cmd)
+	c.addDecisionFlags(cmd, &flags, "the cluster")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// oneHarborCluster returns the HarborCluster that is named, or the only one there is, in the namespace that is given or in any.
+func (c *cli) oneHarborCluster(ctx context.Context, reader client.Reader, args []string) (*goharborv1.HarborCluster, error) {
+	var list goharborv1.HarborClusterList
+	if err := reader.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+		return nil, fmt.Errorf("list HarborClusters: %w", err)
+	}
+	var names []string
+	var found []*goharborv1.HarborCluster
+	for i := range list.Items {
+		hc := &list.Items[i]
+		names = append(names, hc.Namespace+"/"+hc.Name)
+		if len(args) == 0 || args[0] == hc.Name || args[0] == hc.Namespace+"/"+hc.Name {
+			found = append(found, hc)
+		}
+	}
+	slices.Sort(names)
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, usagef("which HarborCluster? there are %s", listed(names))
+	case len(args) == 0:
+		return nil, inputError(fmt.Errorf("there is no HarborCluster"))
+	}
+	return nil, inputError(fmt.Errorf("there is no HarborCluster %s; there are: %s", args[0], listed(names)))
+}
+
+func (c *cli) printHarbor(hc *goharborv1.HarborCluster, evaluation harbor.Evaluation) error {
+	name := hc.Namespace + "/" + hc.Name
+	if err := c.print(evaluation, func(w io.Writer) { renderHarbor(w, name, evaluation) }, name); err != nil {
+		return err
+	}
+	if evaluation.Status == goharborv1.StatusUnhealthy {
+		return fmt.Errorf("HarborCluster %s is unhealthy", name)
+	}
+	return nil
+}
+
+func renderHarbor(w io.Writer, name string, evaluation harbor.Evaluation) {
+	apply := "no: database, cache and storage are not all ready"
+	if evaluation.ApplyHarbor {
+		apply = "yes"
+	}
+	fmt.Fprintf(w, "HarborCluster %s: %s\napply Harbor: %s\n", name, evaluation.Status, apply)
+	t := newTable("CONDITION", "STATUS", "REASON", "MESSAGE")
+	for _, condition := range evaluation.Conditions {
+		t.AppendRow(table.Row{condition.Type, condition.Status, condition.Reason, condition.Message})
+	}
+	fmt.Fprintln(w, t.Render())
+}

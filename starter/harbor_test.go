@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/manifest"
+)
+
+const harborObjects = `
+apiVersion: goharbor.io/v1beta1
+kind: HarborCluster
+metadata: {namespace: default, name: main}
+spec:
+  version: 2.5.0
+  externalURL: https://core.harbor.example
+  harborAdminPasswordRef: admin
+  expose: {core: {ingress: {host: core.harbor.example}}}
+  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
+  cache: {kind: Redis, spec: {redis: {host: redis.example, passwordRef: redis}}}
+  storage: {kind: MinIO, spec: {minIO: {replicas: 2, volumesPerServer: 2}}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: default, name: redis}
+---
+apiVersion: acid.zalan.do/v1
+kind: postgresql
+metadata: {namespace: default, name: postgresql-default-main}
+spec: {teamId: postgresql-default, numberOfInstances: 1}
+status: {PostgresClusterStatus: Creating}
+---
+apiVersion: minio.min.io/v2
+kind: Tenant
+metadata: {namespace: default, name: storage, labels: {goharbor.io/harbor-cluster: main}}
+spec: {pools: []}
+status: {currentState: Initialized, availableReplicas: 2, pools: [{ssName: storage-zone-harbor, state: PoolInitialized}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {namespace: default, name: minio-main}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: mc, image: mc}]}}}
+---
+apiVersion: goharbor.io/v1beta1
+kind: Harbor
+metadata: {namespace: default, name: main-harbor}
+spec: {externalURL: "https://core.harbor.example", version: 2.5.0}
+status: {conditions: [{type: Failed, status: "False"}, {type: InProgress, status: "False"}]}
+`
+
+func TestAHarborClusterIsJudgedByAFile(t *testing.T) {
+	alone(t)
+	got := parsed[map[string]any](t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", harborObjects), "--at", "2026-11-20T10:00:00Z")
+	require.ElementsMatch(t, []string{"status", "applyHarbor", "conditions"}, keysOf(got))
+	require.Equal(t, "creating", got["status"])
+	require.Equal(t, false, got["applyHarbor"])
+	first := got["conditions"].([]any)[0].(map[string]any)
+	require.Equal(t, "DatabaseReady", first["type"])
+	require.Equal(t, "Unknown", first["status"])
+	require.Equal(t, "Creating", first["reason"])
+	require.Equal(t, "postgresql postgresql-default-main is Creating", first["message"])
+
+	require.Equal(t, `HarborCluster default/main: creating
+apply Harbor: no: database, cache and storage are not all ready
+CONDITION       STATUS    REASON                 MESSAGE
+DatabaseReady   Unknown   Creating               postgresql postgresql-default-main is Creating
+CacheReady      True      External               runs elsewhere; its settings and secrets are there
+StorageReady    Unknown   BucketJobNotComplete   Job minio-main, which makes the bucket, is not complete
+ServiceReady    True      Ready                  Harbor main-harbor is up
+`, succeeds(t, "harbor", "evaluate", "main", "--snapshot", file(t, "harbor.yaml", harborObjects)))
+}
+
+func keysOf(object map[string]any) []string {
+	var keys []string
+	for key := range object {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func TestAnUnhealthyHarborClusterIsAFailure(t *testing.T) {
+	alone(t)
+	broken := strings.Replace(harborObjects, "Creating", "SyncFailed", 1)
+	got := drydock(t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", broken), "-o", "json")
+	require.Equal(t, exitFailed, got.status)
+	require.Equal(t, "error: HarborCluster default/main is unhealthy\n", got.stderr)
+	var evaluation harbor.Evaluation
+	require.NoError(t, json.Unmarshal([]byte(got.stdout), &evaluation))
+	require.Equal(t, goharborv1.StatusUnhealthy, evaluation.Status)
+}
+
+func TestWhichHarborClusterIsAskedForUnlessThereIsOne(t *testing.T) {
+	alone(t)
+	other := strings.Replace(strings.SplitAfter(harborObjects, "---\n")[0], "name: main", "name: other", 1)
+	two := file(t, "harbor.yaml", other+harborObjects)
+	got := drydock(t, "harbor", "evaluate", "--snapshot", two)
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, "error: which HarborCluster? there are default/main, default/other")
+	require.Contains(t, succeeds(t, "harbor", "evaluate", "default/other", "--snapshot", two), "HarborCluster default/other: creating\n")
+	got = drydock(t, "harbor", "evaluate", "third", "--snapshot", two)
+	require.Equal(t, outcome{status: exitUsage, stderr: "error: there is no HarborCluster third; there are: default/main, default/other\n"}, got)
+}
+
+// harborsAlike makes the objects in a cluster, and compares what is said of them there with what is said of a file of them.
+func harborsAlike(t *testing.T, config *rest.Config) {
+	cluster, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	written, err := manifest.Parse("harbor.yaml", []byte(harborObjects))
+	require.NoError(t, err)
+	var live []string
+	for _, object := range written {
+		status, has := object.Object["status"]
+		require.NoError(t, cluster.Create(t.Context(), object))
+		if has {
+			object.Object["status"] = status
+			require.NoError(t, cluster.Status().Update(t.Context(), object))
+		}
+		live = append(live, textOf(t, object))
+	}
+	evaluate := []string{"harbor", "evaluate", "--at", "2026-11-20T10:00:00Z", "-o", "json"}
+	fromCluster := succeeds(t, evaluate...)
+	require.Equal(t, fromCluster, succeeds(t, append(evaluate, "--snapshot", file(t, "live.yaml", strings.Join(live, "---\n")))...))
+	require.Contains(t, fromCluster, `"status": "creating"`)
+	require.Contains(t, fromCluster, `"message": "postgresql postgresql-default-main is Creating"`)
+}
+
+func textOf(t *testing.T, object *unstructured.Unstructured) string {
+	t.Helper()
+	text, err := yaml.Marshal(object.Object)
+	require.NoError(t, err)
+	return string(text)
+}
