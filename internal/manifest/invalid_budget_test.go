@@ -69,7 +69,7 @@ func invalidBudgets() []invalidCase {
 		},
 		{
 			name: "a field that does not exist", text: budgets("maxUnavailble: 1"),
-			lines: []string{config + "maxUnavailble: unknown field"},
+			lines: []string{config + "maxUnavailble: unknown field; did you mean maxUnavailable?"},
 		},
 		{
 			name: "the collection of what is never stale", text: budgets("garbageCollect: true"),

@@ -174,7 +174,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 		{
 			name: "a misspelled eviction filter", text: request("drainSpec: {podEvictionFilters: [{byResourceName: nvidia.com/gpu}]}"),
 			lines: []string{
-				nm + "drainSpec.podEvictionFilters[0].byResourceName: unknown field",
+				nm + "drainSpec.podEvictionFilters[0].byResourceName: unknown field; did you mean byResourceNameRegex?",
 				nm + "drainSpec.podEvictionFilters[0].byResourceNameRegex: Required value: " + emptyFilter,
 			}, cluster: []string{"spec.drainSpec.podEvictionFilters[0].byResourceName"},
 		},
@@ -213,11 +213,11 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 		},
 		{
 			name: "nothing to retry", text: request("onDrainTimeout: Retry"),
-			lines: []string{nm + `onDrainTimeout: Invalid value: there is no drain to retry: set drainSpec, {} drains with the defaults`},
+			lines: []string{nm + `onDrainTimeout: Forbidden: there is no drain to retry: set drainSpec, {} drains with the defaults`},
 		},
 		{
 			name: "nothing to keep", text: request("cordon: false\nonFailure: KeepCordoned"),
-			lines: []string{nm + `onFailure: Invalid value: a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon`},
+			lines: []string{nm + `onFailure: Forbidden: a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon`},
 		},
 		{
 			name: "limits that are none", text: request("lockTimeoutSeconds: 0\nhealthTimeoutSeconds: -1"),
@@ -380,7 +380,7 @@ healthChecks: [{name: h}]
 			lines: []string{
 				nm + `action.job.namespace: Invalid value: "Nowhere": ` + namespaceRule,
 				template + "spec.template.spec.containers: Required value: a Job needs a container",
-				nm + "cordoned: unknown field",
+				nm + "cordoned: unknown field; did you mean cordon?",
 				nm + "drainSpec.podEvictionFilters[0].byResourceNameRegex: Invalid value: \"[\": error parsing regexp: missing closing ]: `[`",
 				nm + `drainSpec.podSelector: Invalid value: "a in (": unable to parse requirement: found '', expected: ',', ')' or identifier`,
 				nm + "healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus and http must be set",

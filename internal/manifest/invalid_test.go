@@ -84,7 +84,7 @@ metadata: {name: r, namespace: prod}
 		},
 		{
 			name: "a misspelled field is named, and so is the one that is missing", text: strings.Replace(rollout(""), "maxConcurrency", "maxConcurency", 1),
-			lines:   []string{cgu + "spec.remediationStrategy.maxConcurency: unknown field", cgu + "spec.remediationStrategy.maxConcurrency: Required value"},
+			lines:   []string{cgu + "spec.remediationStrategy.maxConcurency: unknown field; did you mean maxConcurrency?", cgu + "spec.remediationStrategy.maxConcurrency: Required value"},
 			cluster: []string{"spec.remediationStrategy.maxConcurency"},
 		},
 		{
@@ -153,7 +153,7 @@ nodeMaintenance:
   waitForPodCompletion: {podSelector: "a in ("}
 `),
 			lines: []string{
-				cgu + "spec.enabled: unknown field",
+				cgu + "spec.enabled: unknown field; did you mean enable?",
 				cgu + "spec.nodeMaintenance.drainSpec.podEvictionFilters[0].byResourceNameRegex: Invalid value: \"(\": error parsing regexp: missing closing ): `(`",
 				cgu + "spec.nodeMaintenance.drainSpec.timeoutSeconds: Invalid value: -1: should be greater than or equal to 0",
 				cgu + "spec.nodeMaintenance.waitForPodCompletion.podSelector: Invalid value: \"a in (\": unable to parse requirement: found '', expected: ',', ')' or identifier",
@@ -161,7 +161,7 @@ nodeMaintenance:
 		},
 		{
 			name: "what is wrong in several documents", text: rollout("enabled: true") + "---" + request("cordoned: true"),
-			lines: []string{cgu + "spec.enabled: unknown field", nm + "spec.cordoned: unknown field"}, cluster: []string{"spec.enabled"},
+			lines: []string{cgu + "spec.enabled: unknown field; did you mean enable?", nm + "spec.cordoned: unknown field; did you mean cordon?"}, cluster: []string{"spec.enabled"},
 		},
 
 		{name: "a lock policy whose selectors cannot be read", text: `

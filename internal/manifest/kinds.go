@@ -84,6 +84,11 @@ func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
 			}
 		}
 	}
+	for _, other := range known {
+		if version, same := strings.CutPrefix(other, gvk.Kind+" ("); same {
+			return nil, fmt.Errorf("kind %s is read as %s, not as %s", gvk.Kind, strings.TrimSuffix(version, ")"), gvk.GroupVersion())
+		}
+	}
 	slices.Sort(known)
 	return nil, fmt.Errorf("kind %s of %s is not one that Drydock reads; it reads %s", gvk.Kind, gvk.GroupVersion(), strings.Join(known, ", "))
 }

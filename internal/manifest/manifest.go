@@ -35,24 +35,18 @@ func Load[T client.Object](path string, stdin io.Reader) ([]T, error) {
 		return nil, err
 	}
 	file := fileName(path)
-	objects, err := Decode(file, text)
+	objects, err := decode(file, text, kindOf[T]())
 	if err != nil {
 		return nil, err
 	}
-	var wanted []T
-	var invalid Invalid
-	for _, object := range objects {
-		if typed, ok := object.(T); ok {
-			wanted = append(wanted, typed)
-			continue
-		}
-		var want T
-		invalid = append(invalid, Problem{File: file, Object: describe(object), Message: fmt.Sprintf("is not a %s", typeName(want))})
-	}
 	if len(objects) == 0 {
-		invalid = append(invalid, Problem{File: file, Message: "holds no objects"})
+		return nil, Invalid{{File: file, Message: "holds no objects"}}
 	}
-	return wanted, invalid.orNil()
+	wanted := make([]T, len(objects))
+	for i, object := range objects {
+		wanted[i] = object.(T)
+	}
+	return wanted, nil
 }
 
 // LoadOne reads a file that holds exactly one object.
@@ -66,6 +60,14 @@ func LoadOne[T client.Object](path string, stdin io.Reader) (T, error) {
 		return none, Invalid{{File: fileName(path), Message: fmt.Sprintf("holds %d objects; give one", len(objects))}}
 	}
 	return objects[0], nil
+}
+
+// kindOf is the kind that a type parameter stands for; empty: objects of any kind will do.
+func kindOf[T client.Object]() string {
+	if t := reflect.TypeFor[T](); t.Kind() == reflect.Pointer {
+		return t.Elem().Name()
+	}
+	return ""
 }
 
 // typeName is the kind that a Go type stands for.
@@ -95,7 +97,10 @@ func read(path string, stdin io.Reader) ([]byte, error) {
 
 // Decode reads the objects in a text, sets defaults and validates them. An error is an Invalid with everything that is wrong; file is
 // only named in it.
-func Decode(file string, text []byte) ([]client.Object, error) {
+func Decode(file string, text []byte) ([]client.Object, error) { return decode(file, text, "") }
+
+// decode reads the objects in a text. If a kind is given, they must be of it: what is wrong with the others does not matter then.
+func decode(file string, text []byte, wanted string) ([]client.Object, error) {
 	parsed, err := Parse(file, text)
 	invalid, unreadable := errors.AsType[Invalid](err)
 	if err != nil && !unreadable {
@@ -107,6 +112,10 @@ func Decode(file string, text []byte) ([]client.Object, error) {
 	}
 	var objects []client.Object
 	for _, object := range parsed {
+		if wanted != "" && object.GetKind() != wanted {
+			invalid = append(invalid, Problem{File: file, Object: describe(object), Message: "is not a " + wanted})
+			continue
+		}
 		// The status is not the user's to write. It is dropped, as the API server drops it.
 		delete(object.Object, "status")
 		typed, problems := kinds.complete(object)
@@ -159,7 +168,7 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 		return nil, []Problem{{Message: err.Error()}}
 	}
 	problems := validateMetadata(object.Object, kind.namespaced)
-	unknown := unknownFields(kind.prune(object.Object))
+	unknown := kind.unknownFields(object.Object)
 	kind.setDefaults(object.Object)
 	typed, err := k.scheme.New(object.GroupVersionKind())
 	if err != nil {
@@ -200,7 +209,10 @@ func validateMetadata(object map[string]any, namespaced bool) []Problem {
 	if err != nil {
 		return []Problem{{Field: "metadata", Message: err.Error()}}
 	}
-	problems := unknownFields(unknown)
+	var problems []Problem
+	for _, path := range unknown {
+		problems = append(problems, Problem{Field: path, Message: "unknown field"})
+	}
 	if metadata == nil || metadata.Name == "" {
 		return append(problems, Problem{Field: "metadata.name", Message: "must be set"})
 	}

@@ -102,7 +102,11 @@ func TestLoadRefusesWhatItWasNotAskedFor(t *testing.T) {
 		return err
 	}
 	require.EqualError(t, load(goodRollout), "stdin: ClusterGroupUpgrade prod/os-update: is not a NodeMaintenance")
+	require.EqualError(t, load(strings.Replace(goodRollout, "spec:", "spec:\n  colour: red", 1)), "stdin: ClusterGroupUpgrade prod/os-update: is not a NodeMaintenance",
+		"what is wrong with it does not matter")
 	require.EqualError(t, load(""), "stdin: holds no objects")
+	require.EqualError(t, load("{apiVersion: maintenance.nvidia.com/v1, kind: NodeMaintenance, metadata: {name: r}}"),
+		"stdin: NodeMaintenance r: kind NodeMaintenance is read as maintenance.nvidia.com/v1alpha1, not as maintenance.nvidia.com/v1")
 	_, err := manifest.LoadOne[*ranv1.ClusterGroupUpgrade](manifest.Stdin, strings.NewReader(goodRollout+"---"+goodRollout))
 	require.EqualError(t, err, "stdin: holds 2 objects; give one")
 }

@@ -85,15 +85,6 @@ func beneath(path, parent string) bool {
 	return found && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// unknownFields are problems with fields that do not exist.
-func unknownFields(paths []string) []Problem {
-	var problems []Problem
-	for _, path := range paths {
-		problems = append(problems, Problem{Field: path, Message: "unknown field"})
-	}
-	return problems
-}
-
 // wrongTypes are the problems with values that are of another type than their fields, one a field: of a field that may be of two types
 // each type is complained of, too.
 func wrongTypes(errs field.ErrorList) []Problem {

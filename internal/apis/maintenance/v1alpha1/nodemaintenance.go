@@ -25,8 +25,8 @@ type NodeMaintenance struct {
 
 // NodeMaintenanceSpec says which node, for whom, and what is done to it.
 // +kubebuilder:validation:XValidation:rule="!has(self.additionalRequestors) || !(self.requestorID in self.additionalRequestors)",fieldPath=".additionalRequestors",message="must not name requestorID once more"
-// +kubebuilder:validation:XValidation:rule="!has(self.onDrainTimeout) || self.onDrainTimeout != 'Retry' || has(self.drainSpec)",fieldPath=".onDrainTimeout",message="there is no drain to retry: set drainSpec, {} drains with the defaults"
-// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'KeepCordoned' || !has(self.cordon) || self.cordon",fieldPath=".onFailure",message="a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDrainTimeout) || self.onDrainTimeout != 'Retry' || has(self.drainSpec)",fieldPath=".onDrainTimeout",reason=FieldValueForbidden,message="there is no drain to retry: set drainSpec, {} drains with the defaults"
+// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'KeepCordoned' || !has(self.cordon) || self.cordon",fieldPath=".onFailure",reason=FieldValueForbidden,message="a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon"
 type NodeMaintenanceSpec struct {
 	// RequestorID identifies who asks, e.g. driver.example.com.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: ask with another NodeMaintenance"
