@@ -120,7 +120,7 @@ func nodeRequests() []request {
 		}
 	}
 	return []request{
-		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "AwaitNodeFree", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
+		{in: maintenancev1.NodePending, what: "its mark as planned", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
 		{in: maintenancev1.NodeScheduled, what: "the request to its locks", activity: "RequestNodeMaintenance", match: func(_ *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
@@ -130,9 +130,9 @@ func nodeRequests() []request {
 		}, slow: true},
 		{in: maintenancev1.NodeReady, what: "the creation of the job", activity: "RunJob", match: ofMaintenance("create", "jobs")},
 		{in: maintenancev1.NodeCleaningUp, what: "the end of a job at work", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
-		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "RemoveJob", match: ofMaintenance("patch", "jobs")},
+		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "ReturnNode", match: ofMaintenance("patch", "jobs")},
 		{in: maintenancev1.NodeCleaningUp, what: "the uncordon", activity: "ReturnNode", match: ofNode("patch", "nodes", `"unschedulable":null`)},
-		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "WithdrawNodeMaintenance", match: func(_ *scene, at place) faultproxy.Match {
+		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "ReturnNode", match: func(_ *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"delete"}, Resource: "nodemaintenancerequests", Name: "drydock-" + at.node + "-*"}
 		}},
 	}

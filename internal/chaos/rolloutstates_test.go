@@ -79,9 +79,11 @@ func controlPlaneNodes() state {
 }
 
 func workerNodes() state {
-	return clusterState(ranv1.StepWorkers, "one node at work, one waiting for its turn", "AwaitGrants", func(t *testing.T, s *scene, at place) reached {
+	return clusterState(ranv1.StepWorkers, "one node at work, one waiting for its turn", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
 		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
-		s.awaitWaiting(t, w.ofCluster(at.spoke), "AwaitGrants")
+		s.awaitEvent(t, w.ofCluster(at.spoke), "a node waits for its turn", func(event *history.HistoryEvent) bool {
+			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalTurn
+		})
 		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
 	})
 }

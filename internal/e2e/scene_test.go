@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
@@ -212,4 +213,17 @@ func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStat
 		progressing := meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing)
 		return progressing != nil && progressing.Reason == reason
 	})
+}
+
+// allow lets so many nodes of a cluster be under maintenance at once, for the time of a test.
+func allow(t *testing.T, spoke *devstack.Cluster, nodes int) {
+	t.Helper()
+	watched, err := theFleet.Watch(t.Context(), spoke)
+	require.NoError(t, err)
+	config := &maintenancev1.MaintenanceOperatorConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"},
+		Spec:       maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(nodes))},
+	}
+	require.NoError(t, watched.Client.Create(t.Context(), config))
+	t.Cleanup(func() { require.NoError(t, watched.Client.Delete(context.Background(), config)) })
 }

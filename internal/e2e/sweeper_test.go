@@ -105,6 +105,9 @@ func heldMaintenances() []heldMaintenance {
 func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing.T) {
 	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
 	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
+	for _, name := range []string{"spoke-1", "spoke-2", "spoke-3"} {
+		allow(t, theFleet.Cluster(name), workers+1)
+	}
 	maintenances := heldMaintenances()
 	marks := map[maintenancev1.NodeState][]string{}
 	for _, held := range maintenances {
