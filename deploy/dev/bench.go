@@ -29,7 +29,7 @@ Every size is measured on a fleet of its own: one cluster whose nodes KWOK plays
 	for _, size := range bench.DefaultSizes() {
 		sizes = append(sizes, size.String())
 	}
-	cmd.Flags().StringSliceVar(&sizes, "sizes", sizes, "sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS")
+	cmd.Flags().StringSliceVar(&sizes, "sizes", sizes, "sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS; with /drain after it no jobs are run")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write what was measured to this file, too")
 	return cmd
 }

@@ -14,10 +14,15 @@ import (
 // How long anything takes is not asserted: that is what `make bench` is for.
 func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
-	report, err := Run(t.Context(), []Size{size}, os.Stderr)
+	drained := size
+	drained.DrainOnly = true
+	report, err := Run(t.Context(), []Size{size, drained}, os.Stderr)
 	require.NoError(t, err)
 
-	require.Len(t, report.Results, 1)
+	require.Len(t, report.Results, 2)
+	require.Zero(t, report.Results[1].Requests.ByTarget["create jobs"])
+	require.Zero(t, report.Results[1].LoopRequests.ByTarget["create jobs"])
+	require.Equal(t, 2, report.Results[1].RequestToReady.Count)
 	result := report.Results[0]
 	require.Equal(t, 2, result.RequestToReady.Count)
 	require.Equal(t, 2, result.ReleaseToUncordon.Count)
@@ -40,7 +45,7 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 }
 
 func TestASizeIsWrittenAsItIsRead(t *testing.T) {
-	for _, size := range append(DefaultSizes(), Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4}) {
+	for _, size := range append(DefaultSizes(), Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true}) {
 		read, err := ParseSize(size.String())
 		require.NoError(t, err)
 		require.Equal(t, size, read)

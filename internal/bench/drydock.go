@@ -83,9 +83,9 @@ func (s *scene) rollOut(ctx context.Context, name string) ([]history, error) {
 	return readAll(ctx, s.server, id)
 }
 
-// rollout maintains all worker nodes of the spoke: a drain without limit, and a Job.
+// rollout maintains all worker nodes of the spoke: a drain without limit, and a Job unless they are only drained.
 func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
-	return &ranv1.ClusterGroupUpgrade{
+	cgu := &ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: rolloutNamespace, Name: name},
 		Spec: ranv1.ClusterGroupUpgradeSpec{
@@ -94,12 +94,15 @@ func (s *scene) rollout(name string) *ranv1.ClusterGroupUpgrade {
 			NodeMaintenance: &ranv1.NodeMaintenanceRemediation{
 				NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: workerLabel, Operator: metav1.LabelSelectorOpExists}}},
 				DrainSpec:    &maintenancev1.DrainSpec{TimeoutSeconds: new(int32(0))},
-				Action: &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
-					Namespace: jobNamespace, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: jobPod()}},
-				}},
 			},
 		},
 	}
+	if !s.size.DrainOnly {
+		cgu.Spec.NodeMaintenance.Action = &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
+			Namespace: jobNamespace, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: jobPod()}},
+		}}
+	}
+	return cgu
 }
 
 // jobPod is what the work on a node is.

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	workflowhistory "drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -42,7 +41,7 @@ func (h history) took() time.Duration {
 }
 
 // maintenance reads from the history of a node's maintenance which node it was, when it was empty and handed over, and when the work on it was
-// done. Both are instants of the server's: the workflow says by search attribute that the node is Ready, and the work ends with an activity.
+// done. Both are instants of the server's: the work begins and ends with an activity; without any, the node is checked and returned when it is empty.
 func (h history) maintenance() (node string, ready, released time.Time, err error) {
 	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
 	if err := converter.GetDefaultDataConverter().FromPayload(attributes.GetIndexedFields()[temporal.AttributeNode.GetName()], &node); err != nil {
@@ -50,11 +49,13 @@ func (h history) maintenance() (node string, ready, released time.Time, err erro
 	}
 	var work int64
 	for _, event := range h.events {
-		if phase(event) == string(maintenancev1.NodeReady) {
-			ready = event.EventTime.AsTime()
-		}
-		if activityOf(event) == "RunJob" {
-			work = event.EventId
+		switch activityOf(event) {
+		case "RunJob":
+			work, ready = event.EventId, event.EventTime.AsTime()
+		case "AwaitNodeHealthy":
+			if work == 0 {
+				ready, released = event.EventTime.AsTime(), event.EventTime.AsTime()
+			}
 		}
 		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.ScheduledEventId == work {
 			released = event.EventTime.AsTime()
@@ -64,17 +65,6 @@ func (h history) maintenance() (node string, ready, released time.Time, err erro
 		return "", ready, released, fmt.Errorf("the history of the maintenance of %s does not say when it was ready and when the work was done", node)
 	}
 	return node, ready, released, nil
-}
-
-// phase is what an event says the workflow has come to; "" if it says nothing about that.
-func phase(event *historypb.HistoryEvent) string {
-	var value string
-	fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
-	if payload := fields[temporal.AttributePhase.GetName()]; payload != nil {
-		// What is not a string is no phase.
-		_ = converter.GetDefaultDataConverter().FromPayload(payload, &value)
-	}
-	return value
 }
 
 // activityOf is the activity that an event schedules; "" for any other event.

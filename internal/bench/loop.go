@@ -68,7 +68,7 @@ func (l loop) rollOut(ctx context.Context, s *scene) error {
 		return err
 	}
 	err := s.eachNode(ctx, func(ctx context.Context, node string) error {
-		if err := l.maintain(ctx, node); err != nil {
+		if err := l.maintain(ctx, node, !s.size.DrainOnly); err != nil {
 			return fmt.Errorf("maintain %s: %w", node, err)
 		}
 		return nil
@@ -79,8 +79,8 @@ func (l loop) rollOut(ctx context.Context, s *scene) error {
 	return l.Client.Delete(ctx, request)
 }
 
-// maintain is the way of one node.
-func (l loop) maintain(ctx context.Context, node string) error {
+// maintain is the way of one node, with a Job or without.
+func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	request := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "loop-" + node}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: node, Scope: lcmv1.ScopeOS},
 	}
@@ -97,9 +97,11 @@ func (l loop) maintain(ctx context.Context, node string) error {
 			return l.mark(ctx, node, off(kube.ConditionMaintenancePlanned), on(kube.ConditionMaintenanceInProgress))
 		},
 		func() error { return l.drain(ctx, node) },
-		func() error { return l.run(ctx, job) },
 		func() error {
-			return l.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			if !work {
+				return nil
+			}
+			return l.run(ctx, job)
 		},
 		func() error { return l.awaitReady(ctx, node) },
 		func() error { return l.uncordon(ctx, node) },
@@ -202,16 +204,20 @@ func (l loop) podsOn(ctx context.Context, reader client.Reader, node string) ([]
 	return list.Items, err
 }
 
-// run creates the Job and waits until it is complete.
+// run creates the Job, waits until it is complete and deletes it.
 func (l loop) run(ctx context.Context, job *batchv1.Job) error {
 	if err := l.Client.Create(ctx, job); err != nil {
 		return err
 	}
 	found := &batchv1.Job{}
-	return l.Await(ctx, []client.Object{job}, func(ctx context.Context) (bool, error) {
+	err := l.Await(ctx, []client.Object{job}, func(ctx context.Context) (bool, error) {
 		err := l.Cache.Get(ctx, client.ObjectKeyFromObject(job), found)
 		return found.Status.Succeeded > 0, client.IgnoreNotFound(err)
 	})
+	if err != nil {
+		return err
+	}
+	return l.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
 // awaitReady waits until the API server says that the node is Ready.

@@ -15,6 +15,8 @@ type Size struct {
 	AtOnce int `json:"atOnce"`
 	// Rounds is how often all of it is maintained, one round after the other.
 	Rounds int `json:"rounds"`
+	// DrainOnly: the nodes are drained and returned; no Job runs on them.
+	DrainOnly bool `json:"drainOnly,omitempty"`
 }
 
 // DefaultSizes are those of `make bench`.
@@ -24,18 +26,21 @@ func DefaultSizes() []Size {
 		{Nodes: 20, Pods: 10, AtOnce: 5, Rounds: 1},
 		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1},
 		{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1},
+		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1, DrainOnly: true},
+		{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1, DrainOnly: true},
 	}
 }
 
-// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", and *ROUNDS after it if there is more than one.
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", *ROUNDS after it if there is more than one, and "/drain" if no Jobs are run.
 func ParseSize(text string) (Size, error) {
-	rest, rounds, several := strings.Cut(text, "*")
+	rest, drainOnly := strings.CutSuffix(text, drainSuffix)
+	rest, rounds, several := strings.Cut(rest, "*")
 	rest, atOnce, _ := strings.Cut(rest, "@")
 	nodes, pods, _ := strings.Cut(rest, "x")
 	if !several {
 		rounds = "1"
 	}
-	var size Size
+	size := Size{DrainOnly: drainOnly}
 	for _, part := range []struct {
 		number *int
 		text   string
@@ -43,7 +48,7 @@ func ParseSize(text string) (Size, error) {
 	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
 		number, err := strconv.Atoi(part.text)
 		if err != nil || number < part.least {
-			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, e.g. 20x10@5", text)
+			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, either with /drain or without, e.g. 20x10@5", text)
 		}
 		*part.number = number
 	}
@@ -56,14 +61,23 @@ func (s Size) String() string {
 	if s.Rounds > 1 {
 		text += fmt.Sprintf("*%d", s.Rounds)
 	}
+	if s.DrainOnly {
+		text += drainSuffix
+	}
 	return text
 }
+
+// drainSuffix follows a size whose nodes are only drained.
+const drainSuffix = "/drain"
 
 // title is the size in words, on two lines.
 func (s Size) title() string {
 	second := fmt.Sprintf("%d at once", s.AtOnce)
 	if s.Rounds > 1 {
 		second += fmt.Sprintf(", %d rounds", s.Rounds)
+	}
+	if s.DrainOnly {
+		second += ", no jobs"
 	}
 	return counted(s.Nodes, "node") + " x " + counted(s.Pods, "pod") + "\n" + second
 }
