@@ -147,7 +147,7 @@ func purePackagesImportOnlyPurePackages(t *testing.T, all []goPackage) {
 	libraries := []string{
 		"k8s.io/api", "k8s.io/apimachinery",
 		"k8s.io/component-helpers/scheduling", "github.com/go-logr/logr", // where DaemonSet pods belong
-		"github.com/google/cel-go", // expressions of health checks
+		"github.com/google/cel-go",       // expressions of health checks
 		"github.com/teambition/rrule-go", // recurrence rules
 	}
 	impure := []string{"os", "io", "net", "bufio", "sync", "log", "syscall", "math/rand", "crypto/rand"}
