@@ -189,7 +189,7 @@ func TestTheRowsOfTheTable(t *testing.T) {
 			require.Equal(t, no, conditionOf(t, fallen, test.kind).Status)
 			require.Equal(t, goharborv1.StatusUnhealthy, fallen.Status)
 			hc.Status.Conditions = fallen.Conditions
-			require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Hour)), test.kind).Status, "that it was ready is remembered")
+			require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Minute)), test.kind).Status, "that it was ready is remembered")
 			require.Equal(t, yes, conditionOf(t, harbor.Evaluate(hc, up(), now.Add(time.Hour)), test.kind).Status, "and it may come back")
 		})
 	}
