@@ -3,22 +3,35 @@ package activities
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// SignalStarter sends signals to workflows and starts those that do not run yet, as Temporal's client does.
-type SignalStarter interface {
+// HoldsServer is what the emergency stop needs of Temporal, as Temporal's client has it.
+type HoldsServer interface {
+	// SignalWithStartWorkflow sends a signal to a workflow, and starts one that does not run yet.
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any,
 		options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+	// ListWorkflow lists workflows. One that has just been started, or is just over, may be missing or listed still.
+	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+}
+
+// Hub is the way to the hub, as kube.Clusters has it.
+type Hub interface {
+	Hub(ctx context.Context) (*kube.Cluster, error)
 }
 
 // Holds brings workflows and the emergency stop together.
 type Holds struct {
-	Temporal SignalStarter
+	Temporal HoldsServer
+	Hub      Hub
 }
 
 // FollowHolds asks the emergency stop to tell a workflow what is held: now, and whenever that changes.
@@ -29,4 +42,36 @@ func (h *Holds) FollowHolds(ctx context.Context, subscription emergency.Subscrip
 		return fmt.Errorf("ask the emergency stop what is held: %w", err)
 	}
 	return nil
+}
+
+// FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts, and
+// maintenances that belong to none. Whoever was started within the last moments may be missing.
+func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subscription, error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s') AND ExecutionStatus = 'Running'", temporal.ClusterGroupUpgrade, temporal.NodeMaintenance),
+	}
+	var found []emergency.Subscription
+	for {
+		page, err := h.Temporal.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("find those that follow the emergency stop: %w", err)
+		}
+		for _, execution := range page.Executions {
+			if execution.ParentExecution == nil { // the others are told by their parents
+				found = append(found, subscriptionOf(execution))
+			}
+		}
+		if request.NextPageToken = page.NextPageToken; len(request.NextPageToken) == 0 {
+			return found, nil
+		}
+	}
+}
+
+// subscriptionOf is what a workflow asks for when it begins. Its first run is not known here.
+func subscriptionOf(execution *workflowpb.WorkflowExecutionInfo) emergency.Subscription {
+	s := emergency.Subscription{WorkflowID: execution.Execution.WorkflowId}
+	if parts := strings.Split(s.WorkflowID, "/"); execution.Type.Name == temporal.NodeMaintenance && len(parts) == 4 {
+		s.Cluster = parts[1]
+	}
+	return s
 }

@@ -106,10 +106,14 @@ func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) er
 // errNoWorker.
 func (s *server) hold(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
 	return s.change(ctx, "hold", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
-		return s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-			StartWorkflowOperation: s.NewWithStartWorkflowOperation(temporal.EmergencyStopOptions(), temporal.EmergencyStop),
-			UpdateOptions:          updateOf(temporal.UpdateHold, request),
-		})
+		return s.startAndUpdate(ctx, updateOf(temporal.UpdateHold, request))
+	})
+}
+
+func (s *server) startAndUpdate(ctx context.Context, update client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: s.NewWithStartWorkflowOperation(temporal.EmergencyStopOptions(), temporal.EmergencyStop),
+		UpdateOptions:          update,
 	})
 }
 
@@ -183,10 +187,18 @@ func (c *cli) release(ctx context.Context, s *server, request emergency.Request)
 	}, scopeNames(answer.Holds)...)
 }
 
-// release returns when the release is in the history of the emergency stop. Without a worker the error is errNoWorker.
+// release returns when the release is in the history of the emergency stop. One that was terminated is started again: it knows what was held.
+// Without a worker the error is errNoWorker.
 func (s *server) release(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
 	return s.change(ctx, "release", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
-		return s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))
+		update, err := s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))
+		if _, ended := errors.AsType[*serviceerror.NotFound](err); !ended {
+			return update, err
+		}
+		if _, never := s.DescribeWorkflow(ctx, temporal.EmergencyStopID, ""); never != nil {
+			return nil, err
+		}
+		return s.startAndUpdate(ctx, updateOf(temporal.UpdateRelease, request))
 	})
 }
 
@@ -218,6 +230,8 @@ type holdStatus struct {
 	Holds []drydockv1.Hold `json:"holds"`
 	// Followers is how many rollouts and node maintenances are told of changes.
 	Followers int `json:"followers"`
+	// NotKept says why what is held would be forgotten if the workflow were terminated.
+	NotKept string `json:"notKept,omitempty"`
 }
 
 // holdStatus asks the emergency stop. Where it has never run, nothing is held.
@@ -244,6 +258,9 @@ func printHolds(w io.Writer, status holdStatus, now time.Time) {
 	}
 	fmt.Fprintln(w, t.Render())
 	fmt.Fprintf(w, "%s told of changes\n", followersText(status.Followers))
+	if status.NotKept != "" {
+		fmt.Fprintf(w, "not kept on the hub: %s\n", status.NotKept)
+	}
 }
 
 func followersText(n int) string {

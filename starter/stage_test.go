@@ -21,6 +21,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
@@ -63,7 +64,7 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
 	s.worker.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper})
 	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
-	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client})
+	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
 		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (activities.RolloutPlan, error) {
@@ -102,6 +103,13 @@ func (s *stage) startWorker(t *testing.T) {
 		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
 	}
 	require.NoError(t, s.worker.Start())
+}
+
+// noHub is that of an installation without a hub.
+type noHub struct{}
+
+func (noHub) Hub(context.Context) (*kube.Cluster, error) {
+	return nil, temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
 }
 
 // reportedLocks are the locks of an application that has let go of one of its nodes.

@@ -12,7 +12,7 @@ import (
 func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics) {
 	waits := activities.Waits{Temporal: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters})
-	w.RegisterActivity(&activities.Holds{Temporal: server})
+	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits, Metrics: drains})

@@ -19,12 +19,19 @@ type EmergencyStopInput struct {
 type EmergencyStopCarried struct {
 	State     emergency.State `json:"state"`
 	Followers []follower      `json:"followers,omitempty"`
+	// Kept is the number of the state that is kept on the hub.
+	Kept int64 `json:"kept,omitempty"`
+	// Unrecalled: what was held before has not been read yet. Unsought: those that followed before have not all been found yet.
+	Unrecalled bool `json:"unrecalled,omitempty"`
+	Unsought   bool `json:"unsought,omitempty"`
 }
 
 // EmergencyStopStatus is what is held, and how many rollouts and node maintenances are told of it.
 type EmergencyStopStatus struct {
 	emergency.State
 	Followers int `json:"followers"`
+	// NotKept says why what is held is not kept on the hub as well: it would be forgotten if this workflow were terminated.
+	NotKept string `json:"notKept,omitempty"`
 }
 
 // tellAtOnce is how many workflows are told at the same time: the server blocks a run with too many outgoing signals.
@@ -34,10 +41,7 @@ const tellAtOnce = 100
 // ends: a request to cancel it is not heard, for what is held would be forgotten.
 func EmergencyStop(ctx workflow.Context, in EmergencyStopInput) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
-	e := &emergencyStop{state: emergency.State{Number: 1}}
-	if in.Carried != nil {
-		e.state, e.followers = in.Carried.State, in.Carried.Followers
-	}
+	e := newEmergencyStop(in)
 	if err := e.listen(ctx); err != nil {
 		return err
 	}
@@ -46,10 +50,12 @@ func EmergencyStop(ctx workflow.Context, in EmergencyStopInput) error {
 
 // emergencyStop is one run of the workflow.
 type emergencyStop struct {
+	// state is unknown until what was held before is, or that cannot be waited for.
 	state     emergency.State
 	followers []follower
 	messages  int
 	drains    []func()
+	memory
 }
 
 // follower is a workflow that is told what is held.
@@ -61,6 +67,7 @@ type follower struct {
 
 // run tells the followers what they do not know yet.
 func (e *emergencyStop) run(ctx workflow.Context) error {
+	e.remember(ctx)
 	e.show(ctx)
 	for {
 		err := workflow.Await(ctx, func() bool { return e.anyUntold() || e.mustContinueAsNew(ctx) })
@@ -80,39 +87,53 @@ func (e *emergencyStop) listen(ctx workflow.Context) error {
 		onSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", e.leave),
 		onSignal(ctx, temporal.SignalHold, "Hold clusters, or all; as the update of this name, but without an answer.", func(r emergency.Request) {
 			e.messages++
-			if e.state.CheckHold(r) == nil {
-				e.state, _ = e.state.Hold(r, workflow.Now(ctx))
-				e.show(ctx)
-			}
+			e.early = append(e.early, r)
+			e.holdEarly(ctx)
 		}),
 	)
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
-			func() (EmergencyStopStatus, error) { return EmergencyStopStatus{e.state, len(e.followers)}, nil },
+			func() (EmergencyStopStatus, error) {
+				return EmergencyStopStatus{e.state, len(e.followers), e.notKept}, nil
+			},
 			workflow.QueryHandlerOptions{Description: "What is held, by whom, why and since when."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateHold,
 			func(ctx workflow.Context, r emergency.Request) (emergency.Answer, error) {
+				if err := e.awaitKnown(ctx, func() error { return e.state.CheckHold(r) }); err != nil {
+					return emergency.Answer{}, err
+				}
 				next, changes := e.state.Hold(r, workflow.Now(ctx))
 				return e.change(ctx, next, changes), nil
 			},
 			workflow.UpdateHandlerOptions{
 				Description: "Hold clusters, or all: no new disruption starts there.",
-				Validator:   func(r emergency.Request) error { return e.refusal(e.state.CheckHold(r)) },
+				Validator:   func(r emergency.Request) error { return e.refusal(r, e.state.CheckHold) },
 			}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRelease,
 			func(ctx workflow.Context, r emergency.Request) (emergency.Answer, error) {
+				if err := e.awaitKnown(ctx, func() error { return e.state.CheckRelease(r) }); err != nil {
+					return emergency.Answer{}, err
+				}
 				next, changes := e.state.Release(r)
 				return e.change(ctx, next, changes), nil
 			},
 			workflow.UpdateHandlerOptions{
 				Description: "Release clusters that are held, or all: work goes on.",
-				Validator:   func(r emergency.Request) error { return e.refusal(e.state.CheckRelease(r)) },
+				Validator:   func(r emergency.Request) error { return e.refusal(r, e.state.CheckRelease) },
 			}),
 	)
 }
 
-// refusal is a problem with a request, as whoever sent it sees it.
-func (e *emergencyStop) refusal(problem error) error {
+// refusal refuses a request by a check. What cannot be checked before it is known what is held is checked then.
+func (e *emergencyStop) refusal(r emergency.Request, check func(emergency.Request) error) error {
+	if !e.known() {
+		return refused(r.Check())
+	}
+	return refused(check(r))
+}
+
+// refused is a problem with a request, as whoever sent it sees it.
+func refused(problem error) error {
 	if problem == nil {
 		return nil
 	}
@@ -135,7 +156,9 @@ func (e *emergencyStop) follow(s emergency.Subscription) {
 
 func (e *emergencyStop) leave(s emergency.Subscription) {
 	e.messages++
-	e.forget(func(f follower) bool { return f.Subscription == s })
+	e.forget(func(f follower) bool {
+		return f.WorkflowID == s.WorkflowID && (f.FirstRunID == s.FirstRunID || f.FirstRunID == "")
+	})
 }
 
 func (e *emergencyStop) forget(which func(follower) bool) {
@@ -167,35 +190,46 @@ func (e *emergencyStop) tell(ctx workflow.Context) {
 }
 
 func (e *emergencyStop) mustContinueAsNew(ctx workflow.Context) bool {
-	return mustContinueAsNew(ctx, e.messages)
+	return e.known() && mustContinueAsNew(ctx, e.messages)
 }
 
-// continueAsNew hands everything to a new run. It comes from the main loop only, when nothing is being told; what arrives until the end is
-// taken in, and told by the next run.
+// continueAsNew hands everything to a new run. It comes from the main loop only, when nothing is being told, kept or looked for: an answer that
+// arrives in that moment makes the server refuse the end of the run. What else arrives until then is taken in, and told by the next run.
 func (e *emergencyStop) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
-		return err
+	e.rest()
+	idle := func() bool { return e.working == 0 && workflow.AllHandlersFinished(ctx) }
+	for !idle() {
+		if err := workflow.Await(ctx, func() bool { return e.anyUntold() || idle() }); err != nil {
+			return err
+		}
+		e.tell(ctx)
 	}
 	for _, drain := range e.drains {
 		drain()
 	}
-	carried := &EmergencyStopCarried{State: e.state, Followers: e.followers}
+	carried := &EmergencyStopCarried{State: e.state, Followers: e.followers, Kept: e.kept, Unrecalled: !e.recalled, Unsought: !e.sought}
 	return workflow.NewContinueAsNewError(ctx, temporal.EmergencyStop, EmergencyStopInput{Carried: carried})
 }
 
 // show makes what is held visible to people. It sets no search attribute: an emergency stop works in a namespace that lacks them, too.
 func (e *emergencyStop) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, emergencyStopDetails(e.state))
+	workflow.SetCurrentDetails(ctx, emergencyStopDetails(e.state, e.notKept))
 }
 
-func emergencyStopDetails(s emergency.State) string {
+func emergencyStopDetails(s emergency.State, notKept string) string {
 	var d details
-	if len(s.Holds) == 0 {
+	switch {
+	case s.Number == 0:
+		return "What was held before is being read.\n"
+	case len(s.Holds) == 0:
 		return "Nothing is held.\n"
 	}
 	d.head("held", "since", "by", "reason", "goes on with")
 	for _, h := range s.Holds {
 		d.line(h.Scope.String(), h.Since.UTC().Format(clockFormat), h.By, h.Reason, "`"+emergency.ReleaseCommand(h.Scope)+"`")
+	}
+	if notKept != "" {
+		d.line("not kept on the hub", "", "", notKept, "")
 	}
 	return d.text()
 }

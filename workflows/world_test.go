@@ -51,6 +51,9 @@ type world struct {
 	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
 	held   emergency.State
 	untold bool
+	// recalled is what the hub keeps of what was held before; followers are those that are found.
+	recalled  emergency.State
+	followers []emergency.Subscription
 }
 
 func newWorld(t *testing.T) *world {
@@ -101,6 +104,9 @@ func (w *world) register() {
 	play(w, "VanishedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.vanished, name) })
 	})
+	play(w, "RecallHolds", func(struct{}) any { return w.recalled })
+	play(w, "KeepHolds", func(emergency.State) any { return nil })
+	play(w, "FindFollowers", func(struct{}) any { return w.followers })
 	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s emergency.Subscription) error {

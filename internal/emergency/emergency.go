@@ -110,8 +110,7 @@ func (s State) Hold(r Request, now time.Time) (State, []Change) {
 		next.Holds = append(next.without(scope), hold)
 		changes = append(changes, Change{Scope: scope, Before: before, After: &hold})
 	}
-	// That of every cluster, which names none, comes first.
-	slices.SortFunc(next.Holds, func(a, b drydockv1.Hold) int { return cmp.Compare(a.Scope.Cluster(), b.Scope.Cluster()) })
+	next.sort()
 	return next, changes
 }
 
@@ -124,6 +123,11 @@ func (s State) Release(r Request) (State, []Change) {
 		changes = append(changes, Change{Scope: scope, Before: s.find(scope)})
 	}
 	return next, changes
+}
+
+// sort puts that of every cluster, which names none, first.
+func (s State) sort() {
+	slices.SortFunc(s.Holds, func(a, b drydockv1.Hold) int { return cmp.Compare(a.Scope.Cluster(), b.Scope.Cluster()) })
 }
 
 func (s State) find(scope drydockv1.HoldScope) *drydockv1.Hold {

@@ -1,0 +1,92 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// The ConfigMap of the hub that keeps what is held: where the shipped role may write, and under a name that no kept rollout can have.
+const (
+	KeptHoldsNamespace = metav1.NamespaceDefault
+	KeptHoldsName      = "emergency-stop.drydock.dev"
+	// KeptHoldsKey holds an emergency.State, as YAML.
+	KeptHoldsKey = "holds.yaml"
+)
+
+// KeepHolds keeps what is held on the hub, so that it outlives the workflow that was told. What is kept there already and was said later stays.
+// Errors: NotFound when there is no hub, or no right to write there; InvalidSpec when the ConfigMap is somebody else's.
+func (h *Holds) KeepHolds(ctx context.Context, state emergency.State) error {
+	hub, err := h.Hub.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	content, err := yaml.Marshal(state)
+	if err != nil {
+		return err
+	}
+	kept, before, err := readKeptHolds(ctx, hub)
+	switch {
+	case err != nil:
+		return err
+	case kept == nil:
+		kept = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: KeptHoldsNamespace, Name: KeptHoldsName, Labels: map[string]string{labelManagedBy: drydock},
+		}}
+		kept.Data = map[string]string{KeptHoldsKey: string(content)}
+		err = hub.Client.Create(ctx, kept)
+	case before.Number < state.Number:
+		kept.Data = map[string]string{KeptHoldsKey: string(content)}
+		err = hub.Client.Update(ctx, kept)
+	}
+	if apierrors.IsForbidden(err) {
+		return keptHoldsForbidden("written", err)
+	}
+	return explain(hub, "write "+keptHolds, err)
+}
+
+// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: as KeepHolds, and InvalidSpec when nobody can read it.
+func (h *Holds) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
+	hub, err := h.Hub.Hub(ctx)
+	if err != nil {
+		return emergency.State{}, err
+	}
+	_, state, err := readKeptHolds(ctx, hub)
+	return state, err
+}
+
+const keptHolds = "ConfigMap " + KeptHoldsNamespace + "/" + KeptHoldsName
+
+func keptHoldsForbidden(what string, err error) error {
+	return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be %s: apply deploy/rbac/hub.yaml to the hub", keptHolds, what), err)
+}
+
+// readKeptHolds returns nil when nothing is kept.
+func readKeptHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, emergency.State, error) {
+	var kept corev1.ConfigMap
+	var state emergency.State
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}, &kept)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, state, nil
+	case apierrors.IsForbidden(err):
+		return nil, state, keptHoldsForbidden("read", err)
+	case err != nil:
+		return nil, state, explain(hub, "read "+keptHolds, err)
+	case kept.Labels[labelManagedBy] != drydock:
+		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", keptHolds, labelManagedBy, drydock), nil)
+	}
+	if err := yaml.UnmarshalStrict([]byte(kept.Data[KeptHoldsKey]), &state); err != nil {
+		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", keptHolds, err), nil)
+	}
+	return &kept, state, nil
+}

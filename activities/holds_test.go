@@ -1,0 +1,113 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func recalled(t *testing.T) emergency.State {
+	t.Helper()
+	state, err := (&Holds{Hub: clusters}).RecallHolds(t.Context(), struct{}{})
+	require.NoError(t, err)
+	return state
+}
+
+func TestWhatIsHeldIsKeptOnTheHubAndALateWriterChangesNothing(t *testing.T) {
+	holds := &Holds{Hub: clusters}
+	require.Equal(t, emergency.State{}, recalled(t), "nothing is kept yet")
+	since := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	first := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood: hall 2", Since: since}}}
+	second := emergency.State{Number: 3}
+	t.Cleanup(func() {
+		hub, err := admin.Cluster(context.Background(), hubName)
+		require.NoError(t, err)
+		require.NoError(t, hub.Client.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}}))
+	})
+
+	require.NoError(t, holds.KeepHolds(t.Context(), first))
+	require.NoError(t, holds.KeepHolds(t.Context(), first), "an answer may be lost")
+	require.Equal(t, first.Number, recalled(t).Number)
+	require.True(t, first.Same(recalled(t)))
+	require.NoError(t, holds.KeepHolds(t.Context(), second))
+	require.NoError(t, holds.KeepHolds(t.Context(), first), "of a worker that was frozen")
+	require.Equal(t, second, recalled(t))
+}
+
+func TestWhatIsNotOursOrCannotBeReadIsNeitherTrustedNorWrittenOver(t *testing.T) {
+	for _, tt := range []struct{ name, managedBy, content, says string }{
+		{"somebody else's", "helm", "number: 1", "ConfigMap default/emergency-stop.drydock.dev is not Drydock's"},
+		{"a mistyped field", drydock, "number: 1\nhold: []", "unknown field \"hold\": correct or delete it"},
+		{"no YAML", drydock, "number: {", "cannot be read"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			create(t, bareCluster(t), &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName, Labels: map[string]string{labelManagedBy: tt.managedBy}},
+				Data:       map[string]string{KeptHoldsKey: tt.content},
+			})
+			holds := &Holds{Hub: clusters}
+			_, err := holds.RecallHolds(t.Context(), struct{}{})
+			for _, err := range []error{err, holds.KeepHolds(t.Context(), emergency.State{Number: 9})} {
+				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+				require.ErrorContains(t, err, tt.says)
+			}
+			require.Equal(t, tt.content, getKept(t, KeptHoldsName).Data[KeptHoldsKey])
+		})
+	}
+}
+
+func TestWithoutAHubNothingIsKept(t *testing.T) {
+	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
+	t.Cleanup(none.Close)
+	holds := &Holds{Hub: none}
+	_, err := holds.RecallHolds(t.Context(), struct{}{})
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(holds.KeepHolds(t.Context(), emergency.State{Number: 1})))
+}
+
+// pages are lists of workflows, as Temporal hands them out.
+type pages struct {
+	HoldsServer
+	pages [][]*workflowpb.WorkflowExecutionInfo
+	query string
+}
+
+func (p *pages) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	p.query = request.Query
+	at := len(request.NextPageToken)
+	response := &workflowservice.ListWorkflowExecutionsResponse{Executions: p.pages[at]}
+	if at+1 < len(p.pages) {
+		response.NextPageToken = make([]byte, at+1)
+	}
+	return response, nil
+}
+
+func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
+	workflow := func(kind, id, parent string) *workflowpb.WorkflowExecutionInfo {
+		info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Type: &commonpb.WorkflowType{Name: kind}}
+		if parent != "" {
+			info.ParentExecution = &commonpb.WorkflowExecution{WorkflowId: parent}
+		}
+		return info
+	}
+	server := &pages{pages: [][]*workflowpb.WorkflowExecutionInfo{
+		{workflow(temporal.ClusterGroupUpgrade, "cgu/ops/june", ""), workflow(temporal.NodeMaintenance, "node/c1/ops/june-n1", "cgu/ops/june/c1")},
+		{workflow(temporal.NodeMaintenance, "node/c2/ops/n1", "")},
+	}}
+	found, err := (&Holds{Temporal: server}).FindFollowers(t.Context(), struct{}{})
+	require.NoError(t, err)
+	require.Equal(t, []emergency.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}, found)
+	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance') AND ExecutionStatus = 'Running'", server.query)
+}

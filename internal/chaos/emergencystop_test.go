@@ -1,0 +1,61 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/converter"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// emergencyStops are the scenarios in which somebody terminates the emergency stop.
+func emergencyStops() []scenario {
+	return []scenario{{name: "the emergency stop is terminated while a cluster is held", run: emergencyStopTerminated}}
+}
+
+// emergencyStopTerminated: what was held is held also for a maintenance that is started then, and one that has waited hears of the release.
+func emergencyStopTerminated(t *testing.T, s *scene) {
+	free := s.places(t, workers*(spokes-1))
+	free = slices.DeleteFunc(free, func(p place) bool { return p.spoke != s.Spokes[1] })
+	at, spec := free[0].spoke, maintenancev1.NodeMaintenanceSpec{Action: job(nil)}
+	s.must(t, "hold", "--cluster", at.Name, "--reason", s.name)
+	before := s.maintain(t, free[0], spec)
+	s.awaitHeld(t, before, at.Name)
+	require.NoError(t, s.Await(t.Context(), s.Hub, "what is held is kept", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
+		var kept corev1.ConfigMap
+		err := hub.Get(ctx, client.ObjectKey{Namespace: activities.KeptHoldsNamespace, Name: activities.KeptHoldsName}, &kept)
+		return strings.Contains(kept.Data[activities.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
+	}))
+
+	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.EmergencyStopID, "", s.name))
+	after := s.maintain(t, free[1], spec)
+	s.awaitHeld(t, after, at.Name)
+	s.must(t, "release", "--cluster", at.Name)
+	s.requireEnd(t, before)
+	s.requireEnd(t, after)
+}
+
+// awaitHeld waits until a work has been told that its cluster is held.
+func (s *scene) awaitHeld(t *testing.T, w *work, cluster string) {
+	t.Helper()
+	s.awaitEvent(t, w.workflow, "is told that "+cluster+" is held", func(event *historypb.HistoryEvent) bool {
+		signal := event.GetWorkflowExecutionSignaledEventAttributes()
+		if signal.GetSignalName() != temporal.SignalHeld {
+			return false
+		}
+		var state emergency.State
+		err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &state)
+		return err == nil && slices.ContainsFunc(state.Holds, func(h drydockv1.Hold) bool { return h.Scope.Cluster() == cluster })
+	})
+}

@@ -1,0 +1,46 @@
+package emergency
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+func TestAnEmergencyStopThatBeginsAnewIsBelievedByThoseThatAnEarlierOneHasTold(t *testing.T) {
+	require.Greater(t, First(noon.Add(time.Second)).Number, First(noon).Number+900)
+	require.Empty(t, First(noon).Holds)
+}
+
+func TestWhileItIsNotKnownWhatWasHeldEveryClusterIs(t *testing.T) {
+	state := First(noon).Doubt("the hub is silent", noon)
+	require.Equal(t, "every cluster is held since 2026-11-20 12:00:00Z by drydock: what was held before is not known: the hub is silent", state.Of("c1").String())
+	require.NoError(t, state.CheckRelease(all), "whoever knows better releases it")
+}
+
+func TestWhatWasHeldBeforeIsAddedToWhatIsHeldSince(t *testing.T) {
+	bob := Request{Clusters: []string{"c1"}, Actor: "bob", Reason: "fire"}
+	for _, tt := range []struct {
+		name          string
+		since, before State
+		holds         []drydockv1.HoldScope
+		why           string // of c1
+	}{
+		{"nothing at all", First(noon), State{}, []drydockv1.HoldScope{}, ""},
+		{"only what was before", First(noon), held(named("c2", "c1")), []drydockv1.HoldScope{"cluster/c1", "cluster/c2"}, "flood"},
+		{"the doubt ends", First(noon).Doubt("silence", noon), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "flood"},
+		{"a person's hold of everything stays", held(all), held(named("c1")), []drydockv1.HoldScope{"all", "cluster/c1"}, ""},
+		{"what was said last counts", held(bob), held(named("c1")), []drydockv1.HoldScope{"cluster/c1"}, "fire"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			state := tt.since.Recall(tt.before)
+			require.ElementsMatch(t, tt.holds, scopes(state))
+			require.Greater(t, state.Number, max(tt.since.Number, tt.before.Number))
+			if hold := state.Of("c1"); tt.why != "" {
+				require.Equal(t, tt.why, hold.Reason)
+			}
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// recallPatience is for how long it may stay unknown what was held before. After that everything is held: whoever waits to be answered, or
+	// told, is not kept waiting for longer. It is less than the command line's patience with a worker.
+	recallPatience = 8 * time.Second
+	// seekAgainAfter is when those that follow are looked for once more: a list of workflows lags behind.
+	seekAgainAfter = time.Minute
+	// changeHoldsKept is the change by which the emergency stop began to keep what is held. Runs that began before have no memory.
+	changeHoldsKept = "holds kept on the hub"
+)
+
+// memory is what lets the emergency stop survive that somebody terminates its workflow: what is held is kept on the hub as well, and a new
+// workflow reads it there and finds those again that followed the one before.
+type memory struct {
+	// recalled: what was held before is known, or will never be. sought: those that followed before are found.
+	recalled, sought bool
+	// kept is the number of the state that is kept; notKept says why a later one is not.
+	kept    int64
+	notKept string
+	// rest ends the work of remembering, for the run is over; working is how much of it has not ended.
+	rest    func()
+	working int
+	// early are requests that came before it was known what is held.
+	early []emergency.Request
+}
+
+func newEmergencyStop(in EmergencyStopInput) *emergencyStop {
+	e := &emergencyStop{}
+	if c := in.Carried; c != nil {
+		e.state, e.followers = c.State, c.Followers
+		e.kept, e.recalled, e.sought = c.Kept, !c.Unrecalled, !c.Unsought
+	}
+	return e
+}
+
+// remember begins to keep what is held, and to find out what was before.
+func (e *emergencyStop) remember(ctx workflow.Context) {
+	ctx, e.rest = workflow.WithCancel(ctx)
+	if workflow.GetVersion(ctx, changeHoldsKept, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		e.recalled, e.sought = true, true
+		e.know(ctx, emergency.State{Number: max(1, e.state.Number), Holds: e.state.Holds})
+		return
+	}
+	if !e.recalled {
+		e.work(ctx, "recall holds", e.recall)
+		e.work(ctx, "doubt", e.doubt)
+	}
+	if !e.sought {
+		e.work(ctx, "seek followers", e.seek)
+	}
+	e.work(ctx, "keep holds", e.keep)
+}
+
+// work does a part of the remembering, until it is done or the run is over.
+func (e *emergencyStop) work(ctx workflow.Context, name string, part func(workflow.Context)) {
+	e.working++
+	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
+		part(ctx)
+		e.working--
+	})
+}
+
+func (e *emergencyStop) known() bool { return e.state.Number > 0 }
+
+// know takes over what is held, and what was asked for meanwhile.
+func (e *emergencyStop) know(ctx workflow.Context, state emergency.State) {
+	e.state = state
+	e.holdEarly(ctx)
+	e.show(ctx)
+}
+
+// holdEarly does what signals have asked for, once it is known what is held.
+func (e *emergencyStop) holdEarly(ctx workflow.Context) {
+	if !e.known() {
+		return
+	}
+	for _, r := range e.early {
+		if e.state.CheckHold(r) == nil {
+			e.state, _ = e.state.Hold(r, workflow.Now(ctx))
+		}
+	}
+	e.early = nil
+	e.show(ctx)
+}
+
+// awaitKnown waits until it is known what is held, and checks a request by that.
+func (e *emergencyStop) awaitKnown(ctx workflow.Context, check func() error) error {
+	if err := workflow.Await(ctx, e.known); err != nil {
+		return err
+	}
+	return refused(check())
+}
+
+// recall reads what was held before. What nobody can read must be seen to by a person, and until then everything is held.
+func (e *emergencyStop) recall(ctx workflow.Context) {
+	var hub *activities.Holds
+	var before emergency.State
+	err := e.insist(func(string) {}).effect(ctx, "read what was held before", hub.RecallHolds, struct{}{}, &before)
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	state := e.state
+	if !e.known() {
+		state = emergency.First(workflow.Now(ctx))
+	}
+	switch {
+	case err == nil:
+		state = state.Recall(before)
+	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub where anything could have been kept
+		state = state.Recall(emergency.State{})
+	default:
+		state = state.Doubt(temporal.ErrorMessage(err), workflow.Now(ctx))
+	}
+	e.recalled = true
+	if state.Same(before) {
+		e.kept = state.Number // there is nothing else to keep
+	}
+	e.know(ctx, state)
+}
+
+// doubt holds everything when it stays unknown for too long what was held before.
+func (e *emergencyStop) doubt(ctx workflow.Context) {
+	waiting, stop := workflow.WithCancel(ctx)
+	timer := workflow.NewTimerWithOptions(waiting, recallPatience, workflow.TimerOptions{Summary: "then everything is held"})
+	_ = workflow.Await(ctx, func() bool { return e.recalled || timer.IsReady() })
+	stop()
+	if ctx.Err() == nil && !e.known() {
+		e.know(ctx, emergency.First(workflow.Now(ctx)).Doubt("the hub has not answered within "+recallPatience.String(), workflow.Now(ctx)))
+	}
+}
+
+// seek finds those again that have followed a run which was terminated. Whoever begins to follow later asks for it.
+func (e *emergencyStop) seek(ctx workflow.Context) {
+	var hub *activities.Holds
+	for _, pause := range []time.Duration{0, seekAgainAfter} {
+		options := workflow.TimerOptions{Summary: "then followers are looked for again"}
+		if workflow.NewTimerWithOptions(ctx, pause, options).Get(ctx, nil) != nil {
+			return
+		}
+		var found []emergency.Subscription
+		if e.insist(func(string) {}).effect(ctx, "find those that follow", hub.FindFollowers, struct{}{}, &found) != nil {
+			return
+		}
+		for _, s := range found {
+			if !slices.ContainsFunc(e.followers, func(f follower) bool { return f.WorkflowID == s.WorkflowID }) {
+				e.followers = append(e.followers, follower{Subscription: s})
+			}
+		}
+	}
+	e.sought = true
+}
+
+// keep keeps what is held on the hub, whenever that has changed.
+func (e *emergencyStop) keep(ctx workflow.Context) {
+	var hub *activities.Holds
+	say := func(trouble string) {
+		e.notKept = trouble
+		e.show(ctx)
+	}
+	for {
+		if workflow.Await(ctx, func() bool { return e.recalled && e.kept != e.state.Number && !e.mustContinueAsNew(ctx) }) != nil {
+			return
+		}
+		state := e.state
+		err := e.insist(say).effect(ctx, "keep what is held", hub.KeepHolds, state, nil)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
+		e.kept = state.Number
+		if err != nil {
+			say(temporal.ErrorMessage(err))
+		} else if e.notKept != "" {
+			say("")
+		}
+	}
+}
+
+func (e *emergencyStop) insist(say func(trouble string)) insistence {
+	return insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { say(message) }}
+}
