@@ -47,6 +47,11 @@ spec: {nodeName: n1, scope: os}
 ---
 apiVersion: lcm.mirantis.com/v1alpha1
 kind: NodeMaintenanceRequest
+metadata: {name: again-n1, uid: again-n1, creationTimestamp: 2026-11-20T20:25:00Z}
+spec: {nodeName: n1}
+---
+apiVersion: lcm.mirantis.com/v1alpha1
+kind: NodeMaintenanceRequest
 metadata: {name: for-n2, uid: for-n2, creationTimestamp: 2026-11-20T20:20:00Z}
 spec: {nodeName: n2, scope: drain}
 ---
@@ -64,6 +69,7 @@ metadata:
   annotations: {drydock.dev/updated-for: upgrade}
   managedFields:
   - {manager: kubectl, operation: Update, apiVersion: lcm.mirantis.com/v1alpha1, time: 2026-11-20T20:30:00Z}
+  - {manager: former, operation: Update, apiVersion: lcm.mirantis.com/v1alpha1, time: 2026-11-01T10:00:00Z, subresource: status}
   - {manager: drydock, operation: Update, apiVersion: lcm.mirantis.com/v1alpha1, time: 2026-11-20T20:15:00Z, subresource: status}
 spec: {controllerName: vrouter, nodeName: n1}
 status: {state: inactive}
@@ -138,7 +144,8 @@ func TestLocksAreEvaluatedByThePolicyThatIsMeant(t *testing.T) {
 		{"an unknown application is named", []string{"--snapshot", both, "--controller", "etcd"}, "there is no WorkloadLockPolicy of etcd: name its file with -f"},
 		{"two of one application contradict each other", []string{"--snapshot", twice, "--controller", "vrouter"}, "there are 2 WorkloadLockPolicies of vrouter"},
 		{
-			"a policy that is not valid is refused", []string{"--snapshot", file(t, "bad.yaml", strings.Replace(lockPolicy, "namespace: network", "maxInactiveNodes: 0", 1))},
+			"a policy that is not valid is refused",
+			[]string{"--snapshot", file(t, "bad.yaml", strings.Replace(lockPolicy, "namespace: network", "maxInactiveNodes: 0", 1))},
 			"spec.maxInactiveNodes",
 		},
 	} {
@@ -176,10 +183,11 @@ vrouter-n2   vrouter      active
 func TestLocksAndRequestsAreListed(t *testing.T) {
 	alone(t)
 	objects := file(t, "objects.yaml", lockObjects)
-	require.Equal(t, `REQUEST   FOR       SCOPE   BY                           AGE
-upgrade   cluster                                        60m
-for-n1    node n1   os      node/spoke-1/default/first   50m
-for-n2    node n2   drain                                40m
+	require.Equal(t, `REQUEST    FOR       SCOPE   BY                           AGE
+upgrade    cluster                                        60m
+for-n1     node n1   os      node/spoke-1/default/first   50m
+again-n1   node n1                                        35m
+for-n2     node n2   drain                                40m
 
 LOCK         ON        CONTROLLER   STATE      CHANGED   ASKED   MESSAGE
 vrouter      cluster   vrouter      inactive             60m
@@ -187,7 +195,7 @@ vrouter-n1   node n1   vrouter      inactive   45m       50m
 storage      node n2   ceph         active               40m     rebalancing: 12% of objects are misplaced
 vrouter-n2   node n2   vrouter      active               40m
 vrouter-n9   node n9   vrouter      failed
-5 locks, 3 requests, 2 held that are asked to let go
+5 locks, 4 requests, 2 held that are asked to let go
 `, succeeds(t, "lock", "list", "--snapshot", objects, "--at", "2026-11-20T21:00:00Z"))
 
 	list := parsed[lockListing](t, "lock", "list", "--snapshot", objects)

@@ -74,18 +74,19 @@ func (c *cli) lockPolicy(ctx context.Context, reader client.Reader, file, contro
 	return policy.Spec, nil
 }
 
+// onePolicy is the policy of that application, or the only one when none is named.
 func onePolicy(found []drydockv1.WorkloadLockPolicy, controllerName string) (*drydockv1.WorkloadLockPolicy, error) {
+	var meant *drydockv1.WorkloadLockPolicy
 	var names []string
 	for i := range found {
 		if name := found[i].Spec.ControllerName; controllerName == "" || name == controllerName {
-			names = append(names, name)
-			found[0], found[i] = found[i], found[0]
+			meant, names = &found[i], append(names, name)
 		}
 	}
 	slices.Sort(names)
 	switch {
 	case len(names) == 1:
-		return &found[0], nil
+		return meant, nil
 	case len(names) > 1 && controllerName == "":
 		return nil, usagef("there are several WorkloadLockPolicies, of %s: say which with --controller", listed(names))
 	case len(names) > 1:

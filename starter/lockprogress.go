@@ -81,8 +81,9 @@ func readLockProgress(ctx context.Context, reader client.Reader) (lockProgress, 
 		reported[lock.Spec.ControllerName] = lock.Status.InactivationProgress
 	}
 	for i := range found.NodeLocks {
-		name := found.NodeLocks[i].Spec.ControllerName
-		reported[name] = reported[name]
+		if name := found.NodeLocks[i].Spec.ControllerName; reported[name] == nil {
+			reported[name] = nil // an application that reports nothing
+		}
 	}
 	for name, said := range reported {
 		progress.Applications = append(progress.Applications, applicationProgress{
