@@ -58,13 +58,16 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 }
 
 // now is when the decision is made.
-func (f decisionFlags) now() (time.Time, error) {
-	if f.at == "" {
-		return time.Now(), nil
+func (f decisionFlags) now() (time.Time, error) { return timeOf("--at", f.at, time.Now()) }
+
+// timeOf reads the time that a flag gives; without one it is the other.
+func timeOf(flag, text string, otherwise time.Time) (time.Time, error) {
+	if text == "" {
+		return otherwise, nil
 	}
-	at, err := time.Parse(time.RFC3339Nano, f.at)
+	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return time.Time{}, usagef("--at %q is not a time as in 2026-11-20T22:00:00Z", f.at)
+		return time.Time{}, usagef("%s %q is not a time as in 2026-11-20T22:00:00Z", flag, text)
 	}
 	return at, nil
 }

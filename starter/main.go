@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // time zones, where the system has none
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 

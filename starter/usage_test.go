@@ -32,6 +32,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
 		"node":            {"maintain", "done", "fail", "cancel", "status", "list", "drain", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
+		"window":          {"phase", "preview", "allows"},
 		"lock controller": {"start", "status", "cancel"},
 	} {
 		help := succeeds(t, strings.Fields(noun)...)

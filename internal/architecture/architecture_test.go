@@ -84,6 +84,7 @@ func TestImports(t *testing.T) {
 	all := packages(t)
 	t.Run("run one way", func(t *testing.T) { importsRunOneWay(t, all) })
 	t.Run("of the programs do not reach the local stack", func(t *testing.T) { programsDoNotReachTheLocalStack(t, all) })
+	t.Run("of the programs embed the time zones", func(t *testing.T) { programsEmbedTimeZones(t, all) })
 	t.Run("of workflows are no Kubernetes clients", func(t *testing.T) { workflowsImportNoClients(t, all) })
 	t.Run("of pure packages are types and small pure libraries", func(t *testing.T) { purePackagesImportOnlyPurePackages(t, all) })
 	t.Run("pure packages read no clock and start nothing", func(t *testing.T) { purePackagesReadNoClock(t, all) })
@@ -128,6 +129,15 @@ func programsDoNotReachTheLocalStack(t *testing.T, all []goPackage) {
 	}
 }
 
+// programsEmbedTimeZones: an image may have none, and windows must open there, too.
+func programsEmbedTimeZones(t *testing.T, all []goPackage) {
+	for _, p := range all {
+		if within(name(p.ImportPath), "starter", "worker") && !slices.Contains(p.Imports, "time/tzdata") {
+			t.Errorf("%s does not import time/tzdata", name(p.ImportPath))
+		}
+	}
+}
+
 // workflowsImportNoClients: they use Kubernetes' types only.
 func workflowsImportNoClients(t *testing.T, all []goPackage) {
 	for _, p := range all {
@@ -147,8 +157,8 @@ func purePackagesImportOnlyPurePackages(t *testing.T, all []goPackage) {
 	libraries := []string{
 		"k8s.io/api", "k8s.io/apimachinery",
 		"k8s.io/component-helpers/scheduling", "github.com/go-logr/logr", // where DaemonSet pods belong
-		"github.com/google/cel-go",       // expressions of health checks
 		"github.com/teambition/rrule-go", // recurrence rules
+		"github.com/google/cel-go",       // expressions of health checks
 	}
 	impure := []string{"os", "io", "net", "bufio", "sync", "log", "syscall", "math/rand", "crypto/rand"}
 	for _, p := range pure(t, all) {

@@ -11,7 +11,7 @@ import (
 // FuzzDecode feeds anything at all to the reader. It must refuse with an Invalid that says something, or return objects that it takes
 // again as they are: defaults are set once, and nothing that it accepts is invalid afterwards.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{goodRollout, "", "--- {}\n...\n", "{", "[", "&a [*a]", "a: &a [*a, *a]", "\x00", "kind: List\napiVersion: v1\nitems: [1]"} {
+	for _, seed := range []string{goodRollout, goodWindows, "", "--- {}\n...\n", "{", "[", "&a [*a]", "a: &a [*a, *a]", "\x00", "kind: List\napiVersion: v1\nitems: [1]"} {
 		f.Add([]byte(seed))
 	}
 	for _, test := range invalidCases() {

@@ -44,7 +44,7 @@ func indented(fields string) string {
 
 // invalidCases are all files that must be refused.
 func invalidCases() []invalidCase {
-	return slices.Concat(invalidFiles(), invalidMaintenances(), invalidBudgets())
+	return slices.Concat(invalidFiles(), invalidMaintenances(), invalidBudgets(), invalidWindows())
 }
 
 func invalidFiles() []invalidCase {

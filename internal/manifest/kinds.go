@@ -27,6 +27,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
 // kind is a kind of object that users write: its Go type, and the rules that the API server holds it to.
@@ -48,7 +49,7 @@ type kinds struct {
 
 func newKinds() (*kinds, error) {
 	k := &kinds{scheme: runtime.NewScheme(), read: map[schema.GroupVersionKind]*kind{}}
-	for _, add := range []func(*runtime.Scheme) error{ranv1.AddToScheme, maintenancev1.AddToScheme, lcmv1.AddToScheme, drydockv1.AddToScheme, goharborv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{ranv1.AddToScheme, maintenancev1.AddToScheme, lcmv1.AddToScheme, drydockv1.AddToScheme, goharborv1.AddToScheme, sreportalv1.AddToScheme} {
 		if err := add(k.scheme); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
@@ -144,7 +145,12 @@ func (k *kind) validate(object map[string]any) (shape, rules field.ErrorList) {
 	}
 	rules, _ = k.rules.Validate(context.Background(), nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	if len(shape) > 0 {
-		rules = slices.DeleteFunc(rules, func(err *field.Error) bool { return !k.ruleMessages[err.Detail] })
+		rules = k.broken(rules)
 	}
 	return shape, rules
+}
+
+// broken returns those of the rules' complaints that say that a rule is broken, and not that it could not be judged.
+func (k *kind) broken(rules field.ErrorList) field.ErrorList {
+	return slices.DeleteFunc(rules, func(err *field.Error) bool { return !k.ruleMessages[err.Detail] })
 }

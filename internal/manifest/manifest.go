@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -177,6 +179,9 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 	// What has the right type is filled in whatever else is wrong, and judged.
 	wrong := Convert(object.Object, typed)
 	shape, rules := kind.validate(object.Object)
+	if wrong != nil {
+		rules = kind.broken(rules)
+	}
 	problems = append(problems, clearest(wrongTypes(shape), problemsOf(shape), unknown, problemsOf(validateMeaning(typed)), problemsOf(rules))...)
 	problems = append(problems, validateJobTemplates(object.Object)...)
 	if wrong != nil && len(problems) == 0 {
@@ -197,10 +202,36 @@ func Convert(fields map[string]any, typed any) *Problem {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return &Problem{Field: wrong.Field, Message: wrongType(wrong)}
 	}
+	if unreadable, ok := errors.AsType[*time.ParseError](err); ok {
+		return &Problem{Field: fieldOf(unreadable.Value, fields, ""), Message: fmt.Sprintf("%q is not a time as in 2026-11-20T22:00:00Z", unreadable.Value)}
+	}
 	if err != nil {
 		return &Problem{Message: err.Error()}
 	}
 	return nil
+}
+
+// fieldOf returns the path of a field with that text, which an error about a time does not say; empty: there is none.
+func fieldOf(text string, value any, path string) string {
+	switch value := value.(type) {
+	case string:
+		if value == text {
+			return strings.TrimPrefix(path, ".")
+		}
+	case []any:
+		for i, element := range value {
+			if found := fieldOf(text, element, fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if found := fieldOf(text, value[name], path+"."+name); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // validateMetadata holds the metadata to what the API server wants of it. The namespace may be left out: the caller knows the default.

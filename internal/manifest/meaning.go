@@ -8,11 +8,13 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/windows"
 )
 
-// validateMeaning checks what no schema can express: selectors and regular expressions. A selector that cannot be read must never end
+// validateMeaning checks what no schema can express: selectors, regular expressions and recurrences. A selector that cannot be read must never end
 // in "nothing selected, all is done".
 func validateMeaning(object runtime.Object) field.ErrorList {
 	spec := field.NewPath("spec")
@@ -40,6 +42,10 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		invalid := validateSelector(&object.Spec.NodeSelector, spec.Child("nodeSelector"))
 		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)
 		return append(invalid, validateHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
+	case *drydockv1.MaintenanceWindow:
+		return append(windows.Check(&object.Spec, spec), validateSelector(object.Spec.Selector, spec.Child("selector"))...)
+	case *sreportalv1.Maintenance:
+		return windows.CheckMaintenance(&object.Spec, spec)
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
 // longestDuration is how long an occurrence may last.
@@ -32,22 +32,31 @@ func New(object *drydockv1.MaintenanceWindow) (*Window, error) {
 		return nil, fmt.Errorf("window %s: %w", name, err)
 	}
 	if r.incomplete != nil {
-		return nil, fmt.Errorf("window %s: %s: is not as its schema says: `drydock window preview` says what is wrong", name, r.incomplete)
+		return nil, fmt.Errorf("window %s: %s: cannot be read; `drydock window preview -f FILE` says what is wrong", name, r.incomplete)
 	}
 	return window, nil
 }
 
-// Check returns what is wrong with a window and cannot be said in a schema; path is that of the spec.
+// Check returns what is wrong with the times of a window and cannot be said in a schema; path is that of the spec. Selectors are checked like
+// all others, elsewhere.
 func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorList {
 	r := reader{}
 	r.window(spec, path)
 	return r.invalid
 }
 
+// CheckMaintenance returns what is wrong with the times of a maintenance and cannot be said in a schema; path is that of the spec.
+func CheckMaintenance(spec *sreportalv1.MaintenanceSpec, path *field.Path) field.ErrorList {
+	r := reader{}
+	r.instant(&spec.ScheduledStart, path.Child("scheduledStart"))
+	r.instant(&spec.ScheduledEnd, path.Child("scheduledEnd"))
+	return r.invalid
+}
+
 // reader reads a window, and notes everything that is wrong with it.
 type reader struct {
 	invalid field.ErrorList
-	// incomplete is where something is missing, contradicts itself or cannot be read, as the schema can tell; nil: nowhere.
+	// incomplete is where something is missing, contradicts itself or cannot be read, as is told elsewhere; nil: nowhere.
 	incomplete *field.Path
 }
 
@@ -75,10 +84,11 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 		r.refuse(path.Child("cutoff"), string(spec.Cutoff), fmt.Errorf("must be shorter than an opening, which lasts %s: nothing could ever start", most))
 	}
 	if spec.Selector != nil {
-		r.invalid = append(r.invalid, metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
-		if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil {
-			w.selector = selector
+		selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
+		if err != nil {
+			r.incomplete = path.Child("selector")
 		}
+		w.selector = selector
 	}
 	for i, notification := range spec.Notify {
 		for j, lead := range notification.Leads {

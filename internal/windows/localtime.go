@@ -30,7 +30,12 @@ type moments struct {
 
 // clocks resolve readings in a zone. They remember the stretch of time with one offset that the last was in, where most of the next are.
 type clocks struct {
-	zone     *time.Location
+	zone *time.Location
+	stretchOfOffset
+}
+
+// stretchOfOffset is a time in which the clocks of a zone are apart from UTC by the same offset.
+type stretchOfOffset struct {
 	from, to time.Time
 	offset   time.Duration
 }
@@ -46,24 +51,39 @@ func (c *clocks) resolve(clock time.Time) moments {
 	}
 	var found moments
 	var before *time.Time // the reading by the offset of the stretch before
-	for t := first; ; {
-		start, end := t.In(c.zone).ZoneBounds()
-		if end.IsZero() {
-			end = time.Unix(1<<40, 0) // The offset stays as it is.
-		}
-		_, seconds := t.In(c.zone).Zone()
-		c.from, c.to, c.offset = start, end, time.Duration(seconds)*time.Second
+	for c.stretchOfOffset = stretchAt(first, last, c.zone); ; c.stretchOfOffset = stretchAt(c.to, last, c.zone) {
 		moment := clock.Add(-c.offset)
 		switch {
-		case moment.Before(start) && before != nil && !before.Before(start):
+		case moment.Before(c.from) && before != nil && !before.Before(c.from):
 			found.earlier, found.later = moment, *before
-		case !moment.Before(start) && moment.Before(end):
+		case !moment.Before(c.from) && moment.Before(c.to):
 			found.at = append(found.at, moment)
 		}
-		if end.After(last) {
+		if c.to.After(last) {
 			return found
 		}
-		before, t = &moment, end
+		before = &moment
+	}
+}
+
+// stretchAt returns the stretch of time from a moment to when the offset changes, or to some moment after last. The bounds that the standard
+// library gives may lie where nothing changes, at the turn of a year, and on the last day of a leap year even in the past.
+func stretchAt(t, last time.Time, zone *time.Location) stretchOfOffset {
+	_, seconds := t.In(zone).Zone()
+	s := stretchOfOffset{from: t, to: t, offset: time.Duration(seconds) * time.Second}
+	for {
+		_, end := s.to.In(zone).ZoneBounds()
+		switch {
+		case end.IsZero():
+			s.to = last.Add(100 * 366 * 24 * time.Hour) // It stays as it is.
+		case end.After(s.to):
+			s.to = end
+		default:
+			s.to = s.to.Add(time.Hour)
+		}
+		if _, after := s.to.In(zone).Zone(); after != seconds || s.to.After(last) {
+			return s
+		}
 	}
 }
 

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/windows"
+)
+
+func newWindow(c *cli) *cobra.Command {
+	cmd := noun("window", "Maintenance windows: when something may be disrupted")
+	cmd.AddCommand(newWindowPhase(c), newWindowPreview(c), newWindowAllows(c))
+	return cmd
+}
+
+func addAtFlag(cmd *cobra.Command, at *string) {
+	cmd.Flags().StringVar(at, "at", "", "answer as if it were this time, e.g. 2026-11-20T22:00:00Z (default: now)")
+}
+
+func newWindowPhase(c *cli) *cobra.Command {
+	var file, at string
+	cmd := &cobra.Command{
+		Use:   "phase -f FILE",
+		Short: "Show how far an announced maintenance has come, and when that changes",
+		Args:  operands(),
+		RunE: c.verb(func(context.Context, []string) error {
+			maintenance, err := manifest.LoadOne[*sreportalv1.Maintenance](file, c.In)
+			if err != nil {
+				return inputError(err)
+			}
+			now, err := timeOf("--at", at, time.Now())
+			if err != nil {
+				return err
+			}
+			state, err := windows.StateAt(now, maintenance.Spec.ScheduledStart.Time, maintenance.Spec.ScheduledEnd.Time)
+			if err != nil {
+				return inputError(err)
+			}
+			return c.print(state, func(w io.Writer) { renderPhase(w, maintenance, state, now) }, string(state.Phase))
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the Maintenance")
+	addAtFlag(cmd, &at)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func renderPhase(w io.Writer, maintenance *sreportalv1.Maintenance, state windows.State, now time.Time) {
+	fmt.Fprintf(w, "%s: %s", maintenance.Spec.Title, state.Phase)
+	if next := state.NextTransition; next != nil {
+		fmt.Fprintf(w, " until %s, for %s", next.Truncate(time.Second).Format(time.RFC3339), duration.HumanDuration(next.Sub(now)))
+	}
+	fmt.Fprintln(w)
+}
+
+func newWindowPreview(c *cli) *cobra.Command {
+	var file, from, to string
+	cmd := &cobra.Command{
+		Use:   "preview -f FILE",
+		Short: "Show when a window opens and closes, whatever the clocks do",
+		Args:  operands(),
+		RunE: c.verb(func(context.Context, []string) error {
+			object, err := manifest.LoadOne[*drydockv1.MaintenanceWindow](file, c.In)
+			if err != nil {
+				return inputError(err)
+			}
+			return c.previewWindow(object, from, to)
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the MaintenanceWindow")
+	cmd.Flags().StringVar(&from, "from", "", "from this time on, e.g. 2026-11-20T22:00:00Z (default: now)")
+	cmd.Flags().StringVar(&to, "to", "", "what starts before this time (default: 90 days after --from)")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) previewWindow(object *drydockv1.MaintenanceWindow, from, to string) error {
+	window, err := windows.New(object)
+	if err != nil {
+		return inputError(err)
+	}
+	start, err := timeOf("--from", from, time.Now())
+	if err != nil {
+		return err
+	}
+	end, err := timeOf("--to", to, start.AddDate(0, 0, 90))
+	if err != nil {
+		return err
+	}
+	preview, err := window.Preview(start, end)
+	if errors.Is(err, windows.ErrInvalidRange) || errors.Is(err, windows.ErrTooMany) {
+		return usagef("%w; set --from and --to to others", err)
+	}
+	if err != nil {
+		return err
+	}
+	starts := make([]string, len(preview.Occurrences))
+	for i, o := range preview.Occurrences {
+		starts[i] = o.Start.Format(time.RFC3339)
+	}
+	return c.print(preview, func(w io.Writer) { renderWindowPreview(w, window.Name(), preview) }, starts...)
+}
+
+func renderWindowPreview(w io.Writer, name string, preview windows.Preview) {
+	if len(preview.Occurrences) == 0 {
+		fmt.Fprintf(w, "window %s does not open in that time\n", name)
+	} else {
+		t := newTable("OPENS", "CLOSES", "FOR", "NOTE")
+		for _, o := range preview.Occurrences {
+			closes := o.End.In(o.LocalStart.Location()).Format(clockAndOffset)
+			t.AppendRow(table.Row{o.LocalStart.Format(clockAndOffset), closes, o.End.Sub(o.Start).String(), o.Note})
+		}
+		fmt.Fprintln(w, t.Render())
+	}
+	for _, d := range preview.Dropped {
+		because := string(d.Reason)
+		if d.Note != "" {
+			because += " by " + d.Note
+		}
+		fmt.Fprintf(w, "not at %s: %s\n", d.Start.Format(time.RFC3339), because)
+	}
+}
+
+// clockAndOffset shows a time by the clocks of its zone, and how far they are from UTC.
+const clockAndOffset = "Mon 2006-01-02 15:04:05 -07:00"
+
+func newWindowAllows(c *cli) *cobra.Command {
+	var file, at, clusterLabels string
+	var needs time.Duration
+	cmd := &cobra.Command{
+		Use:   "allows -f FILE",
+		Short: "Show whether windows allow something to start",
+		Long: `Show whether windows allow something to start: while at least one of them is open, none of their exclusions applies, and there is time left.
+The exit status is 1 if they do not.
+
+With --cluster-labels it is asked for a cluster with these labels, and windows that do not select it are passed over.`,
+		Args: operands(),
+		RunE: c.verb(func(context.Context, []string) error {
+			objects, err := manifest.Load[*drydockv1.MaintenanceWindow](file, c.In)
+			if err != nil {
+				return inputError(err)
+			}
+			question, err := newQuestion(at, needs, clusterLabels)
+			if err != nil {
+				return err
+			}
+			return c.askWindows(objects, question)
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the MaintenanceWindows")
+	addAtFlag(cmd, &at)
+	cmd.Flags().DurationVar(&needs, "needs", 0, "how long it would take, e.g. 2h: it must be over before they close")
+	cmd.Flags().StringVar(&clusterLabels, "cluster-labels", "", "labels of the cluster that it is for, e.g. env=prod,site=a (default: no window is passed over)")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func newQuestion(at string, needs time.Duration, clusterLabels string) (windows.Question, error) {
+	now, err := timeOf("--at", at, time.Now())
+	if err != nil {
+		return windows.Question{}, err
+	}
+	if needs < 0 {
+		return windows.Question{}, usagef("--needs %s: nothing takes less than no time", needs)
+	}
+	question := windows.Question{Now: now, Need: needs}
+	if clusterLabels != "" {
+		set, err := labels.ConvertSelectorToLabelsMap(clusterLabels)
+		if err != nil {
+			return windows.Question{}, usagef("--cluster-labels %q are not labels as in env=prod,site=a", clusterLabels)
+		}
+		question.Cluster = set
+	}
+	return question, nil
+}
+
+func (c *cli) askWindows(objects []*drydockv1.MaintenanceWindow, question windows.Question) error {
+	var asked []*windows.Window
+	for _, object := range objects {
+		window, err := windows.New(object)
+		if err != nil {
+			return inputError(err)
+		}
+		asked = append(asked, window)
+	}
+	verdict, err := windows.Allows(asked, question)
+	if errors.Is(err, windows.ErrInvalidRange) {
+		return usagef("%w; set --at to another time", err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.print(verdict, func(w io.Writer) { renderVerdict(w, verdict) }, string(verdict.Reason)); err != nil {
+		return err
+	}
+	if !verdict.Allowed {
+		return errSaidAlready
+	}
+	return nil
+}
+
+func renderVerdict(w io.Writer, verdict windows.Verdict) {
+	answer := "not allowed"
+	if verdict.Allowed {
+		answer = "allowed"
+	}
+	fmt.Fprintf(w, "%s: %s\n", answer, verdict.Reason)
+	switch {
+	case verdict.Until != nil:
+		fmt.Fprintf(w, "window %s closes at %s\n", verdict.Window, verdict.Until.Format(time.RFC3339))
+	case verdict.NextOpen != nil:
+		fmt.Fprintf(w, "window %s opens at %s\n", verdict.Window, verdict.NextOpen.Format(time.RFC3339))
+	}
+}

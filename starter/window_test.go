@@ -1,0 +1,164 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const switchMaintenance = `
+apiVersion: sreportal.io/v1alpha1
+kind: Maintenance
+metadata: {name: switches}
+spec: {title: Switches, portalRef: main, scheduledStart: "2026-03-28T02:00:00Z", scheduledEnd: "2026-03-28T06:00:00Z"}
+`
+
+func TestThePhaseOfAMaintenance(t *testing.T) {
+	alone(t)
+	maintenance := file(t, "maintenance.yaml", switchMaintenance)
+	for at, want := range map[string]string{
+		"2026-03-27T23:00:00Z":           `{"phase": "upcoming", "nextTransition": "2026-03-28T02:00:00Z", "requeueAfterSeconds": 10800}`,
+		"2026-03-28T07:00:00.5+01:00":    `{"phase": "completed", "nextTransition": null, "requeueAfterSeconds": null}`,
+		"2026-03-28T06:00:00Z":           `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 1}`,
+		"2026-03-28T06:00:00.000000001Z": `{"phase": "completed", "nextTransition": null, "requeueAfterSeconds": null}`,
+	} {
+		require.JSONEq(t, want, succeeds(t, "window", "phase", "-f", maintenance, "--at", at, "-o", "json"), at)
+	}
+	require.Equal(t, "Switches: upcoming until 2026-03-28T02:00:00Z, for 3h\n", succeeds(t, "window", "phase", "-f", maintenance, "--at", "2026-03-27T23:00:00Z"))
+	require.Equal(t, "Switches: completed\n", succeeds(t, "window", "phase", "-f", maintenance, "--at", "2027-03-27T23:00:00Z"))
+	require.Equal(t, "completed\n", succeeds(t, "window", "phase", "-f", maintenance, "-o", "name"), "now")
+}
+
+func TestAMaintenanceThatEndsBeforeItStartsHasNoPhase(t *testing.T) {
+	alone(t)
+	got := drydockWith(t, strings.Replace(switchMaintenance, "T06:00", "T02:00", 1), "window", "phase", "-f", "-", "--at", "not looked at")
+	require.Equal(t, outcome{
+		status: exitUsage, stderr: "error: stdin: Maintenance switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n",
+	}, got)
+}
+
+const springWindow = `
+apiVersion: drydock.dev/v1alpha1
+kind: MaintenanceWindow
+metadata: {name: nightly, namespace: prod}
+spec:
+  timeZone: Europe/Berlin
+  recurrence: FREQ=DAILY;BYHOUR=2;BYMINUTE=30
+  endTime: "04:00"
+  cutoff: 30m
+  exclusions:
+  - {name: freeze, scheduledStart: "2026-03-29T22:00:00Z", scheduledEnd: "2026-03-30T22:00:00Z"}
+`
+
+func TestThePreviewOfAWindow(t *testing.T) {
+	alone(t)
+	window := file(t, "window.yaml", springWindow)
+	args := []string{"window", "preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "2026-03-31T00:00:00Z"}
+	for _, zone := range []string{"UTC", "Asia/Tokyo"} {
+		t.Setenv("TZ", zone)
+		require.JSONEq(t, `{
+			"occurrences": [
+				{"start": "2026-03-28T01:30:00Z", "end": "2026-03-28T03:00:00Z", "localStart": "2026-03-28T02:30:00+01:00", "note": ""},
+				{"start": "2026-03-29T01:30:00Z", "end": "2026-03-29T02:00:00Z", "localStart": "2026-03-29T03:30:00+02:00", "note": "02:30:00 does not exist that day: 03:30:00"}
+			],
+			"dropped": [{"start": "2026-03-30T00:30:00Z", "reason": "Excluded"}]
+		}`, succeeds(t, append(args, "-o", "json")...))
+	}
+	require.Equal(t, `OPENS                            CLOSES                           FOR       NOTE
+Sat 2026-03-28 02:30:00 +01:00   Sat 2026-03-28 04:00:00 +01:00   1h30m0s
+Sun 2026-03-29 03:30:00 +02:00   Sun 2026-03-29 04:00:00 +02:00   30m0s     02:30:00 does not exist that day: 03:30:00
+not at 2026-03-30T00:30:00Z: Excluded by freeze
+`, succeeds(t, args...))
+	require.Equal(t, "2026-03-28T01:30:00Z\n2026-03-29T01:30:00Z\n", succeeds(t, append(args, "-o", "name")...))
+	require.Equal(t, "window prod/nightly does not open in that time\n",
+		succeeds(t, "window", "preview", "-f", window, "--from", "2026-03-31T04:00:00Z", "--to", "2026-03-31T05:00:00Z"))
+	require.NotEmpty(t, succeeds(t, "window", "preview", "-f", window), "from now on")
+}
+
+func TestWhetherWindowsAllowSomethingToStart(t *testing.T) {
+	alone(t)
+	day := "---" + strings.NewReplacer("nightly", "day", "BYHOUR=2;BYMINUTE=30", "BYHOUR=12", "04:00", "14:00", "cutoff", "selector: {matchLabels: {env: prod}}\n  cutoff").Replace(springWindow)
+	windows := file(t, "windows.yaml", springWindow+day)
+	tests := []struct {
+		name, at string
+		args     []string
+		status   int
+		want     string
+	}{
+		{"open", "2026-03-28T02:00:00Z", nil, exitDone, `{"allowed": true, "reason": "Open", "until": "2026-03-28T03:00:00Z", "nextOpen": null}`},
+		{"too late", "2026-03-28T02:30:00Z", nil, exitFailed, `{"allowed": false, "reason": "Cutoff", "until": null, "nextOpen": "2026-03-28T11:00:00Z"}`},
+		{"too long", "2026-03-28T02:00:00Z", []string{"--needs", "2h"}, exitFailed, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": "2026-03-28T11:00:00Z"}`},
+		{"too long for all", "2026-03-28T02:00:00Z", []string{"--needs", "3h"}, exitFailed, `{"allowed": false, "reason": "DoesNotFit", "until": null, "nextOpen": null}`},
+		{"frozen", "2026-03-30T10:30:00Z", nil, exitFailed, `{"allowed": false, "reason": "Excluded", "until": null, "nextOpen": "2026-03-31T00:30:00Z"}`},
+		{"closed", "2026-03-28T09:00:00Z", nil, exitFailed, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-03-28T11:00:00Z"}`},
+		{"closed for the cluster, and a short opening is all cutoff", "2026-03-28T11:30:00Z", []string{"--cluster-labels", "env=lab"}, exitFailed, `{"allowed": false, "reason": "Closed", "until": null, "nextOpen": "2026-03-31T00:30:00Z"}`},
+		{"open for another", "2026-03-28T11:30:00Z", []string{"--cluster-labels", "env=prod,site=a"}, exitDone, `{"allowed": true, "reason": "Open", "until": "2026-03-28T13:00:00Z", "nextOpen": null}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := drydock(t, append([]string{"window", "allows", "-f", windows, "--at", test.at, "-o", "json"}, test.args...)...)
+			require.Equal(t, test.status, got.status, got.stderr)
+			require.Empty(t, got.stderr)
+			require.JSONEq(t, test.want, got.stdout)
+		})
+	}
+	t.Run("for no cluster", func(t *testing.T) {
+		got := drydockWith(t, strings.TrimPrefix(day, "---"), "window", "allows", "-f", "-", "--cluster-labels", "env=lab", "-o", "json")
+		require.Equal(t, exitFailed, got.status)
+		require.JSONEq(t, `{"allowed": false, "reason": "NoWindow", "until": null, "nextOpen": null}`, got.stdout)
+	})
+	t.Run("to people", func(t *testing.T) {
+		require.Equal(t, "allowed: Open\nwindow prod/nightly closes at 2026-03-28T03:00:00Z\n", succeeds(t, "window", "allows", "-f", windows, "--at", "2026-03-28T02:00:00Z"))
+		require.Equal(t, outcome{status: exitFailed, stdout: "not allowed: Closed\nwindow prod/day opens at 2026-03-28T11:00:00Z\n"},
+			drydock(t, "window", "allows", "-f", windows, "--at", "2026-03-28T09:00:00Z"))
+	})
+}
+
+func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
+	alone(t)
+	window := file(t, "window.yaml", springWindow)
+	tests := []struct {
+		name, stdin string
+		args        []string
+		stderr      string
+	}{
+		{
+			name: "with a rule that opens every second", stdin: strings.Replace(springWindow, "DAILY", "SECONDLY", 1), args: []string{"preview", "-f", "-"},
+			stderr: `error: stdin: MaintenanceWindow prod/nightly: spec.recurrence: Invalid value: "FREQ=SECONDLY;BYHOUR=2;BYMINUTE=30": RRULE: FREQ=SECONDLY: a window opens hourly at most; say in BYMINUTE when`,
+		},
+		{
+			name: "backwards", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "2026-03-27T00:00:00Z"},
+			stderr: "error: invalid range: 2026-03-27T00:00:00Z is not after 2026-03-28T00:00:00Z; set --from and --to to others (see drydock window preview --help)",
+		},
+		{
+			name: "about thousands of years", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "4026-03-27T00:00:00Z"},
+			stderr: "error: window prod/nightly: too many occurrences: more than 20000 around 2026-03-24T22:00:00Z; set --from and --to to others (see drydock window preview --help)",
+		},
+		{
+			name: "about no time", args: []string{"preview", "-f", window, "--from", "tomorrow"},
+			stderr: `error: --from "tomorrow" is not a time as in 2026-11-20T22:00:00Z (see drydock window preview --help)`,
+		},
+		{
+			name: "about less than no time", args: []string{"allows", "-f", window, "--needs", "-1h"},
+			stderr: "error: --needs -1h0m0s: nothing takes less than no time (see drydock window allows --help)",
+		},
+		{
+			name: "about a time without calendars", args: []string{"allows", "-f", window, "--at", "0001-01-01T00:00:00Z"},
+			stderr: "error: invalid range: 0001-01-01T00:00:00Z: the year must be from 1970 to 9000; set --at to another time (see drydock window allows --help)",
+		},
+		{
+			name: "for a cluster that cannot be", args: []string{"allows", "-f", window, "--cluster-labels", "env"},
+			stderr: `error: --cluster-labels "env" are not labels as in env=prod,site=a (see drydock window allows --help)`,
+		},
+		{
+			name: "as a maintenance", args: []string{"phase", "-f", window},
+			stderr: "error: " + window + ": MaintenanceWindow prod/nightly: is not a Maintenance",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, outcome{status: exitUsage, stderr: test.stderr + "\n"}, drydockWith(t, test.stdin, append([]string{"window"}, test.args...)...))
+		})
+	}
+}
