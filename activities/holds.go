@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/internal/emergency"
@@ -19,8 +18,7 @@ type HoldsServer interface {
 	// SignalWithStartWorkflow sends a signal to a workflow, and starts one that does not run yet.
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any,
 		options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
-	// ListWorkflow lists workflows. One that has just been started, or is just over, may be missing or listed still.
-	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+	Lister
 }
 
 // Hub is the way to the hub, as kube.Clusters has it.
@@ -47,24 +45,17 @@ func (h *Holds) FollowHolds(ctx context.Context, subscription emergency.Subscrip
 // FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts, and
 // maintenances that belong to none. Whoever was started within the last moments may be missing.
 func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subscription, error) {
-	request := &workflowservice.ListWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s') AND ExecutionStatus = 'Running'", temporal.ClusterGroupUpgrade, temporal.NodeMaintenance),
-	}
+	query := fmt.Sprintf("WorkflowType IN ('%s', '%s') AND ExecutionStatus = 'Running'", temporal.ClusterGroupUpgrade, temporal.NodeMaintenance)
 	var found []emergency.Subscription
-	for {
-		page, err := h.Temporal.ListWorkflow(ctx, request)
-		if err != nil {
-			return nil, fmt.Errorf("find those that follow the emergency stop: %w", err)
+	err := eachWorkflow(ctx, h.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
+		if execution.ParentExecution == nil { // the others are told by their parents
+			found = append(found, subscriptionOf(execution))
 		}
-		for _, execution := range page.Executions {
-			if execution.ParentExecution == nil { // the others are told by their parents
-				found = append(found, subscriptionOf(execution))
-			}
-		}
-		if request.NextPageToken = page.NextPageToken; len(request.NextPageToken) == 0 {
-			return found, nil
-		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find those that follow the emergency stop: %w", err)
 	}
+	return found, nil
 }
 
 // subscriptionOf is what a workflow asks for when it begins. Its first run is not known here.

@@ -3,8 +3,10 @@ package activities
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/internal/kube"
@@ -22,6 +24,7 @@ type Scheduler struct {
 type SchedulerClient interface {
 	Workflows
 	Signaller
+	Lister
 }
 
 // CallSchedulerInput says what to tell which scheduler.
@@ -46,6 +49,25 @@ func (s *Scheduler) CallScheduler(ctx context.Context, in CallSchedulerInput) er
 		return fmt.Errorf("ask the scheduler of %s: %w", in.Cluster, err)
 	}
 	return nil
+}
+
+// FindAskers returns the ids of the workflows that may have slots of a cluster or wait for one: its rollouts, and its maintenances that belong to
+// none. Whoever was started within the last moments may be missing.
+func (s *Scheduler) FindAskers(ctx context.Context, cluster string) ([]string, error) {
+	quoted := strings.ReplaceAll(cluster, "'", "''")
+	query := fmt.Sprintf("ExecutionStatus = 'Running' AND (WorkflowType = '%s' AND %s = '%s' OR WorkflowType = '%s' AND WorkflowId STARTS_WITH 'node/%s/')",
+		temporal.ClusterUpgrade, temporal.AttributeCluster.GetName(), quoted, temporal.NodeMaintenance, quoted)
+	askers := []string{}
+	err := eachWorkflow(ctx, s.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
+		// The slots of a rollout's maintenances are the rollout's.
+		if _, _, _, ofRollout := temporal.ParseClusterUpgradeID(execution.GetParentExecution().GetWorkflowId()); !ofRollout {
+			askers = append(askers, execution.GetExecution().GetWorkflowId())
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find those that may have slots of %s: %w", cluster, err)
+	}
+	return askers, nil
 }
 
 // FindLost returns the askers whose workflow is over, each with those of its maintenances that go on.

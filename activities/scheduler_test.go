@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,7 @@ import (
 // aScheduler keeps the book of what the activities show it, as the workflow does.
 type aScheduler struct {
 	*someWorkflows
+	pages
 	mu   sync.Mutex
 	book scheduling.Book
 }
@@ -211,4 +214,22 @@ func TestAskersThatAreOverAreFoundWithTheMaintenancesThatGoOn(t *testing.T) {
 		holder("node/c1/default/alone", "run-5"),
 		holder("node/c1/default/never", "run-6"),
 	}, lost)
+}
+
+func TestThoseThatMayHaveSlotsAreRolloutsAndTheMaintenancesThatBelongToNone(t *testing.T) {
+	running := func(id, parent string) *workflowpb.WorkflowExecutionInfo {
+		info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}}
+		if parent != "" {
+			info.ParentExecution = &commonpb.WorkflowExecution{WorkflowId: parent}
+		}
+		return info
+	}
+	server := &aScheduler{pages: pages{pages: [][]*workflowpb.WorkflowExecutionInfo{
+		{running("cgu/default/june/c1", "cgu/default/june"), running("node/c1/default/june-a", "cgu/default/june/c1")},
+		{running("node/c1/ops/alone", ""), running("node/c1/ops/of-a-requestor", "somebody/else")},
+	}}}
+	askers, err := (&Scheduler{Temporal: server}).FindAskers(t.Context(), "c1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"cgu/default/june/c1", "node/c1/ops/alone", "node/c1/ops/of-a-requestor"}, askers)
+	require.Contains(t, server.query, "STARTS_WITH 'node/c1/'")
 }

@@ -35,9 +35,10 @@ type ClusterUpgradeInput struct {
 type ClusterUpgradeCarried struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`
 	Locked bool                       `json:"locked"`
-	// Asked is the number of the last slot that was asked for, Turn that of the scheduler's last message.
-	Asked int64 `json:"asked,omitempty"`
-	Turn  int64 `json:"turn,omitempty"`
+	// Asked is the number of the last slot that was asked for; Turn that of the last message of the scheduler, which began at Scheduler.
+	Asked     int64     `json:"asked,omitempty"`
+	Turn      int64     `json:"turn,omitempty"`
+	Scheduler time.Time `json:"scheduler,omitzero"`
 }
 
 // nodesAtOnce is how many node maintenances one run keeps alive at most, whatever the cluster's budgets say: the server blocks a run
@@ -85,7 +86,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 	c.record = newClusterRecord(ctx, &c.status, in)
 	c.nodes = &nodeRollout{upgrade: c, slots: newSlotKeeper(ctx, in.Cluster)}
 	if in.Carried != nil {
-		c.nodes.slots.number, c.nodes.slots.turn = in.Carried.Asked, in.Carried.Turn
+		c.nodes.slots.number, c.nodes.slots.turn, c.nodes.slots.scheduler = in.Carried.Asked, in.Carried.Turn, in.Carried.Scheduler
 		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
 	}
 	c.holds.state, c.status.Held = in.Held, in.Held.Of(in.Cluster)

@@ -74,7 +74,10 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 	c.record.attributes.flush()
 	in := c.in
 	in.Held = c.holds.state
-	in.Carried = &ClusterUpgradeCarried{Status: c.status, Locked: c.locked, Asked: c.nodes.slots.number, Turn: c.nodes.slots.turn}
+	slots := c.nodes.slots
+	in.Carried = &ClusterUpgradeCarried{
+		Status: c.status, Locked: c.locked, Asked: slots.number, Turn: slots.turn, Scheduler: slots.scheduler,
+	}
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }
 

@@ -22,9 +22,15 @@ type MaintenanceSchedulerInput struct {
 
 // MaintenanceSchedulerCarried is what a run hands to the next one.
 type MaintenanceSchedulerCarried struct {
-	Book      scheduling.Book `json:"book"`
-	Held      emergency.State `json:"held"`
-	StartedAt metav1.Time     `json:"startedAt"`
+	Book scheduling.Book `json:"book"`
+	Held emergency.State `json:"held"`
+	// Heard are those that have said which slots they have; nil once everybody has.
+	Heard []string `json:"heard,omitempty"`
+	// Complete: everybody has.
+	Complete bool `json:"complete,omitempty"`
+	// LookedAfter is when it was asked last whether those in the book go on.
+	LookedAfter time.Time `json:"lookedAfter"`
+	StartedAt   time.Time `json:"startedAt"`
 }
 
 const (
@@ -52,21 +58,24 @@ func MaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) er
 
 // maintenanceScheduler is one run of the workflow.
 type maintenanceScheduler struct {
-	in        MaintenanceSchedulerInput
-	book      scheduling.Book
-	holds     holdKeeper
-	startedAt metav1.Time
+	in    MaintenanceSchedulerInput
+	book  scheduling.Book
+	holds holdKeeper
+	roll  rollCall
+	// startedAt is when the first run began, by which a later scheduler is told from one that was terminated.
+	startedAt time.Time
 	// decided is the last decision.
 	decided scheduling.Decision
 
 	// stopWatching stops the watch over the nodes; nil when there is none. trouble is why they cannot be seen.
 	stopWatching workflow.CancelFunc
 	trouble      *drydockv1.Wait
-	// idleSince is since when nobody asks for anything.
-	idleSince time.Time
+	// idleSince is since when nobody asks for anything. lookedAfter is when it was asked last whether those in the book go on.
+	idleSince, lookedAfter time.Time
 
-	// changed wakes the loop. doubtful: somebody could not be told, and may be over.
+	// changed wakes the loop. doubtful: somebody could not be told, and may be over. telling is how many messages are under way.
 	changed, doubtful bool
+	telling           int
 	messages          int
 	drains            []func()
 
@@ -75,9 +84,10 @@ type maintenanceScheduler struct {
 }
 
 func newMaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) (*maintenanceScheduler, error) {
-	s := &maintenanceScheduler{in: in, startedAt: metav1.NewTime(workflow.Now(ctx))}
-	if in.Carried != nil {
-		s.book, s.holds.state, s.startedAt = in.Carried.Book, in.Carried.Held, in.Carried.StartedAt
+	s := &maintenanceScheduler{in: in, startedAt: workflow.Now(ctx), lookedAfter: workflow.Now(ctx)}
+	if c := in.Carried; c != nil {
+		s.book, s.holds.state, s.startedAt, s.lookedAfter = c.Book, c.Held, c.StartedAt, c.LookedAfter
+		s.roll.complete, s.roll.heard = c.Complete, c.Heard
 	} else {
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
 	}
@@ -95,6 +105,7 @@ func (s *maintenanceScheduler) listen(ctx workflow.Context) {
 			s.messages++
 			s.changed = true
 			s.book.Take(call, workflow.Now(ctx))
+			s.roll.take(call)
 		}),
 		onSignal(ctx, temporal.SignalSight, "How the nodes of the cluster are.", func(sight scheduling.Sight) {
 			s.messages++
@@ -109,7 +120,13 @@ func (s *maintenanceScheduler) listen(ctx workflow.Context) {
 // run decides whenever something has changed.
 func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 	workflow.GoNamed(ctx, "find lost holders", s.findLost)
+	if !s.roll.complete {
+		workflow.GoNamed(ctx, "call the roll", s.callRoll)
+	}
 	for {
+		if err := workflow.Await(ctx, func() bool { return s.telling < tellAtOnce }); err != nil {
+			return err
+		}
 		s.changed = false
 		s.attend(ctx)
 		again := s.decide(ctx)
@@ -155,14 +172,24 @@ func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 	if hold := s.holds.state.Of(s.in.Cluster); hold != nil {
 		return &drydockv1.Wait{Reason: emergency.ReasonHeld, Message: emergency.Message(*hold)}
 	}
+	if wait := s.roll.standstill(); wait != nil {
+		return wait
+	}
 	return s.trouble
 }
 
 // tell tells an asker. One that cannot be told is likely over, but that is asked, not guessed.
 func (s *maintenanceScheduler) tell(ctx workflow.Context, turn scheduling.Turn) {
-	told := workflow.SignalExternalWorkflow(ctx, turn.Asker.WorkflowID, "", temporal.SignalTurn, turn)
-	workflow.GoNamed(ctx, "tell "+turn.Asker.WorkflowID, func(ctx workflow.Context) {
+	turn.Scheduler = s.startedAt
+	s.signal(ctx, turn.Asker.WorkflowID, temporal.SignalTurn, turn)
+}
+
+func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any) {
+	s.telling++
+	told := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
+	workflow.GoNamed(ctx, "tell "+workflowID, func(ctx workflow.Context) {
 		s.doubtful = told.Get(ctx, nil) != nil || s.doubtful
+		s.telling--
 	})
 }
 
@@ -216,11 +243,16 @@ func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message strin
 // findLost asks again and again whether those in the book go on. Slots of those that do not are freed; the sweeper takes back what they have left.
 func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
 	for {
-		if workflow.Await(ctx, func() bool { return !s.book.Empty() }) != nil {
-			return
+		if s.book.Empty() {
+			if workflow.Await(ctx, func() bool { return !s.book.Empty() }) != nil {
+				return
+			}
+			s.lookedAfter = workflow.Now(ctx)
 		}
 		timing, stop := workflow.WithCancel(ctx)
-		timer := workflow.NewTimerWithOptions(timing, lostInterval, workflow.TimerOptions{Summary: "look after those that have slots"})
+		// Runs may be shorter than the interval.
+		pause := max(0, s.lookedAfter.Add(lostInterval).Sub(workflow.Now(ctx)))
+		timer := workflow.NewTimerWithOptions(timing, pause, workflow.TimerOptions{Summary: "look after those that have slots"})
 		err := workflow.Await(ctx, func() bool { return s.doubtful || timer.IsReady() })
 		stop()
 		if err != nil {
@@ -232,6 +264,7 @@ func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
 }
 
 func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
+	s.lookedAfter = workflow.Now(ctx)
 	askers := s.book.Holders()
 	for len(askers) > 0 {
 		some := askers[:min(lostAtOnce, len(askers))]
@@ -254,11 +287,20 @@ func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
 	}
 }
 
-// continueAsNew hands everything to a new run. It comes from the main loop only; what arrives until the end is taken in.
+// continueAsNew hands everything to a new run. It comes from the main loop only, when everybody has been told; what arrives until the end is
+// taken in.
 func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return s.telling == 0 }); err != nil {
+		return err
+	}
 	for _, drain := range s.drains {
 		drain()
 	}
-	carried := &MaintenanceSchedulerCarried{Book: s.book, Held: s.holds.state, StartedAt: s.startedAt}
+	if s.book.Empty() {
+		s.book.Forget() // the next run watches the nodes only when somebody asks
+	}
+	carried := &MaintenanceSchedulerCarried{
+		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter, StartedAt: s.startedAt,
+	}
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: s.in.Cluster, Carried: carried})
 }

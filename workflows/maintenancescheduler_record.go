@@ -30,7 +30,7 @@ func (s *maintenanceScheduler) status(ctx workflow.Context) MaintenanceScheduler
 	return MaintenanceSchedulerStatus{
 		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.book.Standstill(s.standstill()),
 		AvailableSlots: s.decided.AvailableSlots, CanBecomeUnavailable: s.decided.CanBecomeUnavailable,
-		Queue: s.book.Queue(now, s.standstill()), StartedAt: s.startedAt,
+		Queue: s.book.Queue(now, s.standstill()), StartedAt: metav1.NewTime(s.startedAt),
 	}
 }
 

@@ -22,19 +22,32 @@ type schedulerWorld struct {
 	*world
 	turns []scheduling.Turn
 	lost  []scheduling.Holder
+	// askers run in the cluster; called are those that were asked for all their slots.
+	askers, called []string
 }
 
 func newSchedulerWorld(t *testing.T) *schedulerWorld {
 	w := &schedulerWorld{world: newWorld(t)}
-	play(w.world, "WatchNodes", func(string) any { return nil })
-	play(w.world, "FindLost", func([]scheduling.Holder) any { return w.lost })
-	w.blocked["WatchNodes"] = true
+	w.play()
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalRollCall, mock.Anything).Return(
+		func(_, id, _, _ string, _ any) error {
+			w.called = append(w.called, id)
+			return nil
+		}).Maybe()
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
 		func(_, _, _, _ string, payload any) error {
 			w.turns = append(w.turns, payload.(scheduling.Turn))
 			return nil
 		}).Maybe()
 	return w
+}
+
+// play plays the activities of the scheduler.
+func (w *schedulerWorld) play() {
+	play(w.world, "WatchNodes", func(string) any { return nil })
+	play(w.world, "FindLost", func([]scheduling.Holder) any { return w.lost })
+	play(w.world, "FindAskers", func(string) any { return append([]string{}, w.askers...) })
+	w.blocked["WatchNodes"] = true
 }
 
 func (w *schedulerWorld) see(sight scheduling.Sight) {
@@ -164,9 +177,7 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 
 func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
 	w := &schedulerWorld{world: newWorld(t)}
-	play(w.world, "WatchNodes", func(string) any { return nil })
-	play(w.world, "FindLost", func([]scheduling.Holder) any { return w.lost })
-	w.blocked["WatchNodes"] = true
+	w.play()
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(errGone).Maybe()
 	var asked int
 	w.after(

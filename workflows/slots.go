@@ -29,13 +29,16 @@ type slotKeeper struct {
 	// slots that were asked for and not released, in that order. number is that of the last.
 	slots  []scheduling.Slot
 	number int64
-	// wait is why the first that was not granted waits; turn is the number of the message that said so.
-	wait *drydockv1.Wait
-	turn int64
+	// wait is why the first that was not granted waits; turn is the number of the message that said so. scheduler is when the one began that was
+	// heard last.
+	wait      *drydockv1.Wait
+	turn      int64
+	scheduler time.Time
 
-	// unsaid is what the scheduler was not told yet. reached: it was running when it was told last. telling: it is being told something.
-	unsaid           scheduling.Call
-	reached, telling bool
+	// unsaid is what the scheduler was not told yet. everything: it wants to be told all. reached: it was running when it was told last.
+	// telling: it is being told something.
+	unsaid                       scheduling.Call
+	everything, reached, telling bool
 }
 
 func newSlotKeeper(ctx workflow.Context, cluster string) *slotKeeper {
@@ -44,23 +47,48 @@ func newSlotKeeper(ctx workflow.Context, cluster string) *slotKeeper {
 	return &slotKeeper{cluster: cluster, asker: asker}
 }
 
-// listen takes in what the scheduler grants.
+// listen takes in what the scheduler grants, and that it wants to be told everything.
 func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
 	k.changed = changed
-	return onSignal(ctx, temporal.SignalTurn, "Which slots are granted, and why the others are not.", func(turn scheduling.Turn) {
-		if turn.Asker != k.asker {
-			return // it is for one that had this id before
+	drainTurns := onSignal(ctx, temporal.SignalTurn, "Which slots are granted, and why the others are not.", func(turn scheduling.Turn) {
+		if turn.Asker != k.asker || !k.hear(turn.Scheduler) {
+			return // it is for one that had this id before, or what is left of a scheduler that is gone
 		}
 		for _, grant := range turn.Granted {
-			if slot := k.find(grant.Namespace, grant.Name); slot != nil && slot.Number == grant.Number {
-				slot.Granted = true
-			}
+			k.take(grant)
 		}
 		if turn.Number > k.turn {
 			k.turn, k.wait = turn.Number, turn.Wait
 		}
 		changed()
 	})
+	drainCalls := onSignal(ctx, temporal.SignalRollCall, "The scheduler wants to be told all slots.", func(call scheduling.RollCall) {
+		if k.hear(call.Scheduler) {
+			k.everything, k.reached = true, true
+			changed()
+		}
+	})
+	return func() {
+		drainTurns()
+		drainCalls()
+	}
+}
+
+// hear reports whether what the scheduler says that began then counts: it is the one that was heard last, or a later one.
+func (k *slotKeeper) hear(scheduler time.Time) bool {
+	if scheduler.After(k.scheduler) {
+		k.scheduler, k.turn = scheduler, 0
+	}
+	return scheduler.Equal(k.scheduler)
+}
+
+// take takes a grant. One that is not asked for any more is given back: a message that was late has made the scheduler think so.
+func (k *slotKeeper) take(grant scheduling.Grant) {
+	if slot := k.find(grant.Namespace, grant.Name); slot != nil && slot.Number == grant.Number {
+		slot.Granted = true
+		return
+	}
+	k.unsaid.Released = append(k.unsaid.Released, scheduling.Release{Namespace: grant.Namespace, Name: grant.Name, Number: grant.Number})
 }
 
 func (k *slotKeeper) find(namespace, name string) *scheduling.Slot {
@@ -117,7 +145,10 @@ func (k *slotKeeper) run(ctx workflow.Context) {
 			return
 		}
 		call := scheduling.Call{Asker: k.asker, Slots: k.unsaid.Slots, Released: k.unsaid.Released}
-		k.unsaid, k.telling = scheduling.Call{}, true
+		if k.everything {
+			call.Slots, call.All = slices.Clone(k.slots), true
+		}
+		k.unsaid, k.everything, k.telling = scheduling.Call{}, false, true
 		k.tell(ctx, call)
 		k.telling = false
 	}
@@ -144,7 +175,9 @@ func (k *slotKeeper) awaitNews(ctx workflow.Context) error {
 	}
 }
 
-func (k *slotKeeper) news() bool { return len(k.unsaid.Slots)+len(k.unsaid.Released) > 0 }
+func (k *slotKeeper) news() bool {
+	return k.everything || len(k.unsaid.Slots)+len(k.unsaid.Released) > 0
+}
 
 // tell tells a scheduler that runs only what is new. One that does not is started, and told everything.
 func (k *slotKeeper) tell(ctx workflow.Context, call scheduling.Call) {
@@ -154,7 +187,7 @@ func (k *slotKeeper) tell(ctx workflow.Context, call scheduling.Call) {
 			return
 		}
 	}
-	call.Slots = slices.Clone(k.slots)
+	call.Slots, call.All = slices.Clone(k.slots), true
 	k.unsaid.Slots = nil
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: k.explain}
 	var scheduler *activities.Scheduler

@@ -44,12 +44,22 @@ type Call struct {
 	Asker    Asker     `json:"asker"`
 	Slots    []Slot    `json:"slots,omitempty"`
 	Released []Release `json:"released,omitempty"`
+	// All: it has no other slots, and asks for no others.
+	All bool `json:"all,omitempty"`
+}
+
+// RollCall is what a scheduler that remembers nothing wants of everybody who may have a slot: a Call with all of them.
+type RollCall struct {
+	// Scheduler is when it began.
+	Scheduler time.Time `json:"scheduler"`
 }
 
 // Turn is what the scheduler tells an asker.
 type Turn struct {
 	Asker Asker `json:"asker"`
-	// Number counts what an asker is told.
+	// Scheduler is when the scheduler that says so began. What one has said that was terminated since counts no more.
+	Scheduler time.Time `json:"scheduler"`
+	// Number counts what a scheduler has said.
 	Number  int64   `json:"number"`
 	Granted []Grant `json:"granted,omitempty"`
 	// Wait is why the first of the asker's other requests waits; nil when none does.

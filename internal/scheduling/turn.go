@@ -100,6 +100,8 @@ func (b *Book) Standstill(why *drydockv1.Wait) *drydockv1.Wait {
 const (
 	// ReasonNodesUnknown: the nodes of the cluster have not been seen yet.
 	ReasonNodesUnknown = "NodesUnknown"
+	// ReasonAskersUnknown: it is not known yet who has slots.
+	ReasonAskersUnknown = "AskersUnknown"
 	// ReasonInvalidConfig: the cluster's budgets cannot be read.
 	ReasonInvalidConfig = "InvalidConfig"
 )

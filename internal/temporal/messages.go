@@ -58,6 +58,8 @@ const (
 	SignalCall = "call"
 	// SignalTurn carries a scheduling.Turn to who asked: what was granted, and why the rest waits.
 	SignalTurn = "turn"
+	// SignalRollCall carries a scheduling.RollCall to everybody who may have a slot, from a scheduler that has just begun.
+	SignalRollCall = "rollCall"
 	// SignalSight carries a scheduling.Sight to the scheduler: how the nodes of its cluster are.
 	SignalSight = "sight"
 )

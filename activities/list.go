@@ -1,0 +1,30 @@
+package activities
+
+import (
+	"context"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+)
+
+// Lister lists workflows, as Temporal's client does. One that has just been started, or is just over, may be missing or listed still.
+type Lister interface {
+	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+}
+
+// eachWorkflow hands over every workflow that a visibility query finds.
+func eachWorkflow(ctx context.Context, server Lister, query string, take func(*workflowpb.WorkflowExecutionInfo)) error {
+	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query}
+	for {
+		page, err := server.ListWorkflow(ctx, request)
+		if err != nil {
+			return err
+		}
+		for _, execution := range page.GetExecutions() {
+			take(execution)
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			return nil
+		}
+	}
+}

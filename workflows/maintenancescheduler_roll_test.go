@@ -1,0 +1,110 @@
+package workflows
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func granted(slot scheduling.Slot) scheduling.Slot {
+	slot.Granted = true
+	return slot
+}
+
+func TestASchedulerThatRemembersNothingGrantsNothingUntilItKnowsWhoHasSlots(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.askers = []string{"july", "august"}
+	w.after(
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() {
+			require.Empty(t, w.grants())
+			require.Subset(t, w.called, []string{"july", "august"})
+			wait := statusOf[MaintenanceSchedulerStatus](w.world).Wait
+			require.Equal(t, scheduling.ReasonAskersUnknown, wait.Reason)
+			require.Contains(t, wait.Message, "july, august")
+			w.call("july", scheduling.Call{Slots: []scheduling.Slot{granted(slotFor("b", 1))}, All: true})
+		},
+		func() {
+			require.Empty(t, w.grants(), "august has not answered")
+			w.askers = []string{"july"} // it is over
+		},
+		func() {},
+		func() {
+			require.Empty(t, w.grants(), "july has the one slot")
+			require.Equal(t, scheduling.NoSlot, statusOf[MaintenanceSchedulerStatus](w.world).Queue[1].Reason)
+			w.call("july", returns("b", 1))
+		},
+		func() { require.Equal(t, []string{"june a"}, w.grants()) },
+	)
+	carried := w.carried()
+	require.True(t, carried.Complete)
+	require.Empty(t, carried.Heard)
+}
+
+func TestASchedulerThatContinuesAsNewBeforeAllHaveAnsweredKnowsWhoHas(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.askers = []string{"july", "august"}
+	w.after(func() { w.call("july", scheduling.Call{All: true}) }, func() {})
+	carried := w.carried()
+	require.False(t, carried.Complete)
+	require.Equal(t, []string{"july"}, carried.Heard)
+}
+
+func TestOnlySoManyAreToldAtATime(t *testing.T) {
+	w := &schedulerWorld{world: newWorld(t)}
+	w.play()
+	const many = 3*tellAtOnce + 1
+	underWay, most := 0, 0
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).After(time.Second).Return(
+		func(_, _, _, _ string, _ any) error {
+			underWay++
+			most = max(most, underWay)
+			w.RegisterDelayedCallback(func() { underWay-- }, time.Second)
+			return nil
+		}).Maybe()
+	w.after(func() {
+		for i := range many {
+			w.call(fmt.Sprintf("june-%d", i), asks(slotFor(fmt.Sprintf("gone-%d", i), 1)))
+		}
+		w.seeAll()
+	})
+	carried := w.carried()
+	require.Len(t, carried.Book.Parties, many)
+	for _, party := range carried.Book.Parties {
+		require.True(t, party.Slots[0].Told, "a node that is gone is granted")
+	}
+	require.Greater(t, most, 1)
+	require.LessOrEqual(t, most, 2*tellAtOnce)
+}
+
+func TestWhatWasSeenIsForgottenByARunThatDoesNotWatch(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.after(
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() { w.call("june", returns("a", 1)) },
+	)
+	carried := w.carried()
+	require.True(t, carried.Book.Empty())
+	require.False(t, carried.Book.Whole, "the nodes may be in any state when the next request comes")
+}
+
+func TestRunsThatAreShorterThanTheIntervalLookAfterThoseWithSlots(t *testing.T) {
+	w := newSchedulerWorld(t)
+	began := w.Now()
+	carried := &MaintenanceSchedulerCarried{Complete: true, StartedAt: began, LookedAfter: began.Add(-lostInterval + 5*time.Second)}
+	carried.Book.Take(scheduling.Call{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}, Slots: []scheduling.Slot{granted(slotFor("a", 1))}}, began)
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.inputs["FindLost"]) }, 4*time.Second)
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.inputs["FindLost"], 1)
+		w.SetContinueAsNewSuggested(true)
+		w.SignalWorkflow(temporal.SignalCall, scheduling.Call{})
+	}, 6*time.Second)
+	w.ExecuteWorkflow(MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: "c1", Carried: carried})
+	require.True(t, w.IsWorkflowCompleted())
+}

@@ -1,0 +1,97 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// keeping runs a workflow that only keeps slots: one step a minute.
+func keeping(w *world, steps ...func(*slotKeeper)) {
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
+		k := newSlotKeeper(ctx, "c1")
+		k.listen(ctx, func() {})
+		workflow.GoNamed(ctx, "slots", k.run)
+		for _, step := range steps {
+			step(k)
+			if err := workflow.Sleep(ctx, time.Minute); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, "")
+	require.True(w.t, w.IsWorkflowCompleted())
+	require.NoError(w.t, w.GetWorkflowError())
+}
+
+func (k *slotKeeper) askFor(node string) {
+	slot := slotFor(node, 1)
+	k.ask(slot.Request, slot.Maintenance, slot.Since)
+}
+
+func TestAGrantThatIsNotWantedAnyMoreIsGivenBack(t *testing.T) {
+	w := newWorld(t)
+	w.RegisterDelayedCallback(func() {
+		require.True(t, w.book.Empty())
+		w.callScheduler(w.schedulerCalls[0]) // an attempt that everybody took for lost
+	}, 90*time.Second)
+	keeping(w,
+		func(k *slotKeeper) { k.askFor("a") },
+		func(k *slotKeeper) {
+			require.False(t, k.waits())
+			k.release(scheduling.Release{Namespace: "ops", Name: "a"})
+		},
+		func(*slotKeeper) { require.True(t, w.book.Empty(), "nobody has the slot") },
+	)
+}
+
+func TestASchedulerThatCallsTheRollIsToldEverySlot(t *testing.T) {
+	w := newWorld(t)
+	w.RegisterDelayedCallback(func() {
+		w.book = scheduling.Book{}
+		w.SignalWorkflow(temporal.SignalRollCall, scheduling.RollCall{Scheduler: time.Unix(2, 0)})
+	}, 90*time.Second)
+	keeping(w,
+		func(k *slotKeeper) { k.askFor("a"); k.askFor("b") },
+		func(*slotKeeper) {},
+		func(*slotKeeper) {
+			last := w.schedulerCalls[len(w.schedulerCalls)-1]
+			require.True(t, last.All)
+			require.Len(t, last.Slots, 2)
+			require.True(t, last.Slots[0].Granted)
+			require.False(t, last.Slots[1].Granted)
+			require.Len(t, w.inputs["CallScheduler"], 1, "whoever calls runs, and is told by a signal")
+		},
+	)
+}
+
+func TestWhatASchedulerHasSaidThatIsGoneCountsNoMore(t *testing.T) {
+	w := newWorld(t)
+	w.slots = 0
+	gone, now := time.Unix(2, 0), time.Unix(3, 0)
+	var me scheduling.Asker
+	say := func(scheduler time.Time, number int64, reason string, grants ...scheduling.Grant) {
+		w.SignalWorkflow(temporal.SignalTurn, scheduling.Turn{
+			Asker: me, Scheduler: scheduler, Number: number, Granted: grants, Wait: &drydockv1.Wait{Reason: reason},
+		})
+	}
+	w.RegisterDelayedCallback(func() { say(gone, 7, "Old") }, 70*time.Second)
+	w.RegisterDelayedCallback(func() { say(now, 1, "New") }, 80*time.Second)
+	w.RegisterDelayedCallback(func() {
+		say(gone, 8, "Old", scheduling.Grant{Namespace: "ops", Name: "a", Number: 1})
+	}, 90*time.Second)
+	keeping(w,
+		func(k *slotKeeper) { me = k.asker; k.askFor("a") },
+		func(*slotKeeper) {},
+		func(k *slotKeeper) {
+			require.Equal(t, "New", k.wait.Reason, "its messages are counted anew")
+			require.True(t, k.waits(), "another may have the slot by now")
+		},
+	)
+}
