@@ -39,29 +39,23 @@ func (r *rule) clocks(from, to time.Time) iter.Seq[time.Time] {
 	}
 }
 
-// enter returns the last beginning of a period of the rule that is not after a clock reading: from there the rule goes on as from its
-// start, without what lies between.
+// enter returns the last beginning of a period of the rule that is not after a clock reading: from that reading on the rule goes on as from
+// its start, without what lies between.
 func (r *rule) enter(clock time.Time) time.Time {
 	start, interval := r.option.Dtstart, r.option.Interval
 	if !clock.After(start) {
 		return start
 	}
-	var entry time.Time
 	switch r.option.Freq {
 	case rrule.YEARLY:
-		entry = time.Date(start.Year()+whole(clock.Year()-start.Year(), interval), 1, 1, 0, 0, 0, 0, time.UTC)
+		return time.Date(start.Year()+whole(clock.Year()-start.Year(), interval), 1, 1, 0, 0, 0, 0, time.UTC)
 	case rrule.MONTHLY:
 		months := (clock.Year()-start.Year())*12 + int(clock.Month()) - int(start.Month())
-		entry = time.Date(start.Year(), start.Month()+time.Month(whole(months, interval)), 1, 0, 0, 0, 0, time.UTC)
+		return time.Date(start.Year(), start.Month()+time.Month(whole(months, interval)), 1, 0, 0, 0, 0, time.UTC)
 	case rrule.WEEKLY:
-		entry = advance(r.week(start), clock, 7, interval)
-	default:
-		entry = advance(midnight(start), clock, 1, interval)
+		return advance(r.week(start), clock, 7, interval)
 	}
-	if entry.Before(start) {
-		return start
-	}
-	return entry
+	return advance(midnight(start), clock, 1, interval)
 }
 
 // week returns the beginning of the week of a clock reading.
