@@ -174,6 +174,9 @@ func (j *Jobs) remove(ctx context.Context, clusterName string, name client.Objec
 	if err != nil {
 		return err
 	}
+	if collected, err := collectSeen(ctx, cluster, name, owner); collected {
+		return err
+	}
 	job := &batchv1.Job{}
 	err = cluster.Client.Get(ctx, name, job)
 	switch {
@@ -192,6 +195,25 @@ func (j *Jobs) remove(ctx context.Context, clusterName string, name client.Objec
 		return releaseJob(ctx, cluster, job)
 	}
 	return j.stopJob(ctx, cluster, job, nodeOfJob(job))
+}
+
+// collectSeen removes a complete Job as the cache has it; that is believed only if our finalizer comes off just what was seen.
+func collectSeen(ctx context.Context, cluster *kube.Cluster, name client.ObjectKey, owner string) (collected bool, err error) {
+	job := &batchv1.Job{}
+	if cluster.Cache.Get(ctx, name, job) != nil || !kube.OwnedBy(job, owner) || finished(job, batchv1.JobComplete) == nil {
+		return false, nil
+	}
+	if unhold(ctx, cluster, job) != nil {
+		return false, nil
+	}
+	return true, deleteJob(ctx, cluster, job, metav1.DeletePropagationBackground)
+}
+
+// unhold takes our finalizer off the Job as it was seen.
+func unhold(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error {
+	before := job.DeepCopy()
+	job.Finalizers = slices.DeleteFunc(job.Finalizers, func(f string) bool { return f == finalizerJob })
+	return cluster.Client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // stopJob deletes a Job that runs and waits until its pods are gone; those of a node that is gone count as gone. Only then it lets go of the
@@ -261,9 +283,7 @@ func releaseJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) er
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return err
 		}
-		before := job.DeepCopy()
-		job.Finalizers = slices.DeleteFunc(job.Finalizers, func(f string) bool { return f == finalizerJob })
-		return cluster.Client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return unhold(ctx, cluster, job)
 	})
 	return explain(cluster, "release "+jobPath(job), client.IgnoreNotFound(err))
 }

@@ -72,19 +72,21 @@ func request(ctx context.Context, cluster *kube.Cluster, wanted client.Object) e
 	return nil
 }
 
-// withdraw deletes a request if it is there and ours.
+// withdraw deletes a request if it is there and ours. One with a UID is.
 func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
-	owner := kube.Owner(ours)
-	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ours), ours)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && !kube.OwnedBy(ours, owner) {
-		return nil
-	}
-	if err != nil {
-		return explain(cluster, "read maintenance request "+ours.GetName(), err)
+	if ours.GetUID() == "" {
+		owner := kube.Owner(ours)
+		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ours), ours)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && !kube.OwnedBy(ours, owner) {
+			return nil
+		}
+		if err != nil {
+			return explain(cluster, "read maintenance request "+ours.GetName(), err)
+		}
 	}
 	uid := ours.GetUID()
-	err = cluster.Client.Delete(ctx, ours, client.Preconditions{UID: &uid})
-	if apierrors.IsConflict(err) {
+	err := cluster.Client.Delete(ctx, ours, client.Preconditions{UID: &uid})
+	if apierrors.IsConflict(err) || meta.IsNoMatchError(err) {
 		return nil // ours was gone already; this one is another
 	}
 	return explain(cluster, "delete maintenance request "+ours.GetName(), client.IgnoreNotFound(err))

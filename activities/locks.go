@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -95,6 +96,8 @@ type NodeLocks struct {
 	// Inactive: the node has no lock, or all have let go. Active: it has none, or all hold it. When neither is said, the wait for it finds out.
 	Inactive bool `json:"inactive,omitempty"`
 	Active   bool `json:"active,omitempty"`
+	// RequestUID is that of the request, if there is one.
+	RequestUID types.UID `json:"requestUID,omitempty"`
 }
 
 // RequestNodeMaintenance marks the node MaintenancePlanned, creates our NodeMaintenanceRequest, beside those that others have made for the node, and
@@ -112,14 +115,16 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
 		return NodeLocks{}, refuseSkipped(ctx, cluster, in.Node)
 	}
-	err = request(ctx, cluster, &lcmv1.NodeMaintenanceRequest{
+	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
 		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope},
-	})
-	if err != nil {
+	}
+	if err := request(ctx, cluster, ours); err != nil {
 		return NodeLocks{}, err
 	}
-	return nodeLocks(ctx, cluster, in.Node), nil
+	found := nodeLocks(ctx, cluster, in.Node)
+	found.RequestUID = ours.UID
+	return found, nil
 }
 
 // nodeLocks says how the locks of a node stand that was asked for, as the cache has it: most nodes have none, and an activity that waits for
@@ -166,11 +171,13 @@ func (l *Locks) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) (
 	if err != nil {
 		return NodeLocks{}, err
 	}
-	return withdrawNode(ctx, cluster, in.NodeRef)
+	return withdrawNode(ctx, cluster, in.NodeRef, "")
 }
 
-func withdrawNode(ctx context.Context, cluster *kube.Cluster, ref NodeRef) (NodeLocks, error) {
-	err := withdraw(ctx, cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(ref.Owner, "drydock", ref.Node)})
+func withdrawNode(ctx context.Context, cluster *kube.Cluster, ref NodeRef, uid types.UID) (NodeLocks, error) {
+	ours := &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(ref.Owner, "drydock", ref.Node)}
+	ours.UID = uid
+	err := withdraw(ctx, cluster, ours)
 	if err != nil {
 		return NodeLocks{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,10 +100,11 @@ func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	for range 2 { // the second time as if the first reply had been lost
 		found, err := initiator().RequestNodeMaintenance(t.Context(), in)
 		require.NoError(t, err)
-		require.Equal(t, NodeLocks{Asked: true, Inactive: true, Active: true}, found, "the node has no lock to wait for")
+		requests := requestsFor(t, in.Node)
+		require.Len(t, requests, 1)
+		require.Equal(t, NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, found, "the node has no lock to wait for")
 	}
 	requests := requestsFor(t, in.Node)
-	require.Len(t, requests, 1)
 	require.Equal(t, in.Owner, kube.Owner(&requests[0]))
 	require.Equal(t, lcmv1.ScopeOS, requests[0].Spec.Scope)
 	for range 2 {
@@ -290,6 +292,9 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	l := &Locks{Clusters: clusters}
 	node := NodeLockInput{NodeRef: NodeRef{Cluster: "plain", Node: "n1", Owner: "me/1"}}
 	whole := ClusterLockInput{Cluster: "plain", Owner: "me/1"}
+	cluster, err := clusters.Cluster(t.Context(), "plain")
+	require.NoError(t, err)
+	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 
 	found, err := l.RequestNodeMaintenance(t.Context(), node)
 	require.NoError(t, err)

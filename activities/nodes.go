@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -122,7 +123,7 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	}
 	var result CordonResult
 	var ours *corev1.Node
-	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+	err = changeSeenNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		ours = node
 		if holder := holder(node, in.Owner); holder != "" {
 			return nil, nodeBusy(node.Name, holder)
@@ -170,8 +171,9 @@ type ReturnNodeInput struct {
 	KeepCordoned bool `json:"keepCordoned,omitempty"`
 	// FinishedJob did the work on the node; it is removed before.
 	FinishedJob *RunJobInput `json:"finishedJob,omitempty"`
-	// Withdraw the request to the node's workload locks after.
-	Withdraw bool `json:"withdraw,omitempty"`
+	// Withdraw the request to the node's workload locks after. RequestUID is its, if known.
+	Withdraw   bool      `json:"withdraw,omitempty"`
+	RequestUID types.UID `json:"requestUID,omitempty"`
 }
 
 // ReturnNodeResult says what was done.
@@ -201,7 +203,7 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	}
 	result, err := returnNode(ctx, cluster, in)
 	if err == nil && in.Withdraw {
-		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef)
+		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
 	}
 	return result, err
 }
@@ -222,6 +224,19 @@ func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) 
 		return ReturnNodeResult{Note: "the node is gone"}, nil
 	}
 	return result, explain(cluster, "return node "+in.Node, err)
+}
+
+// changeSeenNode is changeNode that begins with the node as the cache has it. That is believed only if there is something to patch and the patch, which
+// holds just for what was seen, succeeds.
+func changeSeenNode(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
+	node := &corev1.Node{}
+	if cluster.Cache.Get(ctx, client.ObjectKey{Name: name}, node) == nil {
+		patch, err := workOut(node)
+		if err == nil && patch != nil && cluster.Client.Patch(ctx, node, patch) == nil {
+			return nil
+		}
+	}
+	return changeNode(ctx, cluster, name, workOut)
 }
 
 // conflictAttempts is how often a change is worked out anew at once because the node changed in between; its kubelet and others write

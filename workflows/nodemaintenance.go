@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -70,6 +71,8 @@ type nodeMaintenance struct {
 	draining *activities.DrainInput
 	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: it does.
 	requested, answered, locked bool
+	// requestUID is that of our NodeMaintenanceRequest, if known.
+	requestUID types.UID
 	// jobStarted: a Job may exist on the node. jobFinished: it has done its work.
 	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.
@@ -251,7 +254,7 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.NodeLocks
 	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &found)
-	m.answered, m.locked = err == nil, found.Asked
+	m.answered, m.locked, m.requestUID = err == nil, found.Asked, found.RequestUID
 	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	if err != nil || !m.locked {
 		return err

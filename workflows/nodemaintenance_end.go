@@ -122,7 +122,7 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 // returnNode returns the node; what always goes with that goes with it.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) activities.NodeLocks {
 	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
-	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested}
+	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID}
 	if m.jobFinished {
 		in.FinishedJob = new(m.jobInput())
 	}

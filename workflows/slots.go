@@ -39,6 +39,8 @@ type slotKeeper struct {
 	// telling: it is being told something.
 	unsaid                       scheduling.Call
 	everything, reached, telling bool
+	// again is when the scheduler is told everything again, if somebody waits then; nil: that is not set.
+	again workflow.Future
 }
 
 func newSlotKeeper(ctx workflow.Context, cluster string) *slotKeeper {
@@ -157,18 +159,19 @@ func (k *slotKeeper) run(ctx workflow.Context) {
 // awaitNews waits for something that the scheduler does not know, or for the time to tell it everything again.
 func (k *slotKeeper) awaitNews(ctx workflow.Context) error {
 	for {
-		if err := workflow.Await(ctx, func() bool { return k.news() || k.waits() }); err != nil || k.news() {
+		err := workflow.Await(ctx, func() bool {
+			return k.news() || k.waits() && k.again == nil || k.again != nil && k.again.IsReady()
+		})
+		switch {
+		case err != nil || k.news():
 			return err
+		case k.again == nil:
+			// It goes on when the wait is over: another often begins, and to stop it costs as much.
+			k.again = workflow.NewTimerWithOptions(ctx, askAgainAfter, workflow.TimerOptions{Summary: "ask for a slot again"})
+			continue
 		}
-		timing, stop := workflow.WithCancel(ctx)
-		timer := workflow.NewTimerWithOptions(timing, askAgainAfter, workflow.TimerOptions{Summary: "ask for a slot again"})
-		err := workflow.Await(ctx, func() bool { return k.news() || !k.waits() || timer.IsReady() })
-		again := timer.IsReady()
-		stop()
-		if err != nil {
-			return err
-		}
-		if again {
+		k.again = nil
+		if k.waits() {
 			k.reached = false
 			return nil
 		}
