@@ -87,6 +87,9 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	if !c.requested {
 		return
 	}
+	if c.locked {
+		c.awaitSwept(ctx)
+	}
 	insist := c.insist()
 	insist.giveUpAt = workflow.Now(ctx).Add(clusterCleanUpLimit)
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner}
@@ -98,6 +101,23 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 		c.record.note("could not " + summary + ": " + temporal.ErrorMessage(err))
 	}
 }
+
+// awaitSwept waits until the sweeper has returned the nodes whose maintenance was terminated: the locks of the cluster stay inactive for as long as
+// one of its nodes is out of service.
+func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) {
+	deadline := workflow.Now(ctx).Add(sweptLimit)
+	for _, node := range c.nodes.terminated {
+		ref := activities.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner}
+		var nodes *activities.Nodes
+		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, ref)
+		if err != nil && temporal.ErrorType(err) != temporal.ErrNodeGone {
+			c.record.note("did not wait longer for the sweeper to return node " + node + ": " + temporal.ErrorMessage(err))
+		}
+	}
+}
+
+// sweptLimit is how long the sweeper is waited for; it takes some ten seconds where the cluster answers.
+const sweptLimit = 5 * time.Minute
 
 // clusterCleanUpLimit is how long clean-up insists on giving the cluster's locks back before it reports that it could not.
 const clusterCleanUpLimit = 10 * time.Minute

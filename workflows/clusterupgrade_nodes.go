@@ -26,6 +26,8 @@ type nodeRollout struct {
 	pending []string
 	// running children, in the order they were started.
 	running []string
+	// terminated are nodes whose maintenance was: the sweeper returns them.
+	terminated []string
 	// failure is the first failure of a node: nothing new starts after it.
 	failure error
 	// changed wakes the loop.
@@ -184,7 +186,9 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
-		sweepAfter(ctx, err, in.Cluster)
+		if sweepAfter(ctx, err, in.Cluster) {
+			r.terminated = append(r.terminated, node)
+		}
 		r.ended(ctx, node, status, err)
 	})
 }
