@@ -42,10 +42,15 @@ func (h *Holds) FollowHolds(ctx context.Context, subscription emergency.Subscrip
 	return nil
 }
 
-// FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts, and
-// maintenances that belong to none. Whoever was started within the last moments may be missing.
+// followerTypes are the workflows that ask what is held, unless a parent tells them.
+func followerTypes() []string {
+	return []string{temporal.ClusterGroupUpgrade, temporal.NodeMaintenance, temporal.MaintenanceScheduler}
+}
+
+// FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts,
+// maintenances that belong to none, and schedulers. Whoever was started within the last moments may be missing.
 func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subscription, error) {
-	query := fmt.Sprintf("WorkflowType IN ('%s', '%s') AND ExecutionStatus = 'Running'", temporal.ClusterGroupUpgrade, temporal.NodeMaintenance)
+	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(followerTypes(), "', '"))
 	var found []emergency.Subscription
 	err := eachWorkflow(ctx, h.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
 		if execution.ParentExecution == nil { // the others are told by their parents
@@ -61,8 +66,8 @@ func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subs
 // subscriptionOf is what a workflow asks for when it begins. Its first run is not known here.
 func subscriptionOf(execution *workflowpb.WorkflowExecutionInfo) emergency.Subscription {
 	s := emergency.Subscription{WorkflowID: execution.Execution.WorkflowId}
-	if parts := strings.Split(s.WorkflowID, "/"); execution.Type.Name == temporal.NodeMaintenance && len(parts) == 4 {
-		s.Cluster = parts[1]
+	if parts := strings.Split(s.WorkflowID, "/"); execution.Type.Name != temporal.ClusterGroupUpgrade && len(parts) > 1 {
+		s.Cluster = parts[1] // as NodeMaintenanceID and MaintenanceSchedulerID have it
 	}
 	return s
 }

@@ -104,10 +104,15 @@ func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
 	}
 	server := &pages{pages: [][]*workflowpb.WorkflowExecutionInfo{
 		{workflow(temporal.ClusterGroupUpgrade, "cgu/ops/june", ""), workflow(temporal.NodeMaintenance, "node/c1/ops/june-n1", "cgu/ops/june/c1")},
-		{workflow(temporal.NodeMaintenance, "node/c2/ops/n1", "")},
+		{
+			workflow(temporal.NodeMaintenance, temporal.NodeMaintenanceID("c2", "ops", "n1"), ""),
+			workflow(temporal.MaintenanceScheduler, temporal.MaintenanceSchedulerID("c3"), ""),
+		},
 	}}
 	found, err := (&Holds{Temporal: server}).FindFollowers(t.Context(), struct{}{})
 	require.NoError(t, err)
-	require.Equal(t, []emergency.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}, found)
-	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance') AND ExecutionStatus = 'Running'", server.query)
+	require.Equal(t, []emergency.Subscription{
+		{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}, {WorkflowID: "scheduler/c3", Cluster: "c3"},
+	}, found)
+	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance', 'MaintenanceScheduler') AND ExecutionStatus = 'Running'", server.query)
 }

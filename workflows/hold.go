@@ -29,7 +29,7 @@ func (k *holdKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 }
 
 // follow asks to be told what is held in a cluster, or in all: the empty name. Nobody waits for that until something is to be disrupted. What
-// an earlier run has asked for holds for this one, too.
+// an earlier run has asked for holds for this one, too. activities.Holds.FindFollowers must know every type of workflow that does this.
 func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 	info := workflow.GetInfo(ctx)
 	k.subscription = &emergency.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}

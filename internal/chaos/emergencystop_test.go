@@ -29,6 +29,7 @@ func emergencyStopTerminated(t *testing.T, s *scene) {
 	free := s.places(t, workers*(spokes-1))
 	free = slices.DeleteFunc(free, func(p place) bool { return p.spoke != s.Spokes[1] })
 	at, spec := free[0].spoke, maintenancev1.NodeMaintenanceSpec{Action: job(nil)}
+	s.requireEnd(t, s.maintain(t, free[2], spec)) // the scheduler of the cluster, which grants the slots, follows from now on
 	s.must(t, "hold", "--cluster", at.Name, "--reason", s.name)
 	before := s.maintain(t, free[0], spec)
 	s.awaitHeld(t, before, at.Name)
