@@ -185,6 +185,22 @@ func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
 	requireNoTrace(t, ref.Node)
 }
 
+func TestTheTurnOfOneMaintenanceLeavesThePlanOfAnother(t *testing.T) {
+	ref := testNode(t)
+	other := ref
+	other.Owner = "node/spoke/default/other/run"
+	require.NoError(t, nodes().PlanMaintenance(t.Context(), other))
+	cordon(t, ref)
+	giveBack(t, ref)
+	planned := kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned)
+	require.NotNil(t, planned)
+	require.True(t, kube.ConditionOwnedBy(*planned, other.Owner))
+	cordon(t, other)
+	require.Nil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned))
+	giveBack(t, other)
+	requireNoTrace(t, ref.Node)
+}
+
 func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
 	tests := []struct {
 		name          string

@@ -45,7 +45,7 @@ func NoNodeCondition(conditionType corev1.NodeConditionType) corev1.NodeConditio
 }
 
 // SetNodeConditions sets conditions on a node's status in the name of an owner, which the message then ends with, and removes those that
-// have no status. The kubelet's conditions and other people's stay as they are: the patch merges by type. Conditions that are as
+// have no status, but not the plan of another. The kubelet's conditions and other people's stay as they are: the patch merges by type. Conditions that are as
 // wanted already are not written again. The patch holds only for the node as it was seen to be allowed: what comes late to a node that was returned
 // meanwhile changes nothing. Errors: as the API server's; NotFound when the node is gone.
 func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
@@ -138,6 +138,8 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 		old := FindNodeCondition(node, condition.Type)
 		switch {
 		case condition.Status != "":
+		case old != nil && plannedByAnother(*old, owner):
+			continue
 		case old != nil:
 			patch = append(patch, deletion(condition.Type))
 			continue
@@ -159,6 +161,12 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 		return nil
 	}
 	return append(patch, absent...)
+}
+
+// plannedByAnother: several maintenances can wait for a node, and the plan of one is not over when another has its turn.
+func plannedByAnother(condition corev1.NodeCondition, owner string) bool {
+	holder := ConditionOwner(condition)
+	return condition.Type == ConditionMaintenancePlanned && holder != "" && holder != owner
 }
 
 func deletion(conditionType corev1.NodeConditionType) any {
