@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 		},
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions.From(in.Node),
 		Begin: func(ctx context.Context) error {
+			announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeDraining), occurrence: in.Attempt, message: "pods are being evicted"})
 			return setDrainConditions(ctx, cluster, in.NodeRef,
 				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),
 				kube.NoNodeCondition(kube.ConditionDrained))
@@ -68,9 +70,20 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	if err != nil {
 		return status, d.failed(ctx, cluster, in, err)
 	}
-	return status, setDrainConditions(ctx, cluster, in.NodeRef,
+	err = setDrainConditions(ctx, cluster, in.NodeRef,
 		kube.NoNodeCondition(kube.ConditionDrainInProgress),
 		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "every pod that had to leave has left"))
+	if err == nil {
+		announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventDrained, message: drainedMessage(status)})
+	}
+	return status, err
+}
+
+func drainedMessage(status maintenancev1.DrainStatus) string {
+	if status.Evicted == 0 {
+		return "no pod had to leave"
+	}
+	return fmt.Sprintf("every pod that had to leave has left; evicted: %d", status.Evicted)
 }
 
 // failed takes back that a drain is in progress when it has timed out. After any other error it goes on, or the node is gone, or it
@@ -80,6 +93,7 @@ func (d *Drains) failed(ctx context.Context, cluster *kube.Cluster, in DrainInpu
 		// Its own error would hide the blockers; what is left of the condition goes with the clean-up.
 		_ = setDrainConditions(ctx, cluster, in.NodeRef, kube.NoNodeCondition(kube.ConditionDrainInProgress))
 	}
+	announceFailure(ctx, cluster, in.NodeRef, in.Attempt, err)
 	return explainNode(cluster, in.Node, "drain", err)
 }
 

@@ -2,12 +2,14 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/health"
 	"drydock.dev/drydock/internal/kube"
 )
@@ -52,7 +54,18 @@ func (h *Health) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput)
 			return evaluateNode(objects, in)
 		},
 	}
-	return wait.run(ctx)
+	announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeHealthChecks), message: checksMessage(len(in.Checks))})
+	err = wait.run(ctx)
+	announceFailure(ctx, cluster, in.NodeRef, 0, err)
+	return err
+}
+
+func checksMessage(declared int) string {
+	message := "before the node is returned it must be Ready and its DaemonSet pods ready"
+	if declared > 0 {
+		message += fmt.Sprintf("; health checks declared: %d", declared)
+	}
+	return message
 }
 
 func evaluateNode(objects objects, in AwaitNodeHealthyInput) ([]health.Result, error) {

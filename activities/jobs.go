@@ -51,9 +51,17 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 	if err != nil {
 		return err
 	}
-	if err := startJob(ctx, cluster, job, in); err != nil {
-		return err
+	err = startJob(ctx, cluster, job, in)
+	if err == nil {
+		announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventJobStarted, message: jobPath(job) + " works on the node"})
+		err = j.awaitJob(ctx, cluster, job, in)
 	}
+	announceFailure(ctx, cluster, in.NodeRef, 0, err)
+	return err
+}
+
+// awaitJob waits until the Job is complete, and stops it when its time is over.
+func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in RunJobInput) error {
 	node, pod := &corev1.Node{}, &corev1.Pod{}
 	node.Name, pod.Namespace = in.Node, job.Namespace
 	var last *drydockv1.Wait

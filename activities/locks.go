@@ -14,6 +14,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
@@ -109,8 +110,12 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 		return NodeLocks{}, err
 	}
 	node, err := planned(ctx, cluster, in.NodeRef)
-	if err != nil || !served {
+	if err != nil {
 		return NodeLocks{}, err
+	}
+	announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})
+	if !served {
+		return NodeLocks{}, nil
 	}
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
 		return NodeLocks{}, refuseSkipped(ctx, cluster, in.Node)
@@ -125,6 +130,13 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 	found := nodeLocks(ctx, cluster, in.Node)
 	found.RequestUID = ours.UID
 	return found, nil
+}
+
+func scheduledMessage(locksServed bool) string {
+	if locksServed {
+		return "it is the node's turn; its workload locks are asked to let go"
+	}
+	return "it is the node's turn"
 }
 
 // nodeLocks says how the locks of a node stand that was asked for, as the cache has it: most nodes have none, and an activity that waits for

@@ -13,6 +13,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
@@ -52,11 +53,11 @@ func (n *Nodes) PlanMaintenance(ctx context.Context, ref NodeRef) error {
 	if err != nil {
 		return err
 	}
-	_, err = planned(ctx, cluster, ref)
-	if temporal.ErrorType(err) == temporal.ErrNodeBusy {
-		return nil
+	if _, err = planned(ctx, cluster, ref); err != nil && temporal.ErrorType(err) != temporal.ErrNodeBusy {
+		return err
 	}
-	return err
+	announce(ctx, cluster, ref, nodeEvent{reason: string(maintenancev1.NodePending), message: "a maintenance of the node waits for its turn"})
+	return nil
 }
 
 // planned marks a node MaintenancePlanned, unless another maintenance that waits for it, too, has done so. Errors: NodeGone, NodeBusy.
@@ -143,7 +144,21 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
-	return result, explainNode(cluster, in.Node, "set the conditions of", err)
+	if err != nil {
+		return result, explainNode(cluster, in.Node, "set the conditions of", err)
+	}
+	announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})
+	return result, nil
+}
+
+func cordonMessage(in CordonInput, result CordonResult) string {
+	switch {
+	case result.Note != "":
+		return "the node is under maintenance; " + result.Note
+	case !in.Cordon:
+		return "the node is under maintenance and stays schedulable, as cordon: false asks"
+	}
+	return "the node is cordoned for maintenance"
 }
 
 // checkLocks reads the locks from the API server: the cache, by which they were found inactive, may be behind.
@@ -174,6 +189,8 @@ type ReturnNodeInput struct {
 	// Withdraw the request to the node's workload locks after. RequestUID is its, if known.
 	Withdraw   bool      `json:"withdraw,omitempty"`
 	RequestUID types.UID `json:"requestUID,omitempty"`
+	// Ended says how the maintenance has ended; nil: it cannot say so itself any more.
+	Ended *MaintenanceEnd `json:"ended,omitempty"`
 }
 
 // ReturnNodeResult says what was done.
@@ -202,7 +219,11 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 		}
 	}
 	result, err := returnNode(ctx, cluster, in)
-	if err == nil && in.Withdraw {
+	if err != nil {
+		return result, err
+	}
+	announceEnd(ctx, cluster, in, result)
+	if in.Withdraw {
 		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
 	}
 	return result, err

@@ -47,19 +47,35 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 	node, pod := &corev1.Node{}, &corev1.Pod{}
 	node.Name, pod.Spec.NodeName = in.Node, in.Node
 	var remaining []string
-	_, err = d.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{node, pod},
+	announced := false
+	done, err := d.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{node, pod},
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 			if _, err := cluster.Node(ctx, in.Node); err != nil {
 				return temporal.Observation{}, false, explainNode(cluster, in.Node, "read", err)
 			}
 			left, err := podsAwaited(ctx, reader, cluster.Client, in.Node, completion)
 			remaining = left
+			if err == nil && !announced {
+				announced = true
+				announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeWaitForPodCompletion), message: completionMessage(left)})
+			}
 			return podsRunning(left), len(left) == 0, explain(cluster, "list the pods of node "+in.Node, err)
 		})
 	if err != nil {
 		return AwaitPodCompletionResult{}, err
 	}
+	if !done {
+		message := "going on without waiting longer for pods that have not ended by themselves: " + strings.Join(remaining, ", ")
+		announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventPodCompletionTimedOut, warning: true, message: message})
+	}
 	return AwaitPodCompletionResult{Remaining: remaining}, nil
+}
+
+func completionMessage(pods []string) string {
+	if len(pods) == 0 {
+		return "no pod has to end by itself"
+	}
+	return "waiting for pods to end by themselves: " + strings.Join(pods, ", ")
 }
 
 // podsAwaited names the pods of a node that have not ended. That none is left is believed only from the API server: whatever the cache has

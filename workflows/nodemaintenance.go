@@ -82,6 +82,8 @@ type nodeMaintenance struct {
 	handedOver bool
 	done       *temporal.SignalRequest
 	failed     *temporal.SignalRequest
+	// announced counts the states that were announced on the node.
+	announced int32
 	// withdraw cancels the work; withdrawn says on whose word.
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest

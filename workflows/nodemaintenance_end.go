@@ -122,7 +122,7 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 // returnNode returns the node; what always goes with that goes with it.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) activities.NodeLocks {
 	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
-	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID}
+	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err)}
 	if m.jobFinished {
 		in.FinishedJob = new(m.jobInput())
 	}
@@ -193,20 +193,16 @@ func (m *nodeMaintenance) cancelled(err error) bool {
 func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1.NodeMaintenanceStatus, error) {
 	now := m.record.now(ctx)
 	m.status.CompletedAt = &now
-	switch {
-	case err == nil:
-		m.record.enter(ctx, maintenancev1.NodeCompleted)
+	state := m.endState(err)
+	if state == maintenancev1.NodeCancelled && m.withdrawn != nil {
+		m.record.note("cancelled" + byWhom(*m.withdrawn))
+	}
+	m.record.enter(ctx, state)
+	switch state {
+	case maintenancev1.NodeCompleted:
 		return m.status, nil
-	case m.cancelled(err):
-		if m.withdrawn != nil {
-			m.record.note("cancelled" + byWhom(*m.withdrawn))
-		}
-		m.record.enter(ctx, maintenancev1.NodeCancelled)
+	case maintenancev1.NodeCancelled:
 		return m.status, sdktemporal.NewCanceledError(m.status)
-	case temporal.ErrorType(err) == temporal.ErrNodeGone:
-		m.record.enter(ctx, maintenancev1.NodeGone)
-	default:
-		m.record.enter(ctx, maintenancev1.NodeFailed)
 	}
 	failure := m.status.Failure
 	return m.status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,

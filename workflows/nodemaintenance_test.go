@@ -120,7 +120,7 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "Cordon", "AwaitNodeHealthy", "ReturnNode",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "Cordon", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
 	}, w.called())
 	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Cordon)
 }

@@ -58,9 +58,11 @@ func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
 		if failed != nil {
 			m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
 			m.record.reason.set(ctx, "RequestorFailed", "the work on the node failed"+byWhom(*failed)+"; the node is held until the failure is cleared (recover), or done or cancel is said")
+			m.announce(ctx, "the work on the node has failed"+byWhom(*failed)+"; it stays out of service until somebody decides")
 		} else {
 			m.record.enter(ctx, maintenancev1.NodeReady)
 			m.record.reason.set(ctx, "AwaitingRequestor", "the node is handed over to "+m.spec.RequestorID+"; waiting for done")
+			m.announce(ctx, "the node is ready, and handed over to "+m.spec.RequestorID)
 		}
 		if err := workflow.Await(ctx, func() bool { return m.done != nil || m.failed != failed }); err != nil {
 			return err

@@ -87,6 +87,7 @@ func (w *world) register() {
 		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
 	})
 	play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any { return activities.AwaitPodCompletionResult{} })
+	play(w, "AnnounceState", func(activities.AnnounceStateInput) any { return nil })
 	play(w, "RunJob", func(activities.RunJobInput) any { return nil })
 	play(w, "RemoveJob", func(activities.RunJobInput) any { return nil })
 	play(w, "AwaitNodeHealthy", func(activities.AwaitNodeHealthyInput) any { return nil })

@@ -1,0 +1,183 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/safename"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Reasons of Events on nodes, beside the states of a maintenance and the types of the errors that end one.
+const (
+	// EventPodCompletionTimedOut: pods had not ended by themselves when the time for it was over.
+	EventPodCompletionTimedOut = "PodCompletionTimedOut"
+	// EventDrained: every pod that had to leave has left.
+	EventDrained = "Drained"
+	// EventJobStarted: the Job that does the work was created.
+	EventJobStarted = "JobStarted"
+	// EventTakenBack: the sweeper has found the node marked for a maintenance whose workflow is over.
+	EventTakenBack = "TakenBack"
+)
+
+// EventReasons are the reasons of all Events that Drydock records on nodes, in the order in which they happen.
+func EventReasons() []string {
+	return []string{
+		string(maintenancev1.NodePending), string(maintenancev1.NodeScheduled), string(maintenancev1.NodeCordon),
+		string(maintenancev1.NodeWaitForPodCompletion), EventPodCompletionTimedOut,
+		string(maintenancev1.NodeDraining), EventDrained, temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable,
+		EventJobStarted, temporal.ErrJobFailed, string(maintenancev1.NodeReady), string(maintenancev1.NodeRequestorFailed),
+		string(maintenancev1.NodeHealthChecks), temporal.ErrHealthGateFailed,
+		string(maintenancev1.NodeCompleted), string(maintenancev1.NodeFailed), string(maintenancev1.NodeCancelled), string(maintenancev1.NodeGone), EventTakenBack,
+	}
+}
+
+const (
+	// eventTimeout is for how long an Event may hold up the maintenance that it tells of.
+	eventTimeout = 2 * time.Second
+	// eventNamespace is where Events on objects without a namespace are, and where kubectl describe looks for them.
+	eventNamespace = metav1.NamespaceDefault
+	// eventReporter is whom kubectl describe names as the source.
+	eventReporter = "drydock"
+	// eventMessageLimit is the API's, in bytes.
+	eventMessageLimit = 1024
+)
+
+// nodeEvent is what is told of a maintenance by an Event on its node.
+type nodeEvent struct {
+	// reason is one of EventReasons.
+	reason string
+	// occurrence tells Events apart that a maintenance has more than once; 0 for those that it has once.
+	occurrence int32
+	// warning: a person should look.
+	warning bool
+	message string
+}
+
+// announce records an Event on the node, once however often it is said: attempts that repeat each other find its name taken. Nothing depends
+// on an Event, so one that is not taken soon is left out. A cancelled attempt writes none, nor does one that another may have taken over (see
+// kube.Cluster): the state may be over.
+func announce(ctx context.Context, cluster *kube.Cluster, ref NodeRef, event nodeEvent) {
+	writing, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event, metav1.Now())
+	_, err := cluster.Clientset.CoreV1().Events(eventNamespace).Create(writing, object, metav1.CreateOptions{FieldManager: kube.FieldManager})
+	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil || !activity.IsActivity(ctx) {
+		return
+	}
+	activity.GetLogger(ctx).Warn("an event could not be recorded", "cluster", ref.Cluster, "node", ref.Node, "reason", event.reason, "error", err)
+}
+
+// announceFailure records an Event for an error that ends a step, unless the end of the maintenance tells all there is to it.
+func announceFailure(ctx context.Context, cluster *kube.Cluster, ref NodeRef, occurrence int32, err error) {
+	switch reason := temporal.ErrorType(err); reason {
+	case temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable, temporal.ErrJobFailed, temporal.ErrHealthGateFailed:
+		announce(ctx, cluster, ref, nodeEvent{reason: reason, occurrence: occurrence, warning: true, message: temporal.ErrorMessage(err)})
+	}
+}
+
+// uidForEvents is by which kubectl describe finds the Events of a node: its UID, or its name, as kubelets have it; the latter for a node that is gone.
+func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types.UID {
+	node, err := cluster.Node(ctx, name)
+	if err != nil {
+		return types.UID(name)
+	}
+	return node.UID
+}
+
+// eventOn makes the Event as Kubernetes' own controllers do.
+func eventOn(ref NodeRef, uid types.UID, event nodeEvent, now metav1.Time) *corev1.Event {
+	eventType := corev1.EventTypeNormal
+	if event.warning {
+		eventType = corev1.EventTypeWarning
+	}
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: eventNamespace, Name: eventName(ref, event)},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: ref.Node, UID: uid},
+		Type:           eventType, Reason: event.reason, Message: eventMessage(ref, event),
+		Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Source:              corev1.EventSource{Component: eventReporter},
+		ReportingController: eventReporter,
+	}
+}
+
+// eventName is the same for the same Event of the same maintenance. Times in Events have no fractions of a second, so it is by their names
+// that those of one second are listed in the order in which they happen.
+func eventName(ref NodeRef, event nodeEvent) string {
+	owner := sha256.Sum256([]byte(ref.Owner))
+	name := fmt.Sprintf("%s.%s.%02d-%s", safename.Join(".", ref.Node), hex.EncodeToString(owner[:8]),
+		slices.Index(EventReasons(), event.reason), strings.ToLower(event.reason))
+	if event.occurrence > 0 {
+		name += fmt.Sprintf("-%d", event.occurrence)
+	}
+	return name
+}
+
+// eventMessage ends with whose maintenance it is.
+func eventMessage(ref NodeRef, event nodeEvent) string {
+	workflow, _ := kube.OwnerWorkflow(ref.Owner)
+	message, suffix := event.message, " ("+workflow+")"
+	if limit := eventMessageLimit - len(suffix); len(message) > limit {
+		const cut = "..."
+		message = strings.ToValidUTF8(message[:max(0, limit-len(cut))], "") + cut
+	}
+	return message + suffix
+}
+
+// AnnounceStateInput says which state a maintenance has entered.
+type AnnounceStateInput struct {
+	NodeRef
+	State maintenancev1.NodeState `json:"state"`
+	// Occurrence counts what is announced of a maintenance, from 1.
+	Occurrence int32  `json:"occurrence"`
+	Message    string `json:"message"`
+}
+
+// AnnounceState records an Event on the node for a state that no effect on the node begins: it is handed over, or the work on it has failed.
+func (n *Nodes) AnnounceState(ctx context.Context, in AnnounceStateInput) error {
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	announce(ctx, cluster, in.NodeRef, nodeEvent{
+		reason: string(in.State), occurrence: in.Occurrence, warning: in.State == maintenancev1.NodeRequestorFailed, message: in.Message,
+	})
+	return nil
+}
+
+// MaintenanceEnd is how a maintenance has ended.
+type MaintenanceEnd struct {
+	// State in which it ends: Completed, Failed, Cancelled or NodeGone.
+	State maintenancev1.NodeState `json:"state"`
+	// Message says so, and why.
+	Message string `json:"message"`
+}
+
+// announceEnd records how a maintenance has ended, and what became of the node.
+func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) {
+	event := nodeEvent{reason: EventTakenBack, warning: true, message: "the maintenance was over and the node still marked for it"}
+	if in.Ended != nil {
+		event = nodeEvent{reason: string(in.Ended.State), message: in.Ended.Message}
+		event.warning = in.Ended.State == maintenancev1.NodeFailed || in.Ended.State == maintenancev1.NodeGone
+	}
+	switch {
+	case result.Note != "":
+		event.message += "; " + result.Note
+	case result.Uncordoned:
+		event.message += "; the node is uncordoned"
+	}
+	announce(ctx, cluster, in.NodeRef, event)
+}

@@ -1,0 +1,266 @@
+package activities
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/kubectl/pkg/util/event"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// eventsOf returns the Events of ours that kubectl describe lists for a node, found and sorted as it does.
+func eventsOf(t *testing.T, node string) []corev1.Event {
+	t.Helper()
+	kind, namespace := "Node", ""
+	var found []corev1.Event
+	for _, uid := range []string{string(getNode(t, node).UID), node} {
+		api := testCluster(t).Clientset.CoreV1().Events(namespace)
+		list, err := api.List(t.Context(), metav1.ListOptions{FieldSelector: api.GetFieldSelector(&node, &namespace, &kind, &uid).String()})
+		require.NoError(t, err)
+		found = append(found, list.Items...)
+	}
+	sort.Sort(event.SortableEvents(found))
+	return slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "drydock" })
+}
+
+// told are Events as a person reads them.
+func told(events []corev1.Event) []string {
+	var lines []string
+	for _, e := range events {
+		message, _, _ := strings.Cut(e.Message, " (node/")
+		lines = append(lines, e.Type+" "+e.Reason+": "+message)
+	}
+	return lines
+}
+
+func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	shop.pod(t, ref.Node, "web")
+	locks := NodeLockInput{NodeRef: ref}
+	job := RunJobInput{NodeRef: ref, Maintenance: "fw", Job: firmware(t, testNode(t), nil).Job, Deadline: inSeconds(60)}
+	drains := &Drains{Clusters: clusters}
+	ended := &MaintenanceEnd{State: maintenancev1.NodeCompleted, Message: "the maintenance is completed"}
+	for _, activity := range []func() error{
+		func() error { return nodes().PlanMaintenance(t.Context(), ref) },
+		func() error { _, err := initiator().RequestNodeMaintenance(t.Context(), locks); return err },
+		func() error {
+			_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
+			return err
+		},
+		func() error {
+			spec := maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=none"}
+			_, err := drains.AwaitPodCompletion(t.Context(), AwaitPodCompletionInput{NodeRef: ref, Spec: spec})
+			return err
+		},
+		func() error { _, err := drains.Drain(t.Context(), DrainInput{NodeRef: ref, Attempt: 1}); return err },
+		func() error { return jobs().RunJob(t.Context(), job) },
+		func() error {
+			return nodes().AnnounceState(t.Context(), AnnounceStateInput{NodeRef: ref, State: maintenancev1.NodeReady, Occurrence: 1, Message: "the node is ready"})
+		},
+		func() error {
+			return checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30)})
+		},
+		func() error {
+			_, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, FinishedJob: &job, Withdraw: true, Ended: ended})
+			return err
+		},
+	} {
+		require.NoError(t, activity())
+		require.NoError(t, activity())
+	}
+
+	events := eventsOf(t, ref.Node)
+	require.Equal(t, []string{
+		"Normal Pending: a maintenance of the node waits for its turn",
+		"Normal Scheduled: it is the node's turn; its workload locks are asked to let go",
+		"Normal Cordon: the node is cordoned for maintenance",
+		"Normal WaitForPodCompletion: no pod has to end by itself",
+		"Normal Draining: pods are being evicted",
+		"Normal Drained: every pod that had to leave has left; evicted: 1",
+		"Normal JobStarted: job " + job.Job.Namespace + "/" + nameOfJob(job) + " works on the node",
+		"Normal Ready: the node is ready",
+		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
+		"Normal Completed: the maintenance is completed; the node is uncordoned",
+	}, told(events))
+	for _, e := range events {
+		require.Equal(t, int32(1), e.Count)
+		require.Equal(t, "drydock", e.ReportingController)
+		require.Equal(t, "default", e.Namespace)
+		require.True(t, strings.HasSuffix(e.Message, " (node/spoke/default/"+ref.Node+")"), "%s says whose maintenance it is", e.Message)
+	}
+}
+
+func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
+	tests := []struct {
+		name string
+		play func(t *testing.T, ref NodeRef, shop tenant)
+		want string
+	}{
+		{
+			"pods that do not end by themselves",
+			func(t *testing.T, ref NodeRef, shop tenant) {
+				shop.pod(t, ref.Node, "training")
+				result, err := (&Drains{Clusters: clusters}).AwaitPodCompletion(t.Context(), AwaitPodCompletionInput{NodeRef: ref, Deadline: inSeconds(0.3)})
+				require.NoError(t, err)
+				require.Len(t, result.Remaining, 1)
+			},
+			"Warning PodCompletionTimedOut: going on without waiting longer for pods that have not ended by themselves: NAMESPACE/training",
+		},
+		{
+			"a drain that is timed out, each attempt",
+			func(t *testing.T, ref NodeRef, shop tenant) {
+				shop.pod(t, ref.Node, "web")
+				shop.budget(t, "web", 1, 1)
+				for attempt := range int32(2) {
+					_, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: attempt + 1, Deadline: inSeconds(0.5)})
+					require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
+				}
+				timedOut := slices.DeleteFunc(eventsOf(t, ref.Node), func(e corev1.Event) bool { return e.Reason != temporal.ErrDrainTimedOut })
+				require.Len(t, timedOut, 2)
+				require.Contains(t, timedOut[0].Message, "PodDisruptionBudget "+shop.namespace+"/web")
+			},
+			"Warning DrainTimedOut: ",
+		},
+		{
+			"a pod that may not be evicted",
+			func(t *testing.T, ref NodeRef, shop tenant) {
+				shop.pod(t, ref.Node, "alone", func(pod *corev1.Pod) { pod.OwnerReferences = nil })
+				_, err := drainNode(t, DrainInput{NodeRef: ref, Attempt: 1})
+				require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
+			},
+			"Warning PodsNotEvictable: drain NODE: ",
+		},
+		{
+			"a job that fails",
+			func(t *testing.T, ref NodeRef, _ tenant) {
+				err := jobs().RunJob(t.Context(), firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "3"}))
+				require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
+			},
+			"Warning JobFailed: ",
+		},
+		{
+			"a node that does not become well",
+			func(t *testing.T, ref NodeRef, _ tenant) {
+				changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
+				require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, 5*time.Second, 20*time.Millisecond)
+				err := checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(0.3)})
+				require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
+			},
+			"Warning HealthGateFailed: health gate of node NODE failed: ",
+		},
+		{
+			"work that has failed",
+			func(t *testing.T, ref NodeRef, _ tenant) {
+				in := AnnounceStateInput{NodeRef: ref, State: maintenancev1.NodeRequestorFailed, Occurrence: 2, Message: "the work on the node has failed by ann"}
+				require.NoError(t, nodes().AnnounceState(t.Context(), in))
+			},
+			"Warning RequestorFailed: the work on the node has failed by ann",
+		},
+		{
+			"a failed maintenance that leaves the node cordoned",
+			func(t *testing.T, ref NodeRef, _ tenant) {
+				cordon(t, ref)
+				ended := &MaintenanceEnd{State: maintenancev1.NodeFailed, Message: "the maintenance has failed: JobFailed: exit code 3"}
+				_, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, KeepCordoned: true, Ended: ended})
+				require.NoError(t, err)
+			},
+			"Warning Failed: the maintenance has failed: JobFailed: exit code 3; left cordoned after the failure, as onFailure asks; return it with kubectl uncordon NODE",
+		},
+		{
+			"a node that the sweeper returns",
+			func(t *testing.T, ref NodeRef, _ tenant) {
+				cordon(t, ref)
+				giveBack(t, ref)
+			},
+			"Warning TakenBack: the maintenance was over and the node still marked for it; the node is uncordoned",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ref, shop := testNode(t), newTenant(t)
+			tt.play(t, ref, shop)
+			lines := told(eventsOf(t, ref.Node))
+			require.Contains(t, lines[len(lines)-1], strings.NewReplacer("NAMESPACE", shop.namespace, "NODE", ref.Node).Replace(tt.want))
+		})
+	}
+}
+
+func TestAnEventOfANodeThatIsGoneIsFoundByItsName(t *testing.T) {
+	ref := NodeRef{Cluster: spokeName, Node: "never-there", Owner: "node/spoke/default/gone/run"}
+	ended := &MaintenanceEnd{State: maintenancev1.NodeGone, Message: "the maintenance has failed: NodeGone"}
+	_, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, Ended: ended})
+	require.NoError(t, err)
+	list, err := testCluster(t).Clientset.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=never-there"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, told(list.Items))
+}
+
+func TestACancelledAttemptTellsNothing(t *testing.T) {
+	ref := testNode(t)
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	announce(over, cluster, ref, nodeEvent{reason: EventDrained, message: "every pod that had to leave has left"})
+	require.Empty(t, eventsOf(t, ref.Node))
+}
+
+// silent answers no request that makes an Event.
+type silent struct{ http.RoundTripper }
+
+func (s silent) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/events") {
+		<-request.Context().Done()
+		return nil, request.Context().Err()
+	}
+	return s.RoundTripper.RoundTrip(request)
+}
+
+func TestAnEventThatIsNotTakenHoldsUpTheMaintenanceForAMomentOnly(t *testing.T) {
+	forbidden, err := stack.Cluster(spokeName).UserConfig("without-events")
+	require.NoError(t, err)
+	_, err = testCluster(t).Clientset.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "without-events"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-initiator"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: "without-events"}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	unanswered := rest.CopyConfig(stack.Cluster(spokeName).Config)
+	unanswered.Wrap(func(next http.RoundTripper) http.RoundTripper { return silent{next} })
+
+	for name, config := range map[string]*rest.Config{"forbidden": forbidden, "unanswered": unanswered} {
+		t.Run(name, func(t *testing.T) {
+			ref := testNode(t)
+			theirs := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: config}), kube.Options{})
+			t.Cleanup(theirs.Close)
+			begin := time.Now()
+			result, err := (&Nodes{Clusters: theirs}).Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
+			require.NoError(t, err)
+			require.True(t, result.CordonedByUs)
+			require.Less(t, time.Since(begin), 10*time.Second, "an attempt at an effect has no more")
+			require.Empty(t, eventsOf(t, ref.Node))
+		})
+	}
+}
+
+func TestALongMessageIsCutAndStillSaysWhoseMaintenanceItIs(t *testing.T) {
+	ref := NodeRef{Node: "n1", Owner: "node/spoke/default/m/run"}
+	message := eventMessage(ref, nodeEvent{message: strings.Repeat("ü", 1000)})
+	require.LessOrEqual(t, len(message), 1024)
+	require.True(t, strings.HasSuffix(message, "ü... (node/spoke/default/m)"), message)
+	require.Equal(t, "short (node/spoke/default/m)", eventMessage(ref, nodeEvent{message: "short"}))
+}

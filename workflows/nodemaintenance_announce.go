@@ -1,0 +1,49 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// announce says on the node itself that the maintenance has entered a state, and why, where no activity does so that begins it. Nothing depends
+// on it: it is tried for one round, and the workflow goes on.
+func (m *nodeMaintenance) announce(ctx workflow.Context, message string) {
+	m.announced++
+	insist := m.insist()
+	insist.giveUpAt = time.Unix(0, 0) // long over: one round is tried all the same
+	in := activities.AnnounceStateInput{NodeRef: m.node, State: m.status.State, Occurrence: m.announced, Message: message}
+	_ = insist.effect(ctx, "announce "+string(m.status.State)+" on "+m.node.Node, m.nodes.AnnounceState, in, nil)
+}
+
+// endState is the state in which a maintenance ends whose work has ended so.
+func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
+	switch {
+	case err == nil:
+		return maintenancev1.NodeCompleted
+	case m.cancelled(err):
+		return maintenancev1.NodeCancelled
+	case temporal.ErrorType(err) == temporal.ErrNodeGone:
+		return maintenancev1.NodeGone
+	}
+	return maintenancev1.NodeFailed
+}
+
+// end is how the maintenance ends, as it is announced on the node.
+func (m *nodeMaintenance) end(err error) *activities.MaintenanceEnd {
+	end := &activities.MaintenanceEnd{State: m.endState(err), Message: "the maintenance is completed"}
+	switch {
+	case end.State == maintenancev1.NodeCancelled:
+		end.Message = "the maintenance was cancelled"
+		if m.withdrawn != nil {
+			end.Message += byWhom(*m.withdrawn)
+		}
+	case err != nil:
+		end.Message = "the maintenance has failed: " + m.status.Failure.Reason + ": " + m.status.Failure.Message
+	}
+	return end
+}
