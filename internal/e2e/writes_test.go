@@ -1,0 +1,104 @@
+package e2e
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+)
+
+// What a maintenance of one node may write to the API server, beside evictions, its Job and Events: the cordon, the uncordon, and at most ten
+// for conditions, locks and requests.
+func TestAMaintenanceWritesLittleToTheAPIServer(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-3")
+	withJob := rollout("writes-with-job", "", 10, spoke.Name)
+	withoutJob, _, _ := strings.Cut(rollout("writes", "", 10, spoke.Name), "    action:")
+	tests := []struct {
+		name, manifest, rollout string
+		states                  []string
+	}{
+		{"without a job", withoutJob, "writes", nil},
+		{"with a job", withJob, "writes-with-job", []string{"JobStarted"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before, err := spoke.AuditEvents()
+			require.NoError(t, err)
+			startRollout(t, tt.manifest)
+			_, code := end(t, tt.rollout)
+			require.Zero(t, code)
+			require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+			all, err := spoke.AuditEvents()
+			require.NoError(t, err)
+
+			for _, node := range []string{"control-plane-1", "worker-1", "worker-2"} {
+				writes := writesOn(all[len(before):], node)
+				t.Logf("%s: %v", node, writes)
+				require.Equal(t, 2, writes["patch nodes"], "the cordon and the uncordon: %v", writes)
+				others := 0
+				for what, count := range writes {
+					if what != "patch nodes" && !strings.HasSuffix(what, " jobs") {
+						others += count
+					}
+				}
+				require.LessOrEqual(t, others, 10, "%v", writes)
+				requireToldOnce(t, spoke, node, tt.rollout, tt.states)
+			}
+		})
+	}
+}
+
+// writesOn counts what Drydock wrote about a node, and had an effect, by verb and resource. Evictions are about pods.
+func writesOn(events []auditv1.Event, node string) map[string]int {
+	writes := map[string]int{}
+	for _, event := range events {
+		read := slices.Contains([]string{"get", "list", "watch"}, event.Verb)
+		if read || event.ObjectRef == nil || !strings.HasPrefix(event.User.Username, "system:serviceaccount:drydock-system:") ||
+			event.ResponseStatus.Code >= http.StatusBadRequest || !aboutNode(event, node) {
+			continue
+		}
+		what := event.Verb + " " + event.ObjectRef.Resource
+		if event.ObjectRef.Subresource != "" {
+			what += "/" + event.ObjectRef.Subresource
+		}
+		writes[what]++
+	}
+	return writes
+}
+
+// aboutNode goes by names: Drydock names after a node what it makes for it. What is created is named in the body.
+func aboutNode(event auditv1.Event, node string) bool {
+	if event.ObjectRef.Subresource == "eviction" {
+		return false
+	}
+	name := event.ObjectRef.Name
+	if name == "" && event.RequestObject != nil {
+		name = string(event.RequestObject.Raw)
+	}
+	return strings.Contains(name, node)
+}
+
+// requireToldOnce holds the Events of a rollout's node to tell of each state once.
+func requireToldOnce(t *testing.T, spoke *devstack.Cluster, node, rollout string, more []string) {
+	t.Helper()
+	list, err := spoke.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + node,
+	})
+	require.NoError(t, err)
+	var reasons []string
+	for _, event := range list.Items {
+		if strings.Contains(event.Message, "/"+rollout+"-"+node+")") && event.Reason != string(maintenancev1.NodeDraining) {
+			require.Equal(t, corev1.EventTypeNormal, event.Type)
+			reasons = append(reasons, event.Reason)
+		}
+	}
+	require.ElementsMatch(t, append([]string{"Scheduled", "Cordon", "Drained", "HealthChecks", "Completed"}, more...), reasons)
+}
