@@ -87,8 +87,8 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	if !c.requested {
 		return
 	}
-	if c.locked {
-		c.awaitSwept(ctx)
+	if c.locked && !c.awaitSwept(ctx) {
+		return
 	}
 	insist := c.insist()
 	insist.giveUpAt = workflow.Now(ctx).Add(clusterCleanUpLimit)
@@ -103,17 +103,19 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 }
 
 // awaitSwept waits until the sweeper has returned the nodes whose maintenance was terminated: the locks of the cluster stay inactive for as long as
-// one of its nodes is out of service.
-func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) {
+// one of its nodes is out of service. It returns false when that takes too long: then the request is the sweeper's, too, which keeps to that order.
+func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	deadline := workflow.Now(ctx).Add(sweptLimit)
 	for _, node := range c.nodes.terminated {
 		ref := activities.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner}
 		var nodes *activities.Nodes
 		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, ref)
 		if err != nil && temporal.ErrorType(err) != temporal.ErrNodeGone {
-			c.record.note("did not wait longer for the sweeper to return node " + node + ": " + temporal.ErrorMessage(err))
+			c.record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it when node " + node + " is back")
+			return false
 		}
 	}
+	return true
 }
 
 // sweptLimit is how long the sweeper is waited for; it takes some ten seconds where the cluster answers.
