@@ -87,7 +87,7 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFile(t *testing.T) {
 
 func TestADrainTimeoutIsNeverRoundedToNone(t *testing.T) {
 	for given, want := range map[time.Duration]int32{0: 0, 500 * time.Millisecond: 1, 90 * time.Second: 90, -time.Millisecond: -1, math.MaxInt64: math.MaxInt32} {
-		object := maintainFlags{drain: true, drainTimeout: given}.object("worker-1")
+		object := maintainFlags{drain: true, drainTimeout: given, given: func(string) bool { return false }}.object("worker-1")
 		require.Equal(t, want, *object.Spec.DrainSpec.TimeoutSeconds, given)
 	}
 }

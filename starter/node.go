@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,12 +24,20 @@ func newNode(c *cli) *cobra.Command {
 		newNodeMaintain(c),
 		newNodeSignal(c, nodeSignal{
 			verb: "done", signal: temporal.SignalDone, from: handedOverStates, short: "Say that the work on a node is finished: it is checked and returned",
-			says: "is handed back: the node is checked and returned",
+			says: "is handed back: the node is checked and returned", saysOne: "is done with the node, which is checked and returned when all are",
 		}),
-		newNodeFail(c),
 		newNodeSignal(c, nodeSignal{
-			verb: "cancel", signal: temporal.SignalCancel, short: "End a maintenance: the node is returned as it was found",
-			says: "is being cancelled: the node is returned as it was found",
+			verb: "fail", signal: temporal.SignalFail, from: handedOverStates, short: "Say that the work on a node has failed: the node stays out of service (recover takes that back)",
+			says:    "has failed: the node stays out of service until recover, done or cancel",
+			saysOne: "has failed: the node stays out of service until it says recover, done or cancel",
+		}),
+		newNodeSignal(c, nodeSignal{
+			verb: "recover", signal: temporal.SignalRecover, from: handedOverStates[1:], short: "Say that the work on a node goes on after a failure",
+			says: "has recovered: it waits for the requestor's done again", saysOne: "has recovered: its done is waited for again",
+		}),
+		newNodeSignal(c, nodeSignal{
+			verb: "cancel", signal: temporal.SignalCancel, short: "End a maintenance: the node is returned as it was found, unless others need it still",
+			says: "is being cancelled: the node is returned as it was found", saysOne: "leaves: the node is returned when nobody needs it any more",
 		}),
 		newNodeStatus(c),
 		newNodeList(c),
@@ -40,7 +49,9 @@ func newNode(c *cli) *cobra.Command {
 
 // nodeSignal is a verb that only tells a maintenance something.
 type nodeSignal struct {
-	verb, signal, short, says string
+	verb, signal, short string
+	// says is what follows for the maintenance, saysOne what follows for one of several requestors.
+	says, saysOne string
 	// from are the states in which it means something; empty: all.
 	from []maintenancev1.NodeState
 }
@@ -48,73 +59,88 @@ type nodeSignal struct {
 // handedOverStates are those in which a person has the node.
 var handedOverStates = []maintenancev1.NodeState{maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed}
 
+// newNodeSignal makes a command that tells a maintenance something for one of its requestors.
 func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
-	cmd := &cobra.Command{Use: told.verb + " NAME|NODE", Short: told.short}
-	c.tellsMaintenance(cmd, func() nodeSignal { return told })
-	return cmd
-}
-
-func newNodeFail(c *cli) *cobra.Command {
-	var recovered bool
+	var request temporal.SignalRequest
 	cmd := &cobra.Command{
-		Use:   "fail NAME|NODE",
-		Short: "Say that the work on a node has failed: the node stays out of service (--clear takes that back)",
+		Use: told.verb + " NAME|NODE", Short: told.short,
+		Args: operands("NAME"), ValidArgsFunction: c.completeMaintenances,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			target, err := c.maintenanceOf(ctx, s, args[0], request.Requestor)
+			if err != nil {
+				return err
+			}
+			others, err := s.expect(ctx, target, told, request.Requestor)
+			if err != nil {
+				return err
+			}
+			if err := s.signal(ctx, target, told.signal, request); err != nil {
+				return err
+			}
+			if others == "" {
+				fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, told.says, target.show)
+			} else {
+				fmt.Fprintf(c.Out, "%s: %s %s (others: %s); see `%s`\n", target, cmp.Or(request.Requestor, "its requestor"), told.saysOne, others, target.show)
+			}
+			return nil
+		}),
 	}
-	cmd.Flags().BoolVar(&recovered, "clear", false, "the work goes on: the failure is taken back")
-	c.tellsMaintenance(cmd, func() nodeSignal {
-		if recovered {
-			return nodeSignal{signal: temporal.SignalRecover, from: handedOverStates[1:], says: "has recovered: it waits for the requestor's done again"}
-		}
-		return nodeSignal{signal: temporal.SignalFail, from: handedOverStates, says: "has failed: the node stays out of service until fail --clear, done or cancel"}
-	})
-	return cmd
-}
-
-// tellsMaintenance makes cmd send a signal to a maintenance.
-func (c *cli) tellsMaintenance(cmd *cobra.Command, told func() nodeSignal) {
-	var reason string
-	cmd.Args = operands("NAME")
-	cmd.ValidArgsFunction = c.completeMaintenances
-	cmd.RunE = c.verb(func(ctx context.Context, args []string) error {
-		s, err := c.dial(ctx)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		target, err := c.maintenance(ctx, s, args[0])
-		if err != nil {
-			return err
-		}
-		if err := s.expect(ctx, target, told().from); err != nil {
-			return err
-		}
-		if err := s.signal(ctx, target, told().signal, reason); err != nil {
-			return err
-		}
-		fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, told().says, target.show)
-		return nil
-	})
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTemporalFlags(cmd)
-	addReasonFlag(cmd, &reason)
+	addReasonFlag(cmd, &request.Reason)
+	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "for which of its requestors that is said (default: the one whose maintenance it is)")
+	return cmd
 }
 
 // expect refuses what a maintenance in its present state would not take as it is meant: done and fail are about a node that has been handed
-// over. What the state is when nobody answers is left to the workflow.
-func (s *server) expect(ctx context.Context, target subject, from []maintenancev1.NodeState) error {
-	if len(from) == 0 {
-		return nil
-	}
+// over. What the state is when nobody answers is left to the workflow. It returns who else needs the node.
+func (s *server) expect(ctx context.Context, target subject, told nodeSignal, requestor string) (others string, err error) {
 	var status maintenancev1.NodeMaintenanceStatus
-	err := s.query(ctx, target, "", &status)
-	switch {
-	case err != nil || status.State.Over() || slices.Contains(from, status.State):
-		return nil
-	case status.State == maintenancev1.NodeReady:
-		return fmt.Errorf("%s is %s: there is no failure to clear", target, status.State)
+	if err := s.query(ctx, target, "", &status); err != nil || status.State.Over() {
+		return "", nil
 	}
-	return fmt.Errorf("%s is %s: the node is not handed over yet; wait for %s, or cancel", target, status.State, maintenancev1.NodeReady)
+	if len(told.from) > 0 && !slices.Contains(told.from, status.State) {
+		if status.State == maintenancev1.NodeReady {
+			return "", fmt.Errorf("%s is %s: there is no failure to recover from", target, status.State)
+		}
+		return "", fmt.Errorf("%s is %s: the node is not handed over; wait for %s, or cancel", target, status.State, maintenancev1.NodeReady)
+	}
+	if len(status.Requestors) == 0 && requestor != "" {
+		execution, err := s.describe(ctx, target, "")
+		if err != nil {
+			return "", err
+		}
+		own, _ := execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
+		status.Requestors = []maintenancev1.RequestorStatus{{RequestorID: own}}
+	}
+	return othersOf(target, status, requestor)
+}
+
+// othersOf returns the requestors beside the one that is named, and refuses one that the maintenance does not have.
+func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, requestor string) (string, error) {
+	var ours, others []string
+	for i, r := range status.Requestors {
+		if r.Maintenance == "" {
+			ours = append(ours, r.RequestorID)
+		}
+		named := r.Maintenance == "" && (r.RequestorID == requestor || requestor == "" && i == 0)
+		if !named && r.State.NeedsNode() {
+			others = append(others, r.RequestorID)
+		}
+	}
+	if requestor != "" && len(ours) > 0 && !slices.Contains(ours, requestor) {
+		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, listed(ours))
+	}
+	if status.JoinedTo != "" {
+		others = append(others, status.JoinedTo)
+	}
+	return strings.Join(others, ", "), nil
 }
 
 // nodeMaintenance is a maintenance as its user knows it.
@@ -127,8 +153,13 @@ func nodeMaintenance(cluster, namespace, name string) subject {
 	}
 }
 
-// maintenance finds the maintenance that a person names: NAME, NAMESPACE/NAME, its workflow id, or the node that is maintained.
+// maintenance finds the maintenance that a person names.
 func (c *cli) maintenance(ctx context.Context, s *server, name string) (subject, error) {
+	return c.maintenanceOf(ctx, s, name, "")
+}
+
+// maintenanceOf finds the maintenance that a person names, of that requestor if there are several: NAME, NAMESPACE/NAME, its workflow id, or the node that is maintained.
+func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor string) (subject, error) {
 	parts := strings.Split(name, "/")
 	switch {
 	case len(parts) == 1:
@@ -155,15 +186,20 @@ func (c *cli) maintenance(ctx context.Context, s *server, name string) (subject,
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); !unknown {
 		return named, s.explain("find", named, err)
 	}
-	return c.maintenanceOfNode(ctx, s, named, name)
+	return c.maintenanceOfNode(ctx, s, named, name, requestor)
 }
 
-// maintenanceOfNode finds the one maintenance of a node that runs.
-func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, node string) (subject, error) {
+// maintenanceOfNode finds the one maintenance of a node that runs; of several, the one of that requestor.
+func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, node, requestor string) (subject, error) {
 	rows, err := s.list(ctx, workflowsOf(temporal.NodeMaintenance, true)+
 		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node)))
 	if err != nil {
 		return subject{}, err
+	}
+	if len(rows) > 1 && requestor != "" {
+		if of := slices.DeleteFunc(slices.Clone(rows), func(row workflowRow) bool { return row.Requestor != requestor }); len(of) > 0 {
+			rows = of
+		}
 	}
 	switch len(rows) {
 	case 0:
@@ -173,7 +209,7 @@ func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, n
 	}
 	var names []string
 	for _, row := range rows {
-		names = append(names, row.Namespace+"/"+row.Name)
+		names = append(names, fmt.Sprintf("%s/%s (requestor %s)", row.Namespace, row.Name, row.Requestor))
 	}
 	return subject{}, fmt.Errorf("node %s is under several maintenances: name one of %s", node, listed(names))
 }

@@ -20,7 +20,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Equal(t, "kim.example.com", draining.Metadata.Requestor)
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is Draining: the node is not handed over yet; wait for Ready, or cancel\n",
+		stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is Draining: the node is not handed over; wait for Ready, or cancel\n",
 	}, drydock(t, "node", "done", "worker-1-kim.example.com"))
 
 	watch := begin(t, "node", "status", "worker-1-kim.example.com", "--watch")
@@ -30,7 +30,10 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Contains(t, succeeds(t, "node", "fail", "default/worker-1-kim.example.com", "--reason", "no power"), "has failed")
 	watch.prints(t, "worker-1: RequestorFailed")
 	watch.prints(t, "no power")
-	succeeds(t, "node", "fail", "worker-1-kim.example.com", "--clear")
+	require.Equal(t, outcome{
+		status: exitFailed, stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 has no requestor lee.example.com; it has kim.example.com\n",
+	}, drydock(t, "node", "recover", "worker-1-kim.example.com", "--requestor", "lee.example.com"))
+	require.Contains(t, succeeds(t, "node", "recover", "worker-1-kim.example.com"), "has recovered")
 	watch.prints(t, "kim.example.com; waiting for done")
 
 	// Temporal's visibility lags behind: until it knows the node, the name is unknown.

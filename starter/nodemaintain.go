@@ -23,11 +23,15 @@ import (
 
 // maintainFlags describe a maintenance on the command line.
 type maintainFlags struct {
-	file, name, requestor, podSelector, onDrainTimeout, onFailure string
+	file, name, requestor, podSelector, onDrainTimeout, onFailure, completionSelector string
 
-	cordon, drain, force, deleteEmptyDir, wait bool
+	additionalRequestors, resourceFilters []string
 
-	drainTimeout time.Duration
+	cordon, drain, force, deleteEmptyDir, wait, awaitCompletion bool
+
+	drainTimeout, completionTimeout, skipWaitForDelete, healthTimeout, lockTimeout time.Duration
+	// given reports whether a flag was set: some mean another thing when they are absent.
+	given func(flag string) bool
 }
 
 func newNodeMaintain(c *cli) *cobra.Command {
@@ -38,7 +42,11 @@ func newNodeMaintain(c *cli) *cobra.Command {
 		Long: `Take a node out of service: cordon and drain it, then hand it over. When the work on it is finished, say "drydock node done"; the node
 is then checked and returned.
 
-With -f the whole request comes from a NodeMaintenance; the flags that describe a maintenance do not count then.
+With -f the whole request comes from a NodeMaintenance; the flags that describe a maintenance do not count then. Only a file has health checks,
+an order of pods and a Job.
+
+If another maintenance has the node already and does all that is asked for, it is joined: the node is handed over to both, and returned when
+both are done.
 
 With --wait it follows the maintenance until the node is handed over, or, when a Job does the work, until the node is returned.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -69,6 +77,7 @@ With --wait it follows the maintenance until the node is handed over, or, when a
 
 func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	f.given = flags.Changed
 	flags.StringVarP(&f.file, "filename", "f", "", "file with the NodeMaintenance, instead of the flags below; - is standard input")
 	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
 	flags.StringVar(&f.requestor, "requestor", defaultRequestor(), "who asks: 2 to 63 characters, like a DNS name")
@@ -78,6 +87,14 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.podSelector, "pod-selector", "", "evict only the pods that this label selector picks")
 	flags.BoolVar(&f.force, "force", false, "also evict pods that no controller owns: they do not come back")
 	flags.BoolVar(&f.deleteEmptyDir, "delete-emptydir-data", false, "also evict pods with emptyDir volumes: their data is lost")
+	flags.StringSliceVar(&f.resourceFilters, "pod-eviction-filter", nil, "evict only pods that request a resource whose name matches one of these regular expressions")
+	flags.DurationVar(&f.skipWaitForDelete, "skip-wait-for-delete", 0, "do not wait for pods that have been terminating for longer")
+	flags.BoolVar(&f.awaitCompletion, "wait-for-pods", false, "before the drain, wait until pods have ended by themselves")
+	flags.StringVar(&f.completionSelector, "wait-for-pods-selector", "", "wait only for the pods that this label selector picks")
+	flags.DurationVar(&f.completionTimeout, "wait-for-pods-timeout", 0, "wait no longer than this for them; 0 is no limit")
+	flags.StringSliceVar(&f.additionalRequestors, "additional-requestor", nil, "another requestor: the node is not returned before it is done, too")
+	flags.DurationVar(&f.healthTimeout, "health-timeout", 10*time.Minute, "time for the node to be healthy after the work; 0 is no limit")
+	flags.DurationVar(&f.lockTimeout, "lock-timeout", 0, "wait no longer than this for workload locks (default: no limit)")
 	flags.StringVar(&f.onDrainTimeout, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), "Fail or Retry")
 	flags.StringVar(&f.onFailure, "on-failure", string(maintenancev1.FailureUncordon), "Uncordon or KeepCordoned")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the node is handed over")
@@ -117,11 +134,13 @@ func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
 		TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
 		ObjectMeta: metav1.ObjectMeta{Name: f.name},
 		Spec: maintenancev1.NodeMaintenanceSpec{
-			RequestorID:    f.requestor,
-			NodeName:       node,
-			Cordon:         &f.cordon,
-			OnDrainTimeout: maintenancev1.DrainTimeoutAction(f.onDrainTimeout),
-			OnFailure:      maintenancev1.FailureAction(f.onFailure),
+			RequestorID:          f.requestor,
+			AdditionalRequestors: f.additionalRequestors,
+			NodeName:             node,
+			Cordon:               &f.cordon,
+			HealthTimeoutSeconds: new(wholeSeconds(f.healthTimeout)),
+			OnDrainTimeout:       maintenancev1.DrainTimeoutAction(f.onDrainTimeout),
+			OnFailure:            maintenancev1.FailureAction(f.onFailure),
 		},
 	}
 	if object.Name == "" {
@@ -132,6 +151,21 @@ func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
 		object.Spec.DrainSpec = &maintenancev1.DrainSpec{
 			Force: f.force, PodSelector: f.podSelector, TimeoutSeconds: &timeout, DeleteEmptyDir: f.deleteEmptyDir,
 		}
+		for _, expression := range f.resourceFilters {
+			object.Spec.DrainSpec.PodEvictionFilters = append(object.Spec.DrainSpec.PodEvictionFilters,
+				maintenancev1.PodEvictionFilter{ByResourceNameRegex: &expression})
+		}
+		if f.given("skip-wait-for-delete") {
+			object.Spec.DrainSpec.SkipWaitForDeleteSeconds = new(wholeSeconds(f.skipWaitForDelete))
+		}
+	}
+	if f.awaitCompletion {
+		object.Spec.WaitForPodCompletion = &maintenancev1.WaitForPodCompletionSpec{
+			PodSelector: f.completionSelector, TimeoutSeconds: wholeSeconds(f.completionTimeout),
+		}
+	}
+	if f.given("lock-timeout") {
+		object.Spec.LockTimeoutSeconds = new(wholeSeconds(f.lockTimeout))
 	}
 	return object
 }

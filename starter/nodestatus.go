@@ -131,6 +131,16 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
 		}
 	}
+	if status.JoinedTo != "" {
+		lines = append(lines, "shares the node of "+status.JoinedTo)
+	}
+	for _, r := range status.Requestors {
+		line := "requestor " + r.RequestorID + ": " + string(r.State)
+		if r.Maintenance != "" {
+			line = "requestor " + r.RequestorID + " (" + r.Maintenance + "): " + string(r.State)
+		}
+		lines = append(lines, strings.TrimSuffix(line+", "+r.Message, ", "))
+	}
 	if line := holdLine(status.Held, reasonOf(status.Wait)); line != "" {
 		lines = append(lines, line)
 	}

@@ -89,8 +89,9 @@ func cut(text string, limit int) string {
 }
 
 // signal sends a signal to a subject that is not over.
-func (s *server) signal(ctx context.Context, to subject, name, reason string) error {
-	err := s.SignalWorkflow(ctx, to.workflowID, "", name, temporal.SignalRequest{Actor: actor(), Reason: reason})
+func (s *server) signal(ctx context.Context, to subject, name string, request temporal.SignalRequest) error {
+	request.Actor = actor()
+	err := s.SignalWorkflow(ctx, to.workflowID, "", name, request)
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		if closed, describeErr := s.DescribeWorkflow(ctx, to.workflowID, ""); describeErr == nil {
 			return fmt.Errorf("%s is over (%s): there is nothing to %s; see `%s`", to, closed.Status, name, to.show)

@@ -62,6 +62,7 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
 	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
 	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
+	s.worker.RegisterWorkflowWithOptions(workflows.MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler})
 	s.worker.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper})
 	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
@@ -76,7 +77,14 @@ func (s *stage) startWorker(t *testing.T) {
 		"PlanMaintenance":      func(context.Context, activities.NodeRef) error { return nil },
 		"CallScheduler":        (&activities.Scheduler{Temporal: s.client}).CallScheduler,
 		"FindLost":             (&activities.Scheduler{Temporal: s.client}).FindLost,
-		"WatchNodes":           s.watchNodes,
+		// Clusters of rollouts are played, and have no slots.
+		"FindAskers":    func(context.Context, string) ([]string, error) { return nil, nil },
+		"AnnounceState": func(context.Context, activities.AnnounceStateInput) error { return nil },
+		"WatchNodes":    s.watchNodes,
+		"AwaitEnd":      (&activities.Scheduler{Temporal: s.client}).AwaitEnd,
+		"AwaitStale": func(ctx context.Context, _ activities.AwaitStaleInput) (scheduling.Staleness, error) {
+			return scheduling.Staleness{}, untilCancelled(ctx, nil)
+		},
 		"RequestNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
 			return activities.NodeLocks{}, nil
 		},

@@ -74,7 +74,7 @@ func (c *cli) tell(ctx context.Context, target subject, signal, reason, says str
 		return err
 	}
 	defer s.Close()
-	if err := s.signal(ctx, target, signal, reason); err != nil {
+	if err := s.signal(ctx, target, signal, temporal.SignalRequest{Reason: reason}); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, says, target.show)

@@ -10,6 +10,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -167,7 +168,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
 		return err
 	}
-	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: lockScope(c.in.Remediation.Action)}
+	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action)}
 	c.requested = true
 	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	err := c.insist().effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, in, &c.locked)

@@ -1,14 +1,12 @@
 package workflows
 
 import (
-	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities"
-	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
@@ -78,22 +76,34 @@ type nodeMaintenance struct {
 	// marked: the node may carry our marks. cordoned: it may be out of service.
 	marked, cordoned bool
 
-	// handedOver: the requestor has the node. done: it has finished. failed: it has said that its work failed.
-	handedOver bool
-	done       *temporal.SignalRequest
-	failed     *temporal.SignalRequest
 	// announced counts the states that were announced on the node.
 	announced int32
+	// requestors need the node. handedOver: they have it. returning: it is on its way back, whoever needs it.
+	requestors            *requestorKeeper
+	handedOver, returning bool
+	// stopJob ends the Job that is at work. keepFor left with a failure, and wants the node kept out of service.
+	stopJob workflow.CancelFunc
+	keepFor *requestor
+	// stale is whether the node has been handed over for too long.
+	stale scheduling.Staleness
 	// withdraw cancels the work; withdrawn says on whose word.
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 
-	nodes  *activities.Nodes
-	drains *activities.Drains
-	jobs   *activities.Jobs
-	health *activities.Health
-	locks  *activities.Locks
-	hub    *activities.Rollouts
+	// sharing is how it stands with another maintenance that has the node. shares counts what those that joined this one were told, and unheard what
+	// of that is on its way.
+	sharing sharing
+	shares  int64
+	unheard int
+
+	nodes     *activities.Nodes
+	drains    *activities.Drains
+	jobs      *activities.Jobs
+	health    *activities.Health
+	locks     *activities.Locks
+	hub       *activities.Rollouts
+	clusters  *activities.Clusters
+	scheduler *activities.Scheduler
 }
 
 func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMaintenance, error) {
@@ -104,19 +114,24 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 	}
 	m.record = newNodeRecord(ctx, &m.status, m.node)
 	m.slots = newSlotKeeper(ctx, in.Cluster)
+	m.requestors = newRequestorKeeper(in.Object.Spec, &m.status, m.record.show)
 	m.holds.state, m.status.Held = in.Held, in.Held.Of(in.Cluster)
 	return m, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.status, nil },
 		workflow.QueryHandlerOptions{Description: "The status of the maintenance."})
 }
 
-// run does the work, and takes everything back however the work ended.
+// run does the work, and takes everything back however the work ended. To be cancelled is a word of the requestor's: others may need the node.
 func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenanceStatus, error) {
-	work, withdraw := workflow.WithCancel(ctx)
-	m.withdraw = withdraw
 	listening, hangUp := workflow.NewDisconnectedContext(ctx)
 	defer hangUp()
+	work, withdraw := workflow.WithCancel(listening)
+	m.withdraw = withdraw
 	m.listen(listening)
+	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
+		ctx.Done().Receive(listening, nil)
+		m.takeBack(temporal.SignalRequest{})
+	})
 	if m.in.Parent == "" {
 		m.holds.follow(work, m.in.Cluster)
 	}
@@ -124,9 +139,12 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	err := m.maintain(work)
 	m.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
+	m.partWithAll(clean, err)
+	m.leaveHolder(clean)
 	m.cleanUp(clean, err)
 	m.releaseSlot(clean)
 	m.holds.leave(clean)
+	_ = workflow.Await(clean, func() bool { return m.unheard == 0 })
 	status, err := m.finish(clean, err)
 	m.record.attributes.flush()
 	return status, err
@@ -134,9 +152,13 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 
 // maintain is the way of a node through its maintenance.
 func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
+	if err := m.prepare(ctx); err != nil {
+		return err
+	}
+	if shared, err := m.awaitNode(ctx); shared || err != nil {
+		return err
+	}
 	steps := []func(workflow.Context) error{
-		m.prepare,
-		m.awaitSlot,
 		m.takeOutOfService,
 		m.awaitPodCompletion,
 		m.drain,
@@ -173,7 +195,26 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	return m.insist().effect(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, m.node, nil)
 }
 
-// awaitSlot waits until the scheduler of the cluster lets the node go. A rollout has waited already.
+// awaitNode waits until the maintenance may have the node for itself. When it shares that of another one meanwhile, it returns true when it does not
+// need it any more.
+func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err error) {
+	for {
+		if err := m.awaitSlot(ctx); err != nil {
+			return false, err
+		}
+		if !m.sharing.joined {
+			m.leaveHolder(ctx)
+			m.sharing = sharing{number: m.sharing.number}
+			return false, nil
+		}
+		if err := m.useShared(ctx); err != nil || m.sharing.lost == "" {
+			return true, err
+		}
+		m.sharing = sharing{holder: m.sharing.holder, number: m.sharing.number}
+	}
+}
+
+// awaitSlot waits until the scheduler of the cluster lets the node go, or until whoever has it shares it. A rollout has waited already.
 func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	if m.in.SlotGranted {
 		return nil
@@ -182,10 +223,13 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: m.node.Node, Requestor: m.spec.RequestorID}
 	since := m.status.StartedAt.Time
 	m.slots.ask(request, workflow.GetInfo(ctx).WorkflowExecution.ID, since)
-	for m.slots.waits() {
-		m.record.reason.replace(cmp.Or(m.slots.trouble, m.slots.wait))
-		wait, trouble := m.slots.wait, m.slots.trouble
-		if err := workflow.Await(ctx, func() bool { return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble }); err != nil {
+	for m.slots.waits() && !m.sharing.joined {
+		m.askToShare()
+		m.record.reason.replace(m.turnWait())
+		wait, trouble, version := m.slots.wait, m.slots.trouble, m.sharing.version
+		if err := workflow.Await(ctx, func() bool {
+			return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble || m.sharing.version != version
+		}); err != nil {
 			return err
 		}
 	}
@@ -252,7 +296,7 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.marked, m.requested = true, true
-	in := activities.NodeLockInput{NodeRef: m.node, Scope: lockScope(m.spec.Action)}
+	in := activities.NodeLockInput{NodeRef: m.node, Scope: scheduling.LockScope(m.spec.Action)}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.NodeLocks
 	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &found)
@@ -270,14 +314,6 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	}
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
-}
-
-// lockScope is os unless the work is known not to restart the node.
-func lockScope(action *maintenancev1.Action) lcmv1.Scope {
-	if action != nil && action.RebootsNode != nil && !*action.RebootsNode {
-		return lcmv1.ScopeDrain
-	}
-	return lcmv1.ScopeOS
 }
 
 func (m *nodeMaintenance) lockNote() string {
@@ -355,6 +391,7 @@ func drainTimeout(spec maintenancev1.DrainSpec) int32 {
 
 // checkHealth waits until the node, its DaemonSet pods and the declared checks are well.
 func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
+	m.returning = true
 	m.record.enter(ctx, maintenancev1.NodeHealthChecks)
 	in := activities.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks}
 	in.Deadline = deadlineIn(ctx, healthTimeout(m.spec.HealthTimeoutSeconds))

@@ -23,9 +23,9 @@ func (m *nodeMaintenance) announce(ctx workflow.Context, message string) {
 // endState is the state in which a maintenance ends whose work has ended so.
 func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 	switch {
-	case err == nil:
+	case err == nil && m.status.Failure == nil && m.withdrawn == nil:
 		return maintenancev1.NodeCompleted
-	case m.cancelled(err):
+	case m.status.Failure == nil:
 		return maintenancev1.NodeCancelled
 	case temporal.ErrorType(err) == temporal.ErrNodeGone:
 		return maintenancev1.NodeGone
@@ -42,7 +42,7 @@ func (m *nodeMaintenance) end(err error) *activities.MaintenanceEnd {
 		if m.withdrawn != nil {
 			end.Message += byWhom(*m.withdrawn)
 		}
-	case err != nil:
+	case m.status.Failure != nil:
 		end.Message = "the maintenance has failed: " + m.status.Failure.Reason + ": " + m.status.Failure.Message
 	}
 	return end

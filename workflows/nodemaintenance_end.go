@@ -22,10 +22,14 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.takeDone)
 	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
+	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
 	if !m.in.SlotGranted {
 		m.slots.listen(ctx, func() {})
 		workflow.GoNamed(ctx, "slots", m.slots.run)
+		onSignal(ctx, temporal.SignalShare, "How the node stands that another maintenance shares.", m.takeShare)
+		workflow.GoNamed(ctx, "tell holder", m.tellHolder)
+		workflow.GoNamed(ctx, "inform holder", m.informHolder)
 	}
 	m.holds.listen(ctx, func() {
 		m.status.Held = m.holds.state.Of(m.in.Cluster)
@@ -36,45 +40,6 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 			m.record.progress.report(ctx, m.in.Parent, temporal.SignalNodeProgress, m.in.ProgressLimit, func() any { return m.record.summary() })
 		})
 	}
-}
-
-// takeDone takes in that the requestor has finished. Before the node is handed over that means it is not needed any more; later than
-// that, and while a Job does the work, it changes nothing.
-func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
-	switch m.status.State {
-	case maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed:
-		if m.handedOver {
-			m.done = &r
-			return
-		}
-		m.record.note("done was said" + byWhom(r) + ", but a job is at work: nothing done")
-	case maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon, maintenancev1.NodeWaitForPodCompletion, maintenancev1.NodeDraining:
-		m.takeBack(r)
-	}
-}
-
-func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
-	if !m.handedOver || m.done != nil {
-		m.record.note("fail was said" + byWhom(r) + ", but the node is not handed over: nothing done")
-		return
-	}
-	m.failed = &r
-	m.status.Failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + m.spec.RequestorID + " failed" + byWhom(r)}
-}
-
-func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
-	if !m.handedOver || m.done != nil || m.failed == nil {
-		return
-	}
-	m.failed, m.status.Failure = nil, nil
-	m.record.note("recover was said" + byWhom(r))
-}
-
-func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
-	if m.withdrawn == nil {
-		m.withdrawn = &r
-	}
-	m.withdraw()
 }
 
 // observe takes over what the current activity sees; what an earlier one saw is stale.
@@ -96,7 +61,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	insist := m.cleanUpInsistence(ctx)
 	// A job that may be at work is ended before anything else, however long that takes.
 	if m.jobStarted && !m.jobFinished {
-		m.undo(ctx, insist, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+		_ = m.removeJob(ctx, insist)
 	}
 	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
 	mayHaveLetGo := m.locked || m.requested && !m.answered
@@ -121,7 +86,7 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 
 // returnNode returns the node; what always goes with that goes with it.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) activities.NodeLocks {
-	keep := err != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned && !m.cancelled(err)
+	keep := m.keepFor != nil || m.status.Failure != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned
 	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err)}
 	if m.jobFinished {
 		in.FinishedJob = new(m.jobInput())
@@ -185,16 +150,12 @@ func (m *nodeMaintenance) undo(ctx workflow.Context, insist insistence, summary 
 	return err
 }
 
-func (m *nodeMaintenance) cancelled(err error) bool {
-	return sdktemporal.IsCanceledError(err) && m.status.Failure == nil
-}
-
 // finish turns the way the work ended into the end of the workflow.
 func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1.NodeMaintenanceStatus, error) {
 	now := m.record.now(ctx)
 	m.status.CompletedAt = &now
 	state := m.endState(err)
-	if state == maintenancev1.NodeCancelled && m.withdrawn != nil {
+	if state == maintenancev1.NodeCancelled && m.withdrawn != nil && byWhom(*m.withdrawn) != "" {
 		m.record.note("cancelled" + byWhom(*m.withdrawn))
 	}
 	m.record.enter(ctx, state)

@@ -1,14 +1,19 @@
 package workflows
 
 import (
+	"fmt"
+	"strings"
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// work hands the node over: to the requestor, or to a Job. While the cluster is held nobody gets it; a node that nobody works on is returned.
+// work hands the node over: to the requestors, or to a Job first. While the cluster is held nobody gets it; a node that nobody works on is returned.
 func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	job := m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
 	if job || !m.in.DoneWhenReady {
@@ -19,57 +24,155 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeReady)
 	m.record.stages.begin(ctx, maintenancev1.StageWorkDone)
 	var err error
-	switch {
-	case job:
+	switch own := m.requestors.own(); {
+	case job && own.State.NeedsNode():
 		err = m.runJob(ctx)
-	case !m.in.DoneWhenReady:
-		err = m.awaitRequestor(ctx)
+	case m.in.DoneWhenReady:
+		m.requestors.set(own, maintenancev1.RequestorDone, "")
+	}
+	if err == nil {
+		err = m.awaitRequestors(ctx)
 	}
 	m.record.stages.end(ctx, maintenancev1.StageWorkDone, err, "")
 	return err
 }
 
 // runJob does the work with a Job. When it fails, the node stays out of service until somebody decides; a rollout has decided already: it
-// does not go on.
+// does not go on. When the requestor leaves while others need the node, only the Job ends.
 func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	m.jobStarted = true
 	in := m.jobInput()
 	in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
-	err := m.await(ctx, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+	running, stop := workflow.WithCancel(ctx)
+	m.stopJob = stop
+	defer func() { m.stopJob = nil }()
+	err := m.await(running, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
 	m.jobFinished = err == nil
-	if temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "" {
+	own := m.requestors.own()
+	switch {
+	case err == nil && own.State.NeedsNode():
+		m.requestors.set(own, maintenancev1.RequestorDone, "its job is done")
+		return nil
+	case err == nil:
+		return nil
+	case ctx.Err() == nil && running.Err() != nil:
+		clean, _ := workflow.NewDisconnectedContext(ctx)
+		m.jobStarted = m.removeJob(clean, m.cleanUpInsistence(clean)) != nil
+		return nil
+	case temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "":
 		return err
 	}
-	m.record.failure(err)
-	m.failed = &temporal.SignalRequest{Reason: temporal.ErrorMessage(err)}
-	return m.awaitRequestor(ctx)
+	own.failure = failureOf(err)
+	m.requestors.set(own, maintenancev1.RequestorFailed, own.failure.Message)
+	m.showFailure()
+	return nil
 }
 
 func (m *nodeMaintenance) jobInput() activities.RunJobInput {
 	return activities.RunJobInput{NodeRef: m.node, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }
 
-// awaitRequestor waits until the requestor says done. While its work has failed, the node is held.
-func (m *nodeMaintenance) awaitRequestor(ctx workflow.Context) error {
+func (m *nodeMaintenance) removeJob(ctx workflow.Context, insist insistence) error {
+	return m.undo(ctx, insist, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+}
+
+// awaitRequestors waits until nobody needs the node any more. While the work of one has failed, the node is held.
+func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
+	if !m.requestors.needed() {
+		return ctx.Err()
+	}
 	m.handedOver = true
 	defer func() { m.handedOver = false }()
-	for m.done == nil {
-		failed := m.failed
-		if failed != nil {
-			m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
-			m.record.reason.set(ctx, "RequestorFailed", "the work on the node failed"+byWhom(*failed)+"; the node is held until the failure is cleared (recover), or done or cancel is said")
-			m.announce(ctx, "the work on the node has failed"+byWhom(*failed)+"; it stays out of service until somebody decides")
-		} else {
-			m.record.enter(ctx, maintenancev1.NodeReady)
-			m.record.reason.set(ctx, "AwaitingRequestor", "the node is handed over to "+m.spec.RequestorID+"; waiting for done")
-			m.announce(ctx, "the node is ready, and handed over to "+m.spec.RequestorID)
+	m.shareWithAll(ctx, "")
+	watching, stop := workflow.WithCancel(ctx)
+	defer stop()
+	workflow.GoNamed(watching, "staleness", m.followStaleness)
+	var told maintenancev1.NodeState
+	for m.requestors.needed() && m.sharing.lost == "" {
+		if m.collect() {
+			continue
 		}
-		if err := workflow.Await(ctx, func() bool { return m.done != nil || m.failed != failed }); err != nil {
+		version, stale := m.requestors.version, m.stale
+		told = m.sayWhoHasTheNode(ctx, told)
+		if err := workflow.Await(ctx, func() bool {
+			return m.requestors.version != version || m.stale != stale || m.sharing.lost != ""
+		}); err != nil {
 			return err
 		}
 	}
-	m.record.note("done was said" + byWhom(*m.done))
-	m.failed, m.status.Failure = nil, nil
 	m.record.reason.set(ctx, "", "")
-	return nil
+	return ctx.Err()
+}
+
+// ReasonStale is why a maintenance is waited for that has been ready for longer than its cluster allows.
+const ReasonStale = "Stale"
+
+// sayWhoHasTheNode keeps the state and its reason, and announces on the node what it was not told yet.
+func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenancev1.NodeState) maintenancev1.NodeState {
+	who := names(m.requestors.who(needsNode))
+	announcement := "the node is ready, and handed over to " + who
+	if failing := m.requestors.failing(); failing != nil {
+		failed := "the work on the node failed" + spoken(failing.Message)
+		announcement = "the work on the node has failed" + spoken(failing.Message) + "; it stays out of service until somebody decides"
+		m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
+		m.record.reason.set(ctx, "RequestorFailed", failed+"; the node is held until the failure is cleared (recover), or done or cancel is said")
+	} else {
+		m.record.enter(ctx, maintenancev1.NodeReady)
+		if message := "the node is handed over to " + who + "; waiting for done"; m.stale.Stale {
+			m.record.reason.set(ctx, ReasonStale, fmt.Sprintf("%s for longer than %d s (maxNodeMaintenanceTimeSeconds)", message, m.stale.LimitSeconds))
+		} else {
+			m.record.reason.set(ctx, "AwaitingRequestor", message)
+		}
+	}
+	if m.status.State != told {
+		m.announce(ctx, announcement)
+	}
+	return m.status.State
+}
+
+// spoken adds what a requestor said to a message.
+func spoken(message string) string {
+	switch {
+	case message == "":
+		return ""
+	case strings.HasPrefix(message, "by "):
+		return " " + message
+	}
+	return ": " + message
+}
+
+// followStaleness looks whether the node has been handed over for longer than the cluster allows, until ctx is cancelled.
+func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
+	m.stale = scheduling.Staleness{}
+	in := activities.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
+	// A cluster that does not answer makes nothing stale; why it does not is not what the requestor is waited for.
+	insist := insistence{taskQueue: m.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	for {
+		var found scheduling.Staleness
+		if insist.wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil {
+			return
+		}
+		if found.Stale && !m.stale.Stale {
+			since := in.ReadySince.Add(time.Duration(found.LimitSeconds) * time.Second)
+			m.record.note(fmt.Sprintf("stale since %s: the node was handed over %d s before, and nobody has said done (maxNodeMaintenanceTimeSeconds)",
+				since.UTC().Format(time.RFC3339), found.LimitSeconds))
+			workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"cluster": m.in.Cluster}).Counter("drydock_stale_maintenances").Inc(1)
+		}
+		m.stale, in.Known = found, found
+	}
+}
+
+// collect ends a stale maintenance where its cluster wants that, and reports whether it did. Those that joined it are collected by themselves.
+func (m *nodeMaintenance) collect() (collected bool) {
+	if !m.stale.Collect || m.requestors.failing() != nil {
+		return false
+	}
+	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.stale.LimitSeconds)
+	for _, r := range m.requestors.ours() {
+		if r.State.NeedsNode() {
+			m.leave(r, temporal.SignalRequest{Reason: reason})
+			collected = true
+		}
+	}
+	return collected
 }

@@ -46,7 +46,11 @@ func (w *world) onSignals() {
 			w.RegisterDelayedCallback(func() { w.callScheduler(payload.(scheduling.Call)) }, 0)
 			return nil
 		}).Maybe()
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(nil).Maybe()
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
+		func(_, _, _, signal string, payload any) error {
+			w.told[signal] = append(w.told[signal], payload)
+			return nil
+		}).Maybe()
 }
 
 // callScheduler is what the scheduler does when it is called.

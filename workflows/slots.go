@@ -31,7 +31,9 @@ type slotKeeper struct {
 	number int64
 	// wait is why the first that was not granted waits; turn is the number of the message that said so. scheduler is when the one began that was
 	// heard last.
-	wait      *drydockv1.Wait
+	wait *drydockv1.Wait
+	// holder has the node of that one, if that is why it waits.
+	holder    *scheduling.Asker
 	turn      int64
 	scheduler time.Time
 
@@ -60,7 +62,7 @@ func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 			k.take(grant)
 		}
 		if turn.Number > k.turn {
-			k.turn, k.wait = turn.Number, turn.Wait
+			k.turn, k.wait, k.holder = turn.Number, turn.Wait, turn.Holder
 		}
 		changed()
 	})
@@ -131,7 +133,7 @@ func (k *slotKeeper) release(release scheduling.Release) {
 func (k *slotKeeper) forget(namespace, name string) {
 	k.slots = slices.DeleteFunc(k.slots, func(s scheduling.Slot) bool { return s.Namespace == namespace && s.Name == name })
 	if !k.waits() {
-		k.wait = nil
+		k.wait, k.holder = nil, nil
 	}
 }
 

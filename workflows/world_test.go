@@ -48,6 +48,11 @@ type world struct {
 	book           scheduling.Book
 	schedulerCalls []scheduling.Call
 	schedulerGone  bool
+	// over are the maintenances that have ended when it is asked, and staleness what is answered of the one at work, one after the other.
+	over      []scheduling.Asker
+	staleness []scheduling.Staleness
+	// told is what workflows told others, but for the scheduler, by the signal's name.
+	told map[string][]any
 	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
 	held   emergency.State
 	untold bool
@@ -61,7 +66,7 @@ func newWorld(t *testing.T) *world {
 	suite := &testsuite.WorkflowTestSuite{}
 	w := &world{
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t,
-		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1,
+		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1, told: map[string][]any{},
 		held: emergency.State{Number: 1},
 	}
 	w.SetTestTimeout(time.Minute)
@@ -123,7 +128,31 @@ func (w *world) register() {
 		w.inputs["WakeSweeper"] = append(w.inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
+	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) { return nil, slices.Contains(w.over, other) })
+	beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+		if len(w.staleness) == 0 {
+			return nil, false
+		}
+		found := w.staleness[0]
+		w.staleness = w.staleness[1:]
+		return found, true
+	})
 	playScheduler(w)
+}
+
+// beside registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as
+// the test goes on.
+func beside[In any](w *world, name string, answer func(In) (any, bool)) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.inputs[name] = append(w.inputs[name], in)
+		result, answered := answer(in)
+		if !answered {
+			return nil, activity.ErrResultPending
+		}
+		return result, nil
+	}, activity.RegisterOptions{Name: name})
 }
 
 // play registers an activity that records its calls.

@@ -26,12 +26,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		}
 		return invalid
 	case *maintenancev1.NodeMaintenance:
-		invalid := validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
-		if len(object.Spec.AdditionalRequestors) > 0 {
-			// To ignore it would return a node that somebody still needs.
-			invalid = append(invalid, field.Forbidden(spec.Child("additionalRequestors"), "can be read, but not yet heeded: the node is returned when its one requestor is done"))
-		}
-		return invalid
+		return validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
 	case *maintenancev1.MaintenanceOperatorConfig:
 		var invalid field.ErrorList
 		for i, budget := range object.Spec.Budgets {

@@ -360,3 +360,24 @@ func TestSlotsAreNeitherLostNorDoubled(t *testing.T) {
 		require.False(t, waiting, "everybody has had a turn")
 	})
 }
+
+func TestWhoWaitsForANodeIsToldWhoHasItAndWhenThatIsSomebodyElse(t *testing.T) {
+	d := newDesk(2, "n1", "n2")
+	d.ask("first", slot("n1", 1))
+	d.ask("second", slot("n1", 2))
+	d.ask("third", slot("n1", 3))
+	d.told, d.now = nil, d.now.Add(2*time.Second)
+	d.decide()
+	require.Len(t, d.told, 2)
+	for _, turn := range d.told {
+		require.Equal(t, asker("first"), *turn.Holder, turn.Asker)
+	}
+
+	d.release("first", returned("n1", 1))
+	d.decide()
+	d.told, d.now = nil, d.now.Add(2*time.Second)
+	d.decide()
+	require.Len(t, d.told, 1)
+	require.Equal(t, asker("third"), d.told[0].Asker)
+	require.Equal(t, asker("second"), *d.told[0].Holder, "the reason is the same, but not the holder")
+}

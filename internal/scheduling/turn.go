@@ -192,9 +192,26 @@ func (b *Book) unserved() map[Request][]placed {
 	return entries
 }
 
+// partyWait is why the first request of an asker waits.
+type partyWait struct {
+	drydockv1.Wait
+	// holder has the node that it waits for.
+	holder Asker
+}
+
+// holderOf is who has the slot for a node; the zero value: nobody in the book.
+func (b *Book) holderOf(node string) Asker {
+	for _, party := range b.Parties {
+		if slices.ContainsFunc(party.Slots, func(e Entry) bool { return e.Granted && e.Node == node }) {
+			return party.Asker
+		}
+	}
+	return Asker{}
+}
+
 // waits are, for each asker that waits, why its first request does, and all of them with their own reason.
-func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*drydockv1.Wait {
-	entries, counts, waits := b.unserved(), map[Asker]int{}, map[Asker]*drydockv1.Wait{}
+func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
+	entries, counts, waits := b.unserved(), map[Asker]int{}, map[Asker]*partyWait{}
 	for _, w := range queue {
 		found := entries[w.Request]
 		if len(found) == 0 {
@@ -205,7 +222,10 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*drydockv1.Wait {
 		counts[asker]++
 		wait := waits[asker]
 		if wait == nil {
-			wait = &drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)}
+			wait = &partyWait{Wait: drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)}}
+			if w.Reason == NodeBusy {
+				wait.holder = b.holderOf(w.Node)
+			}
 			waits[asker] = wait
 		}
 		if len(wait.Blockers) < turnBlockers {
@@ -222,14 +242,14 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*drydockv1.Wait {
 }
 
 // news is what an asker has to be told: grants, at once; that it waits for another reason than it knows, when that has stood for a while.
-func (p *Party) news(wait *drydockv1.Wait, now time.Time) (granted []Grant, due time.Time) {
+func (p *Party) news(wait *partyWait, now time.Time) (granted []Grant, due time.Time) {
 	for i := range p.Slots {
 		if e := &p.Slots[i]; e.Granted && !e.Told {
 			granted = append(granted, Grant{Namespace: e.Namespace, Name: e.Name, Number: e.Number})
 		}
 	}
-	switch reason := reasonOf(wait); {
-	case reason == p.Told:
+	switch reason, holder := wait.key(); {
+	case reason == p.Told && holder == p.ToldHolder:
 		p.News = time.Time{}
 		return granted, time.Time{}
 	case p.News.IsZero():
@@ -238,19 +258,28 @@ func (p *Party) news(wait *drydockv1.Wait, now time.Time) (granted []Grant, due 
 	return granted, p.News.Add(newsAfter)
 }
 
-func (p *Party) tell(number int64, granted []Grant, wait *drydockv1.Wait) Turn {
+func (p *Party) tell(number int64, granted []Grant, wait *partyWait) Turn {
 	for i := range p.Slots {
 		p.Slots[i].Told = p.Slots[i].Granted
 	}
-	p.Told, p.News = reasonOf(wait), time.Time{}
-	return Turn{Asker: p.Asker, Number: number, Granted: granted, Wait: wait}
+	p.Told, p.ToldHolder = wait.key()
+	p.News = time.Time{}
+	turn := Turn{Asker: p.Asker, Number: number, Granted: granted}
+	if wait != nil {
+		turn.Wait = &wait.Wait
+	}
+	if p.ToldHolder != (Asker{}) {
+		turn.Holder = new(p.ToldHolder)
+	}
+	return turn
 }
 
-func reasonOf(wait *drydockv1.Wait) string {
-	if wait == nil {
-		return ""
+// key is by what one wait is told from another.
+func (w *partyWait) key() (reason string, holder Asker) {
+	if w == nil {
+		return "", Asker{}
 	}
-	return wait.Reason
+	return w.Reason, w.holder
 }
 
 // Queue is everybody in the book: those with a slot, in the order in which they were asked for, then those that wait, in order of rank.

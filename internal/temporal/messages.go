@@ -60,14 +60,19 @@ const (
 	SignalTurn = "turn"
 	// SignalRollCall carries a scheduling.RollCall to everybody who may have a slot, from a scheduler that has just begun.
 	SignalRollCall = "rollCall"
+	// SignalClaim carries a scheduling.Claim from a maintenance to the one that has its node; SignalShare a scheduling.Share back.
+	SignalClaim = "claim"
+	SignalShare = "share"
 	// SignalSight carries a scheduling.Sight to the scheduler: how the nodes of its cluster are.
 	SignalSight = "sight"
 )
 
-// SignalRequest says who sent a signal, and why. Both are optional.
+// SignalRequest says who sent a signal, and why. All are optional.
 type SignalRequest struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Requestor is the one of a maintenance's requestors for whom it is said; empty: the one whose maintenance it is.
+	Requestor string `json:"requestor,omitempty"`
 }
 
 // UnmarshalJSON takes whatever a person types into the Web UI: a request is never lost for its form. What is no object is its reason.

@@ -88,6 +88,12 @@ type NodeMaintenanceStatus struct {
 	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
 	// +optional
 	CordonedByUs bool `json:"cordonedByUs,omitempty"`
+	// Requestors of the node where there are several: those of this maintenance, then those that joined it with one of their own (addition).
+	// +optional
+	Requestors []RequestorStatus `json:"requestors,omitempty"`
+	// JoinedTo is the workflow id of the maintenance whose node this one shares (addition).
+	// +optional
+	JoinedTo string `json:"joinedTo,omitempty"`
 	// LeftCordoned: the maintenance is over, and no pod can be scheduled on the node still; the notes say why (addition).
 	// +optional
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
@@ -101,6 +107,35 @@ type NodeMaintenanceStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+}
+
+// RequestorState is where one requestor of a node stands.
+type RequestorState string
+
+// The states of a requestor.
+const (
+	// RequestorAtWork: it needs the node, or waits until that is ready.
+	RequestorAtWork RequestorState = "AtWork"
+	// RequestorFailed: its work has failed, and the node is held for it.
+	RequestorFailed RequestorState = "Failed"
+	RequestorDone   RequestorState = "Done"
+	// RequestorLeft: it needs the node no longer, and is not done: it was cancelled, say.
+	RequestorLeft RequestorState = "Left"
+)
+
+// NeedsNode reports whether the node must not be returned yet.
+func (s RequestorState) NeedsNode() bool { return s == RequestorAtWork || s == RequestorFailed }
+
+// RequestorStatus is one of several requestors of a node.
+type RequestorStatus struct {
+	RequestorID string `json:"requestorID"`
+	// Maintenance is the workflow id of the maintenance of its own with which it joined.
+	// +optional
+	Maintenance string         `json:"maintenance,omitempty"`
+	State       RequestorState `json:"state"`
+	// Message is who said so, and why.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // Failure is a typed error that ended a maintenance.

@@ -1,0 +1,345 @@
+package workflows
+
+import (
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// requestor needs a node: whose maintenance it is, one that the maintenance names besides, or one that joined with a maintenance of its own.
+type requestor struct {
+	maintenancev1.RequestorStatus
+	// failure of its work. One that left with it has not made it good.
+	failure *maintenancev1.Failure
+	// joiner is the maintenance with which it joined, and claim the number of the last claim of that.
+	joiner scheduling.Asker
+	claim  int64
+}
+
+// requestorKeeper keeps those who need a node: it is returned when the last of them does not any more.
+type requestorKeeper struct {
+	// all of them; the first is the one whose maintenance it is.
+	all    []*requestor
+	status *maintenancev1.NodeMaintenanceStatus
+	show   func()
+	// version counts the changes.
+	version int
+}
+
+func newRequestorKeeper(spec maintenancev1.NodeMaintenanceSpec, status *maintenancev1.NodeMaintenanceStatus, show func()) *requestorKeeper {
+	k := &requestorKeeper{status: status, show: show}
+	for _, id := range append([]string{spec.RequestorID}, spec.AdditionalRequestors...) {
+		k.all = append(k.all, &requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: id, State: maintenancev1.RequestorAtWork}})
+	}
+	k.publish()
+	return k
+}
+
+func (k *requestorKeeper) own() *requestor { return k.all[0] }
+
+// ours are those of this maintenance, without those that joined it.
+func (k *requestorKeeper) ours() []*requestor {
+	return slices.DeleteFunc(slices.Clone(k.all), func(r *requestor) bool { return r.Maintenance != "" })
+}
+
+// named finds one of ours; the empty name is that of the first. Nil: it is none of ours.
+func (k *requestorKeeper) named(id string) *requestor {
+	for _, r := range k.ours() {
+		if id == "" || r.RequestorID == id {
+			return r
+		}
+	}
+	return nil
+}
+
+// joined finds one that joined with a maintenance of that id.
+func (k *requestorKeeper) joined(maintenance string) *requestor {
+	i := slices.IndexFunc(k.all, func(r *requestor) bool { return r.Maintenance == maintenance })
+	if i < 0 {
+		return nil
+	}
+	return k.all[i]
+}
+
+func (k *requestorKeeper) set(r *requestor, state maintenancev1.RequestorState, message string) {
+	r.State, r.Message = state, strings.TrimSpace(strings.TrimPrefix(message, ":"))
+	k.publish()
+}
+
+// publish shows them where there are several.
+func (k *requestorKeeper) publish() {
+	k.version++
+	k.status.Requestors = nil
+	for _, r := range k.all {
+		if len(k.all) > 1 {
+			k.status.Requestors = append(k.status.Requestors, r.RequestorStatus)
+		}
+	}
+	k.show()
+}
+
+// who are those of whom a fact holds.
+func (k *requestorKeeper) who(holds func(*requestor) bool) []*requestor {
+	return slices.DeleteFunc(slices.Clone(k.all), func(r *requestor) bool { return !holds(r) })
+}
+
+// needed reports whether anybody needs the node still.
+func (k *requestorKeeper) needed() bool { return len(k.who(needsNode)) > 0 }
+
+func needsNode(r *requestor) bool { return r.State.NeedsNode() }
+
+// failing is one of ours whose work has failed and who holds the node therefore; nil: there is none.
+func (k *requestorKeeper) failing() *requestor {
+	for _, r := range k.ours() {
+		if r.State == maintenancev1.RequestorFailed {
+			return r
+		}
+	}
+	return nil
+}
+
+// worked reports whether any of them has finished work on the node.
+func (k *requestorKeeper) worked() bool {
+	return slices.ContainsFunc(k.all, func(r *requestor) bool { return r.State == maintenancev1.RequestorDone })
+}
+
+// sum is how ours stand, all in one.
+func (k *requestorKeeper) sum() maintenancev1.RequestorState {
+	ours := k.ours()
+	switch {
+	case k.failing() != nil:
+		return maintenancev1.RequestorFailed
+	case slices.ContainsFunc(ours, needsNode):
+		return maintenancev1.RequestorAtWork
+	}
+	return ours[0].State
+}
+
+// names of requestors, for messages.
+func names(requestors []*requestor) string {
+	var texts []string
+	for _, r := range requestors {
+		if r.Maintenance != "" {
+			texts = append(texts, r.RequestorID+" ("+r.Maintenance+")")
+		} else {
+			texts = append(texts, r.RequestorID)
+		}
+	}
+	return listed(texts)
+}
+
+// spokenFor finds for whom a signal was sent, and notes when that is nobody of this maintenance.
+func (m *nodeMaintenance) spokenFor(r temporal.SignalRequest, verb string) *requestor {
+	who := m.requestors.named(r.Requestor)
+	if who == nil {
+		m.record.note(verb + " was said for " + r.Requestor + byWhom(r) + ", which is no requestor of this maintenance: nothing done")
+	}
+	return who
+}
+
+// said is what a note says of a signal that was sent for one of several requestors.
+func (m *nodeMaintenance) said(verb string, who *requestor, r temporal.SignalRequest) string {
+	if len(m.requestors.ours()) == 1 {
+		return verb + " was said" + byWhom(r)
+	}
+	return verb + " was said for " + who.RequestorID + byWhom(r)
+}
+
+// takeDone takes in that a requestor has finished. Before the node is handed over that means it is not needed any more; later than
+// that, and while a Job does the work, it changes nothing.
+func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
+	switch who := m.spokenFor(r, "done"); {
+	case who == nil || m.returning || !who.State.NeedsNode():
+	case m.handedOver:
+		who.failure = nil
+		m.requestors.set(who, maintenancev1.RequestorDone, byWhom(r))
+		m.record.note(m.said("done", who, r))
+		m.showFailure()
+	case who == m.requestors.own() && m.status.State == maintenancev1.NodeReady:
+		m.record.note(m.said("done", who, r) + ", but a job is at work: nothing done")
+	default:
+		m.leave(who, r)
+	}
+}
+
+func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
+	switch who := m.spokenFor(r, "fail"); {
+	case who == nil:
+	case !m.handedOver || !who.State.NeedsNode():
+		m.record.note(m.said("fail", who, r) + ", but the node is not handed over: nothing done")
+	default:
+		who.failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + who.RequestorID + " failed" + byWhom(r)}
+		m.requestors.set(who, maintenancev1.RequestorFailed, byWhom(r))
+		m.showFailure()
+	}
+}
+
+func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
+	who := m.spokenFor(r, "recover")
+	if who == nil || !m.handedOver || who.State != maintenancev1.RequestorFailed {
+		return
+	}
+	who.failure = nil
+	m.requestors.set(who, maintenancev1.RequestorAtWork, "")
+	m.record.note(m.said("recover", who, r))
+	m.showFailure()
+}
+
+// takeBack takes in that a requestor does not want the node any more.
+func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
+	if who := m.spokenFor(r, "cancel"); who != nil {
+		m.leave(who, r)
+	}
+}
+
+// leave lets one requestor go. When nobody else needs the node, everything is taken back; otherwise only what is at work for that one ends.
+func (m *nodeMaintenance) leave(who *requestor, r temporal.SignalRequest) {
+	if who == m.requestors.own() && m.withdrawn == nil {
+		m.withdrawn = &r
+	}
+	if who.State.NeedsNode() {
+		m.requestors.set(who, maintenancev1.RequestorLeft, byWhom(r))
+	}
+	if who == m.requestors.own() && m.stopJob != nil {
+		m.stopJob()
+	}
+	if m.requestors.needed() {
+		m.record.note(m.said("cancel", who, r) + ": the node is kept for " + names(m.requestors.who(needsNode)))
+	}
+	m.withdrawUnneeded()
+}
+
+// withdrawUnneeded takes everything back when nobody needs the node. One on which somebody has worked is checked before.
+func (m *nodeMaintenance) withdrawUnneeded() {
+	if !m.requestors.needed() && !(m.handedOver && m.requestors.worked()) {
+		m.returning = true
+		m.withdraw()
+	}
+}
+
+// showFailure shows the first failure of our requestors that was not made good.
+func (m *nodeMaintenance) showFailure() {
+	m.status.Failure = nil
+	for _, r := range m.requestors.ours() {
+		if r.failure != nil && m.status.Failure == nil {
+			m.status.Failure = r.failure
+		}
+	}
+}
+
+// takeClaim takes in that another maintenance wants to share the node, and how its requestors stand.
+func (m *nodeMaintenance) takeClaim(ctx workflow.Context, claim scheduling.Claim) {
+	if claim.To != m.slots.asker {
+		return // it is for one that had this id before
+	}
+	known := m.requestors.joined(claim.From.WorkflowID)
+	switch {
+	case known != nil && known.joiner == claim.From:
+		m.heed(known, claim)
+	case !claim.State.NeedsNode():
+		return
+	default:
+		if coverage := m.covers(claim); !coverage.Covered {
+			m.share(ctx, claim.From, coverage.Reason)
+			return
+		}
+		if known != nil { // an earlier maintenance of that id, which must be over
+			m.requestors.all = slices.DeleteFunc(m.requestors.all, func(r *requestor) bool { return r == known })
+		}
+		m.admit(ctx, claim)
+	}
+	m.share(ctx, claim.From, "")
+}
+
+func (m *nodeMaintenance) covers(claim scheduling.Claim) scheduling.Coverage {
+	switch {
+	case m.in.Parent != "":
+		return scheduling.Coverage{Reason: "it is part of the rollout " + m.in.Parent + ", which does not wait for others"}
+	case m.returning:
+		return scheduling.Coverage{Reason: "it is returning the node"}
+	}
+	return scheduling.Covers(m.spec, m.status.State, claim.Spec)
+}
+
+// admit adds a requestor that joins, and looks whether its maintenance goes on: whoever ends without a word needs the node no longer.
+func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
+	joined := &requestor{
+		RequestorStatus: maintenancev1.RequestorStatus{RequestorID: claim.Spec.RequestorID, Maintenance: claim.From.WorkflowID, State: claim.State},
+		joiner:          claim.From, claim: claim.Number,
+	}
+	m.requestors.all = append(m.requestors.all, joined)
+	m.requestors.publish()
+	m.record.note(joined.RequestorID + " joined with " + joined.Maintenance)
+	workflow.GoNamed(ctx, "look after "+joined.Maintenance, func(ctx workflow.Context) {
+		if m.awaitEnd(ctx, claim.From) == nil && joined.State.NeedsNode() {
+			m.requestors.set(joined, maintenancev1.RequestorLeft, "its maintenance is over")
+			m.withdrawUnneeded()
+		}
+	})
+}
+
+// heed takes in how a requestor that joined stands now.
+func (m *nodeMaintenance) heed(joined *requestor, claim scheduling.Claim) {
+	if claim.Number <= joined.claim {
+		return
+	}
+	joined.claim = claim.Number
+	if !joined.State.NeedsNode() {
+		return
+	}
+	if claim.State == maintenancev1.RequestorLeft && joined.State == maintenancev1.RequestorFailed && claim.Spec.OnFailure == maintenancev1.FailureKeepCordoned {
+		m.keepFor = joined
+	}
+	m.requestors.set(joined, claim.State, claim.Message)
+	m.withdrawUnneeded()
+}
+
+// share tells a maintenance that wants to share the node how that is, or why it is refused.
+func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, refused string) {
+	m.shares++
+	share := scheduling.Share{
+		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, State: m.status.State, Ready: m.handedOver && refused == "",
+	}
+	// One that is over needs not be told: nothing to do about an error.
+	m.unheard++
+	told := workflow.SignalExternalWorkflow(ctx, with.WorkflowID, "", temporal.SignalShare, share)
+	workflow.GoNamed(ctx, "share with "+with.WorkflowID, func(ctx workflow.Context) {
+		_ = told.Get(ctx, nil)
+		m.unheard--
+	})
+}
+
+// shareWithAll tells those that joined and need the node.
+func (m *nodeMaintenance) shareWithAll(ctx workflow.Context, refused string) {
+	for _, r := range m.requestors.who(needsNode) {
+		if r.Maintenance != "" {
+			m.share(ctx, r.joiner, refused)
+		}
+	}
+}
+
+// partWithAll tells those that joined that the node is on its way back, though they need it.
+func (m *nodeMaintenance) partWithAll(ctx workflow.Context, err error) {
+	m.returning = true
+	reason := "it is returning the node"
+	if err != nil && m.status.Failure != nil {
+		reason += ": " + m.status.Failure.Message
+	}
+	m.shareWithAll(ctx, reason)
+	for _, r := range m.requestors.who(needsNode) {
+		if r.Maintenance != "" {
+			m.requestors.set(r, maintenancev1.RequestorLeft, reason)
+		}
+	}
+}
+
+// awaitEnd waits until another maintenance is over, which is asked and not guessed.
+func (m *nodeMaintenance) awaitEnd(ctx workflow.Context, other scheduling.Asker) error {
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	return hub.wait(ctx, "until "+other.WorkflowID+" is over", nil, "", m.scheduler.AwaitEnd, other, nil)
+}

@@ -1,0 +1,168 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// forTwo hands a node over to two requestors of one maintenance.
+func forTwo() NodeMaintenanceInput {
+	in := handOver()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	return in
+}
+
+// say sends signals one after the other, a minute apart, beginning after the first.
+func (w *world) say(signals ...func()) {
+	for i, signal := range signals {
+		w.RegisterDelayedCallback(signal, time.Duration(i+1)*time.Minute)
+	}
+}
+
+func (w *world) signal(name, requestor string) func() {
+	return func() { w.SignalWorkflow(name, temporal.SignalRequest{Requestor: requestor}) }
+}
+
+// keepsNode requires that the node is not on its way back.
+func (w *world) keepsNode(state maintenancev1.NodeState) func() {
+	return func() {
+		require.Equal(w.t, state, statusOf[nodeStatus](w).State)
+		require.NotContains(w.t, w.called(), "AwaitNodeHealthy")
+	}
+}
+
+func TestANodeIsReturnedWhenTheLastOfItsRequestorsIsDone(t *testing.T) {
+	for _, order := range [][]string{{"", "gpu.example.com"}, {"gpu.example.com", "ops.example.com"}} {
+		w := newWorld(t)
+		w.say(w.signal(temporal.SignalDone, order[0]), w.keepsNode(maintenancev1.NodeReady), func() {
+			status := statusOf[nodeStatus](w)
+			require.Len(t, status.Requestors, 2)
+			require.Contains(t, []string{"the node is handed over to gpu.example.com; waiting for done", "the node is handed over to ops.example.com; waiting for done"}, status.Wait.Message)
+		}, w.signal(temporal.SignalDone, order[0]), w.keepsNode(maintenancev1.NodeReady), w.signal(temporal.SignalDone, order[1]))
+		w.ExecuteWorkflow(NodeMaintenance, forTwo())
+		require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	}
+}
+
+func TestWhatIsSaidForNobodyOfTheMaintenanceIsNoted(t *testing.T) {
+	w := newWorld(t)
+	w.say(w.signal(temporal.SignalDone, "who"), w.keepsNode(maintenancev1.NodeReady), w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Contains(t, requireResult[nodeStatus](w).Notes, "done was said for who, which is no requestor of this maintenance: nothing done")
+}
+
+func TestOneThatFailsHoldsTheNodeThoughTheOtherIsDone(t *testing.T) {
+	w := newWorld(t)
+	w.say(
+		w.signal(temporal.SignalFail, "gpu.example.com"), w.keepsNode(maintenancev1.NodeRequestorFailed),
+		w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeRequestorFailed),
+		w.signal(temporal.SignalRecover, "gpu.example.com"), w.keepsNode(maintenancev1.NodeReady),
+		w.signal(temporal.SignalDone, "gpu.example.com"),
+	)
+	w.ExecuteWorkflow(NodeMaintenance, forTwo())
+	require.Nil(t, requireResult[nodeStatus](w).Failure)
+}
+
+func TestOneThatIsCancelledLeavesTheNodeToTheOthers(t *testing.T) {
+	for _, by := range []string{"signal", "Temporal"} {
+		w := newWorld(t)
+		cancel := w.signal(temporal.SignalCancel, "")
+		if by == "Temporal" {
+			cancel = w.CancelWorkflow
+		}
+		w.say(cancel, w.keepsNode(maintenancev1.NodeReady), w.signal(temporal.SignalDone, "gpu.example.com"))
+		w.ExecuteWorkflow(NodeMaintenance, forTwo())
+		status := requireCancelled[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodeCancelled, status.State)
+		require.Contains(t, w.called(), "AwaitNodeHealthy", "somebody has worked on the node")
+	}
+}
+
+func TestANodeThatNobodyNeedsAnyMoreIsNotPreparedToTheEnd(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["Drain"] = true
+	w.say(w.signal(temporal.SignalCancel, "gpu.example.com"), w.keepsNode(maintenancev1.NodeDraining), w.signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(NodeMaintenance, forTwo())
+	requireCancelled[nodeStatus](w)
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestOneThatLeavesWithAFailureLeavesAFailedMaintenance(t *testing.T) {
+	w := newWorld(t)
+	in := forTwo()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	w.say(w.signal(temporal.SignalFail, "gpu.example.com"), w.signal(temporal.SignalCancel, "gpu.example.com"), w.keepsNode(maintenancev1.NodeReady), w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireFailure[nodeStatus](w, "RequestorFailed")
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+}
+
+func TestAJobThatIsDoneLeavesTheNodeToTheOthers(t *testing.T) {
+	w := newWorld(t)
+	in := wholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.say(w.keepsNode(maintenancev1.NodeReady), w.signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+}
+
+func TestAJobWhoseRequestorLeavesIsStoppedAndTheOthersKeepTheNode(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RunJob"] = true
+	in := wholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.say(w.signal(temporal.SignalCancel, ""), w.keepsNode(maintenancev1.NodeReady), func() {
+		require.Contains(t, w.called(), "RemoveJob")
+	}, w.signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireCancelled[nodeStatus](w)
+	require.Len(t, w.inputs["RemoveJob"], 1)
+}
+
+func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {
+	w := newWorld(t)
+	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}}
+	w.say(w.keepsNode(maintenancev1.NodeReady), func() {
+		wait := statusOf[nodeStatus](w).Wait
+		require.Equal(t, ReasonStale, wait.Reason)
+		require.Contains(t, wait.Message, "for longer than 3600 s")
+	}, w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Contains(t, requireResult[nodeStatus](w).Notes[0], "stale since ")
+}
+
+func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}, {}}
+	w.say(func() {
+		require.Equal(t, "AwaitingRequestor", statusOf[nodeStatus](w).Wait.Reason)
+	}, w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.inputs["AwaitStale"][1].(activities.AwaitStaleInput).Known)
+}
+
+func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
+	w := newWorld(t)
+	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
+	w.ExecuteWorkflow(NodeMaintenance, forTwo())
+	status := requireCancelled[nodeStatus](w)
+	require.Contains(t, status.Notes, "cancelled: collected, as garbageCollect asks: the node was ready for more than 3600 s (maxNodeMaintenanceTimeSeconds)")
+	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollected(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
+	w.say(w.keepsNode(maintenancev1.NodeRequestorFailed), w.signal(temporal.SignalRecover, ""))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireCancelled[nodeStatus](w)
+}

@@ -1,0 +1,150 @@
+package workflows
+
+import (
+	"cmp"
+
+	"go.temporal.io/sdk/workflow"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ReasonJoined is why a maintenance waits that shares the node of another one, which prepares it.
+const ReasonJoined = "Joined"
+
+// sharing is how a maintenance that waits for a node stands with the one that has it.
+type sharing struct {
+	// holder is the maintenance that was asked to share; the zero value: none was.
+	holder scheduling.Asker
+	// heard is the last that it told.
+	heard scheduling.Share
+	// joined: it shares the node. lost is why it does no longer.
+	joined bool
+	lost   string
+
+	// said is what the holder was told last, number how many claims there were.
+	said   maintenancev1.RequestorState
+	number int64
+	// want is what it is to be told.
+	want    maintenancev1.RequestorState
+	message string
+	telling bool
+	version int
+}
+
+// tellHolder tells the holder how our requestors stand, one message after the other, until ctx is cancelled.
+func (m *nodeMaintenance) tellHolder(ctx workflow.Context) {
+	s := &m.sharing
+	for workflow.Await(ctx, func() bool { return s.want != s.said }) == nil {
+		s.number++
+		s.said, s.telling = s.want, true
+		claim := scheduling.Claim{From: m.slots.asker, To: s.holder, Number: s.number, Spec: m.spec, State: s.want, Message: m.requestors.own().Message}
+		// One that is over is found out otherwise.
+		_ = workflow.SignalExternalWorkflow(ctx, s.holder.WorkflowID, "", temporal.SignalClaim, claim).Get(ctx, nil)
+		s.telling = false
+	}
+}
+
+// takeShare takes in what the holder tells.
+func (m *nodeMaintenance) takeShare(share scheduling.Share) {
+	s := &m.sharing
+	if share.To != m.slots.asker || share.From != s.holder || share.Number <= s.heard.Number {
+		return
+	}
+	s.heard = share
+	s.version++
+	switch {
+	case share.Refused == "" && s.want.NeedsNode() && s.lost == "":
+		s.joined = true
+	case share.Refused != "" && s.joined:
+		s.lost = share.Refused
+	}
+}
+
+// askToShare asks who has the node to share it. A rollout is not asked: it does not wait for others.
+func (m *nodeMaintenance) askToShare() {
+	holder := m.slots.holder
+	if holder == nil || *holder == m.sharing.holder {
+		return
+	}
+	if _, _, _, rollout := temporal.ParseClusterUpgradeID(holder.WorkflowID); rollout {
+		m.sharing = sharing{holder: *holder, number: m.sharing.number, heard: scheduling.Share{Refused: "it belongs to a rollout, which does not wait for others"}}
+		return
+	}
+	m.sharing = sharing{holder: *holder, number: m.sharing.number, want: maintenancev1.RequestorAtWork}
+}
+
+// turnWait is why the maintenance waits for its turn, and why it cannot join the one that has the node.
+func (m *nodeMaintenance) turnWait() *drydockv1.Wait {
+	wait := cmp.Or(m.slots.trouble, m.slots.wait)
+	if refused := m.sharing.heard.Refused; wait != nil && wait == m.slots.wait && m.slots.holder != nil && *m.slots.holder == m.sharing.holder && refused != "" {
+		told := *wait
+		told.Message += "; " + m.sharing.holder.WorkflowID + " cannot be joined: " + refused
+		return &told
+	}
+	return wait
+}
+
+// useShared works on the node of another maintenance, which has it cordoned and drained, and returns it when all are done. It ends without an error
+// when the requestors are done, or the node is lost.
+func (m *nodeMaintenance) useShared(ctx workflow.Context) error {
+	s := &m.sharing
+	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	m.status.JoinedTo = s.holder.WorkflowID
+	m.record.note("joined " + s.holder.WorkflowID + ", which has the node")
+	watching, stop := workflow.WithCancel(ctx)
+	defer stop()
+	holder := s.holder
+	workflow.GoNamed(watching, "look after "+holder.WorkflowID, func(ctx workflow.Context) {
+		if m.awaitEnd(ctx, holder) == nil && s.holder == holder && s.lost == "" {
+			s.lost, s.version = "it is over", s.version+1
+		}
+	})
+	for !s.heard.Ready && s.lost == "" {
+		m.record.reason.set(ctx, ReasonJoined, s.holder.WorkflowID+" prepares node "+m.node.Node+" for both, and is "+string(s.heard.State))
+		version := s.version
+		if err := workflow.Await(ctx, func() bool { return s.version != version }); err != nil {
+			return err
+		}
+	}
+	m.record.reason.replace(nil)
+	if s.lost == "" {
+		if err := m.work(ctx); err != nil {
+			return err
+		}
+	}
+	if s.lost != "" {
+		m.lose(ctx)
+	}
+	return nil
+}
+
+// lose gives up a node that the holder does not share any more: the maintenance waits for its own turn again.
+func (m *nodeMaintenance) lose(ctx workflow.Context) {
+	m.record.note("left alone by " + m.sharing.holder.WorkflowID + ": " + m.sharing.lost)
+	m.status.JoinedTo = ""
+	m.record.stages.forget(maintenancev1.StageWorkDone)
+	m.record.enter(ctx, maintenancev1.NodePending)
+}
+
+// sharedStates keeps the holder informed of how our requestors stand.
+func (m *nodeMaintenance) informHolder(ctx workflow.Context) {
+	s := &m.sharing
+	for workflow.Await(ctx, func() bool { return s.joined && s.lost == "" && s.want != m.requestors.sum() }) == nil {
+		s.want = m.requestors.sum()
+	}
+}
+
+// leaveHolder tells the one that was asked to share the node that it is not needed any more.
+func (m *nodeMaintenance) leaveHolder(ctx workflow.Context) {
+	s := &m.sharing
+	if s.want == "" {
+		return
+	}
+	if s.want = m.requestors.sum(); s.want.NeedsNode() {
+		s.want = maintenancev1.RequestorLeft
+	}
+	_ = workflow.Await(ctx, func() bool { return s.want == s.said && !s.telling })
+}

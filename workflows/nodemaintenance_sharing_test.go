@@ -1,0 +1,268 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// peer is the other maintenance of the node, which the test plays.
+var peer = scheduling.Asker{WorkflowID: "node/c1/gpu/n1", FirstRunID: "run-of-peer"}
+
+// self is how the maintenance under test is known to others.
+func (w *world) self() scheduling.Asker { return w.schedulerCalls[len(w.schedulerCalls)-1].Asker }
+
+// claims makes the peer ask for the node of the maintenance under test, or say how it stands there.
+func (w *world) claims(number int64, state maintenancev1.RequestorState) func() {
+	return func() {
+		spec := handOver().Object.Spec
+		spec.RequestorID = "gpu.example.com"
+		w.SignalWorkflow(temporal.SignalClaim, scheduling.Claim{From: peer, To: w.self(), Number: number, Spec: spec, State: state})
+	}
+}
+
+// lastShare is what the peer was told last.
+func (w *world) lastShare() scheduling.Share {
+	told := w.told[temporal.SignalShare]
+	require.NotEmpty(w.t, told)
+	return told[len(told)-1].(scheduling.Share)
+}
+
+func TestANodeThatAnotherMaintenanceJoinedIsReturnedWhenBothAreDone(t *testing.T) {
+	w := newWorld(t)
+	w.locked, w.blocked["AwaitNodeLocks"] = true, true
+	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() {
+		share := w.lastShare()
+		require.Equal(t, scheduling.Share{From: w.self(), To: peer, Number: 1, State: maintenancev1.NodeScheduled}, share)
+	}, func() { w.CancelWorkflow() }, w.keepsNode(maintenancev1.NodeScheduled), w.claims(2, maintenancev1.RequestorLeft))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
+
+	w = newWorld(t)
+	w.say(
+		w.claims(1, maintenancev1.RequestorAtWork), func() { require.True(t, w.lastShare().Ready) },
+		w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady), func() {
+			require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "gpu.example.com (node/c1/gpu/n1)")
+		},
+		w.claims(2, maintenancev1.RequestorDone),
+	)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.Len(t, w.inputs["Cordon"], 1)
+	require.Len(t, w.inputs["Drain"], 1)
+	require.Len(t, w.inputs["ReturnNode"], 1)
+}
+
+func TestAJoinedMaintenanceIsToldWhenTheNodeIsReady(t *testing.T) {
+	w := newWorld(t)
+	release := make(chan struct{})
+	play(w, "Drain", func(activities.DrainInput) any { <-release; return maintenancev1.DrainStatus{} })
+	w.when(func() bool { return statusOf[nodeStatus](w).State == maintenancev1.NodeDraining }, func() {
+		w.claims(1, maintenancev1.RequestorAtWork)()
+		close(release)
+	})
+	w.when(func() bool { return len(w.told[temporal.SignalShare]) == 2 }, func() {
+		require.True(t, w.lastShare().Ready)
+		w.claims(2, maintenancev1.RequestorDone)()
+		w.SignalWorkflow(temporal.SignalDone, nil)
+	})
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+}
+
+func TestAJoinedMaintenanceThatFailsHoldsTheNodeAndOneThatEndsWithoutAWordLetsItGo(t *testing.T) {
+	w := newWorld(t)
+	w.say(
+		w.claims(1, maintenancev1.RequestorAtWork), w.claims(3, maintenancev1.RequestorFailed),
+		w.claims(2, maintenancev1.RequestorDone), // late, and out of date
+		w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady), w.claims(4, maintenancev1.RequestorDone),
+	)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+
+	w = newWorld(t)
+	w.over = []scheduling.Asker{peer}
+	w.say(w.claims(1, maintenancev1.RequestorAtWork), w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Equal(t, "its maintenance is over", requireResult[nodeStatus](w).Requestors[1].Message)
+}
+
+func TestAClaimForAnEarlierMaintenanceOfTheIDDoesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.say(func() {
+		to := w.self()
+		to.FirstRunID = "an earlier one"
+		w.SignalWorkflow(temporal.SignalClaim, scheduling.Claim{From: peer, To: to, Number: 1, Spec: handOver().Object.Spec, State: maintenancev1.RequestorAtWork})
+	}, w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+	require.Empty(t, w.told[temporal.SignalShare])
+}
+
+func TestAClaimThatIsNotCoveredOrComesTooLateIsRefused(t *testing.T) {
+	w := newWorld(t)
+	in := handOver()
+	in.Object.Spec.DrainSpec = nil
+	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() {
+		require.Equal(t, "it does not drain the node", w.lastShare().Refused)
+	}, w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Empty(t, requireResult[nodeStatus](w).Requestors)
+
+	w = newWorld(t)
+	w.blocked["AwaitNodeHealthy"] = true
+	w.say(w.signal(temporal.SignalDone, ""), w.claims(1, maintenancev1.RequestorAtWork), func() {
+		require.Equal(t, "it is returning the node", w.lastShare().Refused)
+	}, w.CancelWorkflow)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
+}
+
+func TestAMaintenanceThatFailsTellsThoseThatJoinedIt(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
+	w.fail["Drain"] = func(call int) error {
+		if call < 3*roundAttempts {
+			return temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil)
+		}
+		return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil)
+	}
+	w.say(w.claims(1, maintenancev1.RequestorAtWork))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireFailure[nodeStatus](w, temporal.ErrDrainTimedOut)
+	require.Equal(t, "it is returning the node: drain n1: 1 pod blocked", w.lastShare().Refused)
+}
+
+// occupy gives the node to the peer, or to whoever else, before the maintenance under test asks.
+func (w *world) occupy(holder scheduling.Asker) {
+	w.RegisterDelayedCallback(func() {
+		w.callScheduler(scheduling.Call{Asker: holder, Slots: []scheduling.Slot{{
+			Request:     scheduling.Request{Namespace: "gpu", Name: "n1", Node: "n1", Requestor: "gpu.example.com"},
+			Maintenance: holder.WorkflowID, Number: 1, Since: w.Now(),
+		}}})
+	}, 0)
+}
+
+// vacate lets the peer give the node back.
+func (w *world) vacate() {
+	w.callScheduler(scheduling.Call{Asker: peer, Released: []scheduling.Release{{Namespace: "gpu", Name: "n1", Number: 1}}})
+}
+
+// shares makes the peer answer the maintenance under test.
+func (w *world) shares(share scheduling.Share) func() {
+	return func() {
+		share.From, share.To = peer, w.lastClaim().From
+		w.SignalWorkflow(temporal.SignalShare, share)
+	}
+}
+
+// lastClaim is what the peer was told last.
+func (w *world) lastClaim() scheduling.Claim {
+	told := w.told[temporal.SignalClaim]
+	require.NotEmpty(w.t, told)
+	return told[len(told)-1].(scheduling.Claim)
+}
+
+func TestAMaintenanceJoinsTheOneThatHasItsNode(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(peer)
+	w.say(
+		w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeDraining}), func() {
+			status := statusOf[nodeStatus](w)
+			require.Equal(t, ReasonJoined, status.Wait.Reason)
+			require.Equal(t, peer.WorkflowID, status.JoinedTo)
+			require.Len(t, w.book.Parties, 1, "it does not ask for a slot any more")
+		},
+		w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeReady, Ready: true}), w.keepsNode(maintenancev1.NodeReady),
+		w.signal(temporal.SignalFail, ""), func() { require.Equal(t, maintenancev1.RequestorFailed, w.lastClaim().State) },
+		w.signal(temporal.SignalRecover, ""), w.signal(temporal.SignalDone, ""),
+	)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	status := requireResult[nodeStatus](w)
+	require.Equal(t, []maintenancev1.NodeState{
+		maintenancev1.NodePending, maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed, maintenancev1.NodeReady,
+		maintenancev1.NodeCleaningUp, maintenancev1.NodeCompleted,
+	}, states(status))
+	require.Equal(t, maintenancev1.RequestorDone, w.lastClaim().State)
+	require.Equal(t, peer, w.lastClaim().To)
+	for _, deed := range []string{"Cordon", "Drain", "AwaitNodeHealthy"} {
+		require.NotContains(t, w.called(), deed, "the holder has done so")
+	}
+}
+
+func TestAMaintenanceThatCannotJoinWaitsAndSaysWhy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		holder scheduling.Asker
+		why    string
+	}{
+		"it is refused":   {peer, "node/c1/gpu/n1 cannot be joined: it does not drain the node"},
+		"it is a rollout": {scheduling.Asker{WorkflowID: "cgu/ops/june/c1", FirstRunID: "1"}, "cgu/ops/june/c1 cannot be joined: it belongs to a rollout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.occupy(tc.holder)
+			refuse := w.shares(scheduling.Share{Number: 1, Refused: "it does not drain the node"})
+			if tc.holder != peer {
+				refuse = func() { require.Empty(t, w.told[temporal.SignalClaim]) }
+			}
+			w.say(refuse, func() {
+				wait := statusOf[nodeStatus](w).Wait
+				require.Equal(t, "NodeBusy", wait.Reason)
+				require.Contains(t, wait.Message, tc.why)
+			}, w.CancelWorkflow)
+			w.ExecuteWorkflow(NodeMaintenance, handOver())
+			requireCancelled[nodeStatus](w)
+		})
+	}
+}
+
+func TestAJoinedMaintenanceThatLosesTheNodeWaitsForItsOwnSlot(t *testing.T) {
+	for _, how := range []string{"is told", "asks"} {
+		t.Run(how, func(t *testing.T) {
+			w := newWorld(t)
+			w.occupy(peer)
+			lose := w.shares(scheduling.Share{Number: 2, Refused: "it is returning the node"})
+			if how == "asks" {
+				w.over = []scheduling.Asker{peer}
+				lose = func() {}
+			}
+			w.say(
+				w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), lose, w.keepsNode(maintenancev1.NodePending),
+				func() { require.NotContains(t, w.called(), "Cordon") }, w.vacate,
+			)
+			w.RegisterDelayedCallback(w.signal(temporal.SignalDone, ""), time.Hour)
+			w.ExecuteWorkflow(NodeMaintenance, handOver())
+			status := requireResult[nodeStatus](w)
+			require.Empty(t, status.JoinedTo)
+			require.Contains(t, w.called(), "Cordon")
+			require.Contains(t, w.called(), "AwaitNodeHealthy")
+		})
+	}
+}
+
+func TestAJoinedMaintenanceThatIsCancelledLeavesTheNodeToTheOther(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(peer)
+	w.say(w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), w.signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
+	require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
+}
+
+func TestAMaintenanceThatGetsItsSlotBeforeItIsAnsweredLeavesTheOther(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(peer)
+	w.say(func() { require.Equal(t, maintenancev1.RequestorAtWork, w.lastClaim().State) }, w.vacate,
+		w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Empty(t, requireResult[nodeStatus](w).JoinedTo)
+	require.Contains(t, w.called(), "Cordon")
+	require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
+}
