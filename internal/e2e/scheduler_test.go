@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// Three requestors want twenty nodes each, of thirty, in a cluster with several budgets at once, while nodes fail and are deleted, the worker
+// dies, and somebody terminates the scheduler. What is true of the nodes is checked at every change that the API server makes.
+func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) {
+	a := newArena(t)
+	begun := time.Now()
+	a.breakNodes(t)
+	o := a.observe(t)
+	requestors := a.startRequests(t)
+	var work sync.WaitGroup
+	work.Go(func() { a.harm(t, o) })
+	for _, r := range requestors {
+		work.Go(func() { r.finish(t) })
+	}
+	work.Wait()
+	require.False(t, t.Failed())
+
+	// One has never finished: it has held its slot all the time, and the others have gone on with what was left.
+	endless := requestors[0].endless
+	queue := a.awaitQueue(t, 1)
+	require.Equal(t, endless, queue[0].Asker.WorkflowID)
+	require.Zero(t, queue[0].Rank, "it has its slot")
+	require.Equal(t, 1, o.atWork())
+	a.say(t, temporal.SignalDone, endless)
+	require.NoError(t, a.end(t, endless))
+	a.awaitQueue(t, 0)
+	require.NoError(t, a.AwaitNothingLeft(t.Context(), a.spoke))
+	require.Empty(t, o.violations())
+	runs := a.runsOfScheduler(t)
+	require.Greater(t, runs, int64(5), "it has continued as new in the midst of it")
+	t.Logf("%d requests in %s, at most %d nodes at work at once, %d runs of the scheduler", requestorCount*requestsEach, time.Since(begun).Round(time.Second), o.mostAtWork(), runs)
+}
+
+// A maintenance that waits for the locks of its node has a slot, and nothing on its node says so.
+func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-5")
+	first, second := site{spoke, "worker-1"}, site{spoke, "worker-2"}
+	lockNode(t, first)
+	startMaintenance(t, first, maintenancev1.NodeMaintenanceSpec{})
+	awaitReason("WorkloadLocksHeld")(t, first)
+
+	terminate(t, temporal.MaintenanceSchedulerID(spoke.Name))
+	startMaintenance(t, second, maintenancev1.NodeMaintenanceSpec{})
+	status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s workflows.MaintenanceSchedulerStatus) bool {
+		return s.Wait == nil && slices.ContainsFunc(s.Queue, func(p scheduling.Place) bool { return p.Node == second.node })
+	})
+	require.Len(t, status.Queue, 2)
+	require.Equal(t, first.workflowID(), status.Queue[0].Asker.WorkflowID)
+	require.Zero(t, status.Queue[0].Rank, "it has the only slot")
+	require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
+
+	unlock(t, spoke)
+	for _, at := range []site{first, second} {
+		awaitDone(t, at.name(), spoke)
+		require.Zero(t, drydock(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch").code)
+	}
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+}
+
+// Without budgets one node at a time is under maintenance, whoever asks.
+func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-4")
+	before := len(deedsOf(t, spoke))
+	startRollout(t, rollout("shared", "", 60, spoke.Name))
+	nodes := []string{"worker-1", "worker-2"}
+	for _, name := range nodes {
+		must(t, "node", "maintain", name, "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand-"+name)
+	}
+	for range nodes {
+		status := ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s workflows.MaintenanceSchedulerStatus) bool {
+			return len(s.Queue) > 0 && s.Queue[0].Rank == 0 && s.Queue[0].Requestor == "ann.example.com"
+		})
+		awaitDone(t, status.Queue[0].Name, spoke)
+		require.Zero(t, drydock(t, "node", "status", status.Queue[0].Name, "--cluster", spoke.Name, "--watch").code)
+	}
+	_, code := end(t, "shared")
+	require.Zero(t, code)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+
+	out, maintained := "", 0
+	for _, deed := range deedsOf(t, spoke)[before:] {
+		switch deed.What {
+		case fleet.DeedCordon:
+			require.Empty(t, out, "%s is cordoned while %s is out of service", deed.Object, out)
+			out = deed.Object
+			maintained++
+		case fleet.DeedUncordon:
+			require.Equal(t, out, deed.Object)
+			out = ""
+		}
+	}
+	require.Equal(t, workers+1+len(nodes), maintained)
+}

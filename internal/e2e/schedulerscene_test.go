@@ -1,0 +1,292 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+const (
+	arenaWorkers   = 29
+	arenaZones     = 3
+	requestorCount = 3
+	requestsEach   = 20
+
+	// The budgets of the arena.
+	maxParallel       = 6
+	maxUnavailable    = 7
+	maxUnavailableFor = 3 // each zone
+)
+
+// arena is a fleet of one cluster with thirty nodes in three zones, whose workflows continue as new all the time.
+type arena struct {
+	*fleet.Fleet
+	spoke    *devstack.Cluster
+	temporal client.Client
+	random   *rand.Rand
+}
+
+func newArena(t *testing.T) *arena {
+	t.Helper()
+	f, err := fleet.Start(t.Context(), fleet.Options{
+		Spokes: 1, Workers: arenaWorkers, Output: os.Stderr,
+		Temporal: devstack.TemporalOptions{DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "60"}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Stop()) })
+	connected, err := client.Dial(client.Options{HostPort: f.Temporal.Address, Namespace: f.Temporal.Namespace})
+	require.NoError(t, err)
+	t.Cleanup(connected.Close)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: rand.New(rand.NewPCG(seed, 0))}
+	a.furnish(t)
+	return a
+}
+
+// furnish gives the cluster zones, budgets and some pods.
+func (a *arena) furnish(t *testing.T) {
+	t.Helper()
+	for _, name := range a.nodes() {
+		a.patch(t, name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, zoneOf(name)))
+	}
+	watched, err := a.Watch(t.Context(), a.spoke)
+	require.NoError(t, err)
+	require.NoError(t, watched.Client.Create(t.Context(), &maintenancev1.MaintenanceOperatorConfig{
+		ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"},
+		Spec: maintenancev1.MaintenanceOperatorConfigSpec{
+			MaxParallelOperations: new(intstr.FromInt32(maxParallel)), MaxUnavailable: new(intstr.FromInt32(maxUnavailable)),
+			Budgets: []maintenancev1.Budget{{
+				Name: "zones", TopologyKey: corev1.LabelTopologyZone, MaxUnavailable: new(intstr.FromInt32(maxUnavailableFor)),
+			}},
+		},
+	}))
+	pods := deployment("small", 20, nil)
+	pods.Namespace = metav1.NamespaceDefault
+	_, err = a.spoke.Client.AppsV1().Deployments(pods.Namespace).Create(t.Context(), pods, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, a.AwaitWorkloads(t.Context(), a.spoke))
+}
+
+func (a *arena) nodes() (names []string) {
+	for _, node := range devstack.Nodes(1, arenaWorkers) {
+		names = append(names, node.Name)
+	}
+	return names
+}
+
+func zoneOf(node string) string {
+	i := slices.IndexFunc(devstack.Nodes(1, arenaWorkers), func(n devstack.Node) bool { return n.Name == node })
+	return fmt.Sprintf("zone-%d", i%arenaZones)
+}
+
+func (a *arena) patch(t *testing.T, node, patch string) {
+	t.Helper()
+	_, err := a.spoke.Client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	assert.NoError(t, err)
+}
+
+func (a *arena) setReady(t *testing.T, node string, ready bool) {
+	t.Helper()
+	value := `"broken"`
+	if ready {
+		value = "null"
+	}
+	a.patch(t, node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, devstack.AnnotationNotReady, value))
+}
+
+// broken nodes are NotReady, and count as unavailable all the time. That of the request whose work never ends comes to no harm.
+const endlessNode = "worker-3"
+
+func broken() []string { return []string{"worker-1", "worker-2"} }
+
+func (a *arena) breakNodes(t *testing.T) {
+	t.Helper()
+	for _, node := range broken() {
+		a.setReady(t, node, false)
+	}
+	require.NoError(t, a.Await(t.Context(), a.spoke, "nodes are broken", []kubeclient.Object{&corev1.Node{}},
+		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+			for _, name := range broken() {
+				var node corev1.Node
+				if err := reader.Get(ctx, kubeclient.ObjectKey{Name: name}, &node); err != nil || isReady(&node) {
+					return false, err
+				}
+			}
+			return true, nil
+		}))
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// fair are the nodes that anything may happen to.
+func (a *arena) fair() []string {
+	return slices.DeleteFunc(a.nodes(), func(name string) bool { return name == endlessNode || slices.Contains(broken(), name) })
+}
+
+// startRequests starts what all requestors want.
+func (a *arena) startRequests(t *testing.T) []*requestor {
+	t.Helper()
+	requestors, fair := make([]*requestor, requestorCount), a.fair()
+	for i := range requestors {
+		requestors[i] = &requestor{arena: a, id: fmt.Sprintf("%c.example.com", 'a'+i)}
+	}
+	requestors[0].start(t, 0, endlessNode)
+	requestors[0].endless = requestors[0].requests[0]
+	for n := range requestsEach {
+		for _, r := range requestors {
+			if len(r.requests) == n {
+				r.start(t, n, fair[a.random.IntN(len(fair))])
+			}
+		}
+	}
+	return requestors
+}
+
+// requestor is a program that works on nodes when they are ready, and says so.
+type requestor struct {
+	*arena
+	id string
+	// requests are the ids of the workflows. endless is one whose work never ends.
+	requests []string
+	endless  string
+}
+
+func (r *requestor) start(t *testing.T, n int, node string) {
+	t.Helper()
+	object := maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%c-%d", r.id[0], n)},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: r.id, NodeName: node, DrainSpec: &maintenancev1.DrainSpec{}},
+	}
+	id := temporal.NodeMaintenanceID(r.spoke.Name, object.Namespace, object.Name)
+	_, err := r.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: id, TaskQueue: temporal.TaskQueue,
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeCluster.ValueSet(r.spoke.Name), temporal.AttributeNode.ValueSet(node), temporal.AttributeRequestor.ValueSet(r.id),
+		),
+	}, temporal.NodeMaintenance, workflows.NodeMaintenanceInput{Cluster: r.spoke.Name, Object: object})
+	require.NoError(t, err)
+	r.requests = append(r.requests, id)
+}
+
+// finish says done for every node that is ready, until only the request is left whose work never ends.
+func (r *requestor) finish(t *testing.T) {
+	finished := func(id string) bool { return id != r.endless }
+	assert.Eventually(t, func() bool {
+		for _, id := range r.running(t, fmt.Sprintf(" AND %s = '%s'", temporal.AttributePhase.GetName(), maintenancev1.NodeReady)) {
+			if finished(id) {
+				r.say(t, temporal.SignalDone, id)
+			}
+		}
+		return !slices.ContainsFunc(r.running(t, ""), finished)
+	}, 5*time.Minute, 200*time.Millisecond, "requests of %s", r.id)
+	for _, id := range r.requests {
+		if err := r.endOf(t, id, finished); err != nil {
+			assert.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err), "%s: %v", id, err)
+		}
+	}
+}
+
+func (r *requestor) endOf(t *testing.T, id string, finished func(string) bool) error {
+	if !finished(id) {
+		return nil
+	}
+	return r.end(t, id)
+}
+
+// running are the ids of its requests that are not over.
+func (r *requestor) running(t *testing.T, more string) (ids []string) {
+	query := fmt.Sprintf("ExecutionStatus = 'Running' AND WorkflowType = '%s' AND %s = '%s'", temporal.NodeMaintenance, temporal.AttributeRequestor.GetName(), r.id)
+	page, err := r.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query + more})
+	if !assert.NoError(t, err) {
+		return []string{"unknown"}
+	}
+	for _, execution := range page.GetExecutions() {
+		ids = append(ids, execution.GetExecution().GetWorkflowId())
+	}
+	return ids
+}
+
+func (a *arena) say(t *testing.T, signal, id string) {
+	// What is over needs not be told: a list lags behind.
+	_ = a.temporal.SignalWorkflow(t.Context(), id, "", signal, temporal.SignalRequest{})
+}
+
+func (a *arena) end(t *testing.T, id string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return a.temporal.GetWorkflow(ctx, id, "").Get(ctx, nil)
+}
+
+// awaitQueue waits until so many have slots or wait for one, and returns who.
+func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.Place {
+	t.Helper()
+	var status workflows.MaintenanceSchedulerStatus
+	require.Eventually(t, func() bool {
+		value, err := a.temporal.QueryWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", temporal.QueryStatus)
+		status = workflows.MaintenanceSchedulerStatus{}
+		return err == nil && value.Get(&status) == nil && len(status.Queue) == size
+	}, time.Minute, 200*time.Millisecond, "%+v", &status)
+	return status.Queue
+}
+
+func (a *arena) runsOfScheduler(t *testing.T) int64 {
+	t.Helper()
+	query := fmt.Sprintf("WorkflowId = '%s'", temporal.MaintenanceSchedulerID(a.spoke.Name))
+	count, err := a.temporal.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Query: query})
+	require.NoError(t, err)
+	return count.GetCount()
+}
+
+// harm does harm while the requests are worked on, and returns when it has done all.
+func (a *arena) harm(t *testing.T, o *observer) {
+	fair := a.fair()
+	moment := func() { <-time.After(time.Duration(1+a.random.IntN(2000)) * time.Millisecond) }
+	for round := range 6 {
+		moment()
+		node := fair[a.random.IntN(len(fair))]
+		switch round {
+		case 0, 3:
+			a.setReady(t, node, false)
+			moment()
+			a.setReady(t, node, true)
+		case 1, 5:
+			assert.NoError(t, a.spoke.Client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+			moment()
+			assert.NoError(t, a.spoke.AddNodes(t.Context(), devstack.Node{Name: node, Labels: map[string]string{corev1.LabelTopologyZone: zoneOf(node)}}))
+		case 2:
+			assert.NoError(t, a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand"))
+		case 4:
+			o.workerDies()
+			assert.NoError(t, a.Worker.Kill())
+			assert.NoError(t, a.Worker.Start(t.Context()))
+		}
+	}
+}
