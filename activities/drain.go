@@ -57,7 +57,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 		},
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions.From(in.Node),
 		Begin: func(ctx context.Context) error {
-			announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeDraining), occurrence: in.Attempt, message: "pods are being evicted"})
+			defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeDraining), occurrence: in.Attempt, message: "pods are being evicted"})()
 			return setDrainConditions(ctx, cluster, in.NodeRef,
 				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),
 				kube.NoNodeCondition(kube.ConditionDrained))
@@ -70,12 +70,10 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	if err != nil {
 		return status, d.failed(ctx, cluster, in, err)
 	}
+	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventDrained, message: drainedMessage(status)})()
 	err = setDrainConditions(ctx, cluster, in.NodeRef,
 		kube.NoNodeCondition(kube.ConditionDrainInProgress),
 		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "every pod that had to leave has left"))
-	if err == nil {
-		announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventDrained, message: drainedMessage(status)})
-	}
 	return status, err
 }
 

@@ -67,10 +67,19 @@ type nodeEvent struct {
 	message string
 }
 
-// announce records an Event on the node, once however often it is said: attempts that repeat each other find its name taken. Nothing depends
-// on an Event, so one that is not taken soon is left out. A cancelled attempt writes none, nor does one that another may have taken over (see
-// kube.Cluster): the state may be over.
-func announce(ctx context.Context, cluster *kube.Cluster, ref NodeRef, event nodeEvent) {
+// announce begins to record an Event on the node, beside whatever else is done, and returns a function that waits until it is. It is recorded once
+// however often it is said: attempts that repeat each other find its name taken. Nothing depends on an Event, so one that is not taken soon is left
+// out. A cancelled attempt writes none, nor does one that another may have taken over (see kube.Cluster): the state may be over.
+func announce(ctx context.Context, cluster *kube.Cluster, ref NodeRef, event nodeEvent) (recorded func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		record(ctx, cluster, ref, event)
+	}()
+	return func() { <-done }
+}
+
+func record(ctx context.Context, cluster *kube.Cluster, ref NodeRef, event nodeEvent) {
 	writing, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event, metav1.Now())
@@ -85,7 +94,7 @@ func announce(ctx context.Context, cluster *kube.Cluster, ref NodeRef, event nod
 func announceFailure(ctx context.Context, cluster *kube.Cluster, ref NodeRef, occurrence int32, err error) {
 	switch reason := temporal.ErrorType(err); reason {
 	case temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable, temporal.ErrJobFailed, temporal.ErrHealthGateFailed:
-		announce(ctx, cluster, ref, nodeEvent{reason: reason, occurrence: occurrence, warning: true, message: temporal.ErrorMessage(err)})
+		record(ctx, cluster, ref, nodeEvent{reason: reason, occurrence: occurrence, warning: true, message: temporal.ErrorMessage(err)})
 	}
 }
 
@@ -152,7 +161,7 @@ func (n *Nodes) AnnounceState(ctx context.Context, in AnnounceStateInput) error 
 	if err != nil {
 		return err
 	}
-	announce(ctx, cluster, in.NodeRef, nodeEvent{
+	record(ctx, cluster, in.NodeRef, nodeEvent{
 		reason: string(in.State), occurrence: in.Occurrence, warning: in.State == maintenancev1.NodeRequestorFailed, message: in.Message,
 	})
 	return nil
@@ -166,8 +175,8 @@ type MaintenanceEnd struct {
 	Message string `json:"message"`
 }
 
-// announceEnd records how a maintenance has ended, and what became of the node.
-func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) {
+// announceEnd announces how a maintenance has ended, and what became of the node.
+func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, result ReturnNodeResult) (recorded func()) {
 	event := nodeEvent{reason: EventTakenBack, warning: true, message: "the maintenance was over and the node still marked for it"}
 	if in.Ended != nil {
 		event = nodeEvent{reason: string(in.Ended.State), message: in.Ended.Message}
@@ -179,5 +188,5 @@ func announceEnd(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput,
 	case result.Uncordoned:
 		event.message += "; the node is uncordoned"
 	}
-	announce(ctx, cluster, in.NodeRef, event)
+	return announce(ctx, cluster, in.NodeRef, event)
 }

@@ -54,7 +54,7 @@ func (h *Health) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput)
 			return evaluateNode(objects, in)
 		},
 	}
-	announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeHealthChecks), message: checksMessage(len(in.Checks))})
+	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeHealthChecks), message: checksMessage(len(in.Checks))})()
 	err = wait.run(ctx)
 	announceFailure(ctx, cluster, in.NodeRef, 0, err)
 	return err

@@ -53,7 +53,7 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 	}
 	err = startJob(ctx, cluster, job, in)
 	if err == nil {
-		announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventJobStarted, message: jobPath(job) + " works on the node"})
+		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventJobStarted, message: jobPath(job) + " works on the node"})()
 		err = j.awaitJob(ctx, cluster, job, in)
 	}
 	announceFailure(ctx, cluster, in.NodeRef, 0, err)

@@ -113,7 +113,7 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 	if err != nil {
 		return NodeLocks{}, err
 	}
-	announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})
+	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})()
 	if !served {
 		return NodeLocks{}, nil
 	}

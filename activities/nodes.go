@@ -56,7 +56,7 @@ func (n *Nodes) PlanMaintenance(ctx context.Context, ref NodeRef) error {
 	if _, err = planned(ctx, cluster, ref); err != nil && temporal.ErrorType(err) != temporal.ErrNodeBusy {
 		return err
 	}
-	announce(ctx, cluster, ref, nodeEvent{reason: string(maintenancev1.NodePending), message: "a maintenance of the node waits for its turn"})
+	record(ctx, cluster, ref, nodeEvent{reason: string(maintenancev1.NodePending), message: "a maintenance of the node waits for its turn"})
 	return nil
 }
 
@@ -141,13 +141,13 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	if err != nil {
 		return CordonResult{}, explainNode(cluster, in.Node, "cordon", err)
 	}
+	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})()
 	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
 	if err != nil {
 		return result, explainNode(cluster, in.Node, "set the conditions of", err)
 	}
-	announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})
 	return result, nil
 }
 
@@ -222,7 +222,7 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	if err != nil {
 		return result, err
 	}
-	announceEnd(ctx, cluster, in, result)
+	defer announceEnd(ctx, cluster, in, result)()
 	if in.Withdraw {
 		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
 	}

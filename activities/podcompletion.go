@@ -57,7 +57,7 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 			remaining = left
 			if err == nil && !announced {
 				announced = true
-				announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeWaitForPodCompletion), message: completionMessage(left)})
+				record(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeWaitForPodCompletion), message: completionMessage(left)})
 			}
 			return podsRunning(left), len(left) == 0, explain(cluster, "list the pods of node "+in.Node, err)
 		})
@@ -66,7 +66,7 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 	}
 	if !done {
 		message := "going on without waiting longer for pods that have not ended by themselves: " + strings.Join(remaining, ", ")
-		announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventPodCompletionTimedOut, warning: true, message: message})
+		record(ctx, cluster, in.NodeRef, nodeEvent{reason: EventPodCompletionTimedOut, warning: true, message: message})
 	}
 	return AwaitPodCompletionResult{Remaining: remaining}, nil
 }
