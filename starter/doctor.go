@@ -88,7 +88,8 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 			ill(namespace, "create it with `temporal operator namespace create`, or name another with --namespace", err),
 		}
 	}
-	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx)}, s.examineSweepers(whole)...)
+	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx)},
+		append(s.examineSweepers(whole), s.examineSchedulers(whole)...)...)
 }
 
 // examineHolds says what is held. That is nothing to mend: somebody wants it so.

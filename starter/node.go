@@ -233,8 +233,10 @@ func newNodeList(c *cli) *cobra.Command {
 	var running bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List node maintenances, newest first",
-		Args:  operands(),
+		Short: "List node maintenances, newest first, and who has the slots of the clusters and waits for them",
+		Long: `List node maintenances, newest first; then who has the slots of each cluster, and who waits for one, in order of rank and with the one reason
+why, as the clusters' schedulers say. A rollout's nodes wait there before their maintenances begin.`,
+		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			s, err := c.dial(ctx)
 			if err != nil {
@@ -249,8 +251,13 @@ func newNodeList(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list := newListing(rows)
-			return c.print(list, func(w io.Writer) { printMaintenances(w, list, time.Now()) }, list.ids()...)
+			list := maintenanceListing{listing: newListing(rows)}
+			if c.output != formatName {
+				if list.Queues, err = s.queues(ctx, c.cluster); err != nil {
+					return err
+				}
+			}
+			return c.print(list, func(w io.Writer) { list.print(w, time.Now()) }, list.ids()...)
 		}),
 	}
 	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
@@ -258,6 +265,17 @@ func newNodeList(c *cli) *cobra.Command {
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
+}
+
+// maintenanceListing is a list of maintenances and the queues in which those stand that wait.
+type maintenanceListing struct {
+	listing
+	Queues []clusterQueue `json:"queues"`
+}
+
+func (l maintenanceListing) print(w io.Writer, now time.Time) {
+	printMaintenances(w, l.listing, now)
+	printQueues(w, l.Queues, now)
 }
 
 func printMaintenances(w io.Writer, list listing, now time.Time) {

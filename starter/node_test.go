@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
 )
 
 func (s *stage) maintainsANode(t *testing.T) {
@@ -23,6 +25,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 		stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is Draining: the node is not handed over; wait for Ready, or cancel\n",
 	}, drydock(t, "node", "done", "worker-1-kim.example.com"))
 
+	s.showsTheQueue(t)
 	watch := begin(t, "node", "status", "worker-1-kim.example.com", "--watch")
 	watch.prints(t, "worker-1: Draining")
 	close(s.drained)
@@ -46,12 +49,40 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Contains(t, table, "node worker-1 in cluster spoke-1   Completed   maintenance default/worker-1-kim.example.com for kim.example.com\n")
 	require.Regexp(t, `(?m)^Draining +\d\d:\d\d:\d\d +\S+$`, table)
 	becomes(t, func(list listing) bool {
-		return len(list.Items) == 1 && list.Items[0].Phase == string(maintenancev1.NodeCompleted)
+		return len(list.Items) == 2 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
 	require.Equal(t, outcome{
 		status: exitFailed,
 		stderr: "error: there is no maintenance default/worker-9 in cluster spoke-1, and none at work on a node worker-9: `drydock node list --cluster spoke-1` lists those there are\n",
 	}, drydock(t, "node", "cancel", "worker-9"))
+}
+
+// showsTheQueue lets a second requestor wait for a node that is being drained.
+func (s *stage) showsTheQueue(t *testing.T) {
+	succeeds(t, "node", "maintain", "worker-1", "--requestor", "lee.example.com", "--name", "second")
+	pending := becomes(t, func(s maintenanceStatus) bool { return s.Standing != nil }, "node", "status", "second")
+	require.Equal(t, 1, pending.Standing.Rank)
+	require.Equal(t, string(scheduling.NodeBusy), pending.Standing.Reason)
+	require.Regexp(t, `(?m)^waiting: NodeBusy.*; rank 1 of 1$`, succeeds(t, "node", "status", "second"))
+	require.Nil(t, nodeReaches(t, "worker-1-kim.example.com", maintenancev1.NodeDraining).Standing)
+
+	list := becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 2 && len(l.Queues) == 1 }, "node", "list", "--cluster", "spoke-1")
+	queue := list.Queues[0]
+	require.Empty(t, queue.Trouble)
+	require.True(t, queue.Watching)
+	require.Len(t, queue.Queue, 2)
+	require.Equal(t, "worker-1-kim.example.com", queue.Queue[0].Name)
+	require.Zero(t, queue.Queue[0].Rank, "it has a slot")
+	require.Equal(t, "lee.example.com", queue.Queue[1].Requestor)
+	require.Equal(t, 1, queue.Queue[1].Rank)
+	table := succeeds(t, "node", "list")
+	require.Regexp(t, `(?m)^spoke-1 +slot +worker-1 +default/worker-1-kim.example.com +kim.example.com +\S+ ago$`, table)
+	require.Regexp(t, `(?m)^spoke-1 +1 +worker-1 +default/second +lee.example.com +\S+ ago +NodeBusy: `, table)
+	require.Contains(t, succeeds(t, "doctor"), "1 node at work, 1 waiting")
+
+	succeeds(t, "node", "cancel", "second")
+	becomes(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
+	becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
 }
 
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {

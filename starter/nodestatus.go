@@ -20,6 +20,8 @@ import (
 type maintenanceStatus struct {
 	Metadata maintenanceRef                      `json:"metadata"`
 	Status   maintenancev1.NodeMaintenanceStatus `json:"status"`
+	// Standing is where it stands among those that wait for a slot; nil when it does not.
+	Standing *standing `json:"standing,omitempty"`
 }
 
 // maintenanceRef names a maintenance.
@@ -86,7 +88,11 @@ func (s *server) maintenanceStatus(ctx context.Context, target subject, executio
 	status := maintenanceStatus{Metadata: maintenanceRef{workflowRef: refOf(target.workflowID, execution.WorkflowExecution.RunID)}}
 	status.Metadata.Node, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeNode)
 	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
-	return status, s.status(ctx, target, execution, &status.Status)
+	err := s.status(ctx, target, execution, &status.Status)
+	if err == nil && status.Status.State == maintenancev1.NodePending {
+		status.Standing = s.standing(ctx, status.Metadata)
+	}
+	return status, err
 }
 
 // watchMaintenance shows a maintenance until it is over, or until enough says so. It returns nil only if enough did, or if it completed.
@@ -125,7 +131,10 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 		fmt.Sprintf("node %s in cluster %s", s.Metadata.Node, s.Metadata.Cluster), style.paint(string(status.State)),
 		fmt.Sprintf("maintenance %s/%s for %s", s.Metadata.Namespace, s.Metadata.Name, s.Metadata.Requestor),
 	}, "   ")}
-	if wait := status.Wait; wait != nil {
+	switch wait := status.Wait; {
+	case s.Standing != nil:
+		lines = append(lines, "waiting: "+s.Standing.text(now))
+	case wait != nil:
 		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
 		for _, blocker := range wait.Blockers {
 			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// queuesTimeout is how long all schedulers together may take to answer.
+const queuesTimeout = 3 * answerTimeout
+
+// clusterQueue is who has the slots of a cluster and who waits for one, as its scheduler says.
+type clusterQueue struct {
+	workflows.MaintenanceSchedulerStatus
+	// Trouble is why the scheduler does not say.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// schedulerOf is the scheduler of a cluster as its user knows it.
+func schedulerOf(cluster string) subject {
+	return subject{
+		noun: "scheduler", name: "of cluster " + cluster, workflowID: temporal.MaintenanceSchedulerID(cluster),
+		list: "drydock node list --cluster " + cluster,
+	}
+}
+
+// queues asks the schedulers that run: that of one cluster, or all when it is empty.
+func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, error) {
+	query := workflowsOf(temporal.MaintenanceScheduler, true)
+	if cluster != "" {
+		query += fmt.Sprintf(" AND WorkflowId = '%s'", quoted(temporal.MaintenanceSchedulerID(cluster)))
+	}
+	rows, err := s.list(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	queues := make([]clusterQueue, len(rows))
+	ctx, cancel := context.WithTimeout(ctx, queuesTimeout)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(askedAtOnce)
+	for i, row := range rows {
+		group.Go(func() error {
+			queues[i] = s.queue(ctx, strings.TrimPrefix(row.WorkflowID, temporal.MaintenanceSchedulerID("")))
+			return nil
+		})
+	}
+	_ = group.Wait() // what went wrong is told with the queue
+	return queues, nil
+}
+
+func (s *server) queue(ctx context.Context, cluster string) clusterQueue {
+	var q clusterQueue
+	if err := s.query(ctx, schedulerOf(cluster), "", &q.MaintenanceSchedulerStatus); err != nil {
+		q = clusterQueue{Trouble: err.Error()}
+	}
+	q.Cluster = cluster
+	if q.Queue == nil {
+		q.Queue = []scheduling.Place{}
+	}
+	return q
+}
+
+// printQueues shows who has a slot and who waits for one in order of rank, cluster by cluster.
+func printQueues(w io.Writer, queues []clusterQueue, now time.Time) {
+	t := newTable("CLUSTER", "RANK", "NODE", "REQUEST", "REQUESTOR", "SINCE", "WAITS FOR")
+	for _, q := range queues {
+		switch {
+		case q.Trouble != "":
+			fmt.Fprintf(w, "who has the slots of cluster %s is not known: %s\n", q.Cluster, q.Trouble)
+		case q.Wait != nil && len(q.Queue) > 0:
+			fmt.Fprintf(w, "nothing is granted in cluster %s: %s\n", q.Cluster, reasonFor(q.Wait.Reason, q.Wait.Message, nil, now))
+		}
+		for _, place := range q.Queue {
+			rank, reason := "slot", ""
+			if place.Rank > 0 {
+				rank, reason = fmt.Sprint(place.Rank), reasonFor(string(place.Reason), place.Message, nil, now)
+			}
+			t.AppendRow(table.Row{
+				q.Cluster, rank, place.Node, place.Namespace + "/" + place.Name, place.Requestor, age(now, place.Since) + " ago", reason,
+			})
+		}
+	}
+	if t.Length() > 0 {
+		fmt.Fprintln(w, t.Render())
+	}
+}
+
+// standing is where a maintenance that waits for a slot stands among those that do.
+type standing struct {
+	// Rank from 1, and how many wait.
+	Rank int `json:"rank"`
+	Of   int `json:"of"`
+	// Wait is why it is not granted a slot at this moment. Its maintenance hears of it only when the reason changes.
+	drydockv1.Wait
+}
+
+// standing asks the scheduler of a maintenance's cluster where the maintenance stands; nil when it does not wait for a slot there. When nobody
+// answers, it is nil, too: the maintenance itself says what it waits for.
+func (s *server) standing(ctx context.Context, of maintenanceRef) *standing {
+	return standingIn(s.queue(ctx, of.Cluster).Queue, of)
+}
+
+func standingIn(queue []scheduling.Place, of maintenanceRef) *standing {
+	var found *standing
+	waiting := 0
+	for _, place := range queue {
+		if place.Rank == 0 {
+			continue
+		}
+		waiting++
+		if place.Asker.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace {
+			found = &standing{Rank: place.Rank, Wait: drydockv1.Wait{
+				Reason: string(place.Reason), Message: place.Message, Since: metav1.NewTime(place.Since),
+			}}
+		}
+	}
+	if found != nil {
+		found.Of = waiting
+	}
+	return found
+}
+
+// text is e.g. "NoSlot for 2m: maxParallelOperations allows 1 of 30 nodes under maintenance at once (n1); rank 3 of 7".
+func (p standing) text(now time.Time) string {
+	return fmt.Sprintf("%s; rank %d of %d", reasonFor(p.Reason, p.Message, &p.Since, now), p.Rank, p.Of)
+}
+
+// examineSchedulers says of each cluster whether maintenances can be granted slots there.
+func (s *server) examineSchedulers(ctx context.Context) []finding {
+	const check = "schedulers"
+	queues, err := s.queues(ctx, "")
+	switch {
+	case err != nil:
+		return []finding{ill(check, "see the message", err)}
+	case len(queues) == 0:
+		return []finding{well(check, "none is at work; the first maintenance of a cluster starts the one there")}
+	}
+	findings := make([]finding, 0, len(queues))
+	for _, q := range queues {
+		findings = append(findings, schedulerFinding(q))
+	}
+	return findings
+}
+
+// schedulerFinding is well unless somebody waits for a slot in vain until a person does something. That a cluster is held somebody wants so.
+func schedulerFinding(q clusterQueue) finding {
+	check := "scheduler " + q.Cluster
+	if q.Trouble != "" {
+		return ill(check, "start drydock-worker, or see the message", errors.New(q.Trouble))
+	}
+	slots, waiting := 0, 0
+	for _, place := range q.Queue {
+		if place.Rank == 0 {
+			slots++
+		} else {
+			waiting++
+		}
+	}
+	said := fmt.Sprintf("%s at work, %d waiting", plural(slots, "node"), waiting)
+	if q.Wait == nil || len(q.Queue) == 0 || q.Wait.Reason == emergency.ReasonHeld {
+		return well(check, said)
+	}
+	return finding{Check: check, Detail: fmt.Sprintf("%s; nothing is granted: %s: %s", said, q.Wait.Reason, q.Wait.Message), Fix: "see the message"}
+}

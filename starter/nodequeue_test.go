@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/workflows"
+)
+
+// queueOf has one node at work and two that wait.
+func queueOf(wait *drydockv1.Wait) clusterQueue {
+	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	place := func(node string, rank int, reason scheduling.Reason) scheduling.Place {
+		p := scheduling.Place{
+			Request: scheduling.Request{Namespace: "ops", Name: "of-" + node, Node: node, Requestor: "a.example.com"},
+			Asker:   scheduling.Asker{WorkflowID: "node/c1/ops/of-" + node}, Since: since, Rank: rank, Reason: reason,
+		}
+		if rank > 0 {
+			p.Message = "1 of 3 nodes at once"
+		}
+		return p
+	}
+	return clusterQueue{MaintenanceSchedulerStatus: workflows.MaintenanceSchedulerStatus{
+		Cluster: "c1", Wait: wait,
+		Queue: []scheduling.Place{place("n3", 0, ""), place("n1", 1, scheduling.NoSlot), place("n2", 2, scheduling.NoSlot)},
+	}}
+}
+
+func TestTheQueueIsShownInOrderOfRankWithWhyEachWaits(t *testing.T) {
+	var out bytes.Buffer
+	q := queueOf(&drydockv1.Wait{Reason: "NodesUnknown", Message: "not seen yet"})
+	printQueues(&out, []clusterQueue{q, {MaintenanceSchedulerStatus: workflows.MaintenanceSchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
+		q.Queue[0].Since.Add(3*time.Minute))
+	require.Equal(t, `nothing is granted in cluster c1: NodesUnknown: not seen yet
+who has the slots of cluster c2 is not known: no worker
+CLUSTER   RANK   NODE   REQUEST     REQUESTOR       SINCE    WAITS FOR
+c1        slot   n3     ops/of-n3   a.example.com   3m ago
+c1        1      n1     ops/of-n1   a.example.com   3m ago   NoSlot: 1 of 3 nodes at once
+c1        2      n2     ops/of-n2   a.example.com   3m ago   NoSlot: 1 of 3 nodes at once
+`, out.String())
+}
+
+func TestAMaintenanceThatWaitsStandsSomewhereInTheQueue(t *testing.T) {
+	q := queueOf(nil)
+	ref := func(name string) maintenanceRef {
+		return maintenanceRef{workflowRef: refOf("node/c1/ops/"+name, "run")}
+	}
+	require.Nil(t, standingIn(q.Queue, ref("of-n3")), "it has a slot")
+	require.Nil(t, standingIn(q.Queue, ref("of-n4")), "it has not asked yet")
+	second := standingIn(q.Queue, ref("of-n2"))
+	require.Equal(t, "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2", second.text(q.Queue[0].Since.Add(90*time.Second)))
+}
+
+func TestDoctorSaysOfEachClusterWhetherSlotsAreGranted(t *testing.T) {
+	unreachable := &drydockv1.Wait{Reason: "ClusterUnreachable", Message: "watch the nodes of c1: connection refused"}
+	idle := queueOf(unreachable)
+	idle.Queue = nil
+	tests := []struct {
+		name  string
+		queue clusterQueue
+		want  finding
+	}{
+		{"slots are granted", queueOf(nil), well("scheduler c1", "1 node at work, 2 waiting")},
+		{"somebody wants nothing to be granted", queueOf(&drydockv1.Wait{Reason: emergency.ReasonHeld}), well("scheduler c1", "1 node at work, 2 waiting")},
+		{"nobody waits for what cannot be granted", idle, well("scheduler c1", "0 nodes at work, 0 waiting")},
+		{"its nodes cannot be seen", queueOf(unreachable), finding{
+			Check: "scheduler c1", Fix: "see the message",
+			Detail: "1 node at work, 2 waiting; nothing is granted: ClusterUnreachable: watch the nodes of c1: connection refused",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, schedulerFinding(tt.queue)) })
+	}
+}
