@@ -14,6 +14,8 @@ type holdKeeper struct {
 	state emergency.State
 	// subscription, in a workflow that follows the emergency stop by itself: until it has been told what is held, it disrupts nothing.
 	subscription *emergency.Subscription
+	// stopAsking ends the question.
+	stopAsking workflow.CancelFunc
 	// trouble is why it could not ask.
 	trouble string
 }
@@ -36,7 +38,9 @@ func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 	if k.known() {
 		return
 	}
-	workflow.GoNamed(ctx, "follow holds", func(ctx workflow.Context) {
+	asking, stop := workflow.WithCancel(ctx)
+	k.stopAsking = stop
+	workflow.GoNamed(asking, "follow holds", func(ctx workflow.Context) {
 		insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.trouble = message }}
 		var hub *activities.Holds
 		// It is tried until the workflow is cancelled, and disrupts nothing any more.
@@ -46,6 +50,9 @@ func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 
 // leave says that nothing more needs to be told. If nobody hears it: a workflow that is gone is forgotten when it is told something.
 func (k *holdKeeper) leave(ctx workflow.Context) {
+	if k.stopAsking != nil {
+		k.stopAsking() // the answer may have come from an attempt of which nobody knows that it has ended
+	}
 	if k.subscription != nil {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalLeaveHolds, *k.subscription).Get(ctx, nil)
 	}
