@@ -65,10 +65,11 @@ func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1
 	node, pod := &corev1.Node{}, &corev1.Pod{}
 	node.Name, pod.Namespace = in.Node, job.Namespace
 	var last *drydockv1.Wait
+	var seen jobSeen
 	done, err := j.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{job, node, pod},
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
-			seen, err := lookAtJob(ctx, cluster, reader, job, in)
-			if err != nil {
+			var err error
+			if seen, err = lookAtJob(ctx, cluster, reader, job, in); err != nil {
 				return temporal.Observation{}, false, explain(cluster, "look at "+jobPath(job), err)
 			}
 			wait, done, err := seen.judge()
@@ -78,7 +79,7 @@ func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1
 			return temporal.Observation{Wait: wait}, done, err
 		})
 	if err != nil || done {
-		return err
+		return seen.withLog(ctx, err)
 	}
 	if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationForeground); err != nil {
 		return err

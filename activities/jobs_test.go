@@ -2,7 +2,9 @@ package activities
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,7 +151,11 @@ func TestAJobRunsOnANodeThatLacksOnlyTheLabel(t *testing.T) {
 func TestAFailedJobSaysHowItsPodEndedAndIsKeptForADay(t *testing.T) {
 	ref := testNode(t)
 	in := firmware(t, ref, map[string]string{devstack.AnnotationExitCode: "3"})
+	const stdout = "2026-11-20T12:00:00.000000000Z stdout F "
+	lines := strings.Repeat(stdout+"flashing\n", 30) + stdout + "no such image\n"
+	require.NoError(t, os.WriteFile(stack.Cluster(spokeName).ContainerLogFile, []byte(lines), 0o600))
 	err := jobs().RunJob(t.Context(), in)
+	require.ErrorContains(t, err, "; the end of its log:\n"+strings.Repeat("flashing\n", logLines-1)+"no such image")
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
 	pod := podsIn(t, in.Job.Namespace)[0]
 	require.ErrorContains(t, err, "failed on node "+ref.Node+": BackoffLimitExceeded: ")

@@ -180,10 +180,7 @@ func lastFailure(pods []corev1.Pod) (*corev1.Pod, *corev1.ContainerStatus) {
 func exited(container corev1.ContainerStatus) string {
 	const limit = 500
 	end := container.State.Terminated
-	said := strings.TrimSpace(end.Message)
-	if len(said) > limit {
-		said = "..." + strings.ToValidUTF8(said[len(said)-limit:], "")
-	}
+	said := lastBytes(strings.TrimSpace(end.Message), limit)
 	how := fmt.Sprintf("container %s exited with code %d (%s)", container.Name, end.ExitCode, end.Reason)
 	if said != "" {
 		how += ": " + said

@@ -29,7 +29,6 @@ type sharing struct {
 	number int64
 	// want is what it is to be told.
 	want    maintenancev1.RequestorState
-	message string
 	telling bool
 	version int
 }
@@ -129,7 +128,7 @@ func (m *nodeMaintenance) lose(ctx workflow.Context) {
 	m.record.enter(ctx, maintenancev1.NodePending)
 }
 
-// sharedStates keeps the holder informed of how our requestors stand.
+// informHolder keeps the holder informed of how our requestors stand.
 func (m *nodeMaintenance) informHolder(ctx workflow.Context) {
 	s := &m.sharing
 	for workflow.Await(ctx, func() bool { return s.joined && s.lost == "" && s.want != m.requestors.sum() }) == nil {

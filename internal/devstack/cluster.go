@@ -1,11 +1,13 @@
 package devstack
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
@@ -36,6 +38,9 @@ type Cluster struct {
 	KubeconfigFile string
 	// AuditLogFile holds what was asked of the API server, one JSON event (audit.k8s.io/v1) a line.
 	AuditLogFile string
+	// ContainerLogFile is what every container of the cluster is said to have written, in the format of the container runtime interface
+	// ("TIME stdout F line"); a test may write to it.
+	ContainerLogFile string
 
 	// The cluster's servers. The last three are nil in a cluster that is ControlPlaneOnly.
 	Etcd              *Process
@@ -75,10 +80,10 @@ func (s *Stack) newCluster(options ClusterOptions) (*Cluster, error) {
 	c := &Cluster{
 		Name:           options.Name,
 		KubeconfigFile: filepath.Join(dir, "admin.kubeconfig"),
-		AuditLogFile:   filepath.Join(dir, "audit.log"),
-		dir:            dir,
-		root:           s.root,
-		nodes:          options.Nodes,
+		AuditLogFile:   filepath.Join(dir, "audit.log"), ContainerLogFile: filepath.Join(dir, "container.log"),
+		dir:   dir,
+		root:  s.root,
+		nodes: options.Nodes,
 	}
 	for _, path := range options.CRDs {
 		c.crds = append(c.crds, c.inRepository(path))
@@ -116,9 +121,13 @@ func (c *Cluster) prepare(apiServerPort int) error {
 		if err != nil {
 			return err
 		}
+		content = bytes.ReplaceAll(content, []byte("CONTAINER_LOG"), []byte(strconv.Quote(c.ContainerLogFile)))
 		if err := os.WriteFile(c.file(name), content, 0o644); err != nil {
 			return err
 		}
+	}
+	if err := os.WriteFile(c.ContainerLogFile, nil, 0o644); err != nil {
+		return err
 	}
 	c.url = "https://" + loopback(apiServerPort)
 	if c.Config, err = c.UserConfig(adminUser, adminGroup); err != nil {

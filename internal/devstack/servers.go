@@ -32,6 +32,7 @@ func (c *Cluster) apiServerArgs(port, etcdPort int) []string {
 		"--endpoint-reconciler-type=none", // no pod will ever connect to it
 		fmt.Sprintf("--secure-port=%d", port),
 		"--service-cluster-ip-range=10.0.0.0/24",
+		"--kubelet-preferred-address-types=InternalIP", // the names of the nodes are only names
 		"--tls-cert-file=" + c.file(serverCertFile),
 		"--tls-private-key-file=" + c.file(serverKeyFile),
 		"--client-ca-file=" + c.file(caFile),
@@ -113,6 +114,9 @@ func (c *Cluster) kwokArgs(port int) []string {
 		"--cidr=10.128.0.0/14",
 		"--v=WARN",
 		"--server-address=" + loopback(port),
+		fmt.Sprintf("--node-port=%d", port),
+		"--tls-cert-file=" + c.file(serverCertFile),
+		"--tls-private-key-file=" + c.file(serverKeyFile),
 	}
 }
 

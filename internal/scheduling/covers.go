@@ -129,11 +129,20 @@ func filtersReach(holder, other []maintenancev1.PodEvictionFilter) bool {
 		return true
 	}
 	for _, filter := range other {
-		if !slices.ContainsFunc(holder, func(f maintenancev1.PodEvictionFilter) bool { return reflect.DeepEqual(f, filter) }) {
+		if !slices.ContainsFunc(holder, func(f maintenancev1.PodEvictionFilter) bool {
+			return expression(f) == expression(filter)
+		}) {
 			return false
 		}
 	}
 	return len(other) > 0
+}
+
+func expression(filter maintenancev1.PodEvictionFilter) string {
+	if filter.ByResourceNameRegex == nil {
+		return ""
+	}
+	return *filter.ByResourceNameRegex
 }
 
 // waitsFor reports whether the holder waits for terminating pods at least as long as the other; nil is until they are gone.
@@ -146,6 +155,7 @@ func lacksChecks(holder, other maintenancev1.NodeMaintenanceSpec) string {
 	for _, check := range other.HealthChecks {
 		known := false
 		for _, own := range holder.HealthChecks {
+			//workflowcheck:ignore to compare values has no order that shows
 			known = known || reflect.DeepEqual(own, check)
 		}
 		if !known {
