@@ -10,6 +10,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // lookAtNode asks for the status of a maintenance once.
@@ -46,4 +47,18 @@ func TestASecondRequestorJoinsAndTheNodeIsReturnedWhenTheLastIsDone(t *testing.T
 	require.Equal(t, 1, count[fleet.DeedCordon], "cordoned once")
 	require.Equal(t, 1, count[fleet.DeedUncordon], "returned once")
 	requireNoPodEvictedTwice(t, deeds)
+}
+
+func TestAJoinedRequestorWhoseHostIsTerminatedGetsTheNodeForItself(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-2")
+	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "host", "--wait")
+	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "guest", "--wait", "--timeout", "1m")
+	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", "host"))
+	require.Eventually(t, func() bool {
+		status := lookAtNode(t, spoke, "guest")
+		return status.State == maintenancev1.NodeReady && status.JoinedTo == ""
+	}, 3*time.Minute, 200*time.Millisecond, "the sweeper returns the node, and the guest takes it out of service itself")
+	must(t, "node", "done", "guest", "--cluster", spoke.Name)
+	require.Zero(t, drydock(t, "node", "status", "guest", "--cluster", spoke.Name, "--watch").code)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
