@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/internal/history"
 )
@@ -32,12 +33,19 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 					require.NoError(t, err)
 					require.NotEmpty(t, runs)
 					for _, run := range runs {
-						require.NoError(t, replayer().ReplayWorkflowHistory(nil, &historypb.History{Events: run.Events}), run.WorkflowID)
+						require.NoError(t, replay(run), run.WorkflowID)
 					}
 				})
 			}
 		})
 	}
+}
+
+// replay replays a run as the workflow that it was: messages to it say to whom they are.
+func replay(run history.Run) error {
+	return replayer().ReplayWorkflowHistoryWithOptions(nil, &historypb.History{Events: run.Events}, worker.ReplayWorkflowHistoryOptions{
+		OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID},
+	})
 }
 
 func scenariosIn(t *testing.T, version string) []string {
@@ -61,7 +69,7 @@ func TestAHistoryThatTheWorkflowWouldNotMakeIsRefused(t *testing.T) {
 		for _, event := range run.Events {
 			if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil && scheduled.ActivityType.Name == "Cordon" {
 				scheduled.ActivityType.Name = "Drain"
-				require.Error(t, replayer().ReplayWorkflowHistory(nil, &historypb.History{Events: run.Events}))
+				require.Error(t, replay(run))
 				return
 			}
 		}
