@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,23 +90,37 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	}
 	job.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	job.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	var events errgroup.Group
+	tell := func(reason string) func() error {
+		return func() error {
+			events.Go(func() error { return l.tell(ctx, node, reason) })
+			return nil
+		}
+	}
 	steps := []func() error{
+		tell("Scheduled"),
 		func() error { return l.mark(ctx, node, on(kube.ConditionMaintenancePlanned)) },
 		func() error { return l.Client.Create(ctx, request) },
 		func() error { return l.cordon(ctx, node) },
+		tell("Cordon"),
 		func() error {
 			return l.mark(ctx, node, off(kube.ConditionMaintenancePlanned), on(kube.ConditionMaintenanceInProgress))
 		},
+		tell("Draining"),
 		func() error { return l.drain(ctx, node) },
+		tell("Drained"),
 		func() error {
 			if !work {
 				return nil
 			}
-			return l.run(ctx, job)
+			return errors.Join(tell("JobStarted")(), l.run(ctx, job))
 		},
+		tell("HealthChecks"),
 		func() error { return l.awaitReady(ctx, node) },
 		func() error { return l.uncordon(ctx, node) },
+		tell("Completed"),
 		func() error { return l.Client.Delete(ctx, request) },
+		events.Wait,
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -113,6 +128,16 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 		}
 	}
 	return nil
+}
+
+// tell records an Event on the node.
+func (l loop) tell(ctx context.Context, node, reason string) error {
+	return l.Client.Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: node + "-"},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node, UID: types.UID(node)},
+		Type:           corev1.EventTypeNormal, Reason: reason, Message: "benchmark",
+		FirstTimestamp: metav1.Now(), LastTimestamp: metav1.Now(), Count: 1,
+	})
 }
 
 func on(condition corev1.NodeConditionType) corev1.NodeCondition {
