@@ -19,7 +19,7 @@ const (
 	// heartbeatInterval bounds how late a cancellation is noticed: it comes with the answer to a heartbeat.
 	heartbeatInterval = 2 * time.Second
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
-	firstReport = 2 * time.Second
+	firstReport = 1500 * time.Millisecond
 	// reportInterval is how often a wait is reported at most, to begin with; usualReportInterval for as long as people look at one;
 	// longestReportInterval is what it grows to when it does not stop changing.
 	reportInterval        = 2 * time.Second

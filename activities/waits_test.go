@@ -90,6 +90,7 @@ func TestAWaitReportsWhatHasChangedAtMostEveryTwoSecondsAndNotTheLastLeast(t *te
 	ref := testNode(t)
 	reported := &signals{}
 	changed(t, ref.Node, annotated(annotationReason, "First"))
+	settled(t, spokeName, getNode(t, ref.Node))
 	ended := inActivity(t, Waits{Temporal: reported}, ref.Node, nil)
 	require.Eventually(t, func() bool { return len(reported.reasons()) == 1 }, 5*time.Second, 10*time.Millisecond)
 
@@ -134,6 +135,7 @@ func TestTheNextAttemptOfAWaitGoesOnSinceTheFirst(t *testing.T) {
 	ref := testNode(t)
 	reported := &signals{}
 	changed(t, ref.Node, annotated(annotationReason, "Same"))
+	settled(t, spokeName, getNode(t, ref.Node))
 	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
 	ended := inActivity(t, Waits{Temporal: reported}, ref.Node, func(environment *testsuite.TestActivityEnvironment) {
 		environment.SetHeartbeatDetails(temporal.Observation{Wait: &drydockv1.Wait{Reason: "Same", Since: since}})
@@ -153,6 +155,7 @@ func TestAWaitThatIsHandedOverSaysHowFarItHadCome(t *testing.T) {
 	reported, stopping := &signals{}, make(chan struct{})
 	heartbeats := make(chan temporal.Observation, 1)
 	changed(t, ref.Node, annotated(annotationReason, "Waiting"))
+	settled(t, spokeName, getNode(t, ref.Node))
 	ended := inActivity(t, Waits{Temporal: reported}, ref.Node, func(environment *testsuite.TestActivityEnvironment) {
 		environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporal.HandOver{}}})
 		environment.SetWorkerStopChannel(stopping)

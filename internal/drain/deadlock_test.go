@@ -3,6 +3,7 @@ package drain
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,21 +220,30 @@ func TestADrainThatStandsStillLooksForTheDeadlockAndNamesIt(t *testing.T) {
 		w.others = []corev1.Node{*plainNode("worker-8"), *tainted("worker-9")}
 		drain := w.drain()
 		drain.Draining = func(n *corev1.Node) bool { return n.Name == node || n.Name == "worker-8" }
+		var told sync.Mutex
 		var wait *drydockv1.Wait
 		var status maintenancev1.DrainStatus
-		drain.Progress = func(s maintenancev1.DrainStatus, w *drydockv1.Wait) { status, wait = s, w }
+		drain.Progress = func(s maintenancev1.DrainStatus, w *drydockv1.Wait) {
+			told.Lock()
+			defer told.Unlock()
+			status, wait = s, w
+		}
 		ended, _ := begin(t, drain)
 		time.Sleep(patience / 2)
 		synctest.Wait()
+		told.Lock()
 		require.Equal(t, "DisruptionBudget", wait.Reason, "most waits end by themselves")
+		told.Unlock()
 
 		time.Sleep(2 * patience)
 		synctest.Wait()
+		told.Lock()
 		require.Equal(t, "Deadlock", wait.Reason)
 		require.Equal(t, "1 pod in a deadlock: PodDisruptionBudget shop/web (0 of 2 may be disrupted; 1 of 2 healthy, needs 1) lacks pod shop/web-x, which no node but worker-7, worker-8 takes; "+
 			"these are being drained, and worker-8 waits in turn for PodDisruptionBudget shop/db: cancel one of the maintenances, or add a node", wait.Message)
 		require.Equal(t, "Deadlock", status.Blocked[0].Reason)
 		require.Equal(t, "Pod shop/web-a", status.Blocked[0].String())
+		told.Unlock()
 
 		w.change(func(s *Snapshot) { s.Pods[1] = webPod("web-x", on("worker-8")) })
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 2, 1 })
@@ -247,18 +257,27 @@ func TestADeadlockThatIsOverIsNotToldAnyMore(t *testing.T) {
 		w.snapshot.Node = plainNode(node)
 		drain := w.drain()
 		drain.Draining = func(n *corev1.Node) bool { return n.Name == node }
+		var told sync.Mutex
 		var wait *drydockv1.Wait
-		drain.Progress = func(_ maintenancev1.DrainStatus, w *drydockv1.Wait) { wait = w }
+		drain.Progress = func(_ maintenancev1.DrainStatus, w *drydockv1.Wait) {
+			told.Lock()
+			defer told.Unlock()
+			wait = w
+		}
 		ended, _ := begin(t, drain)
 		time.Sleep(2 * patience)
 		synctest.Wait()
+		told.Lock()
 		require.Equal(t, "Deadlock", wait.Reason)
 		require.Contains(t, wait.Message, "which no node but worker-7 takes, which is being drained: cancel the maintenance, or add a node")
+		told.Unlock()
 
 		w.change(func(s *Snapshot) { s.Pods[1] = webPod("web-x", on("worker-8"), unready) })
 		time.Sleep(2 * patience)
 		synctest.Wait()
+		told.Lock()
 		require.Equal(t, "DisruptionBudget", wait.Reason, "a pod that starts elsewhere may become ready")
+		told.Unlock()
 		w.budget(func(b *policyv1.PodDisruptionBudget) { b.Status.CurrentHealthy, b.Status.DisruptionsAllowed = 2, 1 })
 		require.NoError(t, <-ended)
 	})
