@@ -234,7 +234,7 @@ func newNodeList(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List node maintenances, newest first, and who has the slots of the clusters and waits for them",
-		Long: `List node maintenances, newest first; then who has the slots of each cluster, and who waits for one, in order of rank and with the one reason
+		Long: `List node maintenances, newest first, and who has the slots of the clusters and waits for them: in order of rank and with the one reason
 why, as the clusters' schedulers say. A rollout's nodes wait there before their maintenances begin.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {

@@ -57,9 +57,9 @@ func (s *stage) maintainsANode(t *testing.T) {
 	}, drydock(t, "node", "cancel", "worker-9"))
 }
 
-// showsTheQueue lets a second requestor wait for a node that is being drained.
+// showsTheQueue lets a second requestor wait for a node that is being drained. It asks for more than the first, and so has to wait for its turn.
 func (s *stage) showsTheQueue(t *testing.T) {
-	succeeds(t, "node", "maintain", "worker-1", "--requestor", "lee.example.com", "--name", "second")
+	succeeds(t, "node", "maintain", "worker-1", "--requestor", "lee.example.com", "--name", "second", "--wait-for-pods")
 	pending := becomes(t, func(s maintenanceStatus) bool { return s.Standing != nil }, "node", "status", "second")
 	require.Equal(t, 1, pending.Standing.Rank)
 	require.Equal(t, string(scheduling.NodeBusy), pending.Standing.Reason)

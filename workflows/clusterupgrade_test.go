@@ -279,16 +279,27 @@ func TestSkippedNodesAreNoted(t *testing.T) {
 func TestARolloutTellsASchedulerThatIsGoneEverythingAnew(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 3, 1)
 	w.when(func() bool { return nodes.atWork == 1 }, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.schedulerGone = true
 		w.book = scheduling.Book{}
 	})
-	w.when(func() bool { return len(w.inputs["CallScheduler"]) > 1 }, func() { w.schedulerGone = false })
+	again := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.inputs["CallScheduler"]) > 1
+	}
+	w.when(again, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.schedulerGone = false
+	})
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 
 	require.Equal(t, int32(3), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.Equal(t, 1, nodes.most)
-	again := w.inputs["CallScheduler"][1].(activities.CallSchedulerInput).Call
-	require.Len(t, again.Slots, 2, "what it still wants")
+	told := w.inputs["CallScheduler"][1].(activities.CallSchedulerInput).Call
+	require.Len(t, told.Slots, 2, "what it still wants")
 }
 
 func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {

@@ -63,9 +63,15 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 	underWay, most := 0, 0
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).After(time.Second).Return(
 		func(_, _, _, _ string, _ any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			underWay++
 			most = max(most, underWay)
-			w.RegisterDelayedCallback(func() { underWay-- }, time.Second)
+			w.RegisterDelayedCallback(func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				underWay--
+			}, time.Second)
 			return nil
 		}).Maybe()
 	w.after(func() {

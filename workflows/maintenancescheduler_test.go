@@ -31,11 +31,15 @@ func newSchedulerWorld(t *testing.T) *schedulerWorld {
 	w.play()
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalRollCall, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.called = append(w.called, id)
 			return nil
 		}).Maybe()
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
 		func(_, _, _, _ string, payload any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.turns = append(w.turns, payload.(scheduling.Turn))
 			return nil
 		}).Maybe()
@@ -184,7 +188,11 @@ func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
 		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
 		func() {},
 	)
-	w.RegisterDelayedCallback(func() { asked = len(w.inputs["FindLost"]) }, time.Minute+10*time.Second)
+	w.RegisterDelayedCallback(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		asked = len(w.inputs["FindLost"])
+	}, time.Minute+10*time.Second)
 	w.carried()
 	require.Equal(t, 1, asked, "before the next round")
 }

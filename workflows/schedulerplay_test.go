@@ -40,6 +40,8 @@ func (w *world) onSignals() {
 	calls := mock.MatchedBy(func(payload any) bool { _, ok := payload.(scheduling.Call); return ok })
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalCall, calls).Return(
 		func(_, _, _, _ string, payload any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			if w.schedulerGone {
 				return errGone
 			}
