@@ -298,7 +298,7 @@ func TestARolloutTellsASchedulerThatIsGoneEverythingAnew(t *testing.T) {
 
 	require.Equal(t, int32(3), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.Equal(t, 1, nodes.most)
-	told := w.inputs["CallScheduler"][1].(activities.CallSchedulerInput).Call
+	told := w.inputsOf("CallScheduler")[1].(activities.CallSchedulerInput).Call
 	require.Len(t, told.Slots, 2, "what it still wants")
 }
 

@@ -105,9 +105,9 @@ func TestRunsThatAreShorterThanTheIntervalLookAfterThoseWithSlots(t *testing.T) 
 	began := w.Now()
 	carried := &MaintenanceSchedulerCarried{Complete: true, StartedAt: began, LookedAfter: began.Add(-lostInterval + 5*time.Second)}
 	carried.Book.Take(scheduling.Call{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}, Slots: []scheduling.Slot{granted(slotFor("a", 1))}}, began)
-	w.RegisterDelayedCallback(func() { require.Empty(t, w.inputs["FindLost"]) }, 4*time.Second)
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.inputsOf("FindLost")) }, 4*time.Second)
 	w.RegisterDelayedCallback(func() {
-		require.Len(t, w.inputs["FindLost"], 1)
+		require.Len(t, w.inputsOf("FindLost"), 1)
 		w.SetContinueAsNewSuggested(true)
 		w.SignalWorkflow(temporal.SignalCall, scheduling.Call{})
 	}, 6*time.Second)

@@ -49,7 +49,11 @@ func newSchedulerWorld(t *testing.T) *schedulerWorld {
 // play plays the activities of the scheduler.
 func (w *schedulerWorld) play() {
 	play(w.world, "WatchNodes", func(string) any { return nil })
-	play(w.world, "FindLost", func([]scheduling.Holder) any { return w.lost })
+	play(w.world, "FindLost", func([]scheduling.Holder) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.lost
+	})
 	play(w.world, "FindAskers", func(string) any { return append([]string{}, w.askers...) })
 	w.blocked["WatchNodes"] = true
 }
@@ -169,14 +173,16 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))); w.call("july", asks(slotFor("b", 1))) },
 		func() {
 			require.Equal(t, []string{"june a"}, w.grants())
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
 		},
 		func() {},
 		func() { require.Equal(t, []string{"june a", "july b"}, w.grants()) },
 	)
 	w.carried()
-	require.NotEmpty(t, w.inputs["WakeSweeper"])
-	require.Equal(t, []string{"node/c1/ops/a"}, w.inputs["FindLost"][0].([]scheduling.Holder)[0].Maintenances)
+	require.NotEmpty(t, w.inputsOf("WakeSweeper"))
+	require.Equal(t, []string{"node/c1/ops/a"}, w.inputsOf("FindLost")[0].([]scheduling.Holder)[0].Maintenances)
 }
 
 func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
@@ -189,9 +195,7 @@ func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
 		func() {},
 	)
 	w.RegisterDelayedCallback(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		asked = len(w.inputs["FindLost"])
+		asked = len(w.inputsOf("FindLost"))
 	}, time.Minute+10*time.Second)
 	w.carried()
 	require.Equal(t, 1, asked, "before the next round")

@@ -66,7 +66,7 @@ func TestASchedulerThatCallsTheRollIsToldEverySlot(t *testing.T) {
 			require.Len(t, last.Slots, 2)
 			require.True(t, last.Slots[0].Granted)
 			require.False(t, last.Slots[1].Granted)
-			require.Len(t, w.inputs["CallScheduler"], 1, "whoever calls runs, and is told by a signal")
+			require.Len(t, w.inputsOf("CallScheduler"), 1, "whoever calls runs, and is told by a signal")
 		},
 	)
 }

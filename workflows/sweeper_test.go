@@ -241,14 +241,14 @@ func TestAMaintenanceThatNoRolloutStartedWakesTheSweeperBeforeAnythingIsTouched(
 	w := newWorld(t)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
-	require.Equal(t, []any{activities.WakeSweeperInput{Cluster: "c1", By: "default-test-workflow-id", Why: "a maintenance of n1 begins"}}, w.inputs["WakeSweeper"])
+	require.Equal(t, []any{activities.WakeSweeperInput{Cluster: "c1", By: "default-test-workflow-id", Why: "a maintenance of n1 begins"}}, w.inputsOf("WakeSweeper"))
 
 	w = newWorld(t)
 	in := wholeMaintenance()
 	in.TaskQueue = temporal.TaskQueue
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireResult[nodeStatus](w)
-	require.Empty(t, w.inputs["WakeSweeper"], "the rollout has")
+	require.Empty(t, w.inputsOf("WakeSweeper"), "the rollout has")
 }
 
 func TestAClusterWakesItsSweeperAtItsBeginningAndWhenAMaintenanceWasTerminated(t *testing.T) {
@@ -260,7 +260,7 @@ func TestAClusterWakesItsSweeperAtItsBeginningAndWhenAMaintenanceWasTerminated(t
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Error(t, w.GetWorkflowError())
 	var why []string
-	for _, in := range w.inputs["WakeSweeper"] {
+	for _, in := range w.inputsOf("WakeSweeper") {
 		why = append(why, in.(activities.WakeSweeperInput).Why)
 	}
 	require.Equal(t, []string{"rollout ops/june begins", "a workflow was terminated"}, why)

@@ -182,6 +182,13 @@ func (w *world) called() []string {
 	return slices.Clone(w.calls)
 }
 
+// inputsOf returns the inputs of an activity so far; one that nobody waits for may be called still.
+func (w *world) inputsOf(activity string) []any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.inputs[activity])
+}
+
 // once fails the first call with the error, and no other.
 func once(err error) func(int) error {
 	return func(call int) error {
