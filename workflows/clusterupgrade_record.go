@@ -68,7 +68,7 @@ func (r *clusterRecord) note(text string) {
 
 func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
 	now := r.now(ctx)
-	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, StartedAt: &now})
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
 // nodeProgressed takes over what a node reports.
