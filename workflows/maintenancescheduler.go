@@ -145,9 +145,10 @@ func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time
 		return workflow.Await(ctx, func() bool { return s.changed })
 	}
 	timing, stop := workflow.WithCancel(ctx)
-	defer stop()
 	timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "decide again"})
-	return workflow.Await(ctx, func() bool { return s.changed || timer.IsReady() })
+	err := workflow.Await(ctx, func() bool { return s.changed || timer.IsReady() })
+	stop() // not deferred: a run that is evicted from the cache must give no command
+	return err
 }
 
 // decide grants what may be granted and tells the askers. It returns when to decide again although nothing happens.

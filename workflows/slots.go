@@ -129,7 +129,7 @@ func (k *slotKeeper) release(release scheduling.Release) {
 	k.unsaid.Released = append(k.unsaid.Released, release)
 }
 
-// forget is for a slot that its maintenance has given back itself.
+// forget drops a slot. When none is waited for any more, there is no reason to wait either.
 func (k *slotKeeper) forget(namespace, name string) {
 	k.slots = slices.DeleteFunc(k.slots, func(s scheduling.Slot) bool { return s.Namespace == namespace && s.Name == name })
 	if !k.waits() {

@@ -1,0 +1,102 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// takeOutOfService waits for the locks of the node to let go, and cordons it. Whoever else was faster, and a lock that was taken back in the last
+// moment, send it back to wait again.
+func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
+	pause := lockRefusedPause
+	for {
+		err := m.tryToTake(ctx)
+		switch temporal.ErrorType(err) {
+		case temporal.ErrNodeBusy:
+			m.record.note("queued again: " + temporal.ErrorMessage(err))
+			m.queueAgain(ctx)
+			if err := m.awaitNodeFree(ctx); err != nil {
+				return err
+			}
+		case temporal.ErrLockRefused:
+			if !m.locked {
+				return err
+			}
+			m.record.note("waiting for locks again: " + temporal.ErrorMessage(err))
+			timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before looking at the locks of " + m.node.Node + " again"})
+			if err := timer.Get(ctx, nil); err != nil {
+				return err
+			}
+			pause = min(2*pause, lockRefusedPauseLimit)
+		default:
+			return err
+		}
+	}
+}
+
+func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
+	for _, step := range []func(workflow.Context) error{m.awaitRelease, m.awaitLocks, m.awaitRelease, m.cordon} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.
+func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodePending)
+	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, m.node, nil)
+}
+
+// queueAgain lets the locks go back to work while the node is somebody else's. The stages of the locks begin anew.
+func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	m.withdrawRequest(clean, m.cleanUpInsistence(clean))
+	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved)
+}
+
+func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodeScheduled)
+	m.marked, m.requested = true, true
+	in := activities.NodeLockInput{NodeRef: m.node, Scope: scheduling.LockScope(m.spec.Action)}
+	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
+	var found activities.NodeLocks
+	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &found)
+	m.answered, m.locked, m.requestUID = err == nil, found.Asked, found.RequestUID
+	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	if err != nil || !m.locked {
+		return err
+	}
+	if m.spec.LockTimeoutSeconds != nil {
+		in.Deadline = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
+	}
+	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
+	if !found.Inactive {
+		err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
+	}
+	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
+	return err
+}
+
+func (m *nodeMaintenance) lockNote() string {
+	if m.answered && !m.locked {
+		return "the cluster has no workload locks"
+	}
+	return ""
+}
+
+func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
+	m.record.enter(ctx, maintenancev1.NodeCordon)
+	m.cordoned = true
+	in := activities.CordonInput{NodeRef: m.node, Cordon: m.spec.Cordon == nil || *m.spec.Cordon, Locked: m.locked}
+	var result activities.CordonResult
+	err := m.insist().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
+	m.status.CordonedByUs = result.CordonedByUs
+	m.record.note(result.Note)
+	return err
+}
