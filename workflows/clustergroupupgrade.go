@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -24,6 +25,8 @@ type ClusterGroupUpgradeInput struct {
 type ClusterGroupUpgradeCarried struct {
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
+	// Phase of the runbook that the next run goes on with.
+	Phase string `json:"phase"`
 	// Used is how much of the timeout has been charged.
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
@@ -59,9 +62,12 @@ type groupUpgrade struct {
 	status     ranv1.ClusterGroupUpgradeStatus
 	record     *groupRecord
 	holds      holdKeeper
+	remedy     remedy
 	taskQueues map[string]string
-	nextBatch  int
-	begun      *BatchBudget
+	// phase of the runbook.
+	phase     string
+	nextBatch int
+	begun     *BatchBudget
 	// charged is the time that counts against the rollout's timeout.
 	charged stopwatch
 	// batch at work; nil between batches.
@@ -82,9 +88,10 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g := &groupUpgrade{in: in, spec: in.Object.Spec}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
-		g.status, g.taskQueues, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Used, c.NextBatch, c.Begun
+		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state = c.Held
 	}
+	g.remedy = newRemedy(g)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	return g, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
@@ -114,64 +121,63 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	return g.finish(listening, end)
 }
 
-// rollOut plans, waits to be enabled, and takes batch after batch. The error is a continue-as-new, or why no plan could be made.
-func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
-	if g.in.Carried == nil {
-		if end, err := g.prepare(ctx); end != "" || err != nil {
-			return end, err
-		}
+// phase is a part of a rollout, up to a point at which a new run may take over.
+type phase struct {
+	name string
+	// run returns why the rollout ends with it, endRun, or "" when the next phase is due. The error is why no plan could be made.
+	run func(workflow.Context) (rollout.End, error)
+}
+
+// The phases, in order. A run hands the name of the next one to the run that continues it.
+const (
+	phasePlan      = "plan"
+	phaseStart     = "start"
+	phaseBatches   = "batches"
+	phaseLookAgain = "lookAgain"
+)
+
+// runbook is what a rollout goes through, in order.
+func (g *groupUpgrade) runbook() []phase {
+	return []phase{
+		{phasePlan, g.prepare},
+		{phaseStart, g.begin},
+		{phaseBatches, g.runBatches},
+		{phaseLookAgain, g.lookAgain},
 	}
-	for g.nextBatch < len(g.status.RemediationPlan) {
-		end := g.runBatch(ctx)
+}
+
+// rollOut goes through the runbook, or goes on where the run before stood. The error is a continue-as-new, or why no plan could be made.
+func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
+	runbook := g.runbook()
+	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.phase }))
+	for _, phase := range runbook[first:] {
+		g.phase = phase.name
+		end, err := phase.run(ctx)
 		if end == endRun {
 			return g.continueAsNew(ctx)
 		}
-		if end != "" {
-			return end, nil
+		if end != "" || err != nil {
+			return end, err
 		}
-		g.nextBatch++
 	}
 	return rollout.EndFinished, nil
 }
 
-// prepare makes the plan and waits until the rollout is enabled; then the plan is made once more, and frozen. A rollout that is only
-// planned stays so however wrong its plan is; one that is enabled from the start ends with a plan that cannot be carried out.
-func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
-	if problems := rollout.NotYetRunnable(&g.in.Object); len(problems) > 0 {
-		return "", temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
-	}
-	fromTheStart := g.enabled
-	for {
-		valid, err := g.plan(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return rollout.EndCancelled, nil
-		case err != nil:
-			return "", err
-		case g.enabled && valid:
-			g.record.started(ctx)
-			return "", nil
-		case fromTheStart:
-			return rollout.EndFinished, nil
-		}
-		g.enabled = false
-		g.record.notEnabled(ctx, valid)
-		if workflow.Await(ctx, func() bool { return g.enabled }) != nil {
-			return rollout.EndCancelled, nil
-		}
-	}
+// begin records that remediation starts: what comes before is not charged to the timeout.
+func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
+	g.record.started(ctx)
+	return "", nil
 }
 
-// plan selects the clusters and divides them into batches, next to the hub's objects.
-func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
-	var plan activities.RolloutPlan
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
-	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
-		return false, err
+// runBatches takes batch after batch.
+func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
+	for g.nextBatch < len(g.status.RemediationPlan) {
+		if end := g.runBatch(ctx); end != "" {
+			return end, nil
+		}
+		g.nextBatch++
 	}
-	g.taskQueues = plan.TaskQueues
-	g.record.planned(ctx, plan.Plan)
-	return plan.Valid(), nil
+	return "", nil
 }
 
 // continueAsNew hands the state to a new run. No cluster is at work.
@@ -184,42 +190,8 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	}
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
-		Status: g.status, TaskQueues: g.taskQueues, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
+		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
 		Held: g.holds.state,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
-}
-
-// timeout of the whole rollout; 240 minutes unless given.
-func (g *groupUpgrade) timeout() time.Duration {
-	if g.spec.RemediationStrategy.Timeout == 0 {
-		return 240 * time.Minute
-	}
-	return time.Duration(g.spec.RemediationStrategy.Timeout) * time.Minute
-}
-
-// stopwatch measures time that may stand still in between.
-type stopwatch struct {
-	used  time.Duration
-	since *time.Time
-}
-
-func (s *stopwatch) start(now time.Time) {
-	if s.since == nil {
-		s.since = &now
-	}
-}
-
-func (s *stopwatch) stop(now time.Time) {
-	s.used, s.since = s.total(now), nil
-}
-
-// giveBack takes time off that shall not count.
-func (s *stopwatch) giveBack(d time.Duration) { s.used -= d }
-
-func (s *stopwatch) total(now time.Time) time.Duration {
-	if s.since == nil {
-		return s.used
-	}
-	return s.used + now.Sub(*s.since)
 }

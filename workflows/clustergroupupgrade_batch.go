@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -22,12 +20,14 @@ const endRun rollout.End = "ContinueAsNew"
 
 // batch is the clusters that are taken together, within one budget of time.
 type batch struct {
-	group  *groupUpgrade
+	group *groupUpgrade
+	// number counts from 1.
 	number int32
 	time   BatchBudget
 
-	pending []string
-	running map[string]workflow.ChildWorkflowFuture
+	clusters []string
+	pending  []string
+	running  map[string]*clusterAtWork
 	// timer cancels the deadline; nil while there is none.
 	timer workflow.CancelFunc
 	// withdraw cancels the clusters at work.
@@ -56,13 +56,13 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	}
 	b := &batch{
 		group: g, number: int32(g.nextBatch + 1), time: *g.begun,
-		pending: g.record.pending(plan[g.nextBatch]), running: map[string]workflow.ChildWorkflowFuture{},
+		clusters: plan[g.nextBatch], pending: g.record.pending(plan[g.nextBatch]), running: map[string]*clusterAtWork{},
 	}
 	g.batch = b
 	g.runClock(ctx)
 	b.dropVanished(ctx, b.pending)
 	b.run(ctx)
-	b.dropVanished(ctx, plan[g.nextBatch])
+	b.dropVanished(ctx, b.clusters)
 	g.batch = nil
 	if len(b.pending) > 0 && !b.timedOut && ctx.Err() == nil {
 		return endRun
@@ -120,181 +120,72 @@ func (b *batch) over(ctx workflow.Context) bool {
 	return len(b.running) == 0 && (len(b.pending) == 0 || ctx.Err() != nil || mustContinueAsNew(ctx, b.group.signals))
 }
 
-// arm keeps the batch's deadline as a timer. While the clock of the rollout stands still, there is no deadline.
-func (b *batch) arm(ctx workflow.Context) {
-	g := b.group
-	if g.standsStill() {
-		b.disarm()
-		g.record.deadlines(ctx, nil, nil)
-		return
-	}
-	if b.timer != nil {
-		return
-	}
-	armed, cancel := workflow.WithCancel(ctx)
-	b.timer = cancel
-	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
-		if b.keepTime(ctx) && armed.Err() == nil {
-			b.timer = nil
-			b.timeOut(ctx)
-		}
-	})
-}
-
-// keepTime returns true when the time of the batch is over. It looks at the clock in between: time in which no worker was there is not
-// charged, and shows only by a look that comes late.
-func (b *batch) keepTime(ctx workflow.Context) (over bool) {
-	g := b.group
-	var deadline time.Time
-	for {
-		now := workflow.Now(ctx)
-		left := b.left(now)
-		if left <= 0 {
-			return true
-		}
-		if moved := now.Add(left); !moved.Equal(deadline) {
-			deadline = moved
-			g.record.deadlines(ctx, &deadline, new(now.Add(g.timeout()-g.charged.total(now))))
-		}
-		pause := min(left, rollout.ClockInterval(b.time.Budget))
-		summary := fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), deadline.UTC().Format("15:04:05Z"))
-		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
-			return false
-		}
-		looked := workflow.Now(ctx)
-		g.charged.giveBack(rollout.Outage(now, now.Add(pause), looked, b.left(looked)))
-	}
-}
-
-// left is how much of the batch's time is left; negative when it is over.
-func (b *batch) left(now time.Time) time.Duration {
-	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
-}
-
-func (b *batch) disarm() {
-	if b.timer != nil {
-		b.timer()
-		b.timer = nil
-	}
-}
-
-// timeOut withdraws what is at work; nothing else of the batch starts.
-func (b *batch) timeOut(ctx workflow.Context) {
-	b.timedOut, b.changed = true, true
-	b.group.record.batchTimedOut(ctx, b.number)
-	b.withdraw()
-}
-
-// startClusters starts a ClusterUpgrade for every cluster of the batch that is not held, as far as one run can keep them alive.
+// startClusters starts the clusters of the batch that are not held, as far as one run can keep them alive.
 func (b *batch) startClusters(ctx workflow.Context) {
-	free := func(cluster string) bool { return b.group.holds.state.Of(cluster) == nil }
-	for started := 1; b.starts(ctx); started++ {
-		next := slices.IndexFunc(b.pending, free)
-		if next < 0 {
+	for {
+		next := b.next(ctx)
+		if len(next) == 0 {
 			return
 		}
-		b.start(ctx, b.pending[next])
-		b.pending = slices.Delete(b.pending, next, next+1)
-		if started%childrenAtOnce == 0 && workflow.Sleep(ctx, time.Millisecond) != nil {
+		var clusters []*clusterAtWork
+		for _, name := range next {
+			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch}
+			cluster.ctx, cluster.withdraw = workflow.WithCancel(ctx)
+			b.running[name] = cluster
+			clusters = append(clusters, cluster)
+		}
+		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
+		b.group.remedy.start(b, clusters)
+		b.group.record.clustersStarted(ctx, next)
+		if len(next) == childrenAtOnce && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest would have come in another task
 		}
 	}
 }
 
-func (b *batch) starts(ctx workflow.Context) bool {
-	return len(b.pending) > 0 && len(b.running) < clustersAtOnce && !b.group.status.Paused && ctx.Err() == nil && !mustContinueAsNew(ctx, b.group.signals)
-}
-
-func (b *batch) start(ctx workflow.Context, cluster string) {
+// next are the clusters to start now, as many as one workflow task can take.
+func (b *batch) next(ctx workflow.Context) []string {
 	g := b.group
-	meta := g.in.Object.ObjectMeta
-	in := ClusterUpgradeInput{
-		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: cluster, TaskQueue: temporal.TaskQueue, Batch: b.number,
-		ProgressLimit: progressLimit(min(len(g.status.RemediationPlan[b.number-1]), clustersAtOnce), g.timeout()),
-		Held:          g.holds.state.About(cluster),
+	if g.status.Paused || ctx.Err() != nil || mustContinueAsNew(ctx, g.signals) {
+		return nil
 	}
-	if queue, own := g.taskQueues[cluster]; own {
-		in.TaskQueue = queue
+	free := min(clustersAtOnce-len(b.running), childrenAtOnce)
+	var next []string
+	for _, cluster := range b.pending {
+		if len(next) < free && g.holds.state.Of(cluster) == nil {
+			next = append(next, cluster)
+		}
 	}
-	if g.spec.NodeMaintenance != nil {
-		in.Remediation = *g.spec.NodeMaintenance
-	}
-	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:          temporal.ClusterUpgradeID(meta.Namespace, meta.Name, cluster),
-		WaitForCancellation: true,
-		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		StaticSummary:       fmt.Sprintf("%s, batch %d", cluster, b.number),
-		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
-			temporal.AttributeGroup.ValueSet(meta.Namespace+"/"+meta.Name),
-			temporal.AttributeCluster.ValueSet(cluster),
-			temporal.AttributeBatch.ValueSet(int64(b.number)),
-		),
-	}), temporal.ClusterUpgrade, in)
-	b.running[cluster] = child
-	g.record.clusterStarted(ctx, cluster)
-	workflow.GoNamed(ctx, "pause "+cluster, func(ctx workflow.Context) { b.passOnPause(ctx, cluster, child) })
-	workflow.GoNamed(ctx, "hold "+cluster, func(ctx workflow.Context) {
-		g.holds.passOn(ctx, cluster, in.Held, child, func() bool { return b.running[cluster] == nil })
-	})
-	workflow.GoNamed(ctx, "cluster "+cluster, func(ctx workflow.Context) {
-		// The child is waited for even when this run is cancelled: it returns its nodes first.
-		err := child.Get(ctx, nil)
-		sweepAfter(ctx, err, cluster)
-		delete(b.running, cluster)
-		b.changed = true
-		g.record.clusterEnded(ctx, b.resultOf(ctx, cluster, child, err))
-		g.runClock(ctx)
-	})
+	return next
 }
 
-// passOnPause tells a cluster at work of every pause and resume, in order. A cluster is only started while the rollout is not paused.
-func (b *batch) passOnPause(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture) {
-	status := &b.group.status
-	told := false
-	for {
-		_ = workflow.Await(ctx, func() bool { return b.running[cluster] == nil || status.Paused != told })
-		if b.running[cluster] == nil || ctx.Err() != nil {
-			return
-		}
-		told = status.Paused
-		signal := temporal.SignalResume
-		if told {
-			signal = temporal.SignalPause
-		}
-		// A cluster that is over meanwhile needs not be told: nothing to do about an error.
-		_ = child.SignalChildWorkflow(ctx, signal, b.group.pauseRequest).Get(ctx, nil)
-	}
-}
+// atOnce is how many clusters of the batch may be at work at the same time.
+func (b *batch) atOnce() int { return min(len(b.clusters), clustersAtOnce) }
 
-// resultOf is the record of a cluster that is over. One that was withdrawn when the batch ran out of time is timed out, unless it was
-// complete in the same moment.
-func (b *batch) resultOf(ctx workflow.Context, cluster string, child workflow.ChildWorkflowFuture, err error) ranv1.ClusterStatus {
-	var result ranv1.ClusterStatus
-	if err == nil {
-		_ = child.Get(ctx, &result)
-	} else if !detailsOf(err, &result) {
-		failure := failureOf(err)
-		result.State, result.Reason, result.Message = ranv1.ClusterFailed, failure.Reason, failure.Message
+// atWork reports whether the work on a cluster is not over.
+func (b *batch) atWork(cluster *clusterAtWork) bool { return b.running[cluster.name] == cluster }
+
+// ended takes over what became of a cluster at work. One that was withdrawn because its time was over is timed out.
+func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
+	g := b.group
+	delete(b.running, cluster.name)
+	b.changed = true
+	result.Name, result.Batch = cluster.name, cluster.batch
+	if result.State == ranv1.ClusterCancelled && (b.timedOut || cluster.timedOut) {
+		before := g.record.cluster(cluster.name)
+		result.State, result.Reason, result.Message, result.Since = ranv1.ClusterTimedOut, before.Reason, before.Message, before.Since
 	}
-	result.Name, result.Batch = cluster, b.number
-	if sdktemporal.IsCanceledError(err) {
-		result.State = ranv1.ClusterCancelled
-		if b.timedOut {
-			result.State = ranv1.ClusterTimedOut
-			before := b.group.record.cluster(cluster)
-			result.Reason, result.Message, result.Since = before.Reason, before.Message, before.Since
-		}
-	}
-	return result
+	g.record.clusterEnded(ctx, result)
+	g.runClock(ctx)
 }
 
 // end judges the batch: whether the rollout goes on after it.
 func (b *batch) end(ctx workflow.Context) rollout.End {
 	g := b.group
-	canary := slices.ContainsFunc(g.status.RemediationPlan[b.number-1], func(c string) bool {
+	canary := slices.ContainsFunc(b.clusters, func(c string) bool {
 		return slices.Contains(g.spec.RemediationStrategy.Canaries, c)
 	})
-	complete := g.record.complete(g.status.RemediationPlan[b.number-1])
+	complete := g.record.complete(b.clusters)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled

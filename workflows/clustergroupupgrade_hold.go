@@ -49,7 +49,7 @@ func (b *batch) hold() *drydockv1.Hold {
 	if len(g.holds.state.Holds) == 0 {
 		return nil
 	}
-	for _, cluster := range g.status.RemediationPlan[b.number-1] {
+	for _, cluster := range b.clusters {
 		if hold := g.holds.state.Of(cluster); hold != nil && !g.record.cluster(cluster).State.Over() {
 			return hold
 		}

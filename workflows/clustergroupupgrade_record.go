@@ -197,9 +197,11 @@ func (r *groupRecord) note(text string) {
 	r.show()
 }
 
-func (r *groupRecord) clusterStarted(ctx workflow.Context, name string) {
-	c := r.cluster(name)
-	c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
+func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		c := r.cluster(name)
+		c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
+	}
 	r.explain(ctx)
 }
 
@@ -256,6 +258,28 @@ func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 
 // reasonClusterVanished is the reason of a cluster whose ManagedCluster was deleted while the rollout ran.
 const reasonClusterVanished = "ClusterVanished"
+
+// inState are the names of the clusters in that state.
+func (r *groupRecord) inState(state ranv1.ClusterState) []string {
+	var names []string
+	for i := range r.status.Clusters {
+		if r.status.Clusters[i].State == state {
+			names = append(names, r.status.Clusters[i].Name)
+		}
+	}
+	return names
+}
+
+// lateComplete records clusters that have timed out and are found complete after all.
+func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		c := r.cluster(name)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after its time was over", nil
+	}
+	if len(names) > 0 {
+		r.explain(ctx)
+	}
+}
 
 // complete reports whether every one of the clusters is complete.
 func (r *groupRecord) complete(names []string) bool {

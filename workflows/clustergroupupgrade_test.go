@@ -394,7 +394,7 @@ func TestALargeBatchContinuesAsNewInItsMidst(t *testing.T) {
 	require.Equal(t, clustersAtOnce, clusters.most)
 	require.Len(t, clusters.events, 2*clustersAtOnce)
 
-	carried := &ClusterGroupUpgradeCarried{Used: time.Minute, Begun: &BatchBudget{Budget: 10 * time.Minute}, Status: groupStatus{
+	carried := &ClusterGroupUpgradeCarried{Phase: phaseBatches, Used: time.Minute, Begun: &BatchBudget{Budget: 10 * time.Minute}, Status: groupStatus{
 		RemediationPlan: [][]string{{"c1", "c2"}}, Status: ranv1.RunStatus{StartedAt: &metav1.Time{Time: w.Now()}, CurrentBatch: 1, CurrentBatchStartedAt: &metav1.Time{Time: w.Now()}},
 		Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 1}},
 	}}
@@ -473,7 +473,7 @@ func TestALongRolloutContinuesAsNewBetweenBatchesAndForgetsNothing(t *testing.T)
 	require.ErrorAs(t, w.GetWorkflowError(), &next)
 	require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
 
-	carried := &ClusterGroupUpgradeCarried{NextBatch: 1, Used: 50 * time.Minute, Status: groupStatus{
+	carried := &ClusterGroupUpgradeCarried{Phase: phaseBatches, NextBatch: 1, Used: 50 * time.Minute, Status: groupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}},
 		Clusters:        []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}},
 	}}
