@@ -23,6 +23,8 @@ import (
 
 // Reasons of Events on nodes, beside the states of a maintenance and the types of the errors that end one.
 const (
+	// EventDrainObstructed: the drain has not begun, and something is in its way that will not pass by itself.
+	EventDrainObstructed = "DrainObstructed"
 	// EventPodCompletionTimedOut: pods had not ended by themselves when the time for it was over.
 	EventPodCompletionTimedOut = "PodCompletionTimedOut"
 	// EventDrained: every pod that had to leave has left.
@@ -36,7 +38,7 @@ const (
 // EventReasons are the reasons of all Events that Drydock records on nodes, in the order in which they happen.
 func EventReasons() []string {
 	return []string{
-		string(maintenancev1.NodePending), string(maintenancev1.NodeScheduled), string(maintenancev1.NodeCordon),
+		string(maintenancev1.NodePending), EventDrainObstructed, string(maintenancev1.NodeScheduled), string(maintenancev1.NodeCordon),
 		string(maintenancev1.NodeWaitForPodCompletion), EventPodCompletionTimedOut,
 		string(maintenancev1.NodeDraining), EventDrained, temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable,
 		EventJobStarted, temporal.ErrJobFailed, string(maintenancev1.NodeReady), string(maintenancev1.NodeRequestorFailed),

@@ -55,7 +55,7 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 	drains := &Drains{Clusters: clusters}
 	ended := &MaintenanceEnd{State: maintenancev1.NodeCompleted, Message: "the maintenance is completed"}
 	for _, activity := range []func() error{
-		func() error { return nodes().PlanMaintenance(t.Context(), ref) },
+		func() error { return planMaintenance(t.Context(), ref) },
 		func() error { _, err := initiator().RequestNodeMaintenance(t.Context(), locks); return err },
 		func() error {
 			_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})

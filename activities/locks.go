@@ -49,6 +49,8 @@ type NodeLockInput struct {
 	NodeRef
 	Scope    lcmv1.Scope `json:"scope,omitempty"`
 	Deadline *time.Time  `json:"deadline,omitempty"`
+	// Departure is looked at before anything is asked for.
+	Departure Departure `json:"departure,omitzero"`
 }
 
 // RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks.
@@ -99,13 +101,23 @@ type NodeLocks struct {
 	Active   bool `json:"active,omitempty"`
 	// RequestUID is that of the request, if there is one.
 	RequestUID types.UID `json:"requestUID,omitempty"`
+	// Warning is what a person may want to change before the drain.
+	Warning string `json:"warning,omitempty"`
 }
 
-// RequestNodeMaintenance marks the node MaintenancePlanned, creates our NodeMaintenanceRequest, beside those that others have made for the node, and
-// says whether the node's locks have to be waited for. Errors: NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be
-// requested for.
+// RequestNodeMaintenance looks whether the node can be drained at all, marks it MaintenancePlanned, creates our NodeMaintenanceRequest, beside those that
+// others have made for the node, and says whether the node's locks have to be waited for. Errors: NodeGone, NodeBusy, LockRefused when locks hold a node
+// that no maintenance may be requested for, PodsNotEvictable (with blockers).
 func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
 	cluster, served, err := l.cluster(ctx, in.Cluster)
+	if err != nil {
+		return NodeLocks{}, err
+	}
+	look := checkDrain
+	if served && !nodeLocks(ctx, cluster, in.Node).Inactive {
+		look = warnOfDrain // who lets go of a node may take pods off it
+	}
+	warning, err := look(ctx, cluster, in.NodeRef, in.Departure)
 	if err != nil {
 		return NodeLocks{}, err
 	}
@@ -115,10 +127,10 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 	}
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})()
 	if !served {
-		return NodeLocks{}, nil
+		return NodeLocks{Warning: warning}, nil
 	}
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
-		return NodeLocks{}, refuseSkipped(ctx, cluster, in.Node)
+		return NodeLocks{Warning: warning}, refuseSkipped(ctx, cluster, in.Node)
 	}
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
@@ -128,7 +140,7 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 		return NodeLocks{}, err
 	}
 	found := nodeLocks(ctx, cluster, in.Node)
-	found.RequestUID = ours.UID
+	found.RequestUID, found.Warning = ours.UID, warning
 	return found, nil
 }
 

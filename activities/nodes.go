@@ -47,17 +47,32 @@ func (n *Nodes) AwaitNodeFree(ctx context.Context, ref NodeRef) error {
 	})
 }
 
+// PlanMaintenanceInput says which node waits for its turn.
+type PlanMaintenanceInput struct {
+	NodeRef
+	Departure Departure `json:"departure,omitzero"`
+}
+
+// PlanMaintenanceResult says what a person may want to change before it is the node's turn.
+type PlanMaintenanceResult struct {
+	Warning string `json:"warning,omitempty"`
+}
+
 // PlanMaintenance marks the node MaintenancePlanned while its maintenance waits for its turn, whoever has the node now. Errors: NodeGone.
-func (n *Nodes) PlanMaintenance(ctx context.Context, ref NodeRef) error {
-	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
+func (n *Nodes) PlanMaintenance(ctx context.Context, in PlanMaintenanceInput) (PlanMaintenanceResult, error) {
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
-		return err
+		return PlanMaintenanceResult{}, err
 	}
-	if _, err = planned(ctx, cluster, ref); err != nil && temporal.ErrorType(err) != temporal.ErrNodeBusy {
-		return err
+	if _, err = planned(ctx, cluster, in.NodeRef); err != nil && temporal.ErrorType(err) != temporal.ErrNodeBusy {
+		return PlanMaintenanceResult{}, err
 	}
-	record(ctx, cluster, ref, nodeEvent{reason: string(maintenancev1.NodePending), message: "a maintenance of the node waits for its turn"})
-	return nil
+	warning, err := warnOfDrain(ctx, cluster, in.NodeRef, in.Departure)
+	if err != nil {
+		return PlanMaintenanceResult{}, err
+	}
+	record(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodePending), message: "a maintenance of the node waits for its turn"})
+	return PlanMaintenanceResult{Warning: warning}, nil
 }
 
 // planned marks a node MaintenancePlanned, unless another maintenance that waits for it, too, has done so. Errors: NodeGone, NodeBusy.
@@ -105,6 +120,8 @@ type CordonInput struct {
 	Cordon bool `json:"cordon"`
 	// Locked: the node's workload locks are looked at once more, right before.
 	Locked bool `json:"locked,omitempty"`
+	// Departure is looked at once more, too.
+	Departure Departure `json:"departure,omitzero"`
 }
 
 // CordonResult says what was found and done.
@@ -112,11 +129,13 @@ type CordonResult struct {
 	CordonedByUs bool `json:"cordonedByUs"`
 	// Note is set when there is something a person should know, e.g. that someone else had cordoned the node before.
 	Note string `json:"note,omitempty"`
+	// Warning is what a person may want to change before the drain.
+	Warning string `json:"warning,omitempty"`
 }
 
 // Cordon marks the node as ours, remembers its former state and cordons it, in one patch; then it sets MaintenanceInProgress. Called again,
 // it changes nothing more and returns the same.
-// Errors: NodeGone, NodeBusy, LockRefused.
+// Errors: NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
 func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -131,7 +150,15 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 		}
 		var change nodeChange
 		change, result = cordonChange(node, in)
-		if in.Locked && !kube.OwnedBy(node, in.Owner) {
+		if kube.OwnedBy(node, in.Owner) {
+			return change.patch(node)
+		}
+		warning, err := checkDrain(ctx, cluster, in.NodeRef, in.Departure)
+		if err != nil {
+			return nil, err
+		}
+		result.Warning = warning
+		if in.Locked {
 			if err := checkLocks(ctx, cluster, in.Node); err != nil {
 				return nil, err
 			}

@@ -44,6 +44,11 @@ func cordon(t *testing.T, ref NodeRef) CordonResult {
 	return result
 }
 
+func planMaintenance(ctx context.Context, ref NodeRef) error {
+	_, err := nodes().PlanMaintenance(ctx, PlanMaintenanceInput{NodeRef: ref})
+	return err
+}
+
 func giveBack(t *testing.T, ref NodeRef) ReturnNodeResult {
 	t.Helper()
 	result, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref})
@@ -66,7 +71,7 @@ func requireNoTrace(t *testing.T, name string) {
 func TestANodeIsCordonedWithItsMarksAndReturnedAsItWasFound(t *testing.T) {
 	ref := testNode(t)
 	found := getNode(t, ref.Node)
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
+	require.NoError(t, planMaintenance(t.Context(), ref))
 	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned).Status)
 
 	require.Equal(t, CordonResult{CordonedByUs: true}, cordon(t, ref))
@@ -98,7 +103,7 @@ func TestOurConditionsStandBesideTheKubelets(t *testing.T) {
 	}
 	before := kubelets()
 	require.NotEmpty(t, before)
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
+	require.NoError(t, planMaintenance(t.Context(), ref))
 	cordon(t, ref)
 	require.Equal(t, before, kubelets())
 	giveBack(t, ref)
@@ -170,7 +175,7 @@ func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
 	other := ref
 	other.Owner = "node/spoke/default/other/run"
 	cordon(t, other)
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref), "it may be planned while somebody else has the node")
+	require.NoError(t, planMaintenance(t.Context(), ref), "it may be planned while somebody else has the node")
 	free := make(chan error, 1)
 	go func() { free <- nodes().AwaitNodeFree(t.Context(), ref) }()
 	require.Eventually(t, func() bool {
@@ -189,7 +194,7 @@ func TestTheTurnOfOneMaintenanceLeavesThePlanOfAnother(t *testing.T) {
 	ref := testNode(t)
 	other := ref
 	other.Owner = "node/spoke/default/other/run"
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), other))
+	require.NoError(t, planMaintenance(t.Context(), other))
 	cordon(t, ref)
 	giveBack(t, ref)
 	planned := kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned)
@@ -277,7 +282,7 @@ func TestACordonThatAPersonHasMadeAnewIsTheirs(t *testing.T) {
 
 func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
 	ref := testNode(t)
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
+	require.NoError(t, planMaintenance(t.Context(), ref))
 	require.Empty(t, giveBack(t, ref))
 	requireNoTrace(t, ref.Node)
 	cordon(t, ref)
@@ -287,7 +292,7 @@ func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
 
 func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
 	ref := testNode(t)
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
+	require.NoError(t, planMaintenance(t.Context(), ref))
 	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
 
 	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
@@ -296,7 +301,7 @@ func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return temporal.ErrorType(nodes().PlanMaintenance(ctx, ref)) == temporal.ErrNodeGone
+		return temporal.ErrorType(planMaintenance(ctx, ref)) == temporal.ErrNodeGone
 	}, 5*time.Second, 20*time.Millisecond)
 }
 

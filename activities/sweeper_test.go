@@ -113,7 +113,7 @@ func everything(t *testing.T, ref NodeRef) RunJobInput {
 		_, err := initiator().WithdrawNodeMaintenance(context.Background(), NodeLockInput{NodeRef: ref})
 		require.NoError(t, err)
 	})
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), ref))
+	require.NoError(t, planMaintenance(t.Context(), ref))
 	cordon(t, ref)
 	work := firmware(t, ref, lasting("1h"))
 	_, stop := running(t, work)
@@ -160,7 +160,7 @@ func TestWhatAMaintenanceMarksWhileItWaitsForItsNodeIsFoundBesideWhoHasIt(t *tes
 	second := testNode(t)
 	first := second
 	first.Owner = "node/spoke/default/first/first-run"
-	require.NoError(t, nodes().PlanMaintenance(t.Context(), second))
+	require.NoError(t, planMaintenance(t.Context(), second))
 	changed(t, second.Node, annotated(kube.AnnotationOwner, first.Owner))
 	server := newWorkflows()
 	server.set(first.Owner, stillRunning)

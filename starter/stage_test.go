@@ -74,9 +74,11 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"CheckNodeMaintenance": (&activities.Rollouts{}).CheckNodeMaintenance,
 		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
-		"PlanMaintenance":      func(context.Context, activities.NodeRef) error { return nil },
-		"CallScheduler":        (&activities.Scheduler{Temporal: s.client}).CallScheduler,
-		"FindLost":             (&activities.Scheduler{Temporal: s.client}).FindLost,
+		"PlanMaintenance": func(context.Context, activities.PlanMaintenanceInput) (activities.PlanMaintenanceResult, error) {
+			return activities.PlanMaintenanceResult{}, nil
+		},
+		"CallScheduler": (&activities.Scheduler{Temporal: s.client}).CallScheduler,
+		"FindLost":      (&activities.Scheduler{Temporal: s.client}).FindLost,
 		// Clusters of rollouts are played, and have no slots.
 		"FindAskers":    func(context.Context, string) ([]string, error) { return nil, nil },
 		"AnnounceState": func(context.Context, activities.AnnounceStateInput) error { return nil },

@@ -192,7 +192,11 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 		return err
 	}
 	m.marked = true
-	return m.insist().effect(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, m.node, nil)
+	in := activities.PlanMaintenanceInput{NodeRef: m.node, Departure: m.departure()}
+	var result activities.PlanMaintenanceResult
+	err := m.insist().effect(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
+	m.record.note(result.Warning)
+	return err
 }
 
 // awaitNode waits until the maintenance may have the node for itself. When it shares that of another one meanwhile, it returns true when it does not

@@ -63,11 +63,12 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.marked, m.requested = true, true
-	in := activities.NodeLockInput{NodeRef: m.node, Scope: scheduling.LockScope(m.spec.Action)}
+	in := activities.NodeLockInput{NodeRef: m.node, Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure()}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.NodeLocks
 	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &found)
 	m.answered, m.locked, m.requestUID = err == nil, found.Asked, found.RequestUID
+	m.record.note(found.Warning)
 	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	if err != nil || !m.locked {
 		return err
@@ -93,10 +94,16 @@ func (m *nodeMaintenance) lockNote() string {
 func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.cordoned = true
-	in := activities.CordonInput{NodeRef: m.node, Cordon: m.spec.Cordon == nil || *m.spec.Cordon, Locked: m.locked}
+	in := activities.CordonInput{NodeRef: m.node, Cordon: m.spec.Cordon == nil || *m.spec.Cordon, Locked: m.locked, Departure: m.departure()}
 	var result activities.CordonResult
 	err := m.insist().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.status.CordonedByUs = result.CordonedByUs
 	m.record.note(result.Note)
+	m.record.note(result.Warning)
 	return err
+}
+
+// departure is how the pods are to leave the node.
+func (m *nodeMaintenance) departure() activities.Departure {
+	return activities.Departure{Drain: m.spec.DrainSpec, Completion: m.spec.WaitForPodCompletion}
 }

@@ -524,3 +524,24 @@ func TestOnlyTheCurrentActivityIsListenedTo(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
+	w := newWorld(t)
+	play(w, "PlanMaintenance", func(in activities.PlanMaintenanceInput) any {
+		require.Equal(t, handOver().Object.Spec.DrainSpec, in.Departure.Drain)
+		require.Equal(t, handOver().Object.Spec.WaitForPodCompletion, in.Departure.Completion)
+		return activities.PlanMaintenanceResult{Warning: "its drain would fail"}
+	})
+	play(w, "RequestNodeMaintenance", func(in activities.NodeLockInput) any {
+		require.Equal(t, handOver().Object.Spec.DrainSpec, in.Departure.Drain)
+		return activities.NodeLocks{Warning: "its drain would wait"}
+	})
+	w.fail["Cordon"] = always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+
+	status := requireFailure[nodeStatus](w, temporal.ErrPodsNotEvictable)
+	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
+	require.Equal(t, handOver().Object.Spec.DrainSpec, w.inputs["Cordon"][0].(activities.CordonInput).Departure.Drain)
+	require.NotContains(t, w.called(), "AwaitPodCompletion")
+	require.Contains(t, w.called(), "ReturnNode")
+}

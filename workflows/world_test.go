@@ -84,7 +84,7 @@ func (w *world) ExecuteWorkflow(run, in any) {
 }
 
 func (w *world) register() {
-	play(w, "PlanMaintenance", func(activities.NodeRef) any { return nil })
+	play(w, "PlanMaintenance", func(activities.PlanMaintenanceInput) any { return activities.PlanMaintenanceResult{} })
 	play(w, "AwaitNodeFree", func(activities.NodeRef) any { return nil })
 	play(w, "Cordon", func(activities.CordonInput) any { return activities.CordonResult{CordonedByUs: true} })
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })

@@ -162,11 +162,7 @@ func (r *run) read(ctx context.Context, v view) (Snapshot, error) {
 	if v == cached {
 		reader = r.Cache
 	}
-	snapshot, err := readNode(ctx, reader, r.Node)
-	if err != nil {
-		return Snapshot{}, err
-	}
-	return snapshot, snapshot.readRules(ctx, r.Cache, snapshot.namespaces()...)
+	return readPods(ctx, reader, r.Cache, r.Node)
 }
 
 // look reads the node and decides about its pods. Error NodeGone: its pods are gone with it.

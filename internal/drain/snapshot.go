@@ -28,6 +28,16 @@ func Read(ctx context.Context, reader client.Reader, nodeName string) (Snapshot,
 	return snapshot, snapshot.readRules(ctx, reader, metav1.NamespaceAll)
 }
 
+// readPods reads a node and its pods, and from the cache what these are judged by: that of all namespaces would be too much to ask a server for, and to
+// go through, at every look.
+func readPods(ctx context.Context, reader, cache client.Reader, nodeName string) (Snapshot, error) {
+	snapshot, err := readNode(ctx, reader, nodeName)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return snapshot, snapshot.readRules(ctx, cache, snapshot.namespaces()...)
+}
+
 // readNode reads a node and its pods.
 func readNode(ctx context.Context, reader client.Reader, nodeName string) (Snapshot, error) {
 	node := &corev1.Node{}

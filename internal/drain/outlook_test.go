@@ -1,0 +1,99 @@
+package drain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestWhatWillBeInTheWayOfADrainIsForeseen(t *testing.T) {
+	everyPod := &maintenancev1.WaitForPodCompletionSpec{}
+	tests := []struct {
+		name       string
+		pods       []corev1.Pod
+		budgets    []policyv1.PodDisruptionBudget
+		spec       maintenancev1.DrainSpec
+		completion *maintenancev1.WaitForPodCompletionSpec
+		refused    string
+		warning    string
+	}{
+		{name: "nothing", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3)}},
+		{name: "a budget that only has to be waited for", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}},
+		{
+			name: "a budget of no pod at all", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))},
+			warning: "as node worker-7 stands, its drain would wait until somebody changes the budgets or adds replicas: " +
+				"2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 3 of 3 healthy, needs 0)",
+		},
+		{
+			name: "a budget that demands every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
+			warning: "as node worker-7 stands, its drain would wait until somebody changes the budgets or adds replicas: " +
+				"1 pod blocked by PodDisruptionBudget shop/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)",
+		},
+		{
+			name: "two budgets on one pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3), webBudget(1, 3, 2, 3, named("all"))},
+			warning: "as node worker-7 stands, its drain would wait until somebody changes the budgets or adds replicas: " +
+				"1 pod blocked by several PodDisruptionBudgets at once (shop/all, shop/web), which the API server does not evict",
+		},
+		{
+			name: "pods that only another specification evicts", pods: []corev1.Pod{webPod("web"), webPod("bare", bare), webPod("scratch", withEmptyDir)},
+			refused: "node worker-7 is not taken out of service, as its drain would fail: " +
+				"1 pod without a controller, which only force evicts: shop/bare; 1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch",
+			warning: "as node worker-7 stands, its drain would fail: " +
+				"1 pod without a controller, which only force evicts: shop/bare; 1 pod with emptyDir data, which only deleteEmptyDir evicts: shop/scratch",
+		},
+		{name: "such pods, and that specification", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{Force: true}},
+		{name: "pods that the drain spares", pods: []corev1.Pod{webPod("bare", bare)}, spec: maintenancev1.DrainSpec{PodSelector: "app=other"}},
+		{name: "pods that are to end by themselves", pods: []corev1.Pod{webPod("training", bare)}, completion: everyPod},
+		{
+			name: "pods that are not among those that are to end by themselves", pods: []corev1.Pod{webPod("web"), webPod("bare", bare)},
+			completion: &maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=batch"},
+			refused: "node worker-7 is not taken out of service, as its drain would fail: " +
+				"1 pod without a controller, which only force evicts: shop/bare",
+			warning: "as node worker-7 stands, its drain would fail: 1 pod without a controller, which only force evicts: shop/bare",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(tt.pods, tt.budgets...)
+			outlook, err := Foresee(t.Context(), w, w, node, tt.spec, tt.completion)
+			require.NoError(t, err)
+			require.Equal(t, tt.warning, outlook.Warning())
+			if tt.refused == "" {
+				require.NoError(t, outlook.Err())
+				return
+			}
+			require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(outlook.Err()))
+			require.Equal(t, tt.refused, temporal.ErrorMessage(outlook.Err()))
+			require.NotEmpty(t, temporal.Blockers(outlook.Err()))
+		})
+	}
+}
+
+func TestADrainIsForeseenToFailOnlyByWhatTheAPIServerSays(t *testing.T) {
+	pods := []corev1.Pod{webPod("new", ownedBy("DaemonSet", "new"))}
+	behind, server := newWorld(pods), newWorld(pods)
+	server.snapshot.DaemonSets = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "new"}}}
+	outlook, err := Foresee(t.Context(), behind, server, node, maintenancev1.DrainSpec{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, outlook.Err())
+	outlook, err = Foresee(t.Context(), behind, behind, node, maintenancev1.DrainSpec{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(outlook.Err()))
+}
+
+func TestNothingIsForeseenOfANodeThatIsGone(t *testing.T) {
+	w := newWorld([]corev1.Pod{webPod("bare", bare)})
+	outlook, err := Foresee(t.Context(), w, w, "gone", maintenancev1.DrainSpec{}, nil)
+	require.NoError(t, err)
+	require.NoError(t, outlook.Err())
+	_, err = Foresee(t.Context(), w, w, node, maintenancev1.DrainSpec{PodSelector: "app in (web"}, nil)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+}
