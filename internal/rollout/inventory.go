@@ -1,11 +1,15 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/internal/policies"
 )
 
 // Inventory is what a plan depends on beside the rollout itself. The order of its lists does not matter.
@@ -29,8 +33,12 @@ type Policy struct {
 	Enforces bool
 	// ReadsStatus: its templates look at the status of objects. Such a policy also guards the order of the others.
 	ReadsStatus bool
-	// Invalid says what is wrong with its templates; empty if nothing is.
+	// Invalid says what is wrong with its templates or annotations; empty if nothing is.
 	Invalid string
+	// ReadsNamespace: its templates read objects of its namespace on the hub. A copy elsewhere could not.
+	ReadsNamespace bool
+	// DependsOn are the policies that a cluster must be Compliant with before this one is looked at there.
+	DependsOn []types.NamespacedName
 	// Compliant says, for each cluster that the policy is bound to, whether it is Compliant.
 	Compliant map[string]bool
 }
@@ -41,17 +49,16 @@ func (p Policy) BoundTo(cluster string) bool {
 	return bound
 }
 
-// LabelRootPolicy is the label of a policy in a cluster's namespace: it is a replica of a root policy.
-const LabelRootPolicy = "policy.open-cluster-management.io/root-policy"
-
 // ReadPolicy reads a root policy. It returns an error when a field has another type than the API gives it.
 func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {
 	policy := Policy{Namespace: object.GetNamespace(), Name: object.GetName(), Compliant: map[string]bool{}}
-	if err := policy.readTemplates(object.Object); err != nil {
-		return Policy{}, fmt.Errorf("policy %s/%s: %w", policy.Namespace, policy.Name, err)
+	for _, read := range []func(map[string]any) error{policy.readTemplates, policy.readDependencies, policy.readCompliance} {
+		if err := read(object.Object); err != nil {
+			return Policy{}, fmt.Errorf("policy %s/%s: %w", policy.Namespace, policy.Name, err)
+		}
 	}
-	if err := policy.readCompliance(object.Object); err != nil {
-		return Policy{}, fmt.Errorf("policy %s/%s: %w", policy.Namespace, policy.Name, err)
+	if _, err := policies.Soak(object.GetAnnotations()); err != nil && policy.Invalid == "" {
+		policy.Invalid = err.Error()
 	}
 	return policy, nil
 }
@@ -80,6 +87,32 @@ func (p *Policy) readCompliance(object map[string]any) error {
 	return nil
 }
 
+// readDependencies reads spec.dependencies, as far as they are policies. One without a namespace is in that of the policy.
+func (p *Policy) readDependencies(object map[string]any) error {
+	dependencies, _, err := unstructured.NestedSlice(object, "spec", "dependencies")
+	if err != nil {
+		return err
+	}
+	for i, dependency := range dependencies {
+		fields, ok := dependency.(map[string]any)
+		if !ok {
+			return fmt.Errorf("spec.dependencies[%d]: must be an object", i)
+		}
+		name, _, err := unstructured.NestedString(fields, "name")
+		if err != nil {
+			return fmt.Errorf("spec.dependencies[%d]: %w", i, err)
+		}
+		namespace, _, err := unstructured.NestedString(fields, "namespace")
+		if err != nil {
+			return fmt.Errorf("spec.dependencies[%d]: %w", i, err)
+		}
+		if kind, _, _ := unstructured.NestedString(fields, "kind"); kind == policies.Policies.Kind {
+			p.DependsOn = append(p.DependsOn, types.NamespacedName{Namespace: cmp.Or(namespace, p.Namespace), Name: name})
+		}
+	}
+	return nil
+}
+
 // readTemplates reads what the policy's templates say about it. The action of the policy itself wins over those of its templates.
 func (p *Policy) readTemplates(object map[string]any) error {
 	action, _, err := unstructured.NestedString(object, "spec", "remediationAction")
@@ -98,6 +131,7 @@ func (p *Policy) readTemplates(object map[string]any) error {
 			break
 		}
 		p.ReadsStatus = p.ReadsStatus || definition.readsStatus
+		p.ReadsNamespace = p.ReadsNamespace || definition.readsNamespace
 		if definition.enforces {
 			enforcing++
 		}
@@ -107,7 +141,7 @@ func (p *Policy) readTemplates(object map[string]any) error {
 }
 
 // templateFacts is what one policy template says.
-type templateFacts struct{ readsStatus, enforces bool }
+type templateFacts struct{ readsStatus, readsNamespace, enforces bool }
 
 func readTemplate(template any) (templateFacts, error) {
 	fields, _ := template.(map[string]any)
@@ -120,7 +154,7 @@ func readTemplate(template any) (templateFacts, error) {
 		return templateFacts{}, fmt.Errorf("objectDefinition.spec is missing")
 	}
 	action, _, _ := unstructured.NestedString(spec, "remediationAction")
-	facts := templateFacts{enforces: strings.EqualFold(action, "enforce")}
+	facts := templateFacts{enforces: strings.EqualFold(action, "enforce"), readsNamespace: anyText(spec, policies.ReadsHub)}
 
 	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
 	facts.readsStatus = strings.Contains(raw, "status:")
@@ -136,4 +170,21 @@ func readTemplate(template any) (templateFacts, error) {
 		}
 	}
 	return facts, nil
+}
+
+// anyText reports whether some text within a value is as asked.
+func anyText(value any, is func(string) bool) bool {
+	switch value := value.(type) {
+	case string:
+		return is(value)
+	case []any:
+		return slices.ContainsFunc(value, func(item any) bool { return anyText(item, is) })
+	case map[string]any:
+		for key, item := range value {
+			if is(key) || anyText(item, is) {
+				return true
+			}
+		}
+	}
+	return false
 }

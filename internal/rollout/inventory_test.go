@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/internal/rollout"
@@ -83,9 +84,39 @@ status:
 	}
 }
 
+func TestWhatAPolicySaysAboutItsEnforcementIsRead(t *testing.T) {
+	object := parsePolicy(t, `
+spec:
+  dependencies:
+  - {kind: Policy, name: base, compliance: Compliant}
+  - {kind: Policy, name: other, namespace: elsewhere, compliance: Compliant}
+  - {kind: ConfigurationPolicy, name: local, compliance: Compliant}
+  policy-templates:
+  - objectDefinition:
+      kind: ConfigurationPolicy
+      spec: {object-templates: [{objectDefinition: {data: {a: '{{hub .ManagedClusterName hub}}', b: 'x {{hub fromConfigMap "" "sizes" "b" hub}}'}}}]}`)
+	policy, err := rollout.ReadPolicy(object)
+	require.NoError(t, err)
+	require.True(t, policy.ReadsNamespace)
+	require.Equal(t, []types.NamespacedName{{Namespace: "default", Name: "base"}, {Namespace: "elsewhere", Name: "other"}}, policy.DependsOn)
+
+	for value, problem := range map[string]string{
+		"60": "", "0": "",
+		"1h": `annotation ran.openshift.io/soak-seconds is "1h": it must be a whole number of seconds, 0 or more`,
+		"-1": `annotation ran.openshift.io/soak-seconds is "-1": it must be a whole number of seconds, 0 or more`,
+	} {
+		object.SetAnnotations(map[string]string{"ran.openshift.io/soak-seconds": value})
+		policy, err := rollout.ReadPolicy(object)
+		require.NoError(t, err)
+		require.Equal(t, problem, policy.Invalid)
+	}
+}
+
 func TestAPolicyWithFieldsOfTheWrongTypeIsAnErrorThatNamesThem(t *testing.T) {
 	for text, message := range map[string]string{
 		"spec: {remediationAction: 1}":           "policy default/p: .spec.remediationAction accessor error: 1 is of the type float64, expected string",
+		"spec: {dependencies: [base]}":           "policy default/p: spec.dependencies[0]: must be an object",
+		"spec: {dependencies: [{name: 1}]}":      "policy default/p: spec.dependencies[0]: .name accessor error: 1 is of the type float64, expected string",
 		"status: {status: {}}":                   "policy default/p: .status.status accessor error: map[] is of the type map[string]interface {}, expected []interface{}",
 		"status: {status: [c1]}":                 "policy default/p: status.status[0]: must be an object",
 		"status: {status: [{clustername: [a]}]}": "policy default/p: status.status[0]: .clustername accessor error: [a] is of the type []interface {}, expected string",

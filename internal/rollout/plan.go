@@ -21,6 +21,8 @@ type Plan struct {
 	// ManagedPoliciesForUpgrade are enforced, in order; ManagedPoliciesCompliantBeforeUpgrade need not be.
 	ManagedPoliciesForUpgrade             []string `json:"managedPoliciesForUpgrade"`
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade"`
+	// PolicyNamespaces are the namespaces of those for the upgrade, by name.
+	PolicyNamespaces map[string]string `json:"-"`
 	// StartPolicyIndex is, for each cluster of the plan, where in ManagedPoliciesForUpgrade its first policy that is not Compliant
 	// stands. Empty when policies are not what is rolled out.
 	StartPolicyIndex map[string]int `json:"startPolicyIndex"`
@@ -56,11 +58,12 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	if !plan.judge(selectionVerdict(problems), now) {
 		return plan
 	}
-	policies := choosePolicies(cgu.Spec.ManagedPolicies, selected, inventory.Policies)
+	policies := choosePolicies(cgu, selected, inventory.Policies)
 	if !plan.judge(validationVerdict(cgu, policies, inventory), now) {
 		return plan
 	}
 	plan.ManagedPoliciesForUpgrade = append(plan.ManagedPoliciesForUpgrade, names(policies.forUpgrade)...)
+	plan.PolicyNamespaces = namespacesOf(policies.forUpgrade)
 	plan.ManagedPoliciesCompliantBeforeUpgrade = append(plan.ManagedPoliciesCompliantBeforeUpgrade, names(policies.compliantBefore)...)
 	plan.ComputedMaxConcurrency = maxConcurrency(cgu.Spec.RemediationStrategy.MaxConcurrency, len(selected))
 

@@ -322,3 +322,56 @@ func TestAPlanThatCannotBeMadeHasEmptyListsNotNull(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "null")
 }
+
+func TestDependenciesOnPoliciesWhoseTurnComesLaterAreRefused(t *testing.T) {
+	dependsOn := func(names ...string) func(*rollout.Policy) {
+		return func(p *rollout.Policy) {
+			for _, name := range names {
+				p.DependsOn = append(p.DependsOn, types.NamespacedName{Namespace: "default", Name: name})
+			}
+		}
+	}
+	work := compliance{"c1": false}
+	tests := []struct {
+		name     string
+		policies []rollout.Policy
+		message  string
+	}{
+		{"on one before is fine", []rollout.Policy{policy("p1", work), policy("p2", work, dependsOn("p1"))}, ""},
+		{"on one that is not of the rollout is not for the rollout to judge", []rollout.Policy{policy("p1", work, dependsOn("p9")), policy("p2", work)}, ""},
+		{"on one that needs no work any more is fine", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", compliance{"c1": true})}, ""},
+		{"on one after", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", work)}, "Managed Policy p1 depends on p2, which is to be remediated later"},
+		{
+			"on each other and on itself", []rollout.Policy{policy("p1", work, dependsOn("p2", "p1")), policy("p2", work, dependsOn("p1"))},
+			"Managed Policy p1 depends on p2, which is to be remediated later; Managed Policy p1 depends on itself",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			plan := rollout.NewPlan(rolloutOf(1, []string{"c1"}, managing("p1", "p2")), rollout.Inventory{Clusters: fleet(), Policies: test.policies}, noon)
+			require.Equal(t, test.message == "", plan.Valid(), plan.Problems())
+			if test.message != "" {
+				require.Equal(t, "UnresolvableDependency", plan.Conditions[1].Reason)
+				require.Equal(t, test.message, plan.Conditions[1].Message)
+			}
+		})
+	}
+}
+
+func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.T) {
+	readsNamespace := func(p *rollout.Policy) { p.ReadsNamespace = true }
+	inventory := rollout.Inventory{Clusters: fleet(), Policies: []rollout.Policy{policy("p1", compliance{"c1": false}, readsNamespace)}}
+	cgu := rolloutOf(1, []string{"c1"}, managing("p1"))
+	plan := rollout.NewPlan(cgu, inventory, noon)
+	require.Equal(t, []string{"Invalid managed policies: [p1]; policy default/p1: its hub templates read objects of namespace default, which a copy in prod could not: " +
+		"start the rollout in default, or with policyEnforcement Override"}, plan.Problems())
+
+	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
+	plan = rollout.NewPlan(cgu, inventory, noon)
+	require.True(t, plan.Valid(), plan.Problems())
+	require.Equal(t, map[string]string{"p1": "default"}, plan.PolicyNamespaces)
+
+	cgu = rolloutOf(1, []string{"c1"}, managing("p1"))
+	cgu.Namespace = "default"
+	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "a copy beside the policy reads the same")
+}

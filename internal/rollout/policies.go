@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
 )
 
 const reasonNotAllManifestTemplatesExist = "NotAllManifestTemplatesExist"
@@ -20,14 +21,16 @@ type policyChoice struct {
 	invalid, enforcing          []Policy
 	// ambiguous names with the namespaces they were found in.
 	ambiguous map[string][]string
+	// dependencies that cannot hold when the turn of those who have them comes.
+	dependencies []string
 }
 
 // choosePolicies finds the managed policies among all, and tells those that the rollout enforces from those that every selected
 // cluster is Compliant with. A policy that is already enforced is left out.
-func choosePolicies(managed, selected []string, all []Policy) policyChoice {
+func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Policy) policyChoice {
 	choice := policyChoice{ambiguous: map[string][]string{}}
 	seen := map[string]bool{}
-	for _, name := range managed {
+	for _, name := range cgu.Spec.ManagedPolicies {
 		if seen[name] {
 			continue
 		}
@@ -41,9 +44,48 @@ func choosePolicies(managed, selected []string, all []Policy) policyChoice {
 			choice.ambiguous[name] = namespaces(found)
 			continue
 		}
-		choice.add(found[0], selected)
+		policy := found[0]
+		if policy.Invalid == "" {
+			policy.Invalid = notEnforceable(cgu, policy)
+		}
+		choice.add(policy, selected)
 	}
+	choice.dependencies = unresolvable(choice.forUpgrade)
 	return choice
+}
+
+// notEnforceable says why a rollout cannot enforce a policy; empty if it can.
+func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
+	rollout := types.NamespacedName{Namespace: cgu.Namespace, Name: cgu.Name}
+	_, err := policies.NamesFor(rollout, types.NamespacedName{Namespace: policy.Namespace, Name: policy.Name}, cgu.Spec.PolicyEnforcement)
+	switch {
+	case err != nil:
+		return err.Error()
+	case cgu.Spec.PolicyEnforcement == ranv1.EnforceOverride:
+	case policy.ReadsNamespace && policy.Namespace != cgu.Namespace:
+		return fmt.Sprintf("its hub templates read objects of namespace %s, which a copy in %s could not: start the rollout in %s, or with policyEnforcement Override",
+			policy.Namespace, cgu.Namespace, policy.Namespace)
+	}
+	return ""
+}
+
+// unresolvable names the dependencies on policies whose turn comes later: whoever depends on them would wait for them for good.
+func unresolvable(forUpgrade []Policy) []string {
+	var found []string
+	for i, policy := range forUpgrade {
+		for _, dependency := range policy.DependsOn {
+			later := slices.ContainsFunc(forUpgrade[i:], func(p Policy) bool {
+				return p.Namespace == dependency.Namespace && p.Name == dependency.Name
+			})
+			switch {
+			case later && dependency.Name == policy.Name:
+				found = append(found, fmt.Sprintf("Managed Policy %s depends on itself", policy.Name))
+			case later:
+				found = append(found, fmt.Sprintf("Managed Policy %s depends on %s, which is to be remediated later", policy.Name, dependency.Name))
+			}
+		}
+	}
+	return found
 }
 
 func (c *policyChoice) add(policy Policy, selected []string) {
@@ -88,8 +130,8 @@ func compliantEverywhere(policy Policy, selected []string) bool {
 
 // firstPolicyToEnforce returns the index of the first policy that is bound to the cluster and not Compliant, or -1; and whether any
 // policy is bound to it.
-func firstPolicyToEnforce(cluster string, policies []Policy) (index int, bound bool) {
-	for i, policy := range policies {
+func firstPolicyToEnforce(cluster string, forUpgrade []Policy) (index int, bound bool) {
+	for i, policy := range forUpgrade {
 		if !policy.BoundTo(cluster) {
 			continue
 		}
@@ -121,6 +163,10 @@ func (c policyChoice) verdict() verdict {
 		problems = slices.Insert(problems, 0,
 			fmt.Sprintf("Managed policy name should be unique, but was found in multiple namespaces: %s", found))
 	}
+	if len(problems) == 0 && len(c.dependencies) > 0 {
+		v.reason = ranv1.ReasonUnresolvableDependency
+	}
+	problems = append(problems, c.dependencies...)
 	if len(problems) > 0 {
 		v.message = strings.Join(problems, "; ")
 		return v
@@ -143,19 +189,30 @@ func missingTemplates(cgu *ranv1.ClusterGroupUpgrade, existing []types.Namespace
 	return missing
 }
 
-func names(policies []Policy) []string {
+func names(found []Policy) []string {
 	var names []string
-	for _, policy := range policies {
+	for _, policy := range found {
 		names = append(names, policy.Name)
 	}
 	return names
 }
 
-func namespaces(policies []Policy) []string {
+func namespaces(found []Policy) []string {
 	var namespaces []string
-	for _, policy := range policies {
+	for _, policy := range found {
 		namespaces = append(namespaces, policy.Namespace)
 	}
 	slices.Sort(namespaces)
+	return namespaces
+}
+
+func namespacesOf(found []Policy) map[string]string {
+	if len(found) == 0 {
+		return nil
+	}
+	namespaces := map[string]string{}
+	for _, policy := range found {
+		namespaces[policy.Name] = policy.Namespace
+	}
 	return namespaces
 }

@@ -21,6 +21,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
 )
@@ -28,7 +29,6 @@ import (
 // Kinds of others that a plan depends on.
 var (
 	managedClusters         = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
-	policies                = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
 	manifestWorkReplicaSets = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
 )
 
@@ -66,8 +66,8 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 // are as many as clusters, are not asked for.
 func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]rollout.Policy, error) {
 	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(policies)
-	roots, err := labels.Parse("!" + rollout.LabelRootPolicy)
+	list.SetGroupVersionKind(policies.Policies)
+	roots, err := labels.Parse(policies.Roots)
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,10 @@ type ClusterGroupUpgradeSpec struct {
 	// ManagedPolicies are enforced, in order.
 	// +optional
 	ManagedPolicies []string `json:"managedPolicies,omitempty"`
+	// PolicyEnforcement is how the policies are enforced (Drydock's addition).
+	// +kubebuilder:default=Copy
+	// +optional
+	PolicyEnforcement PolicyEnforcement `json:"policyEnforcement,omitempty"`
 	// ManifestWorkTemplates are applied, in order.
 	// +optional
 	ManifestWorkTemplates []string `json:"manifestWorkTemplates,omitempty"`
@@ -99,6 +103,18 @@ type BatchTimeoutAction string
 const (
 	BatchTimeoutContinue BatchTimeoutAction = "Continue"
 	BatchTimeoutAbort    BatchTimeoutAction = "Abort"
+)
+
+// PolicyEnforcement is how inform policies are enforced on the clusters whose turn it is.
+// +kubebuilder:validation:Enum=Copy;Override
+type PolicyEnforcement string
+
+// The ways of enforcement.
+const (
+	// EnforceCopy: by a copy of each policy, in the rollout's namespace, that enforces.
+	EnforceCopy PolicyEnforcement = "Copy"
+	// EnforceOverride: by a binding of the policy itself, in its namespace, that overrides its action.
+	EnforceOverride PolicyEnforcement = "Override"
 )
 
 // NodeMaintenanceRemediation maintains the nodes of a cluster: control plane first, one at a time, then the others within

@@ -25,6 +25,7 @@ const (
 	ReasonValidationCompleted           = "ValidationCompleted"
 	ReasonNotAllManagedPoliciesExist    = "NotAllManagedPoliciesExist"
 	ReasonAmbiguousManagedPoliciesNames = "AmbiguousManagedPoliciesNames"
+	ReasonUnresolvableDependency        = "UnresolvableDependency"
 
 	ReasonInProgress = "InProgress"
 	ReasonNotEnabled = "NotEnabled"
@@ -77,6 +78,12 @@ type ClusterGroupUpgradeStatus struct {
 	ManagedPoliciesForUpgrade []string `json:"managedPoliciesForUpgrade,omitempty"`
 	// +optional
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade,omitempty"`
+	// ManagedPoliciesNs are the namespaces of the managed policies that are enforced, by name.
+	// +optional
+	ManagedPoliciesNs map[string]string `json:"managedPoliciesNs,omitempty"`
+	// SafeResourceNames are the names of what the rollout has made on the hub, by the names that would be too long or not unique.
+	// +optional
+	SafeResourceNames map[string]string `json:"safeResourceNames,omitempty"`
 	// Clusters in the order of the plan, then those skipped.
 	// +optional
 	Clusters []ClusterStatus `json:"clusters,omitempty"`
@@ -163,9 +170,28 @@ type ClusterStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+	// CurrentPolicy is the policy whose turn it is on the cluster, or was when the cluster ended without being complete.
+	// +optional
+	CurrentPolicy *PolicyStatus `json:"currentPolicy,omitempty"`
+	// CurrentManifestWork is the same for manifest works.
+	// +optional
+	CurrentManifestWork *ManifestWorkStatus `json:"currentManifestWork,omitempty"`
 	// Nodes counts the cluster's nodes.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
+}
+
+// PolicyStatus is how a cluster stands to a policy.
+type PolicyStatus struct {
+	Name string `json:"name"`
+	// Status is Compliant, NonCompliant, Pending, or Unbound; empty before the cluster has said.
+	// +optional
+	Status string `json:"status,omitempty"`
+}
+
+// ManifestWorkStatus names a manifest work template.
+type ManifestWorkStatus struct {
+	Name string `json:"name"`
 }
 
 // NodeCounts counts the nodes of a cluster in a rollout.

@@ -1,0 +1,68 @@
+// Package policies decides how a rollout enforces the policies of a hub: what it makes there, whose turn it is, and when a cluster is through.
+// Every function is pure.
+package policies
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kinds of the hub.
+var (
+	Policies          = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
+	PlacementBindings = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
+	PlacementRules    = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
+	Placements        = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+)
+
+// Labels.
+const (
+	// LabelRoot is on the replica of a policy in a cluster's namespace, and names the policy: <namespace>.<name>.
+	LabelRoot = "policy.open-cluster-management.io/root-policy"
+	// LabelManagedBy is on everything that is made for a rollout, and so are the next two, as the operator has them whose kind a rollout is.
+	LabelManagedBy        = "app.kubernetes.io/managed-by"
+	LabelRollout          = "openshift-cluster-group-upgrades/clusterGroupUpgrade"
+	LabelRolloutNamespace = "openshift-cluster-group-upgrades/clusterGroupUpgradeNamespace"
+	// LabelCopyOf is on a copy, and names the policy; LabelForPolicy is the same on a placement.
+	LabelCopyOf    = "openshift-cluster-group-upgrades/parentPolicyName"
+	LabelForPolicy = "openshift-cluster-group-upgrades/forPolicy"
+)
+
+// ManagedBy is the value of LabelManagedBy.
+const ManagedBy = "drydock"
+
+// Selectors by label.
+const (
+	// Roots selects policies as people write them, not their replicas.
+	Roots = "!" + LabelRoot
+	// Replicas selects the replicas in the clusters' namespaces, but for those of copies: a hub gives a replica the labels of its policy.
+	Replicas = LabelRoot + ",!" + LabelRollout
+)
+
+// ReplicaName is the name of a policy's replica in the namespace of each cluster it is bound to.
+func ReplicaName(namespace, name string) string { return namespace + "." + name }
+
+// Trim leaves of a replica what Compliance reads, and what tells it from others: a hub has as many replicas as it has clusters times policies, and
+// each has the whole policy in it.
+func Trim(replica *unstructured.Unstructured) *unstructured.Unstructured {
+	compliant, found, _ := unstructured.NestedString(replica.Object, "status", "compliant")
+	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
+	trimmed.SetGroupVersionKind(replica.GroupVersionKind())
+	trimmed.SetNamespace(replica.GetNamespace())
+	trimmed.SetName(replica.GetName())
+	trimmed.SetUID(replica.GetUID())
+	trimmed.SetResourceVersion(replica.GetResourceVersion())
+	trimmed.SetDeletionTimestamp(replica.GetDeletionTimestamp())
+	if found {
+		trimmed.Object["status"] = map[string]any{"compliant": compliant}
+	}
+	return trimmed
+}
+
+// TrimObject is Trim for a cache, which leaves everything else as it is.
+func TrimObject(object any) (any, error) {
+	if replica, ok := object.(*unstructured.Unstructured); ok {
+		return Trim(replica), nil
+	}
+	return object, nil
+}

@@ -1,0 +1,177 @@
+package policies
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/safename"
+)
+
+const (
+	// longestName is what a hub allows for a policy's name and its namespace with a dot between them: they are the value of a label.
+	longestName = 63
+	// shortestCopy is what there must be room for in the name of a copy.
+	shortestCopy = 12
+)
+
+// Names are those of what a rollout makes for one policy, all in Namespace.
+type Names struct {
+	Namespace string `json:"namespace"`
+	// Copy is empty where the policy itself is bound.
+	Copy string `json:"copy,omitempty"`
+	// Placement is the name of the placement and of the binding.
+	Placement string `json:"placement"`
+}
+
+// NamesFor returns the names of what a rollout makes for a policy. The same are returned each time, so that a second attempt finds what the
+// first has made.
+func NamesFor(rollout types.NamespacedName, policy types.NamespacedName, enforcement ranv1.PolicyEnforcement) (Names, error) {
+	madeFor := []string{rollout.Namespace, policy.Namespace}
+	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(longestName, madeFor, rollout.Name, policy.Name, "placement")}
+	if enforcement == ranv1.EnforceOverride {
+		return names, nil
+	}
+	names.Namespace = rollout.Namespace
+	room := longestName - len(rollout.Namespace) - len(".")
+	if room < shortestCopy {
+		return Names{}, fmt.Errorf("namespace %s is too long for copies of policies: with the name of a copy it may have %d characters; use a shorter one, or policyEnforcement Override",
+			rollout.Namespace, longestName-len("."))
+	}
+	names.Copy = safename.Unique(room, madeFor, rollout.Name, policy.Name)
+	return names, nil
+}
+
+// SafeNames are the names by what they are short for, as the status of a rollout lists them.
+func (n Names) SafeNames(rollout, policy string) map[string]string {
+	safe := map[string]string{rollout + "-" + policy + "-placement": n.Placement}
+	if n.Copy != "" {
+		safe[rollout+"-"+policy] = n.Copy
+	}
+	return safe
+}
+
+// Copy returns the copy of a policy that enforces, without owner. Its templates have names of their own: on a cluster, those of all policies share one
+// namespace. Only annotations of policies are copied, as others say to other programs whose object it is.
+func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name string) (*unstructured.Unstructured, error) {
+	made := newObject(rollout, types.NamespacedName{Namespace: rollout.Namespace, Name: name})
+	made.SetGroupVersionKind(Policies)
+	addLabel(made, LabelCopyOf, policy.GetName())
+	annotations := map[string]string{}
+	for key, value := range policy.GetAnnotations() {
+		if strings.HasPrefix(key, Policies.Group+"/") {
+			annotations[key] = value
+		}
+	}
+	made.SetAnnotations(annotations)
+	spec, found, err := unstructured.NestedMap(policy.Object, "spec")
+	if err != nil || !found {
+		return nil, fmt.Errorf("policy %s/%s: spec is missing", policy.GetNamespace(), policy.GetName())
+	}
+	spec["remediationAction"] = "enforce"
+	templates, _, _ := unstructured.NestedSlice(spec, "policy-templates")
+	for i, template := range templates {
+		fields, _ := template.(map[string]any)
+		definition, _, err := unstructured.NestedString(fields, "objectDefinition", "metadata", "name")
+		if err != nil || definition == "" {
+			return nil, fmt.Errorf("policy %s/%s: spec.policy-templates[%d].objectDefinition.metadata.name is missing", policy.GetNamespace(), policy.GetName(), i)
+		}
+		safe := safename.Unique(longestName, []string{rollout.Namespace, policy.GetNamespace(), policy.GetName()}, rollout.Name, definition)
+		if err := unstructured.SetNestedField(fields, safe, "objectDefinition", "metadata", "name"); err != nil {
+			return nil, err
+		}
+	}
+	if templates != nil {
+		spec["policy-templates"] = templates
+	}
+	made.Object["spec"] = spec
+	return made, nil
+}
+
+// Binding returns what binds a policy, or the copy of one, to the clusters of the placement of the same name.
+func Binding(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.PolicyEnforcement) *unstructured.Unstructured {
+	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
+	made.SetGroupVersionKind(PlacementBindings)
+	subject, placement := names.Copy, PlacementRules
+	if enforcement == ranv1.EnforceOverride {
+		subject, placement = policy, Placements
+		// Of the clusters that another binding has bound to the policy, those of this one are enforced.
+		made.Object["subFilter"] = "restricted"
+		made.Object["bindingOverrides"] = map[string]any{"remediationAction": "enforce"}
+	}
+	made.Object["placementRef"] = map[string]any{"apiGroup": placement.Group, "kind": placement.Kind, "name": names.Placement}
+	made.Object["subjects"] = []any{map[string]any{"apiGroup": Policies.Group, "kind": Policies.Kind, "name": subject}}
+	return made
+}
+
+// Placement returns what lists the clusters that a policy is enforced on.
+func Placement(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.PolicyEnforcement, clusters []string) *unstructured.Unstructured {
+	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
+	addLabel(made, LabelForPolicy, policy)
+	if enforcement == ranv1.EnforceOverride {
+		made.SetGroupVersionKind(Placements)
+		made.Object["spec"] = placementOf(clusters)
+		return made
+	}
+	made.SetGroupVersionKind(PlacementRules)
+	made.Object["spec"] = placementRuleOf(clusters)
+	return made
+}
+
+// placementRuleOf: a rule that names no cluster and has no number means every cluster.
+func placementRuleOf(clusters []string) map[string]any {
+	if len(clusters) == 0 {
+		return map[string]any{"clusterReplicas": int64(0)}
+	}
+	listed := make([]any, len(clusters))
+	for i, cluster := range clusters {
+		listed[i] = map[string]any{"name": cluster}
+	}
+	return map[string]any{"clusters": listed}
+}
+
+// placementOf: a cluster that is unreachable for the moment keeps its place, or its policy would be taken away and given back.
+func placementOf(clusters []string) map[string]any {
+	values := make([]any, len(clusters))
+	for i, cluster := range clusters {
+		values[i] = cluster
+	}
+	spec := map[string]any{}
+	if len(clusters) == 0 {
+		values = []any{""} // an expression must have a value
+		spec["numberOfClusters"] = int64(0)
+	}
+	spec["predicates"] = []any{map[string]any{"requiredClusterSelector": map[string]any{"labelSelector": map[string]any{
+		"matchExpressions": []any{map[string]any{"key": "name", "operator": "In", "values": values}},
+	}}}}
+	spec["tolerations"] = []any{
+		map[string]any{"key": Placements.Group + "/unavailable", "operator": "Exists"},
+		map[string]any{"key": Placements.Group + "/unreachable", "operator": "Exists"},
+	}
+	return spec
+}
+
+func newObject(rollout, name types.NamespacedName) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: map[string]any{}}
+	made.SetNamespace(name.Namespace)
+	made.SetName(name.Name)
+	made.SetLabels(RolloutLabels(rollout))
+	return made
+}
+
+// RolloutLabels are on everything that is made for a rollout.
+func RolloutLabels(rollout types.NamespacedName) map[string]string {
+	return map[string]string{
+		LabelManagedBy: ManagedBy, LabelRollout: safename.Join("-", rollout.Name), LabelRolloutNamespace: rollout.Namespace,
+	}
+}
+
+func addLabel(object *unstructured.Unstructured, key, value string) {
+	labels := maps.Clone(object.GetLabels())
+	labels[key] = safename.Join("-", value)
+	object.SetLabels(labels)
+}

@@ -1,0 +1,77 @@
+package policies_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"drydock.dev/drydock/internal/policies"
+)
+
+func TestAReplicaSaysHowItsClusterStands(t *testing.T) {
+	replica := func(status map[string]any) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"namespace": "c1", "name": "policies.p1", "labels": map[string]any{policies.LabelRoot: "policies.p1"}},
+			"spec":     map[string]any{"policy-templates": []any{}}, "status": status,
+		}}
+	}
+	deleted := replica(map[string]any{"compliant": "Compliant"})
+	deleted.SetDeletionTimestamp(&metav1.Time{Time: noon})
+	tests := []struct {
+		name    string
+		replica *unstructured.Unstructured
+		want    policies.Compliance
+	}{
+		{"compliant", replica(map[string]any{"compliant": "Compliant"}), policies.Compliant},
+		{"not compliant", replica(map[string]any{"compliant": "NonCompliant"}), policies.NonCompliant},
+		{"pending", replica(map[string]any{"compliant": "Pending"}), policies.Pending},
+		{"a word of a later version is not taken for compliance", replica(map[string]any{"compliant": "Perhaps"}), policies.Unknown},
+		{"nothing said yet", replica(nil), policies.Unknown},
+		{"no replica", nil, policies.Unbound},
+		{"a replica that is being deleted", deleted, policies.Unbound},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, policies.ComplianceOf(test.replica))
+			if test.replica == nil {
+				return
+			}
+			trimmed := policies.Trim(test.replica)
+			require.Equal(t, test.want, policies.ComplianceOf(trimmed), "trimmed, it says the same")
+			require.NotContains(t, trimmed.Object, "spec")
+			require.Empty(t, trimmed.GetLabels())
+		})
+	}
+}
+
+func TestOnlyWhatMattersToTheTurnIsNews(t *testing.T) {
+	tests := []struct {
+		name       string
+		known, now policies.Standing
+		policy     int
+		want       bool
+	}{
+		{"nothing was known", "", "NN", 0, true},
+		{"nothing has changed", "NN", "NN", 0, false},
+		{"the policy has", "NN", "CN", 0, true},
+		{"one before has", "CN", "NN", 1, false},
+		{"one after has", "NN", "NC", 0, false},
+		{"one after was unbound", "NN", "N-", 0, true},
+		{"one after was bound", "N-", "NN", 0, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, policies.News(test.known, test.now, test.policy))
+		})
+	}
+}
+
+func TestReportsAreGatheredTheLongerTheMoreThereAre(t *testing.T) {
+	require.Equal(t, "20ms", policies.Gather(10, 0).String())
+	require.Equal(t, "250ms", policies.Gather(500, 0).String())
+	require.Equal(t, "20ms", policies.Gather(10, 49).String())
+	require.Equal(t, "40ms", policies.Gather(10, 50).String())
+	require.Equal(t, "1m0s", policies.Gather(10, 100000).String(), "never longer")
+}

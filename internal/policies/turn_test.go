@@ -1,0 +1,164 @@
+package policies_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+var noon = time.Date(2026, 1, 10, 12, 0, 0, 0, time.UTC)
+
+// look is one look at a cluster, so many seconds after noon, and what must come of it.
+type look struct {
+	at       int
+	standing policies.Standing
+	dipped   bool
+	paused   bool
+	state    ranv1.ClusterState
+	policy   int
+	until    int
+	waits    bool
+}
+
+func TestAClusterTakesItsPoliciesOneAfterTheOther(t *testing.T) {
+	none, ten := []time.Duration{0, 0, 0}, []time.Duration{10 * time.Second, 0, 10 * time.Second}
+	tests := []struct {
+		name    string
+		soaks   []time.Duration
+		planned int
+		looks   []look
+	}{
+		{"each in turn", none, 0, []look{
+			{standing: "NNN", state: "running", policy: 0},
+			{standing: "CNN", state: "running", policy: 1},
+			{standing: "CCN", state: "running", policy: 2},
+			{standing: "CCC", state: "complete", policy: 2},
+		}},
+		{"it begins with the first that it does not comply with", none, 1, []look{{standing: "CNN", state: "running", policy: 1}}},
+		{"one that it complies with when its turn comes is passed over", none, 0, []look{
+			{standing: "NCN", state: "running", policy: 0},
+			{standing: "CCN", state: "running", policy: 2},
+		}},
+		{"one that is not bound has no turn", none, 0, []look{
+			{standing: "N-N", state: "running", policy: 0},
+			{standing: "C-N", state: "running", policy: 2},
+			{standing: "C-C", state: "complete", policy: 2},
+		}},
+		{"one that is bound later has its turn", none, 0, []look{
+			{standing: "N-C", state: "running", policy: 0},
+			{standing: "NNC", state: "running", policy: 0},
+			{standing: "CNC", state: "running", policy: 1},
+		}},
+		{"neither pending nor unknown is compliant", none, 0, []look{
+			{standing: "PUU", state: "running", policy: 0},
+			{standing: "UUU", state: "running", policy: 0},
+			{standing: "CPU", state: "running", policy: 1},
+		}},
+		{"a cluster that complies with all by then is complete", none, 0, []look{{standing: "CCC", state: "complete"}}},
+		{"a cluster to which none is bound has failed", none, -1, []look{{standing: "---", state: "failed"}}},
+		{"a cluster that was planned for one that is not bound any more has failed", none, 1, []look{{standing: "C-C", state: "failed", policy: 1}}},
+		{"one that is unbound in its turn fails the cluster", none, 0, []look{
+			{standing: "NNN", state: "running"}, {standing: "-NN", state: "failed"},
+		}},
+		{"one that is unbound before its turn fails the cluster", none, 0, []look{
+			{standing: "NNN", state: "running"}, {standing: "NN-", state: "failed", policy: 2},
+		}},
+		{"one that is unbound after its turn does not", none, 0, []look{
+			{standing: "NNN", state: "running"}, {standing: "CNN", state: "running", policy: 1}, {standing: "-CN", state: "running", policy: 2},
+		}},
+		{"it soaks, and a relapse restarts the clock", ten, 0, []look{
+			{at: 0, standing: "NNN", state: "running"},
+			{at: 1, standing: "CNN", state: "soaking", until: 11},
+			{at: 10, standing: "CNN", state: "soaking", until: 11},
+			{at: 10, standing: "NNN", state: "running"},
+			{at: 12, standing: "CNN", state: "soaking", until: 22},
+			{at: 22, standing: "CNN", state: "running", policy: 1},
+		}},
+		{"a relapse that is over when it is told restarts the clock, too", ten, 0, []look{
+			{at: 1, standing: "NNN", state: "running"},
+			{at: 2, standing: "CNN", state: "soaking", until: 12},
+			{at: 12, standing: "CNN", dipped: true, state: "soaking", until: 22},
+		}},
+		{"the last one soaks as well", ten, 2, []look{
+			{at: 0, standing: "CCN", state: "running", policy: 2},
+			{at: 5, standing: "CCC", state: "soaking", policy: 2, until: 15},
+			{at: 15, standing: "CCC", state: "complete", policy: 2},
+		}},
+		{"paused, none begins, and what is at work goes on", ten, 0, []look{
+			{at: 0, standing: "NNC", state: "running"},
+			{at: 1, standing: "CNC", paused: true, state: "soaking", until: 11},
+			{at: 11, standing: "CNC", paused: true, state: "running", waits: true},
+			{at: 20, standing: "CCC", paused: true, state: "running", waits: true},
+			{at: 30, standing: "CCC", state: "soaking", policy: 2, until: 40},
+			{at: 40, standing: "CCC", paused: true, state: "complete", policy: 2},
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			turn := policies.NewTurn(len(test.soaks), test.planned)
+			for i, look := range test.looks {
+				var step policies.Step
+				seen := policies.ClusterStanding{Standing: look.standing, Dipped: look.dipped}
+				turn, step = turn.Next(seen, test.soaks, noon.Add(time.Duration(look.at)*time.Second), !look.paused)
+				require.Equal(t, look.state, step.State, "look %d", i)
+				require.Equal(t, look.policy, turn.Policy, "look %d", i)
+				require.Equal(t, look.waits, step.Waits, "look %d", i)
+				if look.until > 0 {
+					require.Equal(t, noon.Add(time.Duration(look.until)*time.Second), *step.Until, "look %d", i)
+				}
+			}
+		})
+	}
+}
+
+// Whatever is seen: a cluster is complete only after each policy that is bound to it was seen to be Compliant since it was last seen not to be, in
+// order, for as long as it had to soak; no policy is gone back to.
+func TestNoClusterIsCompleteThatDidNotComplyWithEachOfItsPolicies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const count = 3
+		var soaks []time.Duration
+		for range count {
+			soaks = append(soaks, time.Duration(rapid.IntRange(0, 3).Draw(t, "soak"))*time.Second)
+		}
+		turn := policies.NewTurn(count, -1)
+		now, before := noon, 0
+		// since is when each was first seen to be Compliant without a break.
+		since := make([]*time.Time, count)
+		for range rapid.IntRange(1, 20).Draw(t, "looks") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 2).Draw(t, "pause")) * time.Second)
+			standing := policies.Standing(rapid.StringMatching(`[CNPU]{3}`).Draw(t, "standing"))
+			at := now
+			for policy := range count {
+				switch {
+				case standing.Of(policy) != policies.Compliant:
+					since[policy] = nil
+				case since[policy] == nil:
+					since[policy] = &at
+				}
+			}
+			var step policies.Step
+			turn, step = turn.Next(policies.ClusterStanding{Standing: standing}, soaks, now, rapid.Bool().Draw(t, "may begin"))
+			require.GreaterOrEqual(t, turn.Policy, before)
+			before = turn.Policy
+			switch step.State {
+			case ranv1.ClusterComplete:
+				last := turn.Policy
+				require.NotNil(t, since[last])
+				return
+			case ranv1.ClusterSoaking:
+				require.NotNil(t, since[turn.Policy], "only who complies soaks")
+				require.True(t, step.Until.After(now))
+				require.False(t, step.Until.Before(since[turn.Policy].Add(soaks[turn.Policy])))
+			case ranv1.ClusterRunning:
+				require.True(t, step.Waits || since[turn.Policy] == nil, "who complies goes on, or waits for his turn")
+			default:
+				t.Fatalf("state %s", step.State)
+			}
+		}
+	})
+}
