@@ -44,13 +44,16 @@ var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-ma
 const reasonClusterUnreachable = temporal.ErrClusterUnreachable
 
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
-// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; InvalidSpec for a selector or filter of the work
-// on nodes that cannot be read: a rollout need not come through the CLI, and a node would be cordoned before that is found.
+// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; InvalidSpec for labels and annotations of actions that no cluster
+// can have, and for a selector or filter of the work on nodes that cannot be read: a rollout need not come through the CLI, and something would
+// be changed before that is found.
 func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
+	problems := rollout.CheckActions(&cgu.Spec.Actions, field.NewPath("spec", "actions"))
 	if work := cgu.Spec.NodeMaintenance; work != nil {
-		if problems := manifest.CheckRemediation(work, field.NewPath("spec", "nodeMaintenance")); len(problems) > 0 {
-			return RolloutPlan{}, temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
-		}
+		problems = append(problems, manifest.CheckRemediation(work, field.NewPath("spec", "nodeMaintenance"))...)
+	}
+	if len(problems) > 0 {
+		return RolloutPlan{}, temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
 	}
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {

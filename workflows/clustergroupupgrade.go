@@ -33,6 +33,8 @@ type ClusterGroupUpgradeCarried struct {
 	NextBatch int `json:"nextBatch"`
 	// Begun is the budget of the next batch if the run before has begun it.
 	Begun *BatchBudget `json:"begun,omitempty"`
+	// Completed clusters to which afterCompletion is still to be done.
+	Completed []string `json:"completed,omitempty"`
 	// Held is what was known of the emergency stop.
 	Held emergency.State `json:"held"`
 }
@@ -72,6 +74,8 @@ type groupUpgrade struct {
 	charged stopwatch
 	// batch at work; nil between batches.
 	batch *batch
+	// completions are the clusters that are complete, for the actions that follow.
+	completions completions
 
 	enabled bool
 	// pauseRequest is who paused or resumed last, and why.
@@ -89,10 +93,12 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
-		g.holds.state = c.Held
+		g.holds.state, g.completions.due = c.Held, c.Completed
 	}
 	g.remedy = newRemedy(g)
+	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
+	g.record.completed = g.completions.add
 	return g, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 			status, err := rollout.Page(g.status, request.Filter, request.Limit, request.Cursor)
@@ -108,12 +114,14 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	defer hangUp()
 	g.listen(listening)
 	g.holds.follow(work, "")
+	g.changeCompleted(listening)
 
 	end, err := g.rollOut(work)
-	switch {
-	case workflow.IsContinueAsNewError(err):
+	if workflow.IsContinueAsNewError(err) {
 		return g.status, err
-	case err != nil:
+	}
+	g.finishChanges(work, listening)
+	if err != nil {
 		g.holds.leave(listening)
 		return g.fail(listening, err)
 	}
@@ -130,16 +138,18 @@ type phase struct {
 
 // The phases, in order. A run hands the name of the next one to the run that continues it.
 const (
-	phasePlan      = "plan"
-	phaseStart     = "start"
-	phaseBatches   = "batches"
-	phaseLookAgain = "lookAgain"
+	phasePlan         = "plan"
+	phaseBeforeEnable = "beforeEnable"
+	phaseStart        = "start"
+	phaseBatches      = "batches"
+	phaseLookAgain    = "lookAgain"
 )
 
 // runbook is what a rollout goes through, in order.
 func (g *groupUpgrade) runbook() []phase {
 	return []phase{
 		{phasePlan, g.prepare},
+		{phaseBeforeEnable, g.changeBefore},
 		{phaseStart, g.begin},
 		{phaseBatches, g.runBatches},
 		{phaseLookAgain, g.lookAgain},
@@ -182,6 +192,7 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 
 // continueAsNew hands the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
+	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork })
 	for _, drain := range g.drains {
 		drain()
 	}
@@ -191,7 +202,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Held: g.holds.state,
+		Completed: g.completions.due, Held: g.holds.state,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -26,6 +26,8 @@ type groupRecord struct {
 	reason      reasonKeeper
 	// withdrawal is the reason while the clusters at work return their nodes; "" while they go on.
 	withdrawal string
+	// completed is told which clusters are complete.
+	completed func(clusters ...string)
 }
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
@@ -224,6 +226,9 @@ func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterSta
 	started := c.StartedAt
 	*c = result
 	c.StartedAt, c.CompletedAt, c.Step = started, r.now(ctx), ""
+	if c.State == ranv1.ClusterComplete {
+		r.completed(c.Name)
+	}
 	r.explain(ctx)
 }
 
@@ -277,6 +282,7 @@ func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after its time was over", nil
 	}
 	if len(names) > 0 {
+		r.completed(names...)
 		r.explain(ctx)
 	}
 }

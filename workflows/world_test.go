@@ -110,6 +110,7 @@ func (w *world) register() {
 	play(w, "VanishedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.vanished, name) })
 	})
+	play(w, "ChangeClusters", func(activities.ChangeClustersInput) any { return nil })
 	play(w, "RecallHolds", func(struct{}) any { return w.recalled })
 	play(w, "KeepHolds", func(emergency.State) any { return nil })
 	play(w, "FindFollowers", func(struct{}) any { return w.followers })

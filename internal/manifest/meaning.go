@@ -21,6 +21,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	switch object := object.(type) {
 	case *ranv1.ClusterGroupUpgrade:
 		_, invalid := rollout.Selectors(&object.Spec)
+		invalid = append(invalid, rollout.CheckActions(&object.Spec.Actions, spec.Child("actions"))...)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
 			invalid = append(invalid, CheckRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}

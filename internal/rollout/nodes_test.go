@@ -105,21 +105,15 @@ func TestTheRequestForANodeTakesOverTheRemediationAndIsValid(t *testing.T) {
 
 func TestWhatCannotBeCarriedOutIsRefusedByName(t *testing.T) {
 	require.Empty(t, rollout.NotYetRunnable(rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
-		spec.Actions = ranv1.Actions{BeforeEnable: &ranv1.BeforeEnable{}, AfterCompletion: &ranv1.AfterCompletion{DeleteObjects: new(false)}}
+		spec.Actions = ranv1.Actions{BeforeEnable: &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"a": "b"}}, AfterCompletion: &ranv1.AfterCompletion{DeleteObjects: new(false)}}
 	})))
 
-	labels, names := map[string]string{"a": "b"}, []string{"a"}
+	names := []string{"a"}
 	refused := rollout.NotYetRunnable(rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.ManagedPolicies = names
 		spec.ManifestWorkTemplates = names
 		spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: "prod", Name: "before"}}
 		spec.PreCaching, spec.Backup = true, true
-		spec.Actions.BeforeEnable = &ranv1.BeforeEnable{
-			AddClusterLabels: labels, RemoveClusterLabels: names, DeleteClusterLabels: labels, AddClusterAnnotations: labels, RemoveClusterAnnotations: names,
-		}
-		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{
-			AddClusterLabels: labels, RemoveClusterLabels: names, DeleteClusterLabels: labels, AddClusterAnnotations: labels, RemoveClusterAnnotations: names,
-		}
 	}))
 	var paths []string
 	for _, problem := range refused {
@@ -127,10 +121,6 @@ func TestWhatCannotBeCarriedOutIsRefusedByName(t *testing.T) {
 	}
 	require.Equal(t, []string{
 		"spec.managedPolicies", "spec.manifestWorkTemplates", "spec.blockingCRs", "spec.preCaching", "spec.backup",
-		"spec.actions.beforeEnable.addClusterLabels", "spec.actions.beforeEnable.removeClusterLabels", "spec.actions.beforeEnable.deleteClusterLabels",
-		"spec.actions.beforeEnable.addClusterAnnotations", "spec.actions.beforeEnable.removeClusterAnnotations",
-		"spec.actions.afterCompletion.addClusterLabels", "spec.actions.afterCompletion.removeClusterLabels", "spec.actions.afterCompletion.deleteClusterLabels",
-		"spec.actions.afterCompletion.addClusterAnnotations", "spec.actions.afterCompletion.removeClusterAnnotations",
 	}, paths)
 	require.EqualError(t, refused[0], "spec.managedPolicies: Forbidden: can be planned, but not carried out by this version; remove it")
 }

@@ -9,7 +9,7 @@ import (
 // NotYetRunnable names the fields of a rollout that can be read and planned but not carried out. A rollout that has one is refused at
 // the start, enabled or not: ignoring a field would do something else than was asked for.
 func NotYetRunnable(cgu *ranv1.ClusterGroupUpgrade) field.ErrorList {
-	spec, actions := field.NewPath("spec"), field.NewPath("spec", "actions")
+	spec := field.NewPath("spec")
 	var refused field.ErrorList
 	refuse := func(set bool, path *field.Path) {
 		if set {
@@ -22,21 +22,5 @@ func NotYetRunnable(cgu *ranv1.ClusterGroupUpgrade) field.ErrorList {
 	refuse(len(cgu.Spec.BlockingCRs) > 0, spec.Child("blockingCRs"))
 	refuse(cgu.Spec.PreCaching, spec.Child("preCaching"))
 	refuse(cgu.Spec.Backup, spec.Child("backup"))
-	if before := cgu.Spec.Actions.BeforeEnable; before != nil {
-		path := actions.Child("beforeEnable")
-		refuse(len(before.AddClusterLabels) > 0, path.Child("addClusterLabels"))
-		refuse(len(before.RemoveClusterLabels) > 0, path.Child("removeClusterLabels"))
-		refuse(len(before.DeleteClusterLabels) > 0, path.Child("deleteClusterLabels"))
-		refuse(len(before.AddClusterAnnotations) > 0, path.Child("addClusterAnnotations"))
-		refuse(len(before.RemoveClusterAnnotations) > 0, path.Child("removeClusterAnnotations"))
-	}
-	if after := cgu.Spec.Actions.AfterCompletion; after != nil {
-		path := actions.Child("afterCompletion")
-		refuse(len(after.AddClusterLabels) > 0, path.Child("addClusterLabels"))
-		refuse(len(after.RemoveClusterLabels) > 0, path.Child("removeClusterLabels"))
-		refuse(len(after.DeleteClusterLabels) > 0, path.Child("deleteClusterLabels"))
-		refuse(len(after.AddClusterAnnotations) > 0, path.Child("addClusterAnnotations"))
-		refuse(len(after.RemoveClusterAnnotations) > 0, path.Child("removeClusterAnnotations"))
-	}
 	return refused
 }

@@ -1,0 +1,103 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// ClusterChange is what a rollout's actions do to the labels and annotations of a ManagedCluster: a value sets a key, nil removes it. It does
+// not depend on what is there, so that it may be made again at any time.
+type ClusterChange struct {
+	Labels      map[string]*string `json:"labels,omitempty"`
+	Annotations map[string]*string `json:"annotations,omitempty"`
+}
+
+// Empty reports whether there is nothing to change.
+func (c ClusterChange) Empty() bool { return len(c.Labels)+len(c.Annotations) == 0 }
+
+// ChangeBefore is what beforeEnable does. As in the operator whose kind this is, what is both added and removed is removed.
+func ChangeBefore(actions *ranv1.Actions) ClusterChange {
+	if actions.BeforeEnable == nil {
+		return ClusterChange{}
+	}
+	a := actions.BeforeEnable
+	return ClusterChange{
+		Labels:      changes(a.AddClusterLabels, a.RemoveClusterLabels, slices.Collect(maps.Keys(a.DeleteClusterLabels))),
+		Annotations: changes(a.AddClusterAnnotations, a.RemoveClusterAnnotations),
+	}
+}
+
+// ChangeAfter is what afterCompletion does, by the same rule.
+func ChangeAfter(actions *ranv1.Actions) ClusterChange {
+	if actions.AfterCompletion == nil {
+		return ClusterChange{}
+	}
+	a := actions.AfterCompletion
+	return ClusterChange{
+		Labels:      changes(a.AddClusterLabels, a.RemoveClusterLabels, slices.Collect(maps.Keys(a.DeleteClusterLabels))),
+		Annotations: changes(a.AddClusterAnnotations, a.RemoveClusterAnnotations),
+	}
+}
+
+func changes(added map[string]string, removed ...[]string) map[string]*string {
+	changes := map[string]*string{}
+	for key, value := range added {
+		changes[key] = &value
+	}
+	for _, key := range slices.Concat(removed...) {
+		changes[key] = nil
+	}
+	return changes
+}
+
+// ClustersToChange are the clusters that beforeEnable is for: those that the rollout works on. One that has nothing to remediate is only there for
+// its actions, so beforeEnable is for all that were selected.
+func ClustersToChange(remediation Remediation, plan [][]string, skipped []string) []string {
+	names := slices.Concat(plan...)
+	if remediation == Nothing {
+		names = append(names, skipped...)
+	}
+	return names
+}
+
+// CheckActions names the labels and annotations of a rollout's actions that no object can have. Path is that of the actions.
+func CheckActions(actions *ranv1.Actions, path *field.Path) field.ErrorList {
+	var invalid field.ErrorList
+	if a := actions.BeforeEnable; a != nil {
+		path := path.Child("beforeEnable")
+		invalid = append(invalid, checkLabels(a.AddClusterLabels, a.RemoveClusterLabels, a.DeleteClusterLabels, path)...)
+		invalid = append(invalid, checkAnnotations(a.AddClusterAnnotations, a.RemoveClusterAnnotations, path)...)
+	}
+	if a := actions.AfterCompletion; a != nil {
+		path := path.Child("afterCompletion")
+		invalid = append(invalid, checkLabels(a.AddClusterLabels, a.RemoveClusterLabels, a.DeleteClusterLabels, path)...)
+		invalid = append(invalid, checkAnnotations(a.AddClusterAnnotations, a.RemoveClusterAnnotations, path)...)
+	}
+	return invalid
+}
+
+func checkLabels(added map[string]string, removed []string, deleted map[string]string, path *field.Path) field.ErrorList {
+	invalid := metav1validation.ValidateLabels(added, path.Child("addClusterLabels"))
+	for i, key := range removed {
+		invalid = append(invalid, metav1validation.ValidateLabelName(key, path.Child("removeClusterLabels").Index(i))...)
+	}
+	// Only the keys count.
+	for _, key := range slices.Sorted(maps.Keys(deleted)) {
+		invalid = append(invalid, metav1validation.ValidateLabelName(key, path.Child("deleteClusterLabels"))...)
+	}
+	return invalid
+}
+
+func checkAnnotations(added map[string]string, removed []string, path *field.Path) field.ErrorList {
+	invalid := validation.ValidateAnnotations(added, path.Child("addClusterAnnotations"))
+	for i, key := range removed {
+		invalid = append(invalid, validation.ValidateAnnotations(map[string]string{key: ""}, path.Child("removeClusterAnnotations").Index(i))...)
+	}
+	return invalid
+}

@@ -1,0 +1,147 @@
+package workflows
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// withActions marks clusters "begun" before the rollout, and "done" in place of it when they are complete.
+func withActions(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
+	object.Spec.Actions = ranv1.Actions{
+		BeforeEnable:    &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"begun": ""}},
+		AfterCompletion: &ranv1.AfterCompletion{AddClusterLabels: map[string]string{"done": ""}, RemoveClusterLabels: []string{"begun"}},
+	}
+	return object
+}
+
+// changed returns the clusters that were labelled, by the label that was added, in order.
+func (w *world) changed() map[string][]string {
+	found := map[string][]string{}
+	for _, in := range w.inputsOf("ChangeClusters") {
+		in := in.(activities.ChangeClustersInput)
+		for label, value := range in.Change.Labels {
+			if value != nil {
+				found[label] = append(found[label], in.Clusters...)
+			}
+		}
+	}
+	return found
+}
+
+func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
+	var first []string
+	clusters.ends["c1"] = func(workflow.Context) error {
+		first = w.changed()["begun"]
+		return nil
+	}
+	clusters.ends["c2"] = clusterFails
+	clusters.ends["c3"] = func(workflow.Context) error {
+		require.Subset(t, w.changed()["done"], []string{"c1", "c4"}, "those that are complete do not wait for the others")
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+
+	requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, []string{"c1", "c2", "c3"}, first, "all that are worked on, before any is")
+	require.Equal(t, first, w.changed()["begun"], "once")
+	require.ElementsMatch(t, []string{"c1", "c3", "c4"}, w.changed()["done"], "and not the one that failed")
+}
+
+func TestARolloutWithoutARemediationOnlyDoesItsActions(t *testing.T) {
+	w, clusters := newGroupWorld(t)
+	w.plan.Skipped = []rollout.SkippedCluster{{Cluster: "c1"}, {Cluster: "c2"}}
+	object := withActions(aRollout())
+	object.Spec.NodeMaintenance = nil
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+	requireResult[groupStatus](w)
+	require.Empty(t, clusters.story())
+	require.Equal(t, map[string][]string{"begun": {"c1", "c2"}, "done": {"c1", "c2"}}, w.changed())
+}
+
+func TestARolloutWithoutActionsAsksForNoChange(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	object := aRollout()
+	object.Spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(true)}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireResult[groupStatus](w)
+	require.Empty(t, w.inputsOf("ChangeClusters"))
+}
+
+func TestARolloutIsNotOverBeforeItsActionsAreDone(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	away := w.Now().Add(3 * time.Hour)
+	w.fail["ChangeClusters"] = func(call int) error {
+		if call > 1 && w.Now().Before(away) {
+			return errors.New("the hub is away")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[groupStatus](w)
+		require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
+		require.Contains(t, status.Wait.Message, "afterCompletion on c1: the hub is away")
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	requireResult[groupStatus](w)
+	require.Contains(t, w.changed()["done"], "c1")
+}
+
+func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c2"] = never
+	w.fail["ChangeClusters"] = func(call int) error {
+		if call > 1 {
+			return errors.New("the hub is away")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	status := requireCancelled[groupStatus](w)
+	require.Contains(t, status.Notes, "actions.afterCompletion was not done to c1")
+}
+
+func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	w.fail["ChangeClusters"] = always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	requireFailure[groupStatus](w, temporal.ErrInvalidSpec)
+	require.Empty(t, clusters.story())
+}
+
+func TestWhatIsToBeDoneToCompleteClustersIsHandedToTheNextRun(t *testing.T) {
+	w, _ := newGroupWorld(t)
+	carried := &ClusterGroupUpgradeCarried{Phase: phaseBatches, Completed: []string{"c1"}}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout()), Carried: carried})
+	requireResult[groupStatus](w)
+	require.Equal(t, map[string][]string{"done": {"c1"}}, w.changed(), "and beforeEnable is not done again")
+}
+
+func TestManyClustersAreChangedInParts(t *testing.T) {
+	var many []string
+	for i := range 2*changedAtOnce + 1 {
+		many = append(many, string(rune('a'+i%26))+time.Duration(i).String())
+	}
+	w, _ := newGroupWorld(t)
+	for _, name := range many {
+		w.plan.Skipped = append(w.plan.Skipped, rollout.SkippedCluster{Cluster: name})
+	}
+	object := withActions(aRollout())
+	object.Spec.NodeMaintenance = nil
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireResult[groupStatus](w)
+	require.Len(t, w.inputsOf("ChangeClusters"), 6)
+	require.Equal(t, many, w.changed()["done"])
+}
