@@ -27,6 +27,7 @@ import (
 // Rollouts decides about rollouts next to the hub's objects.
 type Rollouts struct {
 	Clusters *kube.Clusters
+	Waits    Waits
 }
 
 // RolloutPlan is a plan and where the activities of its clusters run.
@@ -48,7 +49,7 @@ const reasonClusterUnreachable = temporal.ErrClusterUnreachable
 // can have, and for a selector or filter of the work on nodes that cannot be read: a rollout need not come through the CLI, and something would
 // be changed before that is found.
 func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
-	problems := rollout.CheckActions(&cgu.Spec.Actions, field.NewPath("spec", "actions"))
+	problems := append(rollout.CheckStrategy(&cgu.Spec), rollout.CheckActions(&cgu.Spec.Actions, field.NewPath("spec", "actions"))...)
 	if work := cgu.Spec.NodeMaintenance; work != nil {
 		problems = append(problems, manifest.CheckRemediation(work, field.NewPath("spec", "nodeMaintenance"))...)
 	}
@@ -69,6 +70,9 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	}
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
+	if err := refuseCycle(ctx, hub, &cgu, &plan, now); err != nil {
+		return RolloutPlan{}, err
+	}
 	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance {
 		return plan, nil // nothing is done on the clusters themselves
 	}

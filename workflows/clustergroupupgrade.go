@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -17,6 +18,11 @@ import (
 type ClusterGroupUpgradeInput struct {
 	// Object is the request. Its status is not read.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// StartedBy is who starts it, for approvals that somebody else has to give.
+	StartedBy string `json:"startedBy,omitempty"`
+	// Retry does once more what has failed in the last run of that name, whose spec and plan are taken from the hub. Of Object then only
+	// the name is read.
+	Retry *rollout.RetryRequest `json:"retry,omitempty"`
 	// Carried is the state of the run before, when this one continues it.
 	Carried *ClusterGroupUpgradeCarried `json:"carried,omitempty"`
 }
@@ -37,6 +43,8 @@ type ClusterGroupUpgradeCarried struct {
 	Completed []string `json:"completed,omitempty"`
 	// Held is what was known of the emergency stop.
 	Held emergency.State `json:"held"`
+	// Starters are who brought the rollout on its way.
+	Starters []string `json:"starters,omitempty"`
 }
 
 // BatchBudget is how much time a batch has.
@@ -78,6 +86,14 @@ type groupUpgrade struct {
 	completions completions
 
 	enabled bool
+	// edited: the spec has changed since the plan was made.
+	edited bool
+	// registered: the hub knows of this run.
+	registered bool
+	// starters started, edited, enabled or retried the rollout.
+	starters []string
+	// awaited is the approval that is waited for.
+	awaited *rollout.AwaitedApproval
 	// pauseRequest is who paused or resumed last, and why.
 	pauseRequest temporal.SignalRequest
 	withdraw     workflow.CancelFunc
@@ -93,18 +109,20 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
-		g.holds.state, g.completions.due = c.Held, c.Completed
+		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
+	} else if in.StartedBy != "" {
+		g.starters = []string{in.StartedBy}
 	}
 	g.remedy = newRemedy(g)
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	g.record.completed = g.completions.add
-	return g, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 			status, err := rollout.Page(g.status, request.Filter, request.Limit, request.Cursor)
 			return g.withHolds(status), err
 		},
-		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor}."})
+		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor}."}))
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
@@ -139,6 +157,7 @@ type phase struct {
 // The phases, in order. A run hands the name of the next one to the run that continues it.
 const (
 	phasePlan         = "plan"
+	phaseBlocked      = "blocked"
 	phaseBeforeEnable = "beforeEnable"
 	phaseStart        = "start"
 	phaseBatches      = "batches"
@@ -149,6 +168,7 @@ const (
 func (g *groupUpgrade) runbook() []phase {
 	return []phase{
 		{phasePlan, g.prepare},
+		{phaseBlocked, g.awaitBlockers},
 		{phaseBeforeEnable, g.changeBefore},
 		{phaseStart, g.begin},
 		{phaseBatches, g.runBatches},
@@ -179,17 +199,6 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 	return "", nil
 }
 
-// runBatches takes batch after batch.
-func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
-	for g.nextBatch < len(g.status.RemediationPlan) {
-		if end := g.runBatch(ctx); end != "" {
-			return end, nil
-		}
-		g.nextBatch++
-	}
-	return "", nil
-}
-
 // continueAsNew hands the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork })
@@ -202,7 +211,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Held: g.holds.state,
+		Completed: g.completions.due, Held: g.holds.state, Starters: g.starters,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -18,45 +18,60 @@ const clustersAtOnce = 300
 // endRun ends the run, not the rollout: its history is long enough.
 const endRun rollout.End = "ContinueAsNew"
 
-// batch is the clusters that are taken together, within one budget of time.
+// batch is the clusters that are taken together, within one budget of time: one batch of the plan, or all that a rolling rollout goes through
+// after its canaries.
 type batch struct {
 	group *groupUpgrade
-	// number counts from 1.
-	number int32
-	time   BatchBudget
+	// first and last batch of the plan, counted from 1.
+	first, last int32
+	time        BatchBudget
 
 	clusters []string
 	pending  []string
-	running  map[string]*clusterAtWork
-	// timer cancels the deadline; nil while there is none.
+	// running are the clusters that are at work, and those that soak.
+	running map[string]*clusterAtWork
+	// timer cancels the deadline; nil while there is none. It looks at the clock next at wake.
 	timer workflow.CancelFunc
+	wake  time.Time
 	// withdraw cancels the clusters at work.
 	withdraw workflow.CancelFunc
 	timedOut bool
 	changed  bool
 }
 
-// runBatch takes the next batch from start to end, or goes on with one that the run before has begun. It returns why the rollout ends with
-// it, endRun, or "" when the next batch is due.
-func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
-	if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.reason) != nil {
-		return rollout.EndCancelled
-	}
-	if mustContinueAsNew(ctx, g.signals) {
-		return endRun
-	}
+// runBatches takes batch after batch.
+func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	plan := g.status.RemediationPlan
+	for g.nextBatch < len(plan) {
+		next := rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)
+		if g.begun != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
+			if end := g.runBatch(ctx, next); end != "" {
+				return end, nil
+			}
+		}
+		g.nextBatch = next
+	}
+	return "", nil
+}
+
+// runBatch takes the batches up to next from start to end, or goes on with what the run before has begun. It returns why the rollout ends
+// with it, endRun, or "" when the next batch is due.
+func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
+	if end := g.awaitTurn(ctx); end != "" {
+		return end
+	}
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
-		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, len(plan)-g.nextBatch), ChargedBefore: used}
+		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used}
 		if g.begun.Budget <= 0 {
 			return rollout.EndTimedOut
 		}
 		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
+	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:next]...)
 	b := &batch{
-		group: g, number: int32(g.nextBatch + 1), time: *g.begun,
-		clusters: plan[g.nextBatch], pending: g.record.pending(plan[g.nextBatch]), running: map[string]*clusterAtWork{},
+		group: g, first: int32(g.nextBatch + 1), last: int32(next), time: *g.begun,
+		clusters: clusters, pending: g.record.pending(clusters), running: map[string]*clusterAtWork{},
 	}
 	g.batch = b
 	g.runClock(ctx)
@@ -64,7 +79,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	b.run(ctx)
 	b.dropVanished(ctx, b.clusters)
 	g.batch = nil
-	if len(b.pending) > 0 && !b.timedOut && ctx.Err() == nil {
+	if len(b.pending) > 0 && !b.timedOut && !b.exhausted() && ctx.Err() == nil {
 		return endRun
 	}
 	g.begun = nil
@@ -72,8 +87,42 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	return b.end(ctx)
 }
 
+// awaitTurn waits until a batch may begin, or go on in a new run: nothing is paused, it is known what is held, and who has to has approved it.
+func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
+	for {
+		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.reason) != nil {
+			return rollout.EndCancelled
+		}
+		if mustContinueAsNew(ctx, g.signals) {
+			return endRun
+		}
+		if g.begun != nil {
+			return ""
+		}
+		end := g.awaitApproval(ctx)
+		if end != "" || !g.status.Paused {
+			return end
+		}
+	}
+}
+
+// batchesLeft is how many batches share what is left of the time.
+func (g *groupUpgrade) batchesLeft() int {
+	plan := g.status.RemediationPlan
+	if rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
+		return 1
+	}
+	left := 0
+	for _, clusters := range plan[g.nextBatch:] {
+		if len(g.record.pending(clusters)) > 0 {
+			left++
+		}
+	}
+	return left
+}
+
 // run starts the clusters and waits until all are over. Out of time or cancelled, the clusters at work return their nodes first. It returns
-// with clusters pending when the run must continue as new.
+// with clusters pending when the run must continue as new, or when too many have failed.
 func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
 	b.withdraw = withdraw
@@ -87,15 +136,16 @@ func (b *batch) run(ctx workflow.Context) {
 			b.disarm()
 			b.group.record.withdrawing(waiting, b.timedOut)
 		} else {
+			b.startClusters(work)
 			b.arm(waiting)
 		}
-		b.startClusters(work)
 		if b.over(work) {
 			break
 		}
 		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || b.over(work) })
 	}
 	b.disarm()
+	b.endSoak(waiting)
 }
 
 // dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
@@ -108,28 +158,54 @@ func (b *batch) dropVanished(ctx workflow.Context, names []string) {
 	now := workflow.Now(ctx)
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set, giveUpAt: now.Add(b.left(now))}
 	var vanished []string
-	if insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.number), g.hub.VanishedClusters, names, &vanished) != nil {
+	if insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished) != nil {
 		return
 	}
 	g.record.vanished(ctx, vanished)
 	b.pending = g.record.pending(b.pending)
 }
 
-// over: no cluster is at work, and none is to be started.
+// over: no cluster is at work, none is to be started, and none soaks for the sake of others.
 func (b *batch) over(ctx workflow.Context) bool {
-	return len(b.running) == 0 && (len(b.pending) == 0 || ctx.Err() != nil || mustContinueAsNew(ctx, b.group.signals))
+	switch {
+	case b.busy() > 0:
+		return false
+	case ctx.Err() != nil, b.exhausted():
+		return true
+	case len(b.running) > 0 && b.othersFollow():
+		return false
+	}
+	return len(b.pending) == 0 || mustContinueAsNew(ctx, b.group.signals)
 }
 
-// startClusters starts the clusters of the batch that are not held, as far as one run can keep them alive.
+// busy is how many clusters are at work.
+func (b *batch) busy() int {
+	busy := 0
+	for _, cluster := range b.running { // the order does not matter
+		if !cluster.soaking {
+			busy++
+		}
+	}
+	return busy
+}
+
+// othersFollow reports whether clusters wait for their turn, in this batch or a later one.
+func (b *batch) othersFollow() bool {
+	g := b.group
+	return len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
+}
+
+// startClusters starts the clusters of the batch that are not held, as far as the window is open.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
 		next := b.next(ctx)
 		if len(next) == 0 {
 			return
 		}
+		charged := b.group.charged.total(workflow.Now(ctx))
 		var clusters []*clusterAtWork
 		for _, name := range next {
-			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch}
+			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged}
 			cluster.ctx, cluster.withdraw = workflow.WithCancel(ctx)
 			b.running[name] = cluster
 			clusters = append(clusters, cluster)
@@ -149,7 +225,7 @@ func (b *batch) next(ctx workflow.Context) []string {
 	if g.status.Paused || ctx.Err() != nil || mustContinueAsNew(ctx, g.signals) {
 		return nil
 	}
-	free := min(clustersAtOnce-len(b.running), childrenAtOnce)
+	free := min(b.window().Free(), childrenAtOnce)
 	var next []string
 	for _, cluster := range b.pending {
 		if len(next) < free && g.holds.state.Of(cluster) == nil {
@@ -159,11 +235,32 @@ func (b *batch) next(ctx workflow.Context) []string {
 	return next
 }
 
+// window says how many clusters may be at work, and fail.
+func (b *batch) window() rollout.Window {
+	g := b.group
+	return rollout.Window{
+		Size: b.atOnce(), AtWork: len(b.running), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
+	}
+}
+
 // atOnce is how many clusters of the batch may be at work at the same time.
-func (b *batch) atOnce() int { return min(len(b.clusters), clustersAtOnce) }
+func (b *batch) atOnce() int {
+	most := min(len(b.clusters), clustersAtOnce)
+	if b.last > b.first {
+		most = min(most, int(b.group.status.ComputedMaxConcurrency))
+	}
+	return most
+}
+
+// exhausted reports whether so many clusters have failed that those that wait are not started any more.
+func (b *batch) exhausted() bool {
+	return b.window().Exhausted() && len(b.pending) > 0
+}
 
 // atWork reports whether the work on a cluster is not over.
-func (b *batch) atWork(cluster *clusterAtWork) bool { return b.running[cluster.name] == cluster }
+func (b *batch) atWork(cluster *clusterAtWork) bool {
+	return b.running[cluster.name] == cluster && !cluster.soaking
+}
 
 // ended takes over what became of a cluster at work. One that was withdrawn because its time was over is timed out.
 func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
@@ -175,26 +272,44 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 		before := g.record.cluster(cluster.name)
 		result.State, result.Reason, result.Message, result.Since = ranv1.ClusterTimedOut, before.Reason, before.Message, before.Since
 	}
-	g.record.clusterEnded(ctx, result)
+	if soak := b.soakOf(result); soak > 0 && cluster.ctx.Err() == nil {
+		result.State = ranv1.ClusterSoaking
+		g.record.clusterEnded(ctx, result)
+		b.soak(cluster, soak)
+	} else {
+		g.record.clusterEnded(ctx, result)
+	}
+	g.record.batchReached(ctx, b.reached())
 	g.runClock(ctx)
+}
+
+// reached is the first batch of the plan that is not over: how a rolling rollout shows how far it is.
+func (b *batch) reached() int32 {
+	for number := b.first; number < b.last; number++ {
+		if !b.group.record.over(b.group.status.RemediationPlan[number-1]) {
+			return number
+		}
+	}
+	return b.last
 }
 
 // end judges the batch: whether the rollout goes on after it.
 func (b *batch) end(ctx workflow.Context) rollout.End {
 	g := b.group
 	canary := slices.ContainsFunc(b.clusters, func(c string) bool {
-		return slices.Contains(g.spec.RemediationStrategy.Canaries, c)
+		return b.first == b.last && slices.Contains(g.spec.RemediationStrategy.Canaries, c)
 	})
-	complete := g.record.complete(b.clusters)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled
-	case complete:
+	case g.record.complete(b.clusters):
 		return ""
-	case canary && b.timedOut:
+	case canary && (b.timedOut || g.record.cluster(b.clusters[0]).State == ranv1.ClusterTimedOut):
 		return rollout.EndCanaryTimedOut
 	case canary:
 		return rollout.EndCanaryFailed
+	case b.window().Exhausted() && (len(b.pending) > 0 || b.othersFollow()):
+		return rollout.EndAborted
 	case b.timedOut && g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort:
 		return rollout.EndBatchTimedOut
 	}

@@ -9,13 +9,8 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// timeout of the whole rollout; 240 minutes unless given.
-func (g *groupUpgrade) timeout() time.Duration {
-	if g.spec.RemediationStrategy.Timeout == 0 {
-		return 240 * time.Minute
-	}
-	return time.Duration(g.spec.RemediationStrategy.Timeout) * time.Minute
-}
+// timeout of the whole rollout.
+func (g *groupUpgrade) timeout() time.Duration { return rollout.Timeout(&g.spec) }
 
 // stopwatch measures time that may stand still in between.
 type stopwatch struct {
@@ -43,13 +38,17 @@ func (s *stopwatch) total(now time.Time) time.Duration {
 	return s.used + now.Sub(*s.since)
 }
 
-// arm keeps the batch's deadline as a timer. While the clock of the rollout stands still, there is no deadline.
+// arm keeps the deadlines of the batch and of its clusters as a timer. While the clock of the rollout stands still, or nothing is at work or to be
+// started, there is none.
 func (b *batch) arm(ctx workflow.Context) {
 	g := b.group
-	if g.standsStill() {
+	if g.standsStill() || b.busy() == 0 && len(b.pending) == 0 {
 		b.disarm()
 		g.record.deadlines(ctx, nil, nil)
 		return
+	}
+	if now := workflow.Now(ctx); b.timer != nil && now.Add(b.leastLeft(now)).Before(b.wake) {
+		b.disarm()
 	}
 	if b.timer != nil {
 		return
@@ -64,8 +63,8 @@ func (b *batch) arm(ctx workflow.Context) {
 	})
 }
 
-// keepTime returns true when the time of the batch is over. It looks at the clock in between: time in which no worker was there is not
-// charged, and shows only by a look that comes late.
+// keepTime returns true when the time of the batch is over; clusters whose own time is over before are withdrawn. It looks at the clock in
+// between: time in which no worker was there is not charged, and shows only by a look that comes late.
 func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 	g := b.group
 	var deadline time.Time
@@ -75,23 +74,58 @@ func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 		if left <= 0 {
 			return true
 		}
+		b.timeOutClusters(ctx)
 		if moved := now.Add(left); !moved.Equal(deadline) {
 			deadline = moved
 			g.record.deadlines(ctx, &deadline, new(now.Add(g.timeout()-g.charged.total(now))))
 		}
-		pause := min(left, rollout.ClockInterval(b.time.Budget))
-		summary := fmt.Sprintf("batch %d of %d times out %s", b.number, len(g.status.RemediationPlan), deadline.UTC().Format("15:04:05Z"))
+		pause := min(b.leastLeft(now), rollout.ClockInterval(b.time.Budget))
+		b.wake = now.Add(pause)
+		summary := fmt.Sprintf("batch %d of %d times out %s", b.first, len(g.status.RemediationPlan), deadline.UTC().Format("15:04:05Z"))
 		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
 			return false
 		}
 		looked := workflow.Now(ctx)
-		g.charged.giveBack(rollout.Outage(now, now.Add(pause), looked, b.left(looked)))
+		g.charged.giveBack(rollout.Outage(now, now.Add(pause), looked, b.leastLeft(looked)))
 	}
 }
 
 // left is how much of the batch's time is left; negative when it is over.
 func (b *batch) left(now time.Time) time.Duration {
 	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
+}
+
+// leastLeft is how long it is until the time of the batch, or of a cluster at work, is over.
+func (b *batch) leastLeft(now time.Time) time.Duration {
+	least := b.left(now)
+	for _, cluster := range b.running { // the order does not matter
+		if left, limited := b.leftOf(cluster, now); limited {
+			least = min(least, left)
+		}
+	}
+	return least
+}
+
+// leftOf is how much of a cluster's own time is left; false: it has no limit, or its work is over or withdrawn already.
+func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
+	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
+	if limit == 0 || cluster.soaking || cluster.timedOut {
+		return 0, false
+	}
+	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true
+}
+
+// timeOutClusters withdraws the clusters whose own time is over.
+func (b *batch) timeOutClusters(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	for _, name := range workflow.DeterministicKeys(b.running) {
+		cluster := b.running[name]
+		if left, limited := b.leftOf(cluster, now); limited && left <= 0 {
+			cluster.timedOut = true
+			b.group.record.clusterTimedOut(ctx, name)
+			cluster.withdraw()
+		}
+	}
 }
 
 func (b *batch) disarm() {
@@ -104,6 +138,6 @@ func (b *batch) disarm() {
 // timeOut withdraws what is at work; nothing else of the batch starts.
 func (b *batch) timeOut(ctx workflow.Context) {
 	b.timedOut, b.changed = true, true
-	b.group.record.batchTimedOut(ctx, b.number)
+	b.group.record.batchTimedOut(ctx, b.clusters)
 	b.withdraw()
 }

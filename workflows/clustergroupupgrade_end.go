@@ -28,7 +28,12 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 			g.withdraw()
 			g.record.cancelling(ctx, r)
 		}),
-		onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(temporal.SignalRequest) { g.enabled = true }),
+		onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(r temporal.SignalRequest) {
+			if !g.isEnabled() {
+				g.enabled, g.starters = true, append(g.starters, r.Actor)
+			}
+		}),
+		onSignal(ctx, temporal.SignalObserved, "What an activity that waits sees.", func(o temporal.Observation) { g.observed(ctx, o) }),
 		onSignal(ctx, temporal.SignalPause, "Start nothing new; what is at work finishes. The clocks stand still.", func(r temporal.SignalRequest) {
 			g.pause(ctx, true, r)
 		}),
@@ -54,7 +59,10 @@ func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.Signa
 // fail ends a rollout that could not even be planned.
 func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
 	failure := failureOf(err)
-	g.record.over(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
+	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
+	if g.registered {
+		g.keep(ctx) // others may wait for it
+	}
 	return g.status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{g.status}})
 }
@@ -69,7 +77,7 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 	if end == rollout.EndCancelled && g.withdrawn != nil {
 		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+byWhom(*g.withdrawn), 1)
 	}
-	g.record.over(ctx, result)
+	g.record.finished(ctx, result)
 	g.keep(ctx)
 	status := g.result()
 	switch {
@@ -82,9 +90,12 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
-// result is the final status with the clusters that matter first.
+// result is the final status with the clusters that matter first. Of those it does not list it says at least what became of them.
 func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
 	status, _ := rollout.Page(g.status, "", resultClusters, "") // only a cursor can be wrong
+	if len(status.Clusters) < len(g.status.Clusters) {
+		status.Outcomes = rollout.Outcomes(g.status.Clusters)
+	}
 	return status
 }
 

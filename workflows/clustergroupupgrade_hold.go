@@ -30,9 +30,10 @@ func (g *groupUpgrade) runClock(ctx workflow.Context) {
 	}
 }
 
-// standsStill reports whether the rollout's clock stands still: nobody is to run out of time because of a pause or a hold.
+// standsStill reports whether the rollout's clock stands still: nobody is to run out of time because of a pause or a hold, or of an approval that
+// is not given.
 func (g *groupUpgrade) standsStill() bool {
-	return g.status.Paused || g.batch != nil && g.batch.hold() != nil
+	return g.status.Paused || g.awaited != nil || g.batch != nil && g.batch.hold() != nil
 }
 
 // hold is what keeps the rollout from going on as planned.
@@ -66,7 +67,7 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 	status.Clusters = slices.Clone(status.Clusters)
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		if c.Batch != g.batch.number || c.State.Over() {
+		if c.Batch < g.batch.first || c.Batch > g.batch.last || c.State.Over() {
 			continue
 		}
 		c.Held = g.holds.state.Of(c.Name)

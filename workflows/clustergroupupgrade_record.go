@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -24,6 +22,16 @@ type groupRecord struct {
 	status      *ranv1.ClusterGroupUpgradeStatus
 	remediation rollout.Remediation
 	reason      reasonKeeper
+	// before is why remediation does not begin yet.
+	before *drydockv1.Wait
+	// approval is that which is waited for.
+	approval *drydockv1.Wait
+	// index is where in the status a cluster is.
+	index map[string]int
+	// failures is how many clusters have failed on which work was begun.
+	failures int
+	// lead says in the condition Progressing why the rollout does not start more at the moment; "": it does.
+	lead string
 	// withdrawal is the reason while the clusters at work return their nodes; "" while they go on.
 	withdrawal string
 	// completed is told which clusters are complete.
@@ -33,7 +41,17 @@ type groupRecord struct {
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, status: status, remediation: remediation}
 	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
+	r.list(status.Clusters)
 	return r
+}
+
+// list takes over which clusters there are.
+func (r *groupRecord) list(clusters []ranv1.ClusterStatus) {
+	r.status.Clusters, r.index = clusters, map[string]int{}
+	for i := range clusters {
+		r.index[clusters[i].Name] = i
+	}
+	r.failures = rollout.Failures(clusters)
 }
 
 func (r *groupRecord) now(ctx workflow.Context) *metav1.Time {
@@ -55,15 +73,26 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s.RemediationPlan = plan.RemediationPlan
 	s.ManagedPoliciesForUpgrade = plan.ManagedPoliciesForUpgrade
 	s.ManagedPoliciesCompliantBeforeUpgrade = plan.ManagedPoliciesCompliantBeforeUpgrade
-	s.Clusters = nil
+	s.ComputedMaxFailures = plan.ComputedMaxFailures
+	var clusters []ranv1.ClusterStatus
 	for i, names := range plan.RemediationPlan {
 		for _, name := range names {
-			s.Clusters = append(s.Clusters, ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)})
+			clusters = append(clusters, ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)})
 		}
 	}
 	for _, skipped := range plan.Skipped {
-		s.Clusters = append(s.Clusters, ranv1.ClusterStatus{Name: skipped.Cluster, State: ranv1.ClusterSkipped, Reason: skipped.Reason, Message: skipped.Message})
+		clusters = append(clusters, ranv1.ClusterStatus{Name: skipped.Cluster, State: ranv1.ClusterSkipped, Reason: skipped.Reason, Message: skipped.Message})
 	}
+	r.list(clusters)
+	r.show()
+}
+
+// recalled takes over the status with which a rollout begins once more.
+func (r *groupRecord) recalled(status ranv1.ClusterGroupUpgradeStatus) {
+	paused, held := r.status.Paused, r.status.Held
+	*r.status = status
+	r.status.Paused, r.status.Held = paused, held
+	r.list(status.Clusters)
 	r.show()
 }
 
@@ -80,85 +109,36 @@ func (r *groupRecord) problems() string {
 	return strings.Join(problems, "; ")
 }
 
-// notEnabled records that the rollout is planned, and waits to be enabled.
-func (r *groupRecord) notEnabled(ctx workflow.Context, valid bool) {
-	message := "Not enabled"
-	if !valid {
-		message += "; it could not be: " + r.problems()
-	}
-	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotEnabled, message)
-	r.phase(ranv1.ReasonNotEnabled)
-	r.reason.set(ctx, ranv1.ReasonNotEnabled, "planned; waiting for enable")
-}
-
 // started records that remediation begins: the time of the rollout runs from here.
 func (r *groupRecord) started(ctx workflow.Context) {
+	r.before = nil
 	r.status.Status.StartedAt = r.now(ctx)
 	r.progressing(ctx)
 }
 
-// progressing records that the rollout is at work, or that it is paused.
-func (r *groupRecord) progressing(ctx workflow.Context) {
-	message := r.remediation.InProgress()
-	switch {
-	case r.status.Paused:
-		message = "Paused; " + message
-	case r.status.Held != nil:
-		message = "Held; " + message
-	}
-	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
-	r.phase(ranv1.ReasonInProgress)
-	r.explain(ctx)
-}
+// approvals that a status keeps at most.
+const approvalsKept = 100
 
-func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
-	r.status.Paused = paused
-	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
-	if r.status.Status.StartedAt != nil {
-		r.progressing(ctx)
-	}
-	switch {
-	case paused:
-		r.reason.set(ctx, "Paused", "paused"+byWhom(who)+"; what is at work finishes; waiting for resume")
-	case r.status.Status.StartedAt == nil:
-		r.notEnabled(ctx, r.valid())
-	}
-}
-
-// held records what keeps the rollout from going on; nil: nothing does.
-func (r *groupRecord) held(ctx workflow.Context, hold *drydockv1.Hold) {
-	before := r.status.Held
-	r.status.Held = hold
-	switch {
-	case before == nil && hold == nil:
-	case r.status.Status.StartedAt != nil:
-		r.progressing(ctx)
-	default:
-		r.show()
-	}
-}
-
-// cancelling records that the rollout is being taken back.
-func (r *groupRecord) cancelling(ctx workflow.Context, who temporal.SignalRequest) {
-	r.withdrawal = "Cancelling"
-	r.reason.set(ctx, r.withdrawal, "cancelled"+byWhom(who)+"; nodes at work are returned")
-}
-
-// withdrawing records that the clusters at work return their nodes.
-func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
-	if timedOut {
-		r.withdrawal = "WithdrawingTimedOut"
-	} else {
-		r.withdrawal = "Cancelling"
-	}
-	r.deadlines(ctx, nil, nil)
+func (r *groupRecord) approved(approval ranv1.Approval) {
+	approvals := append(r.status.Approvals, approval)
+	r.status.Approvals = approvals[max(0, len(approvals)-approvalsKept):]
+	r.show()
 }
 
 func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
 	r.withdrawal = ""
 	r.reason.replace(nil) // the wait for this batch begins now
-	s := &r.status.Status
-	s.CurrentBatch, s.CurrentBatchStartedAt = number, r.now(ctx)
+	r.status.Status.CurrentBatchStartedAt = r.now(ctx)
+	r.status.Status.CurrentBatch = 0
+	r.batchReached(ctx, number)
+}
+
+// batchReached records which batch is not over; those behind it may have begun in a rolling rollout.
+func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
+	if r.status.Status.CurrentBatch == number {
+		return
+	}
+	r.status.Status.CurrentBatch = number
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
 	r.explain(ctx)
 }
@@ -176,22 +156,50 @@ func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time)
 	r.explain(ctx)
 }
 
-// batchTimedOut records what each cluster at work was doing when the time was over, before it is withdrawn.
-func (r *groupRecord) batchTimedOut(ctx workflow.Context, number int32) {
-	for i := range r.status.Clusters {
-		c := &r.status.Clusters[i]
-		if c.Batch != number || c.State.Over() {
-			continue
+// batchTimedOut records what each cluster at work was doing when the time of the batch was over, before it is withdrawn.
+func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		if c := r.cluster(name); c.State == ranv1.ClusterRunning && c.Reason != reasonClusterTimedOut {
+			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
 		}
-		doing := strings.Join(slices.DeleteFunc([]string{c.Step, c.Reason, c.Message}, func(s string) bool { return s == "" }), ": ")
-		c.Reason, c.Message = reasonBatchTimedOut, strings.TrimSuffix("the time of the batch was over; at that moment: "+doing, "; at that moment: ")
-		c.Since = r.now(ctx)
 	}
 	r.explain(ctx)
 }
 
-// reasonBatchTimedOut is the reason of a cluster that was withdrawn because its batch ran out of time.
-const reasonBatchTimedOut = "BatchTimedOut"
+// clusterTimedOut records what a cluster was doing when its own time was over, before it is withdrawn.
+func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
+	r.timedOut(ctx, r.cluster(name), reasonClusterTimedOut, "the time of the cluster was over")
+	r.explain(ctx)
+}
+
+func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, reason, message string) {
+	doing := strings.Join(slices.DeleteFunc([]string{c.Step, c.Reason, c.Message}, func(s string) bool { return s == "" }), ": ")
+	if doing != "" {
+		message += "; at that moment: " + doing
+	}
+	c.Reason, c.Message, c.Since = reason, message, r.now(ctx)
+}
+
+// Reasons of a cluster that was withdrawn because its batch, or it alone, ran out of time.
+const (
+	reasonBatchTimedOut   = "BatchTimedOut"
+	reasonClusterTimedOut = "ClusterTimedOut"
+)
+
+// clusterSoaks records that the work on a cluster is over, and has to last until then.
+func (r *groupRecord) clusterSoaks(ctx workflow.Context, name string, until time.Time) {
+	c := r.cluster(name)
+	c.Reason, c.Since = ranv1.ReasonSoaking, r.now(ctx)
+	c.Message = "complete; soaks until " + until.UTC().Format("15:04:05Z")
+	r.explain(ctx)
+}
+
+func (r *groupRecord) clusterSoaked(ctx workflow.Context, name string) {
+	c := r.cluster(name)
+	c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "", nil
+	r.completed(name)
+	r.explain(ctx)
+}
 
 // note keeps something that a person should know.
 func (r *groupRecord) note(text string) {
@@ -213,7 +221,7 @@ func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.Clust
 	if c == nil || c.State.Over() {
 		return
 	}
-	if c.Reason == reasonBatchTimedOut {
+	if c.Reason == reasonBatchTimedOut || c.Reason == reasonClusterTimedOut {
 		report.Reason, report.Message, report.Since = c.Reason, c.Message, c.Since
 	}
 	report.State, report.Batch = c.State, c.Batch
@@ -287,25 +295,34 @@ func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 	}
 }
 
+// failed is how many clusters have failed, or timed out, on which work was begun.
+func (r *groupRecord) failed() int { return r.failures }
+
 // complete reports whether every one of the clusters is complete.
 func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return r.cluster(name).State != ranv1.ClusterComplete })
 }
 
 func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
-	i := slices.IndexFunc(r.status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })
-	if i < 0 {
+	i, known := r.index[name]
+	if !known {
 		return nil
 	}
 	return &r.status.Clusters[i]
 }
 
-// over records how the rollout ended.
-func (r *groupRecord) over(ctx workflow.Context, result rollout.Result) {
+// over reports whether every one of the clusters is over.
+func (r *groupRecord) over(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !r.cluster(name).State.Over() })
+}
+
+// finished records how the rollout ended.
+func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	s := r.status
 	s.Status.CompletedAt = r.now(ctx)
 	s.Status.CurrentBatchDeadline, s.Status.Deadline, s.Held = nil, nil, nil
-	if s.Status.StartedAt != nil {
+	r.before, r.approval = nil, nil
+	if meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing) != nil {
 		r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, progressingReason(result.Reason), result.Message)
 	}
 	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
@@ -326,43 +343,11 @@ func (r *groupRecord) phase(phase string) {
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 }
 
-// explain keeps the rollout's one current reason: the batch at work, with the clusters that wait as its blockers.
-func (r *groupRecord) explain(ctx workflow.Context) {
-	s := r.status
-	if s.Paused && r.withdrawal == "" || s.Status.CurrentBatch == 0 {
-		r.show()
-		return
-	}
-	var blockers []drydockv1.Blocker
-	atWork := 0
-	for _, c := range s.Clusters {
-		if c.State != ranv1.ClusterRunning {
-			continue
-		}
-		atWork++
-		if c.Reason != "" && len(blockers) < 5 {
-			blockers = append(blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: c.Name, Reason: c.Reason, Message: strings.TrimPrefix(c.Step+": "+c.Message, ": "), Since: c.Since})
-		}
-	}
-	wait := &drydockv1.Wait{
-		Reason: ranv1.ReasonBatchInProgress, Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
-		Message: fmt.Sprintf("batch %d of %d: clusters at work: %d", s.Status.CurrentBatch, len(s.RemediationPlan), atWork),
-	}
-	if s.Held != nil {
-		wait.Reason, wait.Since = emergency.ReasonHeld, *r.now(ctx)
-		wait.Message = emergency.Message(*s.Held) + "; the clock of the rollout stands still"
-	}
-	if r.withdrawal != "" {
-		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
-		wait.Message = fmt.Sprintf("batch %d of %d: clusters that return their nodes: %d", s.Status.CurrentBatch, len(s.RemediationPlan), atWork)
-	}
-	r.reason.replace(wait)
-}
-
 // show makes the change visible to people.
 func (r *groupRecord) show() {
 	s := r.status
 	s.Counts = rollout.Count(s.Clusters)
+	r.failures = rollout.Failures(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
 	s.Status.Estimate = rollout.Estimate(s, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -28,8 +30,12 @@ type clusterAtWork struct {
 	// ctx is cancelled when the cluster is withdrawn, alone or with all others.
 	ctx      workflow.Context
 	withdraw workflow.CancelFunc
-	// timedOut: it was withdrawn because its time was over.
+	// chargedBefore is what was charged to the rollout when it was started.
+	chargedBefore time.Duration
+	// timedOut: it was withdrawn because its own time was over.
 	timedOut bool
+	// soaking: its work is over, and has to last for a while.
+	soaking bool
 }
 
 // lookAgain looks once more at the clusters that have timed out: those that are complete by now count as complete.

@@ -116,7 +116,10 @@ func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	status := requireResult[groupStatus](w)
-	kept := w.inputs["KeepRollout"][0].(activities.KeepRolloutInput)
+	require.Len(t, w.inputs["KeepRollout"], 2)
+	begun := w.inputs["KeepRollout"][0].(activities.KeepRolloutInput)
+	require.Nil(t, meta.FindStatusCondition(begun.Object.Status.Conditions, ranv1.ConditionSucceeded), "others are to know that it has not succeeded yet")
+	kept := w.inputs["KeepRollout"][1].(activities.KeepRolloutInput)
 	require.Equal(t, status, kept.Object.Status)
 	require.Equal(t, aRollout().Spec, kept.Object.Spec)
 	require.NotEmpty(t, kept.Owner)

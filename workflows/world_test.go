@@ -17,6 +17,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
@@ -41,6 +42,8 @@ type world struct {
 	// plan and nodes are what the hub and the cluster answer.
 	plan  activities.RolloutPlan
 	nodes rollout.NodePlan
+	// recalledRollout is what the hub has kept of a rollout that begins once more.
+	recalledRollout activities.RecalledRollout
 	// vanished are the clusters that the hub does not have any more.
 	vanished []string
 	// slots is how many nodes may be at work at once, as the book has it. schedulerGone: signals do not reach the scheduler.
@@ -114,6 +117,9 @@ func (w *world) register() {
 	play(w, "RecallHolds", func(struct{}) any { return w.recalled })
 	play(w, "KeepHolds", func(emergency.State) any { return nil })
 	play(w, "FindFollowers", func(struct{}) any { return w.followers })
+	play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
+	play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
+	play(w, "RecallRollout", func(activities.RecallRolloutInput) any { return w.recalledRollout })
 	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s emergency.Subscription) error {
@@ -129,9 +135,7 @@ func (w *world) register() {
 		w.inputs["WakeSweeper"] = append(w.inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
-	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) {
-		return activities.Ending{}, slices.Contains(w.over, other)
-	})
+	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) { return nil, slices.Contains(w.over, other) })
 	beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
 		if len(w.staleness) == 0 {
 			return nil, false

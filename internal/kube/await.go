@@ -68,6 +68,14 @@ func (w *watcher) start(ctx context.Context) error {
 	kinds := w.pending
 	w.pending = nil
 	for _, kind := range kinds {
+		if single, isAlone := kind.(alone); isAlone {
+			stop, err := w.cluster.watchAlone(ctx, single.Object, w.changed)
+			if err != nil {
+				return err
+			}
+			w.stops = append(w.stops, stop)
+			continue
+		}
 		ifServed, isOptional := kind.(optional)
 		if isOptional {
 			kind = ifServed.Object

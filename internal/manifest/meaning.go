@@ -22,6 +22,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *ranv1.ClusterGroupUpgrade:
 		_, invalid := rollout.Selectors(&object.Spec)
 		invalid = append(invalid, rollout.CheckActions(&object.Spec.Actions, spec.Child("actions"))...)
+		invalid = append(invalid, rollout.CheckStrategy(&object.Spec)...)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
 			invalid = append(invalid, CheckRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}

@@ -112,7 +112,6 @@ func TestWhatCannotBeCarriedOutIsRefusedByName(t *testing.T) {
 	refused := rollout.NotYetRunnable(rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.ManagedPolicies = names
 		spec.ManifestWorkTemplates = names
-		spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: "prod", Name: "before"}}
 		spec.PreCaching, spec.Backup = true, true
 	}))
 	var paths []string
@@ -120,7 +119,7 @@ func TestWhatCannotBeCarriedOutIsRefusedByName(t *testing.T) {
 		paths = append(paths, problem.Field)
 	}
 	require.Equal(t, []string{
-		"spec.managedPolicies", "spec.manifestWorkTemplates", "spec.blockingCRs", "spec.preCaching", "spec.backup",
+		"spec.managedPolicies", "spec.manifestWorkTemplates", "spec.preCaching", "spec.backup",
 	}, paths)
 	require.EqualError(t, refused[0], "spec.managedPolicies: Forbidden: can be planned, but not carried out by this version; remove it")
 }

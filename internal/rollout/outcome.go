@@ -30,6 +30,8 @@ const (
 	EndCancelled End = "Cancelled"
 	// EndAborted: too many clusters failed.
 	EndAborted End = "Aborted"
+	// EndNotApproved: nobody approved in time what had to be.
+	EndNotApproved End = "NotApproved"
 )
 
 // Result is the final word on a rollout. Reason and Message belong to the conditions Progressing (then False) and Succeeded.
@@ -49,6 +51,8 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		result.Reason, result.Message = ranv1.ReasonCancelled, "Cancelled"
 	case end == EndAborted:
 		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because too many clusters failed"
+	case end == EndNotApproved:
+		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because an approval was not given in time"
 	case len(left) == 0:
 		return Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
 	case end == EndCanaryTimedOut:

@@ -16,6 +16,8 @@ import (
 type Plan struct {
 	// ComputedMaxConcurrency is maxConcurrency as a number of clusters, at most the number of selected clusters.
 	ComputedMaxConcurrency int32 `json:"computedMaxConcurrency"`
+	// ComputedMaxFailures is maxFailures as a number of clusters; 0 without a limit.
+	ComputedMaxFailures int32 `json:"computedMaxFailures,omitempty"`
 	// RemediationPlan is the clusters of each batch: canaries first, one a batch.
 	RemediationPlan [][]string `json:"remediationPlan"`
 	// ManagedPoliciesForUpgrade are enforced, in order; ManagedPoliciesCompliantBeforeUpgrade need not be.
@@ -65,11 +67,15 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	plan.ManagedPoliciesForUpgrade = append(plan.ManagedPoliciesForUpgrade, names(policies.forUpgrade)...)
 	plan.PolicyNamespaces = namespacesOf(policies.forUpgrade)
 	plan.ManagedPoliciesCompliantBeforeUpgrade = append(plan.ManagedPoliciesCompliantBeforeUpgrade, names(policies.compliantBefore)...)
-	plan.ComputedMaxConcurrency = maxConcurrency(cgu.Spec.RemediationStrategy.MaxConcurrency, len(selected))
+	strategy := cgu.Spec.RemediationStrategy
+	plan.ComputedMaxConcurrency = shareOf(strategy.MaxConcurrency, len(selected))
+	if strategy.MaxFailures != nil {
+		plan.ComputedMaxFailures = shareOf(*strategy.MaxFailures, len(selected))
+	}
 
 	working := plan.divideWork(cgu, selected, policies.forUpgrade)
 	plan.RemediationPlan = append(plan.RemediationPlan,
-		batches(selected, working, cgu.Spec.RemediationStrategy.Canaries, int(plan.ComputedMaxConcurrency))...)
+		batches(selected, working, strategy.Canaries, int(plan.ComputedMaxConcurrency))...)
 	return plan
 }
 
@@ -131,9 +137,9 @@ func (p *Plan) skip(cluster, message string) {
 	p.Skipped = append(p.Skipped, SkippedCluster{Cluster: cluster, Reason: ReasonAlreadyCompliant, Message: message})
 }
 
-// maxConcurrency turns a number or a percentage into a number of clusters: a percentage rounds down, at least 1; never more than the
+// shareOf turns a number or a percentage into a number of clusters: a percentage rounds down, at least 1; never more than the
 // selected clusters.
-func maxConcurrency(value intstr.IntOrString, selected int) int32 {
+func shareOf(value intstr.IntOrString, selected int) int32 {
 	computed, err := intstr.GetScaledValueFromIntOrPercent(&value, selected, false)
 	if err != nil {
 		computed = 1

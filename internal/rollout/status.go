@@ -32,6 +32,18 @@ func Count(clusters []ranv1.ClusterStatus) ranv1.ClusterCounts {
 	return counts
 }
 
+// Failures is how many clusters have failed or timed out on which work was begun: what maxFailures limits.
+func Failures(clusters []ranv1.ClusterStatus) int {
+	failures := 0
+	for i := range clusters {
+		state := clusters[i].State
+		if clusters[i].StartedAt != nil && (state == ranv1.ClusterFailed || state == ranv1.ClusterTimedOut) {
+			failures++
+		}
+	}
+	return failures
+}
+
 // Percentage is how much of the plan is done, from 0 to 100, rounded down: a complete cluster counts in full, any other with the share of
 // its nodes that are done, whether it goes on or has failed. It is 100 when the plan has no clusters.
 func Percentage(clusters []ranv1.ClusterStatus) int32 {

@@ -27,6 +27,12 @@ const (
 	SignalRecover = "recover"
 )
 
+// Updates of a rollout. UpdateApprove carries a rollout.ApprovalRequest, UpdateEdit a rollout.EditRequest.
+const (
+	UpdateApprove = "approve"
+	UpdateEdit    = "edit"
+)
+
 // Signals that workflows and activities send to workflows.
 const (
 	// SignalObserved carries an Observation from an activity to the workflow that runs it.

@@ -76,6 +76,9 @@ type ClusterGroupUpgradeSpec struct {
 	// Actions on the clusters' labels and annotations.
 	// +optional
 	Actions Actions `json:"actions,omitempty"`
+	// Approvals that the rollout waits for (addition).
+	// +optional
+	Approvals *Approvals `json:"approvals,omitempty"`
 }
 
 // RemediationStrategy says how carefully.
@@ -93,6 +96,57 @@ type RemediationStrategy struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	Timeout int32 `json:"timeout,omitempty"`
+
+	// Rollout is how the clusters after the canaries are taken: batch after batch, or each as soon as another is over, so that as many as
+	// maxConcurrency are always at work (addition).
+	// +kubebuilder:default=Batched
+	// +optional
+	Rollout RolloutMode `json:"rollout,omitempty"`
+	// ClusterTimeout withdraws a cluster that takes longer, in minutes. Absent: it may take as long as its batch (addition).
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	ClusterTimeout int32 `json:"clusterTimeout,omitempty"`
+	// MaxFailures is how many clusters may fail or time out: a number of at least 1, or a percentage of the selected clusters, rounded down,
+	// at least 1. No more clusters are at work than may still fail; when that many have failed, nothing else starts. Absent: no limit
+	// (addition).
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
+	// +optional
+	MaxFailures *intstr.IntOrString `json:"maxFailures,omitempty"`
+	// SoakSeconds is how long what has been done to the clusters of a batch must last before the next one starts (addition).
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	SoakSeconds int32 `json:"soakSeconds,omitempty"`
+}
+
+// RolloutMode is how clusters are taken.
+// +kubebuilder:validation:Enum=Batched;Rolling
+type RolloutMode string
+
+// The ways to take clusters.
+const (
+	Batched RolloutMode = "Batched"
+	Rolling RolloutMode = "Rolling"
+)
+
+// Approvals say before what somebody has to approve.
+type Approvals struct {
+	// BeforeCanaries: before the first batch.
+	// +optional
+	BeforeCanaries bool `json:"beforeCanaries,omitempty"`
+	// AfterCanaries: before the first batch after the canaries.
+	// +optional
+	AfterCanaries bool `json:"afterCanaries,omitempty"`
+	// BeforeEachBatch: before every batch.
+	// +optional
+	BeforeEachBatch bool `json:"beforeEachBatch,omitempty"`
+	// SeparateDuties: who started, edited, enabled or retried the rollout may not approve.
+	// +optional
+	SeparateDuties bool `json:"separateDuties,omitempty"`
+	// Expiry is for how many minutes an approval is waited for, and holds. Absent: without limit.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Expiry int32 `json:"expiry,omitempty"`
 }
 
 // BatchTimeoutAction is what follows a batch that ran out of time.

@@ -29,6 +29,9 @@ const (
 
 	ReasonInProgress = "InProgress"
 	ReasonNotEnabled = "NotEnabled"
+	// ReasonMissingBlockingCR and ReasonIncompleteBlockingCR: a rollout that must have succeeded first is not known, or has not succeeded.
+	ReasonMissingBlockingCR    = "MissingBlockingCR"
+	ReasonIncompleteBlockingCR = "IncompleteBlockingCR"
 	ReasonCompleted  = "Completed"
 	ReasonTimedOut   = "TimedOut"
 	ReasonFailed     = "Failed"
@@ -37,6 +40,10 @@ const (
 
 	// ReasonBatchInProgress is what a rollout waits for while nothing else keeps it: its clusters at work.
 	ReasonBatchInProgress = "BatchInProgress"
+	// ReasonWaitingForApproval: somebody has to approve what comes next.
+	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonSoaking: what has been done to clusters must last for a while before others follow.
+	ReasonSoaking = "Soaking"
 )
 
 // ClusterState is where a cluster of a rollout stands.
@@ -87,6 +94,15 @@ type ClusterGroupUpgradeStatus struct {
 	// Clusters in the order of the plan, then those skipped.
 	// +optional
 	Clusters []ClusterStatus `json:"clusters,omitempty"`
+	// Outcomes, where Clusters does not have all, are the states of the clusters of RemediationPlan, in its order (addition).
+	// +optional
+	Outcomes []Outcome `json:"outcomes,omitempty"`
+	// ComputedMaxFailures is maxFailures as a number of clusters (addition).
+	// +optional
+	ComputedMaxFailures int32 `json:"computedMaxFailures,omitempty"`
+	// Approvals that were given, the latest last; the oldest are dropped when there are very many (addition).
+	// +optional
+	Approvals []Approval `json:"approvals,omitempty"`
 	// Status of the run.
 	// +optional
 	Status RunStatus `json:"status,omitempty"`
@@ -113,6 +129,34 @@ type ClusterGroupUpgradeStatus struct {
 	// NextCursor, in a status that was asked for in part, is where the next part begins (addition).
 	// +optional
 	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// Outcome is the state of some clusters that follow each other in a plan.
+type Outcome struct {
+	State    ClusterState `json:"state"`
+	Clusters int32        `json:"clusters"`
+}
+
+// ApprovalPoint is where in a rollout somebody has to approve.
+// +kubebuilder:validation:Enum=beforeCanaries;afterCanaries;beforeEachBatch
+type ApprovalPoint string
+
+// The points, by the names of the fields that ask for them.
+const (
+	BeforeCanaries  ApprovalPoint = "beforeCanaries"
+	AfterCanaries   ApprovalPoint = "afterCanaries"
+	BeforeEachBatch ApprovalPoint = "beforeEachBatch"
+)
+
+// Approval is what somebody has approved.
+type Approval struct {
+	Point ApprovalPoint `json:"point"`
+	// Batch that was to start.
+	Batch int32       `json:"batch"`
+	By    string      `json:"by"`
+	At    metav1.Time `json:"at"`
+	// +optional
+	Comment string `json:"comment,omitempty"`
 }
 
 // RunStatus says where the run stands.

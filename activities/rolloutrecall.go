@@ -1,0 +1,85 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// RecallRolloutInput names a rollout that is over, and says what of it is done once more.
+type RecallRolloutInput struct {
+	Namespace string               `json:"namespace"`
+	Name      string               `json:"name"`
+	Request   rollout.RetryRequest `json:"request"`
+}
+
+// RecalledRollout is a rollout that begins once more.
+type RecalledRollout struct {
+	// Object has the status that it begins with.
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// TaskQueues of clusters that are not served by the common queue.
+	TaskQueues map[string]string `json:"taskQueues,omitempty"`
+}
+
+// RecallRollout reads what the hub has kept of a rollout, and finds who works on its clusters. Errors: NotFound when nothing is kept;
+// InvalidSpec when nothing is to be done once more, or no worker reaches a cluster.
+func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (RecalledRollout, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return RecalledRollout{}, err
+	}
+	name := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
+	object, err := readKept(ctx, hub, name)
+	if err != nil {
+		return RecalledRollout{}, err
+	}
+	if object == nil {
+		return RecalledRollout{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("the hub keeps nothing of rollout %s: start it", name), nil)
+	}
+	if object.Status, err = rollout.Retry(object.Status, in.Request); err != nil {
+		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
+	}
+	plan := RolloutPlan{Plan: rollout.Plan{RemediationPlan: object.Status.RemediationPlan, Conditions: object.Status.Conditions}, TaskQueues: map[string]string{}}
+	if rollout.RemediationOf(object) == rollout.NodeMaintenance {
+		if err := r.serve(ctx, &plan, time.Now()); err != nil {
+			return RecalledRollout{}, err
+		}
+		if !plan.Valid() {
+			return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, plan.Problems()[0], nil)
+		}
+	}
+	return RecalledRollout{Object: *object, TaskQueues: plan.TaskQueues}, nil
+}
+
+// CheckRollout sets the defaults of a rollout and refuses one that cannot be carried out: it need not come through the CLI. Errors: InvalidSpec,
+// naming every field that is wrong.
+func (r *Rollouts) CheckRollout(_ context.Context, object ranv1.ClusterGroupUpgrade) (ranv1.ClusterGroupUpgrade, error) {
+	err := manifest.Complete(&object)
+	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
+		return object, temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
+	}
+	return object, err
+}
+
+// parseKept reads a ConfigMap that keeps a rollout. Errors: InvalidSpec when it is somebody else's, or nobody can read it.
+func parseKept(kept *corev1.ConfigMap) (*ranv1.ClusterGroupUpgrade, error) {
+	name := "ConfigMap " + kept.Namespace + "/" + kept.Name
+	if kept.Labels[labelManagedBy] != drydock {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", name, labelManagedBy, drydock), nil)
+	}
+	var object ranv1.ClusterGroupUpgrade
+	if err := yaml.Unmarshal([]byte(kept.Data[KeptRolloutKey]), &object); err != nil {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", name, err), nil)
+	}
+	return &object, nil
+}

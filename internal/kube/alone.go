@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// Alone makes Await watch nothing of a kind but the one object of that namespace and name, with a watch of its own: for kinds of which not
+// everything may be read, or of which there is too much to keep. Check then reads from the Client.
+func Alone(object client.Object) client.Object { return alone{object} }
+
+type alone struct{ client.Object }
+
+// watchAlone sends to changed whenever the object has changed, until stop is called. It returns when the watch has begun.
+func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed chan<- struct{}) (stop func(), err error) {
+	kind, err := apiutil.GVKForObject(object, c.Client.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	api, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.mapper})
+	if err != nil {
+		return nil, err
+	}
+	options := func(raw metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{Namespace: object.GetNamespace(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()), Raw: &raw}
+	}
+	list := func() *metav1.PartialObjectMetadataList {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		return list
+	}
+	source := &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			found := list()
+			return found, api.List(ctx, found, options(raw))
+		},
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			return api.Watch(ctx, list(), options(raw))
+		},
+	}
+	own := newInformer(source, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}, slog.Default())
+	tell := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}
+	if _, err := own.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(_, after any) { tell(after) },
+	}); err != nil {
+		return nil, err
+	}
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() { own.RunWithContext(watching) })
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	if err := own.await(ctx, c.reachable); err != nil {
+		stop()
+		return nil, c.explain("watch "+kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
+	}
+	return stop, nil
+}

@@ -1,0 +1,78 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+func TestWhereAnApprovalIsNeeded(t *testing.T) {
+	plan := [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}
+	const none = ranv1.ApprovalPoint("")
+	tests := []struct {
+		name      string
+		approvals *ranv1.Approvals
+		canaries  []string
+		want      []ranv1.ApprovalPoint
+	}{
+		{"nowhere unless asked for", nil, []string{"a", "b"}, []ranv1.ApprovalPoint{none, none, none, none}},
+		{"before the canaries", &ranv1.Approvals{BeforeCanaries: true}, []string{"a", "b"}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, none, none, none}},
+		{"after the last canary", &ranv1.Approvals{AfterCanaries: true}, []string{"a", "b"}, []ranv1.ApprovalPoint{none, none, ranv1.AfterCanaries, none}},
+		{"before each batch", &ranv1.Approvals{BeforeEachBatch: true}, nil, []ranv1.ApprovalPoint{ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch}},
+		{
+			"once where several stand at the same place", &ranv1.Approvals{BeforeCanaries: true, AfterCanaries: true, BeforeEachBatch: true},
+			[]string{"a", "b"}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.BeforeEachBatch, ranv1.AfterCanaries, ranv1.BeforeEachBatch},
+		},
+		{"canaries that need no work let nothing go unapproved", &ranv1.Approvals{AfterCanaries: true}, []string{"x"}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none, none, none}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var got []ranv1.ApprovalPoint
+			for next := range plan {
+				got = append(got, rollout.ApprovalBefore(test.approvals, plan, test.canaries, next))
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestAnApprovalThatDoesNotCountIsRefusedWithTheReason(t *testing.T) {
+	awaited := &rollout.AwaitedApproval{Point: ranv1.AfterCanaries, Batch: 2}
+	separate := &ranv1.Approvals{AfterCanaries: true, SeparateDuties: true}
+	tests := []struct {
+		name      string
+		approvals *ranv1.Approvals
+		awaited   *rollout.AwaitedApproval
+		request   rollout.ApprovalRequest
+		want      string
+	}{
+		{"by anyone", &ranv1.Approvals{AfterCanaries: true}, awaited, rollout.ApprovalRequest{Actor: "ann"}, ""},
+		{"by somebody else", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 2}, ""},
+		{"by the starter", separate, awaited, rollout.ApprovalRequest{Actor: "ann"}, "actor: ann has started, edited, enabled or retried the rollout"},
+		{"by nobody", &ranv1.Approvals{}, awaited, rollout.ApprovalRequest{}, "actor: who approves afterCanaries (batch 2) must be said"},
+		{"of another batch", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 3}, "waits for the approval of batch 2, not 3"},
+		{"of nothing", separate, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval: BatchInProgress"},
+		{"where none is asked for", nil, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			err := rollout.CheckApproval(test.approvals, test.awaited, test.request, []string{"ann"}, "BatchInProgress: batch 1 of 3")
+			if test.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, test.want)
+		})
+	}
+}
+
+func TestAnApprovalHoldsUntilItExpires(t *testing.T) {
+	hour := &ranv1.Approvals{Expiry: 60}
+	require.True(t, rollout.ApprovalHolds(hour, noon, noon.Add(59*time.Minute)))
+	require.False(t, rollout.ApprovalHolds(hour, noon, noon.Add(time.Hour)))
+	require.True(t, rollout.ApprovalHolds(&ranv1.Approvals{}, noon, noon.Add(1000*time.Hour)), "without an expiry, for ever")
+}

@@ -1,0 +1,130 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// Blocking says what keeps a rollout from starting until others have succeeded.
+type Blocking struct {
+	// Missing are not known; Incomplete are, but have not succeeded. Both in the order of the spec.
+	Missing    []types.NamespacedName
+	Incomplete []types.NamespacedName
+	// Cycle, if there is one, begins and ends with the rollout: each waits for the next, for ever.
+	Cycle []types.NamespacedName
+}
+
+// Blockers are the rollouts that must have succeeded before a rollout starts.
+func Blockers(cgu *ranv1.ClusterGroupUpgrade) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, blocker := range cgu.Spec.BlockingCRs {
+		names = append(names, types.NamespacedName{Namespace: blocker.Namespace, Name: blocker.Name})
+	}
+	return names
+}
+
+// Blocked judges the rollouts that block a rollout. Known are those of them that are known, with whatever they wait for in turn; a rollout
+// that is over waits for nothing.
+func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) Blocking {
+	var b Blocking
+	for _, name := range Blockers(cgu) {
+		switch blocker := known[name]; {
+		case slices.Contains(b.Missing, name), slices.Contains(b.Incomplete, name):
+		case blocker == nil:
+			b.Missing = append(b.Missing, name)
+		case !Succeeded(blocker):
+			b.Incomplete = append(b.Incomplete, name)
+		}
+	}
+	self := types.NamespacedName{Namespace: cgu.Namespace, Name: cgu.Name}
+	b.Cycle = wayTo(self, Blockers(cgu), known, map[types.NamespacedName]bool{})
+	if b.Cycle != nil {
+		b.Cycle = append([]types.NamespacedName{self}, b.Cycle...)
+	}
+	return b
+}
+
+// Succeeded reports whether a rollout is over and every cluster is complete.
+func Succeeded(cgu *ranv1.ClusterGroupUpgrade) bool {
+	return meta.IsStatusConditionTrue(cgu.Status.Conditions, ranv1.ConditionSucceeded)
+}
+
+// Over reports whether a rollout has ended, one way or another.
+func Over(cgu *ranv1.ClusterGroupUpgrade) bool {
+	return meta.FindStatusCondition(cgu.Status.Conditions, ranv1.ConditionSucceeded) != nil
+}
+
+// wayTo finds a way to a rollout along what others wait for; nil: there is none.
+func wayTo(end types.NamespacedName, from []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, seen map[types.NamespacedName]bool) []types.NamespacedName {
+	for _, name := range from {
+		if name == end {
+			return []types.NamespacedName{name}
+		}
+		next := known[name]
+		if seen[name] || next == nil || Over(next) {
+			continue
+		}
+		seen[name] = true
+		if way := wayTo(end, Blockers(next), known, seen); way != nil {
+			return append([]types.NamespacedName{name}, way...)
+		}
+	}
+	return nil
+}
+
+// CycleMessage says which rollouts wait for each other.
+func (b Blocking) CycleMessage() string {
+	var names []string
+	for _, name := range b.Cycle {
+		names = append(names, name.String())
+	}
+	return "spec.blockingCRs: these rollouts wait for each other: " + strings.Join(names, " -> ") + "; take one out"
+}
+
+// Wait is what the rollout waits for, in the words of the operator whose kind this is; nil: nothing blocks it.
+func (b Blocking) Wait() *drydockv1.Wait {
+	switch {
+	case len(b.Missing) > 0:
+		return &drydockv1.Wait{
+			Reason: ranv1.ReasonMissingBlockingCR, Blockers: append(blockersOf(b.Missing, "Missing"), blockersOf(b.Incomplete, "Incomplete")...),
+			Message: fmt.Sprintf("Missing blocking CRs: %s; waiting for %s", shortNames(b.Missing), fullNames(slices.Concat(b.Missing, b.Incomplete))),
+		}
+	case len(b.Incomplete) > 0:
+		return &drydockv1.Wait{
+			Reason: ranv1.ReasonIncompleteBlockingCR, Blockers: blockersOf(b.Incomplete, "Incomplete"),
+			Message: fmt.Sprintf("Blocking CRs that are not completed: %s; waiting for %s", shortNames(b.Incomplete), fullNames(b.Incomplete)),
+		}
+	}
+	return nil
+}
+
+func blockersOf(names []types.NamespacedName, reason string) []drydockv1.Blocker {
+	var blockers []drydockv1.Blocker
+	for _, name := range names {
+		blockers = append(blockers, drydockv1.Blocker{Kind: "ClusterGroupUpgrade", Namespace: name.Namespace, Name: name.Name, Reason: reason})
+	}
+	return blockers
+}
+
+func shortNames(names []types.NamespacedName) []string {
+	var short []string
+	for _, name := range names {
+		short = append(short, name.Name)
+	}
+	return short
+}
+
+func fullNames(names []types.NamespacedName) string {
+	var full []string
+	for _, name := range names {
+		full = append(full, name.String())
+	}
+	return strings.Join(full, ", ")
+}

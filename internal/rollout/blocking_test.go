@@ -1,0 +1,116 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+type rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
+
+func named(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ops", Name: name} }
+
+// blockedBy is a rollout of namespace ops that others block. Over is the status of its condition Succeeded; "" while it runs.
+func blockedBy(name string, over metav1.ConditionStatus, blockers ...string) *ranv1.ClusterGroupUpgrade {
+	cgu := &ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name}}
+	for _, blocker := range blockers {
+		cgu.Spec.BlockingCRs = append(cgu.Spec.BlockingCRs, ranv1.BlockingCR{Namespace: "ops", Name: blocker})
+	}
+	if over != "" {
+		cgu.Status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: over}}
+	}
+	return cgu
+}
+
+func known(list ...*ranv1.ClusterGroupUpgrade) rollouts {
+	all := rollouts{}
+	for _, cgu := range list {
+		all[named(cgu.Name)] = cgu
+	}
+	return all
+}
+
+func TestARolloutIsBlockedUntilAllThatBlockItHaveSucceeded(t *testing.T) {
+	tests := []struct {
+		name    string
+		cgu     *ranv1.ClusterGroupUpgrade
+		known   rollouts
+		reason  string
+		message string
+	}{
+		{"nothing blocks it", blockedBy("a", ""), nil, "", ""},
+		{"all have succeeded", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "True")), "", ""},
+		{"one runs", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [c]; waiting for ops/c"},
+		{"one has failed", blockedBy("a", "", "b"), known(blockedBy("b", "False")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
+		{"what is missing is said first", blockedBy("a", "", "b", "c", "d"), known(blockedBy("b", "")), "MissingBlockingCR", "Missing blocking CRs: [c d]; waiting for ops/c, ops/d, ops/b"},
+		{"what is named twice is said once", blockedBy("a", "", "b", "b"), nil, "MissingBlockingCR", "Missing blocking CRs: [b]; waiting for ops/b"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			wait := rollout.Blocked(test.cgu, test.known).Wait()
+			if test.reason == "" {
+				require.Nil(t, wait)
+				return
+			}
+			require.Equal(t, test.reason, wait.Reason)
+			require.Equal(t, test.message, wait.Message)
+			require.NotEmpty(t, wait.Blockers)
+		})
+	}
+}
+
+func TestRolloutsThatWaitForEachOtherAreNamedInOrder(t *testing.T) {
+	tests := []struct {
+		name  string
+		cgu   *ranv1.ClusterGroupUpgrade
+		known rollouts
+		want  []types.NamespacedName
+	}{
+		{"for itself", blockedBy("a", "", "a"), nil, []types.NamespacedName{named("a"), named("a")}},
+		{"over others", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "c"), blockedBy("c", "", "x", "a")), []types.NamespacedName{named("a"), named("b"), named("c"), named("a")}},
+		{"one that is over waits for nothing", blockedBy("a", "", "b"), known(blockedBy("b", "False", "a")), nil},
+		{"a cycle of others is theirs", blockedBy("a", "", "b"), known(blockedBy("b", "", "c"), blockedBy("c", "", "b")), nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			blocking := rollout.Blocked(test.cgu, test.known)
+			require.Equal(t, test.want, blocking.Cycle)
+			if test.want != nil {
+				require.Contains(t, blocking.CycleMessage(), "ops/a -> ")
+			}
+		})
+	}
+}
+
+// In whatever way rollouts block each other: if each that lies on a cycle is refused, the others can all succeed, one after the other.
+func TestWhereNoCycleIsFoundEveryRolloutGetsItsTurn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := []string{"a", "b", "c", "d", "e"}
+		all := rollouts{}
+		for _, name := range names {
+			all[named(name)] = blockedBy(name, "", rapid.SliceOfNDistinct(rapid.SampledFrom(names), 0, 2, rapid.ID).Draw(t, "blockers of "+name)...)
+		}
+		for _, name := range names {
+			if rollout.Blocked(all[named(name)], all).Cycle != nil {
+				all[named(name)].Spec.BlockingCRs = nil // taken out, as the message says
+			}
+		}
+		for range names {
+			for _, name := range names {
+				if rollout.Blocked(all[named(name)], all).Wait() == nil {
+					all[named(name)] = blockedBy(name, "True")
+				}
+			}
+		}
+		stuck := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return rollout.Succeeded(all[named(name)]) })
+		require.Empty(t, stuck, fmt.Sprint(all))
+	})
+}

@@ -1,0 +1,78 @@
+package rollout
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// EditRequest changes the spec of a rollout.
+type EditRequest struct {
+	Actor string                        `json:"actor,omitempty"`
+	Spec  ranv1.ClusterGroupUpgradeSpec `json:"spec"`
+}
+
+// editable are the fields that can be changed once a rollout is enabled.
+var editable = []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}
+
+// CheckEdit refuses a change of a rollout that is enabled, unless it is only of how long it may take; used is how much of that has been
+// charged. It returns the paths of the fields that change.
+func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used time.Duration) ([]string, error) {
+	if enabled {
+		after.Enable = before.Enable // nothing is asked for that is not so already
+	}
+	changed := ChangedFields(before, after)
+	if !enabled {
+		return changed, nil
+	}
+	var fixed []string
+	for _, field := range changed {
+		if !slices.Contains(editable, field) {
+			fixed = append(fixed, field)
+		}
+	}
+	timeout := Timeout(&after)
+	switch {
+	case len(fixed) > 0:
+		return nil, fmt.Errorf("%s: cannot be changed once the rollout is enabled (only %s can): cancel it and start it anew",
+			strings.Join(fixed, ", "), strings.Join(editable, " and "))
+	case timeout <= used:
+		return nil, fmt.Errorf("spec.remediationStrategy.timeout: %v have been used already: cancel the rollout to end it", used.Round(time.Second))
+	}
+	return changed, nil
+}
+
+// ChangedFields are the paths of the fields that differ, by their place in the spec; in the strategy, field by field.
+func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
+	strategy := differing(reflect.ValueOf(before.RemediationStrategy), reflect.ValueOf(after.RemediationStrategy), "spec.remediationStrategy.")
+	before.RemediationStrategy = after.RemediationStrategy
+	changed := append(strategy, differing(reflect.ValueOf(before), reflect.ValueOf(after), "spec.")...)
+	slices.Sort(changed)
+	return changed
+}
+
+// differing returns the names of the fields of two structs that differ. An empty list is an absent one.
+func differing(before, after reflect.Value, prefix string) []string {
+	var names []string
+	for i := range before.NumField() {
+		a, b := before.Field(i), after.Field(i)
+		empty := (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0
+		if !empty && !reflect.DeepEqual(a.Interface(), b.Interface()) {
+			name, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("json"), ",")
+			names = append(names, prefix+name)
+		}
+	}
+	return names
+}
+
+// Timeout of the whole rollout; 240 minutes unless given.
+func Timeout(spec *ranv1.ClusterGroupUpgradeSpec) time.Duration {
+	if spec.RemediationStrategy.Timeout == 0 {
+		return 240 * time.Minute
+	}
+	return time.Duration(spec.RemediationStrategy.Timeout) * time.Minute
+}

@@ -1,0 +1,31 @@
+package rollout
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// CheckStrategy checks what no schema can express of how carefully a rollout goes.
+func CheckStrategy(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
+	var invalid field.ErrorList
+	strategy, path := spec.RemediationStrategy, field.NewPath("spec", "remediationStrategy")
+	if strategy.ClusterTimeout > 0 && strategy.Timeout > 0 && strategy.ClusterTimeout > strategy.Timeout {
+		invalid = append(invalid, field.Invalid(path.Child("clusterTimeout"), strategy.ClusterTimeout, "must not be longer than the timeout of the rollout"))
+	}
+	if approvals := spec.Approvals; approvals != nil {
+		path := field.NewPath("spec", "approvals")
+		for _, asked := range []struct {
+			asked bool
+			name  string
+		}{{approvals.BeforeCanaries, "beforeCanaries"}, {approvals.AfterCanaries, "afterCanaries"}} {
+			if asked.asked && len(strategy.Canaries) == 0 {
+				invalid = append(invalid, field.Invalid(path.Child(asked.name), true, "there are no canaries (spec.remediationStrategy.canaries)"))
+			}
+		}
+		if approvals.BeforeEachBatch && strategy.Rollout == ranv1.Rolling {
+			invalid = append(invalid, field.Invalid(path.Child("beforeEachBatch"), true, "a rolling rollout does not wait for batches"))
+		}
+	}
+	return invalid
+}

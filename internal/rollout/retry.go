@@ -1,0 +1,128 @@
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// RetryRequest says what of a rollout that is over is done once more.
+type RetryRequest struct {
+	// Actor asks for it, and Reason is why.
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Unfinished: the clusters that were cancelled, or whose turn did not come, as well as those that failed or timed out.
+	Unfinished bool `json:"unfinished,omitempty"`
+}
+
+// takes reports whether a cluster in that state is done once more.
+func (r RetryRequest) takes(state ranv1.ClusterState) bool {
+	switch state {
+	case ranv1.ClusterFailed, ranv1.ClusterTimedOut:
+		return true
+	case ranv1.ClusterComplete, ranv1.ClusterSkipped:
+		return false
+	}
+	return r.Unfinished
+}
+
+// Retry returns the status with which a rollout that is over begins once more, with the same plan: the clusters that are taken are pending,
+// those that are done stay as they are, and the others are cancelled.
+func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
+	succeeded := meta.FindStatusCondition(over.Conditions, ranv1.ConditionSucceeded)
+	switch {
+	case succeeded == nil:
+		return over, errors.New("how its last run ended is not kept: start it again")
+	case len(over.RemediationPlan) == 0:
+		return over, fmt.Errorf("its last run (%s) had no plan that could be carried out: start it again", succeeded.Reason)
+	}
+	clusters, err := everyCluster(over)
+	if err != nil {
+		return over, err
+	}
+	next := ranv1.ClusterGroupUpgradeStatus{
+		ComputedMaxConcurrency: over.ComputedMaxConcurrency, ComputedMaxFailures: over.ComputedMaxFailures,
+		RemediationPlan:                       over.RemediationPlan,
+		ManagedPoliciesForUpgrade:             over.ManagedPoliciesForUpgrade,
+		ManagedPoliciesCompliantBeforeUpgrade: over.ManagedPoliciesCompliantBeforeUpgrade,
+	}
+	for _, condition := range over.Conditions {
+		if condition.Type == ranv1.ConditionClustersSelected || condition.Type == ranv1.ConditionValidated {
+			next.Conditions = append(next.Conditions, condition)
+		}
+	}
+	taken, left := 0, 0
+	for _, cluster := range clusters {
+		if request.takes(cluster.State) {
+			cluster = ranv1.ClusterStatus{Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterPending}
+			taken++
+		} else if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
+			cluster = ranv1.ClusterStatus{
+				Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterCancelled, Reason: reasonNotRetried,
+				Message: "it was cancelled, or its turn did not come, and only what failed or timed out is done once more",
+			}
+			left++
+		}
+		next.Clusters = append(next.Clusters, cluster)
+	}
+	switch {
+	case taken == 0 && left > 0:
+		return over, fmt.Errorf("no cluster has failed or timed out; %d were cancelled or not started: --unfinished takes those", left)
+	case taken == 0:
+		return over, errors.New("every cluster is complete: there is nothing to do once more")
+	}
+	return next, nil
+}
+
+// reasonNotRetried is the reason of a cluster that is not done and will not be.
+const reasonNotRetried = "NotRetried"
+
+// everyCluster returns the clusters of a plan in its order, then those that were skipped, of a status that may not list all.
+func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus, error) {
+	listed := map[string]ranv1.ClusterStatus{}
+	for _, cluster := range status.Clusters {
+		listed[cluster.Name] = cluster
+	}
+	var outcomes []ranv1.ClusterState
+	for _, outcome := range status.Outcomes {
+		outcomes = append(outcomes, slices.Repeat([]ranv1.ClusterState{outcome.State}, int(outcome.Clusters))...)
+	}
+	var clusters []ranv1.ClusterStatus
+	for i, batch := range status.RemediationPlan {
+		for _, name := range batch {
+			cluster, known := listed[name]
+			delete(listed, name)
+			if !known && len(clusters) >= len(outcomes) {
+				return nil, fmt.Errorf("what became of cluster %s is not kept: start it again", name)
+			}
+			if !known {
+				cluster = ranv1.ClusterStatus{Name: name, Batch: int32(i + 1), State: outcomes[len(clusters)]}
+			}
+			clusters = append(clusters, cluster)
+		}
+	}
+	for _, cluster := range status.Clusters {
+		if _, skipped := listed[cluster.Name]; skipped {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters, nil
+}
+
+// Outcomes are the states of the clusters of a plan, in its order. Clusters has them in that order, and those that were skipped behind.
+func Outcomes(clusters []ranv1.ClusterStatus) []ranv1.Outcome {
+	var outcomes []ranv1.Outcome
+	for i := range clusters {
+		state := clusters[i].State
+		if last := len(outcomes) - 1; last >= 0 && outcomes[last].State == state {
+			outcomes[last].Clusters++
+			continue
+		}
+		outcomes = append(outcomes, ranv1.Outcome{State: state, Clusters: 1})
+	}
+	return outcomes
+}

@@ -1,0 +1,112 @@
+package rollout_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// ended is the status of a rollout that is over, one cluster a batch.
+func ended(states ...ranv1.ClusterState) ranv1.ClusterGroupUpgradeStatus {
+	status := ranv1.ClusterGroupUpgradeStatus{ComputedMaxConcurrency: 1, Conditions: []metav1.Condition{
+		{Type: ranv1.ConditionClustersSelected, Status: "True"}, {Type: ranv1.ConditionValidated, Status: "True"},
+		{Type: ranv1.ConditionProgressing, Status: "False"}, {Type: ranv1.ConditionSucceeded, Status: "False", Reason: ranv1.ReasonFailed},
+	}}
+	for i, state := range states {
+		name := fmt.Sprintf("c%d", i)
+		cluster := ranv1.ClusterStatus{Name: name, State: state, Batch: int32(i + 1), Reason: "Because", StartedAt: ago(0)}
+		if state == ranv1.ClusterSkipped {
+			cluster.Batch = 0
+		} else {
+			status.RemediationPlan = append(status.RemediationPlan, []string{name})
+		}
+		status.Clusters = append(status.Clusters, cluster)
+	}
+	return status
+}
+
+func TestOnlyWhatFailedIsDoneOnceMoreWithTheSamePlan(t *testing.T) {
+	over := ended(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled, ranv1.ClusterPending, ranv1.ClusterSkipped)
+	for _, tt := range []struct {
+		name       string
+		unfinished bool
+		want       []ranv1.ClusterState
+	}{
+		{"failed and timed out", false, []ranv1.ClusterState{"complete", "pending", "pending", "cancelled", "cancelled", "skipped"}},
+		{"whatever is not finished", true, []ranv1.ClusterState{"complete", "pending", "pending", "pending", "pending", "skipped"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			next, err := rollout.Retry(over, rollout.RetryRequest{Unfinished: tt.unfinished})
+			require.NoError(t, err)
+			require.Equal(t, over.RemediationPlan, next.RemediationPlan)
+			var states []ranv1.ClusterState
+			for _, cluster := range next.Clusters {
+				states = append(states, cluster.State)
+				if cluster.State == ranv1.ClusterPending {
+					require.Empty(t, cluster.Reason, "it begins anew")
+					require.Nil(t, cluster.StartedAt)
+				}
+			}
+			require.Equal(t, tt.want, states)
+			require.Len(t, next.Conditions, 2, "it is planned, and has not begun")
+		})
+	}
+}
+
+func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
+	running := ended(ranv1.ClusterFailed)
+	running.Conditions = running.Conditions[:3]
+	unplanned := ended()
+	cut := ended(ranv1.ClusterFailed, ranv1.ClusterFailed)
+	cut.Clusters = cut.Clusters[:1]
+	for _, tt := range []struct {
+		name   string
+		status ranv1.ClusterGroupUpgradeStatus
+		want   string
+	}{
+		{"it has no end", running, "how its last run ended is not kept"},
+		{"it had no plan", unplanned, "had no plan that could be carried out"},
+		{"all is done", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
+		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "1 were cancelled or not started: --unfinished takes those"},
+		{"not all is known", cut, "what became of cluster c1 is not kept"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := rollout.Retry(tt.status, rollout.RetryRequest{})
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestAStatusThatDoesNotListAllClustersStillTellsWhatBecameOfThem(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		states := rapid.SliceOfN(rapid.SampledFrom([]ranv1.ClusterState{
+			ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled, ranv1.ClusterPending,
+		}), 1, 40).Draw(t, "states")
+		over := ended(append([]ranv1.ClusterState{ranv1.ClusterFailed}, states...)...)
+		whole, err := rollout.Retry(over, rollout.RetryRequest{})
+		require.NoError(t, err)
+
+		part, err := rollout.Page(over, "", rapid.IntRange(1, len(states)).Draw(t, "listed"), "")
+		require.NoError(t, err)
+		part.Outcomes = rollout.Outcomes(over.Clusters)
+		again, err := rollout.Retry(part, rollout.RetryRequest{})
+		require.NoError(t, err)
+		require.Equal(t, statesOf(whole.Clusters), statesOf(again.Clusters))
+	})
+}
+
+func statesOf(clusters []ranv1.ClusterStatus) []string {
+	var states []string
+	for _, cluster := range clusters {
+		states = append(states, fmt.Sprintf("%s/%d: %s", cluster.Name, cluster.Batch, cluster.State))
+	}
+	slices.Sort(states)
+	return states
+}

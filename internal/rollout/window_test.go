@@ -1,0 +1,97 @@
+package rollout_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+func TestAClusterAtWorkHoldsOneOfTheFailuresThatAreLeft(t *testing.T) {
+	tests := []struct {
+		name      string
+		window    rollout.Window
+		free      int
+		cautious  bool
+		exhausted bool
+	}{
+		{"without a limit only the size counts", rollout.Window{Size: 5, AtWork: 2, Failed: 100}, 3, false, false},
+		{"no more start than may fail", rollout.Window{Size: 5, MaxFailures: 2}, 2, false, false},
+		{"those at work could all fail", rollout.Window{Size: 5, AtWork: 2, MaxFailures: 2}, 0, true, false},
+		{"a failure is gone for good", rollout.Window{Size: 5, MaxFailures: 2, Failed: 1}, 1, false, false},
+		{"the last one that may fail is at work", rollout.Window{Size: 5, AtWork: 1, MaxFailures: 2, Failed: 1}, 0, true, false},
+		{"out of failures nothing starts", rollout.Window{Size: 5, MaxFailures: 2, Failed: 2}, 0, false, true},
+		{"a full window is not cautious", rollout.Window{Size: 2, AtWork: 2, MaxFailures: 9}, 0, false, false},
+		{"a window that was made smaller closes", rollout.Window{Size: 1, AtWork: 2}, 0, false, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.free, test.window.Free())
+			require.Equal(t, test.cautious, test.window.Cautious())
+			require.Equal(t, test.exhausted, test.window.Exhausted())
+		})
+	}
+}
+
+// Whatever fails when, and however many at the same moment: never more fail than may, never more are at work than may, and only failures
+// keep a cluster from its turn.
+func TestTheLimitOfFailuresIsNeverPassedAndNobodyWaitsForNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := rollout.Window{Size: rapid.IntRange(1, 6).Draw(t, "size"), MaxFailures: rapid.IntRange(0, 5).Draw(t, "max failures")}
+		pending := rapid.IntRange(0, 30).Draw(t, "clusters")
+		for pending+w.AtWork > 0 && !w.Exhausted() {
+			start := min(w.Free(), pending)
+			require.False(t, start == 0 && w.AtWork == 0, "nothing is at work, and nothing starts: %+v", w)
+			pending, w.AtWork = pending-start, w.AtWork+start
+			require.LessOrEqual(t, w.AtWork, w.Size)
+			for range rapid.IntRange(1, w.AtWork).Draw(t, "end together") {
+				w.AtWork--
+				if rapid.Bool().Draw(t, "fails") {
+					w.Failed++
+				}
+			}
+			if w.MaxFailures > 0 {
+				require.LessOrEqual(t, w.Failed, w.MaxFailures)
+			}
+		}
+		if w.Exhausted() {
+			require.Zero(t, w.AtWork, "whoever is at work could fail as well")
+		}
+	})
+}
+
+func TestARollingRolloutTakesAllBatchesAfterTheCanariesTogether(t *testing.T) {
+	plan := [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}
+	strategy := ranv1.RemediationStrategy{Canaries: []string{"b", "a", "gone"}}
+	require.Equal(t, 1, rollout.Together(plan, strategy, 0))
+	require.Equal(t, 3, rollout.Together(plan, strategy, 2))
+	strategy.Rollout = ranv1.Rolling
+	require.Equal(t, []int{1, 2, 4}, []int{rollout.Together(plan, strategy, 0), rollout.Together(plan, strategy, 1), rollout.Together(plan, strategy, 2)})
+	strategy.Canaries = nil
+	require.Equal(t, 4, rollout.Together(plan, strategy, 0))
+}
+
+func TestEveryBatchIsTakenOnceInOrderHoweverTheyAreTaken(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := drawRollout(t)
+		strategy := d.cgu.Spec.RemediationStrategy
+		strategy.Rollout = rapid.SampledFrom([]ranv1.RolloutMode{"", ranv1.Batched, ranv1.Rolling}).Draw(t, "rollout")
+		plan := rollout.NewPlan(d.cgu, d.inventory, noon).RemediationPlan
+		var taken [][]string
+		for next := 0; next < len(plan); {
+			last := rollout.Together(plan, strategy, next)
+			require.Greater(t, last, next)
+			if slices.ContainsFunc(plan[next], func(c string) bool { return slices.Contains(strategy.Canaries, c) }) {
+				require.Equal(t, next+1, last, "a canary is alone")
+			}
+			taken = append(taken, plan[next:last]...)
+			next = last
+		}
+		require.Equal(t, len(plan), len(taken))
+		require.Equal(t, slices.Concat(plan...), slices.Concat(taken...))
+	})
+}

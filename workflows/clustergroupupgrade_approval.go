@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// awaitApproval waits until somebody has approved the next batch, if that is asked for. The clock of the rollout stands still.
+func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
+	approvals := g.spec.Approvals
+	point := rollout.ApprovalBefore(approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, g.nextBatch)
+	awaited := rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
+	if point == "" || g.approved(ctx, awaited) {
+		return ""
+	}
+	g.awaited = &awaited
+	g.runClock(ctx)
+	expired := func() bool { return false }
+	var until *time.Time
+	timing, stop := workflow.WithCancel(ctx)
+	defer stop()
+	if expiry := rollout.ApprovalExpiry(approvals); expiry > 0 {
+		until = new(workflow.Now(ctx).Add(expiry))
+		expired = workflow.NewTimerWithOptions(timing, expiry, workflow.TimerOptions{Summary: fmt.Sprintf("%s must be approved within %v", awaited, expiry)}).IsReady
+	}
+	g.record.awaitingApproval(ctx, g.awaited, until)
+	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
+	unapproved := g.awaited != nil
+	g.awaited = nil
+	g.record.awaitingApproval(ctx, nil, nil)
+	g.runClock(ctx)
+	switch {
+	case err != nil:
+		return rollout.EndCancelled
+	case unapproved:
+		return rollout.EndNotApproved
+	}
+	return ""
+}
+
+// approved reports whether an approval was given that holds still.
+func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
+	given := g.status.Approvals
+	if len(given) == 0 {
+		return false
+	}
+	last := given[len(given)-1]
+	return last.Point == awaited.Point && last.Batch == awaited.Batch && rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx))
+}
+
+// checkApproval refuses an approval that does not count.
+func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
+	instead := "it is over"
+	if g.status.Status.CompletedAt == nil {
+		instead = "it is at work"
+		if wait := g.status.Wait; wait != nil {
+			instead = wait.Reason + ": " + wait.Message
+		}
+	}
+	return refused(rollout.CheckApproval(g.spec.Approvals, g.awaited, request, g.starters, instead))
+}
+
+// approve lets the rollout go on.
+func (g *groupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
+	// Of two approvals that arrive together, both have been found good before the first counted.
+	if err := g.checkApproval(request); err != nil {
+		return ranv1.Approval{}, err
+	}
+	approval := ranv1.Approval{
+		Point: g.awaited.Point, Batch: g.awaited.Batch, By: request.Actor, At: metav1.NewTime(workflow.Now(ctx)), Comment: request.Comment,
+	}
+	g.awaited = nil
+	g.record.approved(approval)
+	return approval, nil
+}

@@ -1,0 +1,34 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// awaitBlockers waits until the rollouts that block this one have succeeded. That is not charged to the timeout.
+func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
+	if len(g.spec.BlockingCRs) == 0 {
+		return "", nil
+	}
+	// The rest of the spec does not matter, and may be long.
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.spec.BlockingCRs}}
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	err := insist.wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
+	switch {
+	case ctx.Err() != nil:
+		return rollout.EndCancelled, nil
+	case err != nil:
+		return "", err
+	}
+	return "", nil
+}
+
+// observed takes over what an activity sees that waits.
+func (g *groupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
+	if g.phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.withdrawn == nil {
+		g.record.blocked(ctx, seen.Wait)
+	}
+}

@@ -1,0 +1,100 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// takeUpdates registers the requests that are answered.
+func (g *groupUpgrade) takeUpdates(ctx workflow.Context) error {
+	return errors.Join(
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateApprove, g.approve, workflow.UpdateHandlerOptions{
+			Description: "Approve what the rollout waits for: {actor, comment, batch}.", Validator: g.checkApproval,
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, g.edit, workflow.UpdateHandlerOptions{
+			Description: "Change the spec: {actor, spec}. Once the rollout is enabled, only timeout and batchTimeoutAction.",
+			Validator:   func(ctx workflow.Context, request rollout.EditRequest) error { return g.checkEdit(ctx, request) },
+		}),
+	)
+}
+
+// EditAnswer says what an edit has changed.
+type EditAnswer struct {
+	// Changed are the paths of the fields.
+	Changed []string `json:"changed"`
+}
+
+// editPatience is how long an edit waits for the check of the new spec.
+const editPatience = time.Minute
+
+// edit changes the spec. Of a rollout that is not enabled the plan is made anew; in one that is, the current batch is given its share of the new
+// timeout.
+func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
+	object := g.in.Object
+	object.Spec = request.Spec
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}, giveUpAt: workflow.Now(ctx).Add(editPatience)}
+	if err := insist.effect(ctx, "check the new spec", g.hub.CheckRollout, object, &object); err != nil {
+		return EditAnswer{}, err
+	}
+	request.Spec = object.Spec
+	// Meanwhile it may have been enabled, or be over.
+	if err := g.checkEdit(ctx, request); err != nil {
+		return EditAnswer{}, err
+	}
+	changed, _ := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	if len(changed) > 0 {
+		g.starters = append(g.starters, request.Actor)
+		g.respecify(request.Spec)
+		g.replan(ctx)
+	}
+	return EditAnswer{Changed: changed}, nil
+}
+
+// checkEdit refuses a change that is not possible now, before anything is checked that takes time.
+func (g *groupUpgrade) checkEdit(ctx workflow.Context, request rollout.EditRequest) error {
+	if g.status.Status.CompletedAt != nil {
+		return refused(errors.New("the rollout is over: start it anew"))
+	}
+	object := ranv1.ClusterGroupUpgrade{Spec: request.Spec}
+	if problems := rollout.NotYetRunnable(&object); len(problems) > 0 {
+		return refused(problems.ToAggregate())
+	}
+	if err := g.checkDuties(&request.Spec, append(g.starters, request.Actor)); err != nil {
+		return refused(err)
+	}
+	_, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	return refused(err)
+}
+
+// isEnabled reports whether the plan is frozen, or will be as soon as it is made.
+func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabled }
+
+// respecify takes over a spec.
+func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
+	g.in.Object.Spec, g.spec = spec, spec
+	g.remedy = newRemedy(g)
+	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
+	g.record.remediation = rollout.RemediationOf(&g.in.Object)
+}
+
+// replan lets what was edited take effect.
+func (g *groupUpgrade) replan(ctx workflow.Context) {
+	if !g.isEnabled() {
+		g.edited = true
+		g.enabled = g.spec.Enable == nil || *g.spec.Enable
+		return
+	}
+	if b := g.batch; b != nil {
+		b.time.Budget = rollout.BatchBudget(g.timeout(), b.time.ChargedBefore, g.batchesLeft())
+		*g.begun = b.time
+		b.disarm()
+		b.changed = true
+		g.runClock(ctx)
+	}
+}

@@ -1,0 +1,192 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// notEnabled records that the rollout is planned, and waits to be enabled.
+func (r *groupRecord) notEnabled(ctx workflow.Context, valid bool) {
+	message := "Not enabled"
+	if !valid {
+		message += "; it could not be: " + r.problems()
+	}
+	r.notStartedYet(ctx, message, &drydockv1.Wait{Reason: ranv1.ReasonNotEnabled, Message: "planned; waiting for enable", Since: *r.now(ctx)})
+}
+
+// blocked records which rollouts must have succeeded before this one starts.
+func (r *groupRecord) blocked(ctx workflow.Context, wait *drydockv1.Wait) {
+	r.notStartedYet(ctx, wait.Message, wait)
+}
+
+// notStartedYet records why remediation does not begin. After a pause that is said again.
+func (r *groupRecord) notStartedYet(ctx workflow.Context, message string, wait *drydockv1.Wait) {
+	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, wait.Reason, message)
+	r.phase(wait.Reason)
+	r.before = wait
+	if r.status.Paused {
+		r.show()
+		return
+	}
+	r.reason.replace(new(*wait))
+	r.show()
+}
+
+// progressing records that the rollout is at work, or why it starts nothing more at the moment.
+func (r *groupRecord) progressing(ctx workflow.Context) {
+	r.inProgress(ctx)
+	r.phase(ranv1.ReasonInProgress)
+	r.explain(ctx)
+}
+
+func (r *groupRecord) inProgress(ctx workflow.Context) {
+	message := r.remediation.InProgress()
+	switch {
+	case r.status.Paused:
+		message = "Paused; " + message
+	case r.status.Held != nil:
+		message = "Held; " + message
+	case r.lead != "":
+		message = r.lead + "; " + message
+	}
+	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
+}
+
+// leads records why the rollout starts nothing more at the moment; "": it does.
+func (r *groupRecord) leads(ctx workflow.Context, reason string) {
+	if r.lead != reason {
+		r.lead = reason
+		r.inProgress(ctx)
+	}
+}
+
+// awaitingApproval records what somebody has to approve before the rollout goes on; nil: nothing, or nothing more.
+func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.AwaitedApproval, until *time.Time) {
+	if awaited == nil {
+		r.approval = nil
+		r.leads(ctx, "")
+		r.reason.set(ctx, "", "")
+		return
+	}
+	r.approval = &drydockv1.Wait{
+		Reason: ranv1.ReasonWaitingForApproval, Since: *r.now(ctx),
+		Message: fmt.Sprintf("somebody must approve %s; batch %d of %d then starts", awaited, awaited.Batch, len(r.status.RemediationPlan)),
+	}
+	if until != nil {
+		r.approval.Until = &metav1.Time{Time: *until}
+	}
+	r.leads(ctx, ranv1.ReasonWaitingForApproval)
+	r.explain(ctx)
+}
+
+func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
+	r.status.Paused = paused
+	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
+	if r.status.Status.StartedAt != nil {
+		r.progressing(ctx)
+	}
+	switch {
+	case paused:
+		r.reason.set(ctx, "Paused", "paused"+byWhom(who)+"; what is at work finishes; waiting for resume")
+	case r.before != nil:
+		r.reason.replace(new(*r.before))
+	case r.status.Status.StartedAt == nil:
+		r.reason.set(ctx, "", "")
+	}
+}
+
+// held records what keeps the rollout from going on; nil: nothing does.
+func (r *groupRecord) held(ctx workflow.Context, hold *drydockv1.Hold) {
+	before := r.status.Held
+	r.status.Held = hold
+	switch {
+	case before == nil && hold == nil:
+	case r.status.Status.StartedAt != nil:
+		r.progressing(ctx)
+	default:
+		r.show()
+	}
+}
+
+// cancelling records that the rollout is being taken back.
+func (r *groupRecord) cancelling(ctx workflow.Context, who temporal.SignalRequest) {
+	r.withdrawal = "Cancelling"
+	r.reason.set(ctx, r.withdrawal, "cancelled"+byWhom(who)+"; nodes at work are returned")
+}
+
+// withdrawing records that the clusters at work return their nodes.
+func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
+	if timedOut {
+		r.withdrawal = "WithdrawingTimedOut"
+	} else {
+		r.withdrawal = "Cancelling"
+	}
+	r.deadlines(ctx, nil, nil)
+}
+
+// explain keeps the rollout's one current reason: the approval that is missing, or the batch at work, with the clusters that wait as its blockers.
+func (r *groupRecord) explain(ctx workflow.Context) {
+	s := r.status
+	switch {
+	case s.Paused && r.withdrawal == "":
+		r.show()
+	case r.approval != nil && r.withdrawal == "":
+		r.reason.replace(new(*r.approval))
+	case s.Status.CurrentBatch == 0:
+		r.show()
+	default:
+		r.explainBatch(ctx)
+	}
+}
+
+func (r *groupRecord) explainBatch(ctx workflow.Context) {
+	s := r.status
+	var blockers []drydockv1.Blocker
+	atWork, soaking := 0, 0
+	for i := range s.Clusters {
+		c := &s.Clusters[i]
+		switch {
+		case c.State == ranv1.ClusterSoaking:
+			soaking++
+		case c.State == ranv1.ClusterRunning:
+			atWork++
+			if c.Reason != "" && len(blockers) < 5 {
+				blockers = append(blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: c.Name, Reason: c.Reason, Message: strings.TrimPrefix(c.Step+": "+c.Message, ": "), Since: c.Since})
+			}
+		}
+	}
+	batch := fmt.Sprintf("batch %d of %d: ", s.Status.CurrentBatch, len(s.RemediationPlan))
+	wait := &drydockv1.Wait{
+		Reason: ranv1.ReasonBatchInProgress, Since: *s.Status.CurrentBatchStartedAt, Until: s.Status.CurrentBatchDeadline, Blockers: blockers,
+		Message: fmt.Sprintf("%sclusters at work: %d", batch, atWork),
+	}
+	if s.ComputedMaxFailures > 0 {
+		wait.Message += fmt.Sprintf("; failed: %d, at most %d may", r.failures, s.ComputedMaxFailures)
+	}
+	lead := ""
+	if atWork == 0 && soaking > 0 {
+		lead = ranv1.ReasonSoaking
+		wait.Reason, wait.Since = lead, *r.now(ctx)
+		wait.Message = fmt.Sprintf("%sclusters that soak before others start: %d", batch, soaking)
+	}
+	if s.Held != nil {
+		wait.Reason, wait.Since = emergency.ReasonHeld, *r.now(ctx)
+		wait.Message = emergency.Message(*s.Held) + "; the clock of the rollout stands still"
+	}
+	if r.withdrawal != "" {
+		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
+		wait.Message = fmt.Sprintf("%sclusters that return their nodes: %d", batch, atWork)
+	}
+	r.leads(ctx, lead)
+	r.reason.replace(wait)
+}

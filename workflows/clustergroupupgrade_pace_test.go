@@ -1,0 +1,275 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// aRollingRollout keeps two clusters at work after its canaries.
+func aRollingRollout(canaries ...string) ranv1.ClusterGroupUpgrade {
+	object := aRollout(canaries...)
+	object.Spec.RemediationStrategy.Rollout = ranv1.Rolling
+	return object
+}
+
+// takes ends a cluster after that time.
+func takes(duration time.Duration) func(workflow.Context) error {
+	return func(ctx workflow.Context) error { return workflow.Sleep(ctx, duration) }
+}
+
+func failsLate(ctx workflow.Context) error {
+	if err := workflow.Sleep(ctx, time.Minute); err != nil {
+		return err
+	}
+	return clusterFails(ctx)
+}
+
+func startTimes(s groupStatus) map[string]time.Time {
+	times := map[string]time.Time{}
+	for _, c := range s.Clusters {
+		if c.StartedAt != nil {
+			times[c.Name] = c.StartedAt.Time
+		}
+	}
+	return times
+}
+
+func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2", "c3"}, []string{"c4", "c5"}, []string{"c6"})
+	clusters.ends["c2"] = takes(10 * time.Minute)
+	w.when(func() bool { return statusOf[groupStatus](w).Counts.Complete == 4 }, func() {
+		status := statusOf[groupStatus](w).Status
+		require.Equal(t, int32(2), status.CurrentBatch, "c2 is not over yet")
+		require.Equal(t, status.Deadline, status.CurrentBatchDeadline, "all that is left of the time is there for all that is left")
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollingRollout("c1")})
+
+	status := requireResult[groupStatus](w)
+	require.Equal(t, []string{"+c1", "-c1"}, clusters.events[:2], "the canary is alone")
+	require.Equal(t, 2, clusters.most)
+	require.Equal(t, "-c2", clusters.events[len(clusters.events)-1], "the others do not wait for it: %v", clusters.events)
+	require.Equal(t, int32(4), status.Status.CurrentBatch)
+}
+
+func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c1"], clusters.ends["c2"] = never, never
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollingRollout()})
+	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, ranv1.ClusterCounts{Total: 3, TimedOut: 3}, status.Counts)
+	require.NotContains(t, clusters.events, "+c3")
+}
+
+func TestARollingRolloutContinuesAsNewWithWhatIsLeft(t *testing.T) {
+	carried := &ClusterGroupUpgradeCarried{Phase: phaseBatches, NextBatch: 0, Begun: &BatchBudget{Budget: time.Hour}, Status: groupStatus{
+		ComputedMaxConcurrency: 1, RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}},
+		Status: ranv1.RunStatus{CurrentBatch: 1, CurrentBatchStartedAt: new(metav1.Now())},
+		Clusters: []ranv1.ClusterStatus{
+			{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}, {Name: "c3", State: ranv1.ClusterPending, Batch: 3},
+		},
+	}}
+	w, clusters := newGroupWorld(t)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollingRollout(), Carried: carried})
+	requireResult[groupStatus](w)
+	require.Equal(t, []string{"+c2", "-c2", "+c3", "-c3"}, clusters.events)
+}
+
+func TestAClusterThatTakesTooLongIsWithdrawnAloneAndTheOthersGoOn(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"})
+	clusters.ends["c1"], clusters.ends["c2"] = never, takes(15*time.Minute)
+	object := aRollout()
+	object.Spec.RemediationStrategy.ClusterTimeout = 10
+	object.Spec.RemediationStrategy.MaxConcurrency.IntVal = 3
+	start := w.Now()
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterTimedOut, "c2": ranv1.ClusterTimedOut, "c3": ranv1.ClusterComplete}, clusterStates(status))
+	require.Equal(t, "ClusterTimedOut", status.Clusters[0].Reason)
+	require.WithinDuration(t, start.Add(11*time.Minute), w.Now(), time.Second, "ten minutes, and one for the withdrawal")
+}
+
+func TestTheTimeOfEachClusterBeginsWithIt(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c1"], clusters.ends["c3"] = takes(3*time.Minute), never
+	clusters.ends["c2"] = takes(9 * time.Minute)
+	object := aRollingRollout()
+	object.Spec.RemediationStrategy.ClusterTimeout = 10
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, ranv1.ClusterComplete, clusterStates(status)["c2"])
+	c3 := status.Clusters[0]
+	require.Equal(t, "c3", c3.Name)
+	require.WithinDuration(t, c3.StartedAt.Add(10*time.Minute), c3.Since.Time, time.Second)
+}
+
+func TestThePausedTimeOfAClusterIsNotCharged(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	clusters.ends["c1"] = never
+	object := aRollout()
+	object.Spec.RemediationStrategy.ClusterTimeout = 10
+	start := w.Now()
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 4*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, nil) }, 5*time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.WithinDuration(t, start.Add(5*time.Hour+7*time.Minute), w.Now(), 5*time.Second)
+}
+
+func TestACanaryWhoseOwnTimeIsOverEndsTheRolloutTimedOut(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = never
+	object := aRollout("c1")
+	object.Spec.RemediationStrategy.ClusterTimeout = 10
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "on canary clusters; timed out: c1")
+}
+
+func TestTheNextBatchWaitsUntilTheClustersHaveSoaked(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c2"] = takes(3 * time.Minute)
+	object := aRollout()
+	object.Spec.RemediationStrategy.SoakSeconds = 600
+	var soaking groupStatus
+	w.RegisterDelayedCallback(func() { soaking = statusOf[groupStatus](w) }, 5*time.Minute)
+	start := w.Now()
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterSoaking, "c2": ranv1.ClusterSoaking, "c3": ranv1.ClusterPending}, clusterStates(soaking))
+	require.Equal(t, ranv1.ReasonSoaking, soaking.Wait.Reason)
+	require.Nil(t, soaking.Status.CurrentBatchDeadline, "nothing is at work that could run out of time")
+	require.Equal(t, "Soaking; Maintaining nodes", meta.FindStatusCondition(soaking.Conditions, ranv1.ConditionProgressing).Message)
+	status := requireResult[groupStatus](w)
+	require.Empty(t, status.Clusters[0].Reason)
+	require.WithinDuration(t, start.Add(13*time.Minute), startTimes(status)["c3"], 2*time.Second)
+	require.WithinDuration(t, start.Add(14*time.Minute), w.Now(), 2*time.Second, "nobody waits for the last batch to soak")
+}
+
+func TestASoakingClusterKeepsItsPlaceInARollingRollout(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
+	object := aRollingRollout()
+	object.Spec.RemediationStrategy.SoakSeconds = 600
+	start := w.Now()
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireResult[groupStatus](w)
+	require.Equal(t, 2, clusters.most)
+	require.WithinDuration(t, start.Add(11*time.Minute), startTimes(status)["c4"], 2*time.Second)
+}
+
+func TestCancelDuringASoakLeavesWhatIsDoneComplete(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := aRollout()
+	object.Spec.RemediationStrategy.SoakSeconds = 600
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 5*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireCancelled[groupStatus](w)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterPending}, clusterStates(status))
+	require.NotContains(t, clusters.events, "+c2")
+}
+
+func TestWhenAsManyHaveFailedAsMayNothingElseStarts(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
+	w.plan.ComputedMaxFailures = 2
+	clusters.ends["c1"], clusters.ends["c2"] = failsLate, failsLate
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonAborted)
+	require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.story(), "no more are at work than may fail")
+	requireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonAborted)
+	require.Equal(t, "Aborted because too many clusters failed; failed: c1, c2; not started: c3, c4, c5", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
+}
+
+func TestFailuresThatAreLeftSlowARolloutDownAndItSaysSo(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"})
+	w.plan.ComputedMaxFailures = 2
+	clusters.ends["c1"] = clusterFails
+	var slow groupStatus
+	w.RegisterDelayedCallback(func() { slow = statusOf[groupStatus](w) }, 90*time.Second)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Contains(t, clusters.events, "-c3")
+	require.Contains(t, slow.Wait.Message, "clusters at work: 1; failed: 1, at most 2 may")
+}
+
+func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w, clusters := newGroupWorld(t)
+		most := rapid.IntRange(1, 3).Draw(r, "max failures")
+		object := aRollout()
+		if rapid.Bool().Draw(r, "rolling") {
+			object = aRollingRollout()
+		}
+		object.Spec.RemediationStrategy.SoakSeconds = int32(rapid.SampledFrom([]int{0, 30}).Draw(r, "soak"))
+		object.Spec.RemediationStrategy.ClusterTimeout = 5
+		var batches [][]string
+		for b := range rapid.IntRange(1, 4).Draw(r, "batches") {
+			var batch []string
+			for c := range 2 {
+				name := fmt.Sprintf("c%d-%d", b, c)
+				clusters.ends[name] = rapid.SampledFrom([]func(workflow.Context) error{nil, takes(2 * time.Minute), never, clusterFails}).Draw(r, name)
+				batch = append(batch, name)
+			}
+			batches = append(batches, batch)
+		}
+		w.plan = planOf(batches...)
+		w.plan.ComputedMaxFailures = int32(most)
+		w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+		var status groupStatus
+		if w.GetWorkflowError() == nil {
+			require.NoError(r, w.GetWorkflowResult(&status))
+		} else {
+			require.True(r, detailsOf(w.GetWorkflowError(), &status), "%v", w.GetWorkflowError())
+		}
+		require.LessOrEqual(r, int(status.Counts.Failed+status.Counts.TimedOut), most)
+		require.LessOrEqual(r, clusters.most, min(2, most))
+		require.Zero(r, clusters.atWork)
+		require.Zero(r, status.Counts.Running)
+		if status.Counts.Pending > 0 {
+			require.Equal(r, most, int(status.Counts.Failed+status.Counts.TimedOut), "only failures keep a cluster from its turn: %v", clusters.events)
+		}
+	})
+}
+
+func TestClustersThatTimedOutAreLookedAtOnceMoreAtTheEnd(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = never
+	late := &lateRemedy{complete: []string{"c1"}}
+	w.registerAs("late", func(ctx workflow.Context, in ClusterGroupUpgradeInput) (groupStatus, error) {
+		g, err := newGroupUpgrade(ctx, in)
+		if err != nil {
+			return groupStatus{}, err
+		}
+		late.remedy = g.remedy
+		g.remedy = late
+		return g.run(ctx)
+	})
+	w.ExecuteWorkflow("late", ClusterGroupUpgradeInput{Object: aRollout()})
+	status := requireResult[groupStatus](w)
+	require.Equal(t, []string{"c1"}, late.asked)
+	require.Equal(t, int32(2), status.Counts.Complete)
+	require.True(t, slices.Contains(clusters.events, "+c2"))
+}
+
+// lateRemedy finds clusters complete after their time.
+type lateRemedy struct {
+	remedy
+	complete, asked []string
+}
+
+func (l *lateRemedy) completeNow(_ workflow.Context, clusters []string) ([]string, error) {
+	l.asked = clusters
+	return l.complete, nil
+}

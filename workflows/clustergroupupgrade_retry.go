@@ -1,0 +1,32 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// recall begins once more what is over: with the spec and the plan that the hub has kept, for the clusters that are taken.
+func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	in := activities.RecallRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
+	var recalled activities.RecalledRollout
+	err := insist.effect(ctx, "recall the rollout", g.hub.RecallRollout, in, &recalled)
+	switch {
+	case ctx.Err() != nil:
+		return rollout.EndCancelled, nil
+	case err != nil:
+		return "", err
+	}
+	g.taskQueues = recalled.TaskQueues
+	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
+	g.enabled = true
+	g.respecify(recalled.Object.Spec)
+	g.record.recalled(recalled.Object.Status)
+	if err := g.checkDuties(&g.spec, g.starters); err != nil {
+		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+	}
+	return "", nil
+}

@@ -1,0 +1,49 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// soakOf is for how long what was done to a cluster must last before others follow; 0 if none does.
+func (b *batch) soakOf(result ranv1.ClusterStatus) time.Duration {
+	soak := time.Duration(b.group.spec.RemediationStrategy.SoakSeconds) * time.Second
+	if result.State != ranv1.ClusterComplete || soak == 0 || !b.othersFollow() {
+		return 0
+	}
+	return soak
+}
+
+// soak lets a cluster whose work is over keep its place for that long.
+func (b *batch) soak(cluster *clusterAtWork, duration time.Duration) {
+	cluster.soaking = true
+	b.running[cluster.name] = cluster
+	b.group.record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
+	workflow.GoNamed(cluster.ctx, "soak "+cluster.name, func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, duration, workflow.TimerOptions{Summary: fmt.Sprintf("soak %s %v", cluster.name, duration)})
+		if timer.Get(ctx, nil) == nil && b.running[cluster.name] == cluster {
+			b.soaked(ctx, cluster)
+		}
+	})
+}
+
+func (b *batch) soaked(ctx workflow.Context, cluster *clusterAtWork) {
+	delete(b.running, cluster.name)
+	b.changed = true
+	b.group.record.clusterSoaked(ctx, cluster.name)
+	b.group.record.batchReached(ctx, b.reached())
+}
+
+// endSoak takes the clusters that soak still as complete: nothing waits for them any more.
+func (b *batch) endSoak(ctx workflow.Context) {
+	for _, name := range b.clusters {
+		if cluster := b.running[name]; cluster != nil && cluster.soaking {
+			cluster.withdraw() // its timer
+			b.soaked(ctx, cluster)
+		}
+	}
+}
