@@ -15,14 +15,22 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
+// Ending is how a workflow ended.
+type Ending struct {
+	// Completed: without an error.
+	Completed bool `json:"completed,omitempty"`
+	// Text says how and when, if that is known.
+	Text string `json:"text,omitempty"`
+}
+
 // AwaitEnd waits until a workflow is over, however it ends: those that share a node look after each other.
-func (s *Scheduler) AwaitEnd(ctx context.Context, workflow scheduling.Asker) error {
+func (s *Scheduler) AwaitEnd(ctx context.Context, workflow scheduling.Asker) (Ending, error) {
 	stop := newReport(ctx, nil).start(ctx, nil)
 	defer stop()
 	for {
 		chain, err := temporal.DescribeChain(ctx, s.Temporal, workflow.WorkflowID, workflow.FirstRunID)
 		if err != nil || chain.State != temporal.ChainOpen {
-			return err
+			return Ending{Completed: chain.Completed, Text: chain.Ended}, err
 		}
 		// A run that has ended may have been reset: it is asked once more.
 		closing := s.Temporal.GetWorkflowHistory(ctx, workflow.WorkflowID, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
@@ -32,7 +40,7 @@ func (s *Scheduler) AwaitEnd(ctx context.Context, workflow scheduling.Asker) err
 			err = errors.New("its history ends without saying how it ended")
 		}
 		if err != nil {
-			return fmt.Errorf("wait for the end of workflow %s: %w", workflow.WorkflowID, err)
+			return Ending{}, fmt.Errorf("wait for the end of workflow %s: %w", workflow.WorkflowID, err)
 		}
 	}
 }

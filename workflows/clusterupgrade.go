@@ -85,7 +85,7 @@ type clusterUpgrade struct {
 func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUpgrade, error) {
 	c := &clusterUpgrade{in: in, owner: owner(ctx)}
 	c.record = newClusterRecord(ctx, &c.status, in)
-	c.nodes = &nodeRollout{upgrade: c, slots: newSlotKeeper(ctx, in.Cluster)}
+	c.nodes = newNodeRollout(ctx, c)
 	if in.Carried != nil {
 		c.nodes.slots.number, c.nodes.slots.turn, c.nodes.slots.scheduler = in.Carried.Asked, in.Carried.Turn, in.Carried.Scheduler
 		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true

@@ -28,10 +28,19 @@ type nodeRollout struct {
 	running []string
 	// terminated are nodes whose maintenance was: the sweeper returns them.
 	terminated []string
+	// shared are nodes at work that other maintenances have. tried are those that were asked to share a node, by node.
+	shared map[string]*sharedNode
+	tried  map[string]scheduling.Asker
 	// failure is the first failure of a node: nothing new starts after it.
 	failure error
 	// changed wakes the loop.
 	changed bool
+}
+
+func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout {
+	return &nodeRollout{
+		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster), shared: map[string]*sharedNode{}, tried: map[string]scheduling.Asker{},
+	}
 }
 
 // maintain maintains the nodes and returns when all are over, or, after a failure or a cancellation, when those at work are. It
@@ -43,13 +52,17 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	for {
 		r.changed = false
 		r.startGranted(ctx)
+		r.joinHolders(ctx)
+		if r.mustLeave(ctx) {
+			r.leaveHolders()
+		}
 		if over, err := r.over(ctx); over {
 			return err
 		}
 		r.ask(ctx)
 		r.explain(ctx)
 		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
-		if err := workflow.Await(waiting, func() bool { return r.changed || idle() }); err != nil {
+		if err := workflow.Await(waiting, func() bool { return r.changed || idle() || r.mustLeave(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -141,7 +154,7 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) {
 	r.changed = len(granted) == childrenAtOnce
 	atWork := len(r.running) + len(granted)
 	for _, node := range granted {
-		r.start(ctx, node, atWork)
+		r.start(ctx, node, atWork, nil)
 	}
 }
 
@@ -151,8 +164,8 @@ const childrenAtOnce = 50
 // nodeAtWork is how long all nodes at work may report progress before the run's signals are used up; longer than most maintenances take.
 const nodeAtWork = 4 * time.Hour
 
-// start starts the maintenance of a node, which is one of that many at work.
-func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
+// start starts the maintenance of a node, which is one of that many at work. It joins the one that has the node, if there is one.
+func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join *scheduling.Asker) {
 	r.pending = without(r.pending, node)
 	in, object := r.upgrade.in, r.objectFor(node)
 	maintenance := NodeMaintenanceInput{
@@ -162,7 +175,8 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
-		SlotGranted:   true,
+		SlotGranted:   join == nil,
+		Join:          join,
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -186,7 +200,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
-		if sweepAfter(ctx, err, in.Cluster) {
+		if sweepAfter(ctx, err, in.Cluster) && join == nil {
 			r.terminated = append(r.terminated, node)
 		}
 		r.ended(ctx, node, status, err)
@@ -199,6 +213,9 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	r.changed = true
 	if err != nil {
 		status = endOf(ctx, err)
+	}
+	if r.endsAlone(node, status) {
+		return
 	}
 	r.release(node, status)
 	r.upgrade.record.nodeEnded(node, status)

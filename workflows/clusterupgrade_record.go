@@ -71,6 +71,11 @@ func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
+// nodeWaits records that a node waits for a slot again.
+func (r *clusterRecord) nodeWaits(node string) {
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
+}
+
 // nodeProgressed takes over what a node reports.
 func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	for i := range r.status.Nodes {

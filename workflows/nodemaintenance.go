@@ -28,6 +28,9 @@ type NodeMaintenanceInput struct {
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
 	// SlotGranted: the parent has asked for a slot for the node, and gives it back. Otherwise the maintenance does so itself.
 	SlotGranted bool `json:"slotGranted,omitempty"`
+	// Join: the parent waits for a slot, and this maintenance has the node meanwhile. It does nothing itself but share that one's; where it cannot, it
+	// ends as Pending.
+	Join *scheduling.Asker `json:"join,omitempty"`
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
 	Held emergency.State `json:"held"`
 }
@@ -154,6 +157,9 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	if err := m.prepare(ctx); err != nil {
 		return err
+	}
+	if m.in.Join != nil {
+		return m.join(ctx)
 	}
 	if shared, err := m.awaitNode(ctx); shared || err != nil {
 		return err

@@ -23,6 +23,8 @@ func (m *nodeMaintenance) announce(ctx workflow.Context, message string) {
 // endState is the state in which a maintenance ends whose work has ended so.
 func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 	switch {
+	case err == nil && m.sharing.vain:
+		return maintenancev1.NodePending
 	case err == nil && m.status.Failure == nil && m.withdrawn == nil:
 		return maintenancev1.NodeCompleted
 	case m.status.Failure == nil:

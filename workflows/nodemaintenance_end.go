@@ -160,7 +160,7 @@ func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1
 	}
 	m.record.enter(ctx, state)
 	switch state {
-	case maintenancev1.NodeCompleted:
+	case maintenancev1.NodeCompleted, maintenancev1.NodePending:
 		return m.status, nil
 	case maintenancev1.NodeCancelled:
 		return m.status, sdktemporal.NewCanceledError(m.status)

@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -276,7 +277,7 @@ func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
 	m.requestors.publish()
 	m.record.note(joined.RequestorID + " joined with " + joined.Maintenance)
 	workflow.GoNamed(ctx, "look after "+joined.Maintenance, func(ctx workflow.Context) {
-		if m.awaitEnd(ctx, claim.From) == nil && joined.State.NeedsNode() {
+		if _, err := m.awaitEnd(ctx, claim.From); err == nil && joined.State.NeedsNode() {
 			m.requestors.set(joined, maintenancev1.RequestorLeft, "its maintenance is over")
 			m.withdrawUnneeded()
 		}
@@ -339,7 +340,9 @@ func (m *nodeMaintenance) partWithAll(ctx workflow.Context, err error) {
 }
 
 // awaitEnd waits until another maintenance is over, which is asked and not guessed.
-func (m *nodeMaintenance) awaitEnd(ctx workflow.Context, other scheduling.Asker) error {
+func (m *nodeMaintenance) awaitEnd(ctx workflow.Context, other scheduling.Asker) (activities.Ending, error) {
+	var ending activities.Ending
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
-	return hub.wait(ctx, "until "+other.WorkflowID+" is over", nil, "", m.scheduler.AwaitEnd, other, nil)
+	err := hub.wait(ctx, "until "+other.WorkflowID+" is over", nil, "", m.scheduler.AwaitEnd, other, &ending)
+	return ending, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
@@ -23,6 +24,10 @@ type sharing struct {
 	// joined: it shares the node. lost is why it does no longer.
 	joined bool
 	lost   string
+	// ended is how the holder ended, once it has.
+	ended *activities.Ending
+	// vain: nothing came of it, and nobody waits for a slot instead.
+	vain bool
 
 	// said is what the holder was told last, number how many claims there were.
 	said   maintenancev1.RequestorState
@@ -89,18 +94,33 @@ func (m *nodeMaintenance) turnWait() *drydockv1.Wait {
 // useShared works on the node of another maintenance, which has it cordoned and drained, and returns it when all are done. It ends without an error
 // when the requestors are done, or the node is lost.
 func (m *nodeMaintenance) useShared(ctx workflow.Context) error {
-	s := &m.sharing
-	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
-	m.status.JoinedTo = s.holder.WorkflowID
-	m.record.note("joined " + s.holder.WorkflowID + ", which has the node")
 	watching, stop := workflow.WithCancel(ctx)
 	defer stop()
-	holder := s.holder
-	workflow.GoNamed(watching, "look after "+holder.WorkflowID, func(ctx workflow.Context) {
-		if m.awaitEnd(ctx, holder) == nil && s.holder == holder && s.lost == "" {
-			s.lost, s.version = "it is over", s.version+1
+	m.lookAfterHolder(watching)
+	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	return m.workTogether(ctx)
+}
+
+// lookAfterHolder looks whether the holder goes on, until ctx is cancelled.
+func (m *nodeMaintenance) lookAfterHolder(ctx workflow.Context) {
+	s, holder := &m.sharing, m.sharing.holder
+	workflow.GoNamed(ctx, "look after "+holder.WorkflowID, func(ctx workflow.Context) {
+		ending, err := m.awaitEnd(ctx, holder)
+		if err != nil || s.holder != holder {
+			return
+		}
+		s.ended, s.version = &ending, s.version+1
+		if s.lost == "" {
+			s.lost = "it is over"
 		}
 	})
+}
+
+// workTogether works on the node of the holder, unless that is lost.
+func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
+	s := &m.sharing
+	m.status.JoinedTo = s.holder.WorkflowID
+	m.record.note("joined " + s.holder.WorkflowID + ", which has the node")
 	for !s.heard.Ready && s.lost == "" {
 		m.record.reason.set(ctx, ReasonJoined, s.holder.WorkflowID+" prepares node "+m.node.Node+" for both, and is "+string(s.heard.State))
 		version := s.version
@@ -126,6 +146,37 @@ func (m *nodeMaintenance) lose(ctx workflow.Context) {
 	m.status.JoinedTo = ""
 	m.record.stages.forget(maintenancev1.StageWorkDone)
 	m.record.enter(ctx, maintenancev1.NodePending)
+}
+
+// join shares the node that another maintenance has, for a rollout. What is the rollout's is done when the holder has returned the node well, as if it
+// had been maintained for the rollout alone: until then the next batch would begin while the node is out of service.
+func (m *nodeMaintenance) join(ctx workflow.Context) error {
+	s := &m.sharing
+	s.holder, s.want = *m.in.Join, maintenancev1.RequestorAtWork
+	watching, stop := workflow.WithCancel(ctx)
+	defer stop()
+	m.lookAfterHolder(watching)
+	m.record.reason.set(ctx, ReasonJoined, s.holder.WorkflowID+" has node "+m.node.Node+", and is asked to share it")
+	if err := workflow.Await(ctx, func() bool { return s.joined || s.heard.Refused != "" || s.lost != "" }); err != nil {
+		return err
+	}
+	if !s.joined {
+		m.record.note(s.holder.WorkflowID + " cannot be joined: " + cmp.Or(s.heard.Refused, s.lost))
+		s.vain = true
+		return nil
+	}
+	if err := m.workTogether(ctx); err != nil || s.lost != "" {
+		s.vain = err == nil
+		return err
+	}
+	m.record.reason.set(ctx, ReasonJoined, "the work on node "+m.node.Node+" is done; "+s.holder.WorkflowID+" returns it when all are done")
+	if err := workflow.Await(ctx, func() bool { return s.ended != nil }); err != nil {
+		return err
+	}
+	if s.vain = !s.ended.Completed; s.vain {
+		m.lose(ctx)
+	}
+	return nil
 }
 
 // informHolder keeps the holder informed of how our requestors stand.

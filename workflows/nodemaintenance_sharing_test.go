@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"errors"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -265,4 +268,56 @@ func TestAMaintenanceThatGetsItsSlotBeforeItIsAnsweredLeavesTheOther(t *testing.
 	require.Empty(t, requireResult[nodeStatus](w).JoinedTo)
 	require.Contains(t, w.called(), "Cordon")
 	require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
+}
+
+// joining asks for a node of a rollout that the peer has.
+func joining() NodeMaintenanceInput {
+	in := handOver()
+	in.Parent, in.TaskQueue, in.Join, in.DoneWhenReady = "cgu/ops/june/c1", temporal.TaskQueue, &peer, true
+	return in
+}
+
+func TestANodeOfARolloutIsDoneWhenTheMaintenanceThatItJoinedHasReturnedIt(t *testing.T) {
+	for _, tc := range []struct {
+		returned bool
+		want     maintenancev1.NodeState
+	}{{true, maintenancev1.NodeCompleted}, {false, maintenancev1.NodePending}} {
+		w := newWorld(t)
+		var over atomic.Bool
+		play(w, "AwaitEnd", func(scheduling.Asker) any { return activities.Ending{Completed: tc.returned} })
+		w.fail["AwaitEnd"] = func(int) error {
+			if over.Load() {
+				return nil
+			}
+			return errors.New("it goes on")
+		}
+		w.say(
+			w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeDraining}), w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeReady, Ready: true}),
+			func() {
+				require.Equal(t, maintenancev1.RequestorDone, w.lastClaim().State, "it holds nobody up")
+				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "returns it when all are done")
+				over.Store(true)
+			},
+		)
+		w.ExecuteWorkflow(NodeMaintenance, joining())
+		require.Equal(t, tc.want, requireResult[nodeStatus](w).State)
+		require.Equal(t, []string{"AwaitEnd"}, slices.Compact(w.called()), "it touches nothing itself")
+		require.Empty(t, w.schedulerCalls, "its rollout waits for the slot")
+	}
+}
+
+func TestANodeOfARolloutThatIsNotSharedIsLeftToTheRollout(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		w := newWorld(t)
+		if over {
+			w.over = []scheduling.Asker{peer}
+		} else {
+			w.say(w.shares(scheduling.Share{Number: 1, Refused: "it does not drain the node"}))
+		}
+		w.ExecuteWorkflow(NodeMaintenance, joining())
+		status := requireResult[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodePending, status.State)
+		require.Len(t, status.Notes, 1)
+		require.Empty(t, w.called())
+	}
 }

@@ -33,7 +33,9 @@ type slotKeeper struct {
 	// heard last.
 	wait *drydockv1.Wait
 	// holder has the node of that one, if that is why it waits.
-	holder    *scheduling.Asker
+	holder *scheduling.Asker
+	// held are nodes that are waited for, and the maintenances that have them.
+	held      []scheduling.HeldNode
 	turn      int64
 	scheduler time.Time
 
@@ -62,7 +64,7 @@ func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 			k.take(grant)
 		}
 		if turn.Number > k.turn {
-			k.turn, k.wait, k.holder = turn.Number, turn.Wait, turn.Holder
+			k.turn, k.wait, k.holder, k.held = turn.Number, turn.Wait, turn.Holder, turn.Held
 		}
 		changed()
 	})
@@ -133,7 +135,7 @@ func (k *slotKeeper) release(release scheduling.Release) {
 func (k *slotKeeper) forget(namespace, name string) {
 	k.slots = slices.DeleteFunc(k.slots, func(s scheduling.Slot) bool { return s.Namespace == namespace && s.Name == name })
 	if !k.waits() {
-		k.wait, k.holder = nil, nil
+		k.wait, k.holder, k.held = nil, nil, nil
 	}
 }
 

@@ -135,7 +135,9 @@ func (w *world) register() {
 		w.inputs["WakeSweeper"] = append(w.inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
-	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) { return nil, slices.Contains(w.over, other) })
+	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) {
+		return activities.Ending{}, slices.Contains(w.over, other)
+	})
 	beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
 		if len(w.staleness) == 0 {
 			return nil, false

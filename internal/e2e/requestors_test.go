@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,4 +62,28 @@ func TestAJoinedRequestorWhoseHostIsTerminatedGetsTheNodeForItself(t *testing.T)
 	must(t, "node", "done", "guest", "--cluster", spoke.Name)
 	require.Zero(t, drydock(t, "node", "status", "guest", "--cluster", spoke.Name, "--watch").code)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+}
+
+func TestARolloutIsDoneWithANodeWhenTheMaintenanceThatItJoinedHasReturnedIt(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-1")
+	allow(t, spoke, 2)
+	before := len(deedsOf(t, spoke))
+	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "before", "--wait")
+	drainOnly, _, _ := strings.Cut(rollout("joins", "", 60, spoke.Name), "    action:")
+	startRollout(t, drainOnly)
+	require.Eventually(t, func() bool {
+		requestors := lookAtNode(t, spoke, "before").Requestors
+		return len(requestors) == 2 && requestors[1].State == maintenancev1.RequestorDone
+	}, time.Minute, 200*time.Millisecond, "it holds nobody up")
+	require.Equal(t, "node/"+spoke.Name+"/default/before", lookAtNode(t, spoke, "joins-worker-1").JoinedTo)
+	awaitDone(t, "before", spoke)
+	_, code := end(t, "joins")
+	require.Zero(t, code)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+
+	deeds := deedsOf(t, spoke)[before:]
+	count := fleet.Count(nil, deeds)
+	require.Equal(t, workers+1, count[fleet.DeedCordon], "every node once")
+	require.Equal(t, workers+1, count[fleet.DeedUncordon])
+	requireNoPodEvictedTwice(t, deeds)
 }

@@ -37,10 +37,12 @@ type Book struct {
 type Party struct {
 	Asker Asker   `json:"asker"`
 	Slots []Entry `json:"slots"`
-	// Told is the reason of the wait that it was told last, and ToldHolder who has the node; News is since when that is otherwise.
-	Told       string    `json:"told,omitempty"`
-	ToldHolder Asker     `json:"toldHolder,omitzero"`
-	News       time.Time `json:"news,omitzero"`
+	// Told is the reason of the wait that it was told last, ToldHolder who has the node, and ToldHeld who could be joined; News is since when that is
+	// otherwise.
+	Told       string     `json:"told,omitempty"`
+	ToldHolder Asker      `json:"toldHolder,omitzero"`
+	ToldHeld   []HeldNode `json:"toldHeld,omitempty"`
+	News       time.Time  `json:"news,omitzero"`
 }
 
 // Entry is a request in the book.
@@ -168,7 +170,7 @@ func (b *Book) Lose(over Holder, now time.Time) (lost []Slot) {
 		return nil
 	}
 	party.Slots = slices.DeleteFunc(party.Slots, func(e Entry) bool { return !e.Granted })
-	party.Told, party.ToldHolder, party.News = "", Asker{}, time.Time{} // nobody is there to be told anything
+	party.Told, party.ToldHolder, party.ToldHeld, party.News = "", Asker{}, nil, time.Time{} // nobody is there to be told anything
 	for i := range party.Slots {
 		if e := &party.Slots[i]; e.Until.IsZero() && !slices.Contains(over.Maintenances, e.Maintenance) {
 			lost = append(lost, e.Slot)

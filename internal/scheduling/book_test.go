@@ -381,3 +381,33 @@ func TestWhoWaitsForANodeIsToldWhoHasItAndWhenThatIsSomebodyElse(t *testing.T) {
 	require.Equal(t, asker("third"), d.told[0].Asker)
 	require.Equal(t, asker("second"), *d.told[0].Holder, "the reason is the same, but not the holder")
 }
+
+func TestARolloutIsToldWhichMaintenancesHaveTheNodesThatItWaitsFor(t *testing.T) {
+	d := newDesk(5, "a", "b", "c", "d")
+	person, other := asker("node/c/default/on-a"), asker("other")
+	d.ask(person.WorkflowID, slot("a", 1)) // for itself
+	d.ask(other.WorkflowID, slot("b", 1))  // a rollout, for a child
+	d.told = nil
+	mine := []scheduling.Slot{slot("a", 2), slot("b", 3), slot("c", 4)}
+	for i := range mine {
+		mine[i].Name, mine[i].Maintenance = "june-"+mine[i].Node, "node/c/default/june-"+mine[i].Node
+	}
+	require.Len(t, d.ask("june", mine...), 1)
+	d.now = d.now.Add(2 * time.Second)
+	d.decide()
+	held := []scheduling.HeldNode{{Node: "a", Holder: person}}
+	require.Equal(t, held, d.told[len(d.told)-1].Held)
+	d.told = nil
+	d.now = d.now.Add(2 * time.Second)
+	d.decide()
+	require.Empty(t, d.told, "it is told once")
+
+	own := slot("a", 9)
+	own.Name, own.Maintenance = "second", "node/c/default/second"
+	d.ask("node/c/default/second", own)
+	d.now = d.now.Add(2 * time.Second)
+	d.decide()
+	require.Len(t, d.told, 1)
+	require.Equal(t, person, *d.told[0].Holder)
+	require.Empty(t, d.told[0].Held, "a maintenance that asks for itself knows the holder")
+}

@@ -66,6 +66,14 @@ type Turn struct {
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// Holder asked for the node of that request before, and has it; nil: that is not what it waits for, or whoever has the node has no slot.
 	Holder *Asker `json:"holder,omitempty"`
+	// Held are nodes that the asker waits for on behalf of others, and the maintenances that have them: those could be joined.
+	Held []HeldNode `json:"held,omitempty"`
+}
+
+// HeldNode is a node and the maintenance that has it.
+type HeldNode struct {
+	Node   string `json:"node"`
+	Holder Asker  `json:"holder"`
 }
 
 // Grant names a request that has a slot now.

@@ -3,6 +3,7 @@ package scheduling
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,8 @@ const (
 	newsAfter = time.Second
 	// turnsAtOnce is how many askers are told at a time: the server blocks a run with too many outgoing signals.
 	turnsAtOnce = 100
+	// turnHeld is how many nodes an asker is told of that others have.
+	turnHeld = 50
 	// turnBlockers is how many waiting requests a wait names: each waits for much the same.
 	turnBlockers = 10
 )
@@ -197,16 +200,20 @@ type partyWait struct {
 	drydockv1.Wait
 	// holder has the node that it waits for.
 	holder Asker
+	// held are the nodes of its requests for others that are with maintenances which asked for themselves.
+	held []HeldNode
 }
 
-// holderOf is who has the slot for a node; the zero value: nobody in the book.
-func (b *Book) holderOf(node string) Asker {
+// holderOf is who has the slot for a node, and whether that is for itself; the zero value: nobody in the book.
+func (b *Book) holderOf(node string) (holder Asker, itself bool) {
 	for _, party := range b.Parties {
-		if slices.ContainsFunc(party.Slots, func(e Entry) bool { return e.Granted && e.Node == node }) {
-			return party.Asker
+		for _, e := range party.Slots {
+			if e.Granted && e.Node == node {
+				return party.Asker, e.Maintenance == party.Asker.WorkflowID
+			}
 		}
 	}
-	return Asker{}
+	return Asker{}, false
 }
 
 // waits are, for each asker that waits, why its first request does, and all of them with their own reason.
@@ -217,16 +224,22 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
 		if len(found) == 0 {
 			continue
 		}
-		asker := found[0].asker
+		asker, asked := found[0].asker, found[0].entry
 		entries[w.Request] = found[1:]
 		counts[asker]++
 		wait := waits[asker]
 		if wait == nil {
 			wait = &partyWait{Wait: drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)}}
-			if w.Reason == NodeBusy {
-				wait.holder = b.holderOf(w.Node)
-			}
 			waits[asker] = wait
+		}
+		if w.Reason == NodeBusy {
+			holder, itself := b.holderOf(w.Node)
+			if counts[asker] == 1 {
+				wait.holder = holder
+			}
+			if itself && asked.Maintenance != asker.WorkflowID && len(wait.held) < turnHeld {
+				wait.held = append(wait.held, HeldNode{Node: w.Node, Holder: holder})
+			}
 		}
 		if len(wait.Blockers) < turnBlockers {
 			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "Node", Name: w.Node, Reason: string(w.Reason), Message: w.Message})
@@ -234,6 +247,9 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
 	}
 	for i := range b.Parties {
 		asker := b.Parties[i].Asker
+		if wait := waits[asker]; wait != nil {
+			slices.SortFunc(wait.held, func(a, b HeldNode) int { return strings.Compare(a.Node, b.Node) })
+		}
 		if wait, count := waits[asker], counts[asker]; count > 1 {
 			wait.Message = fmt.Sprintf("%s is next of %d: %s", wait.Blockers[0].Name, count, wait.Message)
 		}
@@ -248,8 +264,8 @@ func (p *Party) news(wait *partyWait, now time.Time) (granted []Grant, due time.
 			granted = append(granted, Grant{Namespace: e.Namespace, Name: e.Name, Number: e.Number})
 		}
 	}
-	switch reason, holder := wait.key(); {
-	case reason == p.Told && holder == p.ToldHolder:
+	switch reason, holder, held := wait.key(); {
+	case reason == p.Told && holder == p.ToldHolder && slices.Equal(held, p.ToldHeld):
 		p.News = time.Time{}
 		return granted, time.Time{}
 	case p.News.IsZero():
@@ -262,9 +278,9 @@ func (p *Party) tell(number int64, granted []Grant, wait *partyWait) Turn {
 	for i := range p.Slots {
 		p.Slots[i].Told = p.Slots[i].Granted
 	}
-	p.Told, p.ToldHolder = wait.key()
+	p.Told, p.ToldHolder, p.ToldHeld = wait.key()
 	p.News = time.Time{}
-	turn := Turn{Asker: p.Asker, Number: number, Granted: granted}
+	turn := Turn{Asker: p.Asker, Number: number, Granted: granted, Held: p.ToldHeld}
 	if wait != nil {
 		turn.Wait = &wait.Wait
 	}
@@ -275,11 +291,11 @@ func (p *Party) tell(number int64, granted []Grant, wait *partyWait) Turn {
 }
 
 // key is by what one wait is told from another.
-func (w *partyWait) key() (reason string, holder Asker) {
+func (w *partyWait) key() (reason string, holder Asker, held []HeldNode) {
 	if w == nil {
-		return "", Asker{}
+		return "", Asker{}, nil
 	}
-	return w.Reason, w.holder
+	return w.Reason, w.holder, w.held
 }
 
 // Queue is everybody in the book: those with a slot, in the order in which they were asked for, then those that wait, in order of rank.

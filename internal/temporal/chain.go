@@ -31,6 +31,8 @@ type Chain struct {
 	State ChainState
 	// Ended says how and when a closed chain ended, e.g. "Terminated at 2026-11-20T12:00:00Z by 4711@ops-host: wrong node".
 	Ended string
+	// Completed: it ended without an error.
+	Completed bool
 }
 
 // Executions is what is asked of Temporal about executions of workflows; Temporal's client answers it.
@@ -59,7 +61,8 @@ func DescribeChain(ctx context.Context, server Executions, workflowID, firstRunI
 	switch info.GetStatus() {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED,
 		enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:
-		return Chain{State: ChainClosed, Ended: info.GetStatus().String() + at(info.GetCloseTime().AsTime())}, nil
+		completed := info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+		return Chain{State: ChainClosed, Ended: info.GetStatus().String() + at(info.GetCloseTime().AsTime()), Completed: completed}, nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:
 		return Chain{State: ChainClosed, Ended: "Terminated" + at(info.GetCloseTime().AsTime()) + byWhom(ctx, server, workflowID, info.GetExecution().GetRunId())}, nil
 	case enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:

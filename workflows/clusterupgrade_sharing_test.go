@@ -1,0 +1,87 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// sharedWorld is a cluster of which the peer has node n1. Children that are told to join it do as the test says, and so do those that are not. It
+// returns whom each child was told to join, in order.
+func sharedWorld(t *testing.T, join, alone func(workflow.Context) (nodeStatus, error)) (*world, *[]scheduling.Asker) {
+	w := newWorld(t)
+	w.slots, w.nodes.Workers = 2, []string{"n1", "n2"}
+	w.occupy(peer)
+	var joined []scheduling.Asker
+	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
+		if in.Join != nil {
+			require.False(t, in.SlotGranted)
+			joined = append(joined, *in.Join)
+			return join(ctx)
+		}
+		joined = append(joined, scheduling.Asker{})
+		return alone(ctx)
+	})
+	return w, &joined
+}
+
+// completesIn completes after a while.
+func completesIn(d time.Duration) func(workflow.Context) (nodeStatus, error) {
+	return func(ctx workflow.Context) (nodeStatus, error) {
+		err := workflow.Sleep(ctx, d)
+		return nodeStatus{State: maintenancev1.NodeCompleted, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}, err
+	}
+}
+
+func TestARolloutIsDoneWithANodeThatTheMaintenanceWhichHadItHasReturned(t *testing.T) {
+	w, joined := sharedWorld(t, completesIn(time.Hour), completesIn(time.Second))
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	result := requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, result.Nodes)
+	require.ElementsMatch(t, []scheduling.Asker{{}, peer}, *joined)
+	require.Len(t, w.book.Parties, 1, "it does not ask for a slot any more")
+}
+
+func TestANodeThatCannotBeSharedWaitsForASlotAndIsAskedForOnce(t *testing.T) {
+	w, joined := sharedWorld(t, func(workflow.Context) (nodeStatus, error) {
+		return nodeStatus{State: maintenancev1.NodePending}, nil
+	}, completesIn(time.Second))
+	w.RegisterDelayedCallback(w.vacate, time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	result := requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, result.Nodes)
+	require.Equal(t, []scheduling.Asker{{}, peer, {}}, *joined)
+	require.Greater(t, result.CompletedAt.Sub(result.StartedAt.Time), time.Hour)
+}
+
+func TestARolloutWhoseWorkIsAJobSharesNoNode(t *testing.T) {
+	w, joined := sharedWorld(t, completesIn(time.Second), completesIn(time.Second))
+	w.RegisterDelayedCallback(w.vacate, time.Hour)
+	in := oneCluster()
+	in.Remediation.Action = &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: "ops"}}
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, []scheduling.Asker{{}, {}}, *joined)
+}
+
+func TestARolloutThatHasFailedDoesNotWaitForWhoeverHasASharedNode(t *testing.T) {
+	w, _ := sharedWorld(t, func(ctx workflow.Context) (nodeStatus, error) {
+		err := workflow.Sleep(ctx, 1000*time.Hour)
+		return nodeStatus{State: maintenancev1.NodeCancelled}, err
+	}, func(ctx workflow.Context) (nodeStatus, error) {
+		_ = workflow.Sleep(ctx, time.Hour)
+		return nodeStatus{}, failsWith(maintenancev1.NodeFailed, temporal.ErrDrainTimedOut)(ctx)
+	})
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	result := requireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
+	require.Less(t, result.CompletedAt.Sub(result.StartedAt.Time), 2*time.Hour)
+	require.Equal(t, int32(1), result.Nodes.Failed)
+}
