@@ -279,11 +279,7 @@ func beforeTimeout(ctx context.Context) *time.Time {
 }
 
 func deleteJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, propagation metav1.DeletionPropagation) error {
-	err := cluster.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(propagation))
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, and one of that name is another
-	}
-	return explain(cluster, "delete "+jobPath(job), err)
+	return explain(cluster, "delete "+jobPath(job), kube.DeleteExactly(ctx, cluster.Client, job, client.PropagationPolicy(propagation)))
 }
 
 // releaseJob takes our finalizer off the Job.

@@ -84,10 +84,9 @@ func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) er
 			return explain(cluster, "read maintenance request "+ours.GetName(), err)
 		}
 	}
-	uid := ours.GetUID()
-	err := cluster.Client.Delete(ctx, ours, client.Preconditions{UID: &uid})
-	if apierrors.IsConflict(err) || meta.IsNoMatchError(err) {
-		return nil // ours was gone already; this one is another
+	err := kube.DeleteExactly(ctx, cluster.Client, ours)
+	if meta.IsNoMatchError(err) {
+		return nil // the kind is gone, and all of its objects with it
 	}
-	return explain(cluster, "delete maintenance request "+ours.GetName(), client.IgnoreNotFound(err))
+	return explain(cluster, "delete maintenance request "+ours.GetName(), err)
 }
