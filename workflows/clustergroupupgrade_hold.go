@@ -58,21 +58,25 @@ func (b *batch) hold() *drydockv1.Hold {
 	return nil
 }
 
-// withHolds adds to the clusters of the current batch that they are held. It is not kept in the status, which with 10,000 clusters would grow
-// too long.
+// withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold
+// of all of them the rollout itself says so. It is not kept in the status, which with 10,000 clusters would grow too long.
 func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
-	if g.batch == nil || len(g.holds.state.Holds) == 0 {
+	if len(g.holds.state.Holds) == 0 || status.Status.CompletedAt != nil {
 		return status
 	}
 	status.Clusters = slices.Clone(status.Clusters)
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		if c.Batch < g.batch.first || c.Batch > g.batch.last || c.State.Over() {
+		hold := g.holds.state.Of(c.Name)
+		if hold == nil || c.State.Over() {
 			continue
 		}
-		c.Held = g.holds.state.Of(c.Name)
-		if c.Held != nil && c.State == ranv1.ClusterPending {
-			c.Reason, c.Message, c.Since = emergency.ReasonHeld, c.Held.String(), &c.Held.Since
+		itsTurn := g.batch != nil && c.Batch >= g.batch.first && c.Batch <= g.batch.last
+		if itsTurn || hold.Scope != drydockv1.HoldAll {
+			c.Held = hold
+		}
+		if itsTurn && c.State == ranv1.ClusterPending {
+			c.Reason, c.Message, c.Since = emergency.ReasonHeld, hold.String(), &hold.Since
 		}
 	}
 	return status

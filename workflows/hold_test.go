@@ -288,8 +288,8 @@ func (w *world) hear(after time.Duration, state emergency.State) {
 }
 
 func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
-	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4"})
-	w.held = heldState(2, "cluster/c2")
+	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4", "c5"})
+	w.held = heldState(2, "cluster/c2", "cluster/c5")
 	w.lookAfter(99*time.Hour, func() {
 		require.Equal(t, []string{"+c1", "+c3", "-c1", "-c3"}, clusters.story())
 		status := statusOf[groupStatus](w)
@@ -300,13 +300,15 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 		require.Equal(t, "ann", status.Held.By)
 		require.Equal(t, emergency.ReasonHeld, status.Clusters[1].Reason)
 		require.Equal(t, "flood", status.Clusters[1].Held.Reason)
-		require.Nil(t, status.Clusters[3].Held, "its turn has not come")
+		require.Nil(t, status.Clusters[3].Held)
+		require.Equal(t, "flood", status.Clusters[4].Held.Reason, "it is held already when its turn comes")
+		require.Empty(t, status.Clusters[4].Reason, "but it does not wait for that now")
 	})
 	w.hear(100*time.Hour, heldState(3))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	status := requireResult[groupStatus](w)
-	require.Equal(t, int32(4), status.Counts.Complete)
+	require.Equal(t, int32(5), status.Counts.Complete)
 	require.Nil(t, status.Held)
 	require.Nil(t, status.Clusters[1].Held)
 }
@@ -321,6 +323,8 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 		require.Contains(t, status.Wait.Message, "every cluster is held")
 		require.Contains(t, status.Wait.Message, "`drydock release --all`")
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[0].State)
+		require.NotNil(t, status.Clusters[0].Held)
+		require.Nil(t, status.Clusters[1].Held, "its turn has not come, and the rollout says that all are held")
 		require.Nil(t, status.Status.Deadline)
 	})
 	w.hear(100*time.Hour, heldState(3))

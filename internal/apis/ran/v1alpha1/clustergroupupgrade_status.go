@@ -207,7 +207,7 @@ type ClusterStatus struct {
 	// Since is when that reason began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Held is the emergency stop that holds the cluster; absent for one whose turn has not come.
+	// Held is the emergency stop that holds the cluster; for one whose turn has not come only that of its name.
 	// +optional
 	Held *drydockv1.Hold `json:"held,omitempty"`
 	// +optional
