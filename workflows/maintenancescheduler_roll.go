@@ -92,7 +92,7 @@ func (s *maintenanceScheduler) callRoll(ctx workflow.Context) {
 // awaitAnswers waits until nobody is silent, but not for longer than that.
 func (s *maintenanceScheduler) awaitAnswers(ctx workflow.Context, limit time.Duration) {
 	timing, stop := workflow.WithCancel(ctx)
-	defer stop()
 	timer := workflow.NewTimerWithOptions(timing, limit, workflow.TimerOptions{Summary: "before looking again for those that may have slots"})
 	_ = workflow.Await(ctx, func() bool { return len(s.roll.silent) == 0 || timer.IsReady() })
+	stop() // not deferred: a run that is evicted from the cache must give no command
 }
