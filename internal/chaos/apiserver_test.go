@@ -53,21 +53,30 @@ func awayInADrain(t *testing.T, s *scene) {
 	at := s.places(t, 1)[0]
 	arrived := draining().reach(t, s, at)
 	require.NoError(t, at.spoke.APIServer.Stop())
-	s.awaitUnreachable(t, arrived.workflow)
+	s.awaitReason(t, arrived.workflow, temporal.ErrClusterUnreachable)
 	require.NoError(t, at.spoke.APIServer.Start(t.Context()))
 	arrived.heal()
 }
 
-// awaitUnreachable waits until a workflow says that its cluster does not answer.
-func (s *scene) awaitUnreachable(t *testing.T, workflow string) {
+// awaitReason waits until a workflow says that it waits for that reason.
+func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
+	t.Helper()
+	awaitStatus(t, s, workflow, "waits because of "+reason, func(status struct {
+		Wait *drydockv1.Wait `json:"wait"`
+	},
+	) bool {
+		return status.Wait != nil && status.Wait.Reason == reason
+	})
+}
+
+// awaitStatus waits until the status of a workflow says so.
+func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, says func(S) bool) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		var status struct {
-			Wait *drydockv1.Wait `json:"wait"`
-		}
+		var status S
 		answer, err := s.temporal.QueryWorkflow(t.Context(), workflow, "", temporal.QueryStatus)
-		return err == nil && answer.Get(&status) == nil && status.Wait != nil && status.Wait.Reason == temporal.ErrClusterUnreachable
-	}, waitLimit, 100*time.Millisecond, "%s does not say that its cluster is away", workflow)
+		return err == nil && answer.Get(&status) == nil && says(status)
+	}, waitLimit, 100*time.Millisecond, "%s never %s", workflow, what)
 }
 
 func hubAwayWhilePlanning(t *testing.T, s *scene) {

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -20,6 +22,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/history"
+	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -52,17 +55,12 @@ func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster
 	t.Helper()
 	cluster := invariants.Cluster{
 		Name: spoke.Name, Deeds: settledDeeds(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answersLost,
-		ClusterLocks: true,
+		ClusterLocks: true, AtOnce: max(1, s.allowed[spoke.Name]),
 	}
 	for _, w := range s.works {
 		nodes := w.nodes[spoke.Name]
-		if w.rollout {
-			cluster.AtOnce = max(cluster.AtOnce, 1, s.allowed[spoke.Name])
-		} else {
-			// Whoever asks for a single node is held by no budget, and not by the locks of the cluster.
-			cluster.AtOnce += len(nodes)
-			cluster.ClusterLocks = cluster.ClusterLocks && len(nodes) == 0
-		}
+		// Whoever asks for a single node is not held by the locks of the cluster.
+		cluster.ClusterLocks = cluster.ClusterLocks && (w.rollout || len(nodes) == 0)
 		if w.end != ended {
 			continue
 		}
@@ -93,19 +91,45 @@ func settledDeeds(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
 }
 
 // judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did.
-func (s *scene) judgeHistories(t *testing.T, w *work) []string {
+func (s *stage) judgeHistories(t *testing.T, w *work) []string {
 	t.Helper()
-	runs, err := history.Read(t.Context(), s.temporal, w.workflow)
+	return s.judgeRuns(t, w.workflow, invariants.History)
+}
+
+// judgeRuns judges the histories of a workflow and its children, and has today's code go through them.
+func (s *stage) judgeRuns(t *testing.T, workflowID string, judge func(history.Run) []string) []string {
+	t.Helper()
+	runs, err := history.Read(t.Context(), s.temporal, workflowID)
 	require.NoError(t, err)
 	replayer, quiet := worker.NewWorkflowReplayer(), log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	workflows.Register(replayer, false)
 	var violations []string
 	for _, run := range runs {
-		violations = append(violations, invariants.History(run)...)
+		violations = append(violations, judge(run)...)
 		execution := worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID}}
 		if err := replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: run.Events}, execution); err != nil {
 			violations = append(violations, fmt.Sprintf("%s: replay: %v", run.WorkflowID, err))
 		}
 	}
 	return violations
+}
+
+// requireSoundEntities judges the workflows that serve all scenarios, and never end.
+func (s *stage) requireSoundEntities(t *testing.T) {
+	t.Helper()
+	ids := []string{temporal.EmergencyStopID}
+	for _, spoke := range s.Spokes {
+		ids = append(ids, temporal.MaintenanceSchedulerID(spoke.Name), temporal.SweeperID(spoke.Name))
+	}
+	var violations []string
+	for _, id := range ids {
+		switch _, err := s.temporal.DescribeWorkflow(t.Context(), id, ""); {
+		case errors.As(err, new(*serviceerror.NotFound)): // nobody has needed it
+		case err != nil:
+			require.NoError(t, err)
+		default:
+			violations = append(violations, s.judgeRuns(t, id, invariants.Tasks)...)
+		}
+	}
+	require.Empty(t, violations, strings.Join(violations, "\n"))
 }

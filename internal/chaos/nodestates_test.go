@@ -31,16 +31,8 @@ func nodeWaits() []state {
 		}),
 		draining(),
 		jobAtWork(),
-		{
-			workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodeReady), moment: "the requestor at work",
-			reach: func(t *testing.T, s *scene, at place) reached {
-				w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
-				s.awaitCompleted(t, w.workflow, "Drain")
-				return reached{workflow: w.workflow, heal: func() {
-					_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", temporal.SignalDone, nil) // it may have been terminated
-				}}
-			},
-		},
+		handedOver(maintenancev1.NodeReady, temporal.SignalDone),
+		handedOver(maintenancev1.NodeRequestorFailed, temporal.SignalRecover, temporal.SignalDone),
 		nodeWait(maintenancev1.NodeHealthChecks, "AwaitNodeHealthy", func(t *testing.T, s *scene, at place) reached {
 			patient := s.guest(t, at, map[string]string{devstack.AnnotationReadyAfter: forever})
 			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil), HealthChecks: []drydockv1.HealthCheck{{
@@ -88,6 +80,26 @@ func jobAtWork() state {
 	})
 	s.moment = "the job at work"
 	return s
+}
+
+// handedOver: the requestor has the node, and its work has failed if that is the state.
+func handedOver(in maintenancev1.NodeState, heal ...string) state {
+	return state{
+		workflow: temporal.NodeMaintenance, state: string(in), moment: "the requestor at work", activity: "AwaitStale",
+		reach: func(t *testing.T, s *scene, at place) reached {
+			w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+			s.awaitScheduled(t, w.workflow, "AwaitStale")
+			if in == maintenancev1.NodeRequestorFailed {
+				s.say(t, w.workflow, temporal.SignalFail)
+				s.awaitPhase(t, w.workflow, string(in))
+			}
+			return reached{workflow: w.workflow, heal: func() {
+				for _, signal := range heal {
+					_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may have been terminated
+				}
+			}}
+		},
+	}
 }
 
 // request is a request of the worker at which it dies.

@@ -47,10 +47,12 @@ func inspecting() state {
 // planning: a worker that has just begun reads the hub's clusters, and has no answer yet. It must be the only state that is reached.
 func planning() state {
 	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at place) reached {
-		stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"list"}, Resource: "managedclusters"})
+		// A cache begins with a list, or with a watch that brings it.
+		injection := stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"list", "watch"}, Resource: "managedclusters"})
 		s.startAnew(t)
 		w := s.small(t, at, nil, at.node)
 		s.awaitScheduled(t, w.workflow, "PlanRollout")
+		awaitStopped(t, injection)
 		return reached{workflow: w.workflow}
 	})
 }
@@ -171,6 +173,23 @@ func paused() state {
 			return over && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 		})
 		return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalResume) }}
+	})
+}
+
+// changing is a state in which the labels of a cluster are being changed, before it is worked on, or after it: then they are as they were.
+func changing(before bool) state {
+	name, body := "beforeEnable", `"`+propLabel+`":"at-work"`
+	if !before {
+		name, body = "afterCompletion", `"`+propLabel+`":null`
+	}
+	return groupState(name, "ChangeClusters", func(t *testing.T, s *scene, at place) reached {
+		injection := stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"patch"}, Resource: "managedclusters", Name: at.spoke.Name, Body: body})
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{propLabel: "at-work"}}
+			spec.Actions.AfterCompletion = &ranv1.AfterCompletion{RemoveClusterLabels: []string{propLabel}}
+		}, at.node)
+		awaitStopped(t, injection)
+		return reached{workflow: w.workflow}
 	})
 }
 

@@ -40,7 +40,7 @@ type scene struct {
 	works []*work
 	// answersLost: requests were cut off before Drydock had the answer.
 	answersLost bool
-	// allowed is how many nodes of a cluster a rollout may have at work at once; absent: one.
+	// allowed is how many nodes of a cluster may be at work at once, whoever asks for them; absent: one.
 	allowed map[string]int
 }
 
@@ -128,8 +128,20 @@ func (s *scene) must(t *testing.T, args ...string) string {
 // maintain starts the maintenance of a node from a manifest. A nil spec.Action hands the node over to us.
 func (s *scene) maintain(t *testing.T, at place, spec maintenancev1.NodeMaintenanceSpec) *work {
 	t.Helper()
-	spec.RequestorID, spec.NodeName = "chaos.example.com", at.node
+	return s.maintainFor(t, at, requestor, spec)
+}
+
+// requestor is who asks for a node unless it matters.
+const requestor = "chaos.example.com"
+
+// maintainFor is maintain for another requestor.
+func (s *scene) maintainFor(t *testing.T, at place, who string, spec maintenancev1.NodeMaintenanceSpec) *work {
+	t.Helper()
+	spec.RequestorID, spec.NodeName = who, at.node
 	name := s.name + "-" + at.spoke.Name + "-" + at.node
+	if who != requestor {
+		name += "-" + who
+	}
 	s.must(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
 	w := &work{
 		name: name, workflow: temporal.NodeMaintenanceID(at.spoke.Name, namespace, name), job: spec.Action != nil,
@@ -185,4 +197,9 @@ func (s *scene) places(t *testing.T, count int) []place {
 	}
 	s.rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	return free[:count]
+}
+
+// onePlaceEach returns a place on each spoke. That with the workloads of the demo comes last.
+func (s *scene) onePlaceEach() []place {
+	return []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
 }

@@ -34,6 +34,7 @@ func signals() []scenario {
 		cancelRollout("the canary is at work", inBatch(true)),
 		cancelRollout("a later batch is at work", inBatch(false)),
 		cancelRollout("what has timed out is withdrawn", timedOut()),
+		cancelRollout("clusters are labelled", changing(true)),
 	}
 }
 
@@ -127,7 +128,13 @@ func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 func cancelMaintenances(t *testing.T, s *scene) {
 	states := nodeWaits()
 	at := s.places(t, len(states))
-	s.cancelIn(t, at, func(state) string { return cancelled }, slices.DeleteFunc(states, func(st state) bool {
+	end := func(st state) string {
+		if st.state == string(maintenancev1.NodeRequestorFailed) {
+			return st.state // it has failed before
+		}
+		return cancelled
+	}
+	s.cancelIn(t, at, end, slices.DeleteFunc(states, func(st state) bool {
 		return st.state == string(maintenancev1.NodeCleaningUp)
 	})...)
 }
@@ -136,8 +143,7 @@ func cancelMaintenances(t *testing.T, s *scene) {
 // which only a cluster was cancelled has failed.
 func cancelRollout(when string, states ...state) scenario {
 	return scenario{name: "work is cancelled while " + when, run: func(t *testing.T, s *scene) {
-		places := []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
-		s.cancelIn(t, places, func(st state) string {
+		s.cancelIn(t, s.onePlaceEach(), func(st state) string {
 			switch {
 			case st.state == string(ranv1.StepCleaningUp):
 				return ended // it comes too late

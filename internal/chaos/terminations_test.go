@@ -7,6 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
 )
 
 // terminations are the scenarios in which somebody terminates workflows, in every state. They have no chance to clean up; the sweeper does.
@@ -24,6 +27,23 @@ func terminations() []scenario {
 			name: "clusters are terminated at their beginning and their end",
 			run:  terminateOnSpokes(clusterHealth(), clusterRequest("create", false), clusterRequest("delete", false)),
 		},
+		onNodes("the worker is killed while the sweeper takes a node back", killed, takingBack()),
+	}
+}
+
+// takingBack: a maintenance was terminated while its node drained, and the sweeper is about to return the node.
+func takingBack() state {
+	return state{
+		workflow: temporal.Sweeper, state: string(workflows.SweeperTakingBack), activity: "ReturnNode",
+		reach: func(t *testing.T, s *scene, at place) reached {
+			drain := draining().reach(t, s, at)
+			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node, Body: `"unschedulable":null`})
+			w := s.workOf(t, drain.workflow)
+			w.end, w.terminated = terminated, true
+			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), w.workflow, "", s.name))
+			awaitStopped(t, injection)
+			return reached{workflow: temporal.SweeperID(at.spoke.Name), heal: drain.heal}
+		},
 	}
 }
 
@@ -35,7 +55,7 @@ func terminateOnNodes(states ...state) func(*testing.T, *scene) {
 // terminateOnSpokes terminates the clusters of rollouts in those states, each on a spoke of its own.
 func terminateOnSpokes(states ...state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
-		s.terminate(t, []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}, states...)
+		s.terminate(t, s.onePlaceEach(), states...)
 	}
 }
 

@@ -26,6 +26,7 @@ func workerDeaths() []scenario {
 		onSpokes("the worker is killed while the canary is at work", killed, inBatch(true)),
 		onSpokes("the worker is killed in a later batch", killed, inBatch(false)),
 		onSpokes("the worker is killed while what has timed out is withdrawn", killed, timedOut()),
+		onSpokes("the worker is killed while clusters are labelled", killed, changing(true), changing(false)),
 	}
 	// One death, in states that differ the most.
 	few := onNodes("the worker is killed in four states at once", killed, draining(), jobAtWork(), unanswered[2], lost[7])
@@ -41,7 +42,6 @@ func onNodes(name string, how end, states ...state) scenario {
 // onSpokes is a scenario in which a worker dies while rollouts are in those states, each on a spoke of its own.
 func onSpokes(name string, how end, states ...state) scenario {
 	return scenario{name: name, run: func(t *testing.T, s *scene) {
-		places := []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}
-		s.die(t, how, places, states...)
+		s.die(t, how, s.onePlaceEach(), states...)
 	}}
 }

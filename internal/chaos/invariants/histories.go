@@ -25,6 +25,15 @@ func History(run history.Run) []string {
 	return j.violations
 }
 
+// Tasks returns what is not as it must be in the history of a run that may go on: no workflow task failed for a cause of our own.
+func Tasks(run history.Run) []string {
+	j := &judgement{run: run}
+	for _, event := range run.Events {
+		j.tasks(event)
+	}
+	return j.violations
+}
+
 // judgement goes through the events of a history.
 type judgement struct {
 	run history.Run

@@ -1,0 +1,230 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// slots are the scenarios in which nodes wait for their turn when harm is done.
+func slots() []scenario {
+	return []scenario{
+		onSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), rollCalled()),
+		onSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), rollCalled()),
+		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), joined(), heldRollout()),
+		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, joinedRollout()),
+		{name: "the scheduler is terminated while slots are waited for", short: true, run: schedulerTerminated},
+		{name: "the scheduler is terminated while a rollout is at work", run: schedulerOfRolloutTerminated},
+		{name: "who has the only slot is terminated", run: holderTerminated},
+		{name: "work is cancelled while it waits for others", run: waitersLeave(cancelled, (*scene).cancel)},
+		{name: "work is terminated while it waits for others", run: waitersLeave(terminated, func(s *scene, t *testing.T, _ int, waiter string) {
+			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), waiter, "", s.name))
+		})},
+	}
+}
+
+func schedulerState(name, moment string, reach func(*testing.T, *scene, place) reached) state {
+	return state{workflow: temporal.MaintenanceScheduler, state: name, moment: moment, activity: "WatchNodes", reach: reach}
+}
+
+// slotTaken: one maintenance has the only slot of the cluster, and another waits for it.
+func slotTaken() state {
+	return schedulerState("granting", "one slot granted, one waited for", func(t *testing.T, s *scene, at place) reached {
+		_, heal := s.waitForSlot(t, at)
+		return reached{workflow: temporal.MaintenanceSchedulerID(at.spoke.Name), heal: heal}
+	})
+}
+
+// waitsForSlot is slotTaken as the one sees it that waits.
+func waitsForSlot() state {
+	return state{
+		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "waiting for its slot",
+		reach: func(t *testing.T, s *scene, at place) reached {
+			waiting, heal := s.waitForSlot(t, at)
+			return reached{workflow: waiting.workflow, heal: heal}
+		},
+	}
+}
+
+// waitForSlot returns a maintenance that waits for the slot of another one, which drains the place's node until letGo is called.
+func (s *scene) waitForSlot(t *testing.T, at place) (waiting *work, letGo func()) {
+	t.Helper()
+	first := draining().reach(t, s, at)
+	waiting = s.maintain(t, place{at.spoke, "worker-2"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+	s.awaitReason(t, waiting.workflow, string(scheduling.NoSlot))
+	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
+		return len(queue) == 2 && queue[0].Asker.WorkflowID == first.workflow && queue[0].Rank == 0 && queue[1].Rank == 1
+	})
+	return waiting, first.heal
+}
+
+// awaitQueue waits until the scheduler of a spoke, who holds no roll-call, says so of those that have a slot, and of those that wait.
+func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.Place) bool) {
+	t.Helper()
+	awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status workflows.MaintenanceSchedulerStatus) bool {
+		return status.Wait == nil && says(status.Queue)
+	})
+}
+
+// heldCluster: nothing is granted, because of the emergency stop.
+func heldCluster() state {
+	return schedulerState("held", "one slot waited for", func(t *testing.T, s *scene, at place) reached {
+		release := s.hold(t, at.spoke)
+		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+		s.awaitReason(t, w.workflow, emergency.ReasonHeld)
+		return reached{workflow: temporal.MaintenanceSchedulerID(at.spoke.Name), heal: release}
+	})
+}
+
+// heldRollout: a rollout does not begin with a cluster that is held.
+func heldRollout() state {
+	return groupState("InProgress, its cluster held", "", func(t *testing.T, s *scene, at place) reached {
+		release := s.hold(t, at.spoke)
+		w := s.small(t, at, nil, at.node)
+		s.awaitReason(t, w.workflow, emergency.ReasonHeld)
+		return reached{workflow: w.workflow, heal: release}
+	})
+}
+
+// hold stops everything on a cluster until it is released.
+func (s *scene) hold(t *testing.T, cluster *devstack.Cluster) (release func()) {
+	t.Helper()
+	s.must(t, "hold", "--cluster", cluster.Name, "--reason", s.name)
+	t.Cleanup(func() { _ = s.Command(context.Background(), "release", "--cluster", cluster.Name).Run() }) // it may be released
+	return func() { s.must(t, "release", "--cluster", cluster.Name) }
+}
+
+// rollCalled: a scheduler that begins anew, since somebody has terminated the one before, waits for a maintenance that is stuck and might have
+// a slot.
+func rollCalled() state {
+	return schedulerState("calling the roll", "one is silent", func(t *testing.T, s *scene, at place) reached {
+		_, letGo := s.waitForSlot(t, at)
+		silent := s.stuck(t, at.spoke)
+		scheduler := temporal.MaintenanceSchedulerID(at.spoke.Name)
+		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), scheduler, "", s.name))
+		s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+		awaitStatus(t, s, scheduler, "waits for the silent one", func(status workflows.MaintenanceSchedulerStatus) bool {
+			return status.Wait != nil && status.Wait.Reason == scheduling.ReasonAskersUnknown && strings.Contains(status.Wait.Message, silent)
+		})
+		return reached{workflow: scheduler, heal: func() {
+			require.NoError(t, s.temporal.TerminateWorkflow(context.Background(), silent, "", s.name))
+			letGo()
+		}}
+	})
+}
+
+// stuck starts a maintenance that no worker plays, and returns its id.
+func (s *scene) stuck(t *testing.T, spoke *devstack.Cluster) (id string) {
+	t.Helper()
+	id = temporal.NodeMaintenanceID(spoke.Name, namespace, s.name+"-stuck")
+	_, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "nobody"}, temporal.NodeMaintenance)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.temporal.TerminateWorkflow(context.Background(), id, "", s.name) }) // it may have been
+	require.Eventually(t, func() bool {
+		found, err := s.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: "WorkflowId = '" + id + "'"})
+		return err == nil && len(found.Executions) == 1
+	}, waitLimit, commandLimit/1000, "%s cannot be found", id)
+	return id
+}
+
+// joined: one maintenance shares the node of another one, which has handed it over to both.
+func joined() state {
+	return state{
+		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodeReady), moment: "joined to another one", activity: "AwaitEnd",
+		reach: func(t *testing.T, s *scene, at place) reached {
+			host := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+			s.awaitPhase(t, host.workflow, string(maintenancev1.NodeReady))
+			guest := s.maintainFor(t, at, "guest.example.com", maintenancev1.NodeMaintenanceSpec{})
+			guest.nodes = nil // the node is the host's
+			s.awaitPhase(t, guest.workflow, string(maintenancev1.NodeReady))
+			return reached{workflow: guest.workflow, heal: func() {
+				for _, w := range []*work{host, guest} {
+					_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", temporal.SignalDone, nil) // it may have been terminated
+				}
+			}}
+		},
+	}
+}
+
+// joinedRollout: a rollout shares a node that another maintenance drains, and leaves it alone when it is drained.
+func joinedRollout() state {
+	return clusterState(ranv1.StepWorkers, "a node joined to another maintenance", "NodeMaintenance: AwaitEnd", func(t *testing.T, s *scene, at place) reached {
+		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		host := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+		s.awaitWaiting(t, host.workflow, "Drain")
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.NodeMaintenance.Action = nil }, at.node, "worker-2")
+		w.job, w.nodes[at.spoke.Name] = false, []string{"worker-2"} // the other node is the host's
+		s.awaitReason(t, s.awaitMaintenance(t, w, at), workflows.ReasonJoined)
+		return reached{workflow: w.ofCluster(at.spoke), heal: func() {
+			letLeave(t, at, guest)
+			s.awaitPhase(t, host.workflow, string(maintenancev1.NodeReady))
+			s.say(t, host.workflow, temporal.SignalDone)
+		}}
+	})
+}
+
+// schedulerTerminated: the one that follows grants nothing that is granted, and everybody has his turn.
+func schedulerTerminated(t *testing.T, s *scene) {
+	at := place{s.Spokes[1], "worker-1"}
+	waiting, letGo := s.waitForSlot(t, at)
+	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
+	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
+		return len(queue) == 3 && queue[0].Node == at.node && queue[0].Rank == 0 && hasWaiter(queue, waiting)
+	})
+	letGo()
+}
+
+func hasWaiter(queue []scheduling.Place, w *work) bool {
+	return slices.ContainsFunc(queue, func(p scheduling.Place) bool { return p.Asker.WorkflowID == w.workflow && p.Rank > 0 })
+}
+
+// schedulerOfRolloutTerminated: a rollout tells the one that follows which of its nodes have slots.
+func schedulerOfRolloutTerminated(t *testing.T, s *scene) {
+	at := place{s.Spokes[1], "worker-1"}
+	w, letGo := s.slowDrain(t, at, at.node, "worker-2")
+	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
+	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
+		return len(queue) == 3 && queue[0].Asker.WorkflowID == w.ofCluster(at.spoke) && queue[0].Node == at.node && queue[0].Rank == 0
+	})
+	letGo()
+}
+
+// holderTerminated: the slot is free when the sweeper has returned the node.
+func holderTerminated(t *testing.T, s *scene) {
+	_, letGo := s.waitForSlot(t, place{s.Spokes[1], "worker-1"})
+	holder := s.works[0]
+	holder.end, holder.terminated = terminated, true
+	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), holder.workflow, "", s.name))
+	letGo()
+}
+
+// waitersLeave is a scenario in which work leaves that waits for other work, or for the emergency stop to be over. The other work goes on.
+func waitersLeave(end string, leave func(s *scene, t *testing.T, i int, waiter string)) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		arrived := s.reachAll(t, s.onePlaceEach(), waitsForSlot(), joined(), heldRollout())
+		for i, at := range arrived {
+			w := s.workOf(t, at.workflow)
+			w.end, w.terminated = end, end == terminated
+			leave(s, t, i, at.workflow)
+			s.requireEnd(t, w)
+		}
+		for _, at := range arrived {
+			at.heal()
+		}
+	}
+}
