@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,13 +76,29 @@ func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
 	}, got)
 }
 
-func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFile(t *testing.T) {
+func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag(t *testing.T) {
 	alone(t)
-	got := drydock(t, "node", "maintain", "worker-1", "--cluster", "spoke-1", "--name", "m",
-		"--requestor", "x", "--pod-selector", "a in (", "--on-failure", "Explode", "--drain-timeout", "-1s")
+	got := drydock(t, "node", "maintain", "Worker_1", "--cluster", "spoke-1", "--name", "M_",
+		"--requestor", "x", "--additional-requestor", "a.example.com,B", "--pod-selector", "a in (", "--pod-eviction-filter", "nvidia,(", "--drain-timeout", "-1s",
+		"--skip-wait-for-delete", "-1s", "--wait-for-pods", "--wait-for-pods-selector", "=", "--wait-for-pods-timeout", "-1s",
+		"--health-timeout", "-1s", "--lock-timeout", "0", "--on-drain-timeout", "retry", "--on-failure", "Explode")
 	require.Equal(t, exitUsage, got.status)
-	for _, path := range []string{"spec.requestorID", "spec.drainSpec.podSelector", "spec.drainSpec.timeoutSeconds", "spec.onFailure"} {
-		require.Contains(t, got.stderr, "error: NodeMaintenance m: "+path+": ")
+	for _, flag := range flagsOfFields {
+		require.Contains(t, got.stderr, "error: "+flag+": ")
+	}
+	require.NotContains(t, got.stderr, "spec.")
+	require.Contains(t, got.stderr, "error: --drain-timeout: Invalid value: -1: should be greater than or equal to 0\n")
+}
+
+func TestAFlagThatSaysHowToDoWhatIsNotDoneIsRefused(t *testing.T) {
+	alone(t)
+	for flags, want := range map[string]string{
+		"--drain=false --pod-selector=app=web": "--pod-selector: needs --drain",
+		"--drain=false --force":                "--force: needs --drain",
+		"--wait-for-pods-timeout=1m":           "--wait-for-pods-timeout: needs --wait-for-pods",
+	} {
+		got := drydock(t, append([]string{"node", "maintain", "worker-1", "--cluster", "spoke-1"}, strings.Fields(flags)...)...)
+		require.Equal(t, outcome{status: exitUsage, stderr: "error: " + want + "\n"}, got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -115,7 +116,7 @@ func (c *cli) requestedMaintenance(flags maintainFlags, args []string) (*mainten
 		object, err = manifest.LoadOne[*maintenancev1.NodeMaintenance](flags.file, c.In)
 	} else {
 		object = flags.object(args[0])
-		err = manifest.Complete(object)
+		err = cmp.Or(flags.contradictions(), inFlags(manifest.Complete(object)))
 	}
 	if err != nil {
 		return nil, inputError(err)

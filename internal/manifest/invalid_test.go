@@ -105,6 +105,18 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "101%": must be a number of at least 1 or a percentage from 1% to 100%`},
 		},
 		{
+			name: "a percentage that is no whole number", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 12.5%", 1),
+			lines: []string{cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "12.5%": must be a number of at least 1 or a percentage from 1% to 100%`},
+		},
+		{
+			name: "a concurrency beyond all numbers", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 3000000000", 1),
+			lines: []string{cgu + "spec.remediationStrategy.maxConcurrency: Invalid value: 3000000000: must be at most 2147483647"},
+		},
+		{
+			name: "a drain to retry in a rollout that does not drain", text: rollout("nodeMaintenance: {onDrainTimeout: Retry}"),
+			lines: []string{cgu + "spec.nodeMaintenance.onDrainTimeout: Forbidden: there is no drain to retry: set drainSpec, {} drains with the defaults"},
+		},
+		{
 			name: "a timeout of no time", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 0", 1),
 			lines: []string{cgu + "spec.remediationStrategy.timeout: Invalid value: 0: should be greater than or equal to 1"},
 		},

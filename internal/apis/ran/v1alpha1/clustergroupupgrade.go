@@ -90,6 +90,7 @@ type RemediationStrategy struct {
 	// rounded down, at least 1.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	MaxConcurrency intstr.IntOrString `json:"maxConcurrency"`
 	// Timeout for the whole rollout, in minutes.
 	// +kubebuilder:default=240
@@ -173,6 +174,7 @@ const (
 
 // NodeMaintenanceRemediation maintains the nodes of a cluster: control plane first, one at a time, then the others within
 // the budgets of the cluster's MaintenanceOperatorConfig.
+// +kubebuilder:validation:XValidation:rule="!has(self.onDrainTimeout) || self.onDrainTimeout != 'Retry' || has(self.drainSpec)",fieldPath=".onDrainTimeout",reason=FieldValueForbidden,message="there is no drain to retry: set drainSpec, {} drains with the defaults"
 type NodeMaintenanceRemediation struct {
 	// NodeSelector picks nodes by label. Absent: all.
 	// +optional
