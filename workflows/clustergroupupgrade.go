@@ -139,12 +139,10 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 		return g.status, err
 	}
 	g.finishChanges(work, listening)
-	if err != nil {
-		g.holds.leave(listening)
-		return g.fail(listening, err)
-	}
 	g.holds.leave(listening)
-	return g.finish(listening, end)
+	status, err := g.finishAs(listening, end, err)
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // who has asked for a change gets an answer
+	return status, err
 }
 
 // phase is a part of a rollout, up to a point at which a new run may take over.
@@ -201,7 +199,7 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 
 // continueAsNew hands the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
-	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork })
+	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
 	for _, drain := range g.drains {
 		drain()
 	}

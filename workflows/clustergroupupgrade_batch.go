@@ -112,8 +112,8 @@ func (g *groupUpgrade) batchesLeft() int {
 	if rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
 		return 1
 	}
-	left := 0
-	for _, clusters := range plan[g.nextBatch:] {
+	left := 1 // the next, or the one at work
+	for _, clusters := range plan[g.nextBatch+1:] {
 		if len(g.record.pending(clusters)) > 0 {
 			left++
 		}

@@ -56,6 +56,14 @@ func (g *groupUpgrade) pause(ctx workflow.Context, paused bool, r temporal.Signa
 	g.runClock(ctx)
 }
 
+// finishAs ends the workflow: with the way the rollout ended, or with why it could not even be planned.
+func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+	if err != nil {
+		return g.fail(ctx, err)
+	}
+	return g.finish(ctx, end)
+}
+
 // fail ends a rollout that could not even be planned.
 func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
 	failure := failureOf(err)
