@@ -50,15 +50,13 @@ func told(events []corev1.Event) []string {
 func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
 	shop.pod(t, ref.Node, "web")
-	locks := NodeLockInput{NodeRef: ref}
 	job := RunJobInput{NodeRef: ref, Maintenance: "fw", Job: firmware(t, testNode(t), nil).Job, Deadline: inSeconds(60)}
 	drains := &Drains{Clusters: clusters}
 	ended := &MaintenanceEnd{State: maintenancev1.NodeCompleted, Message: "the maintenance is completed"}
 	for _, activity := range []func() error{
 		func() error { return planMaintenance(t.Context(), ref) },
-		func() error { _, err := initiator().RequestNodeMaintenance(t.Context(), locks); return err },
 		func() error {
-			_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
+			_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true})
 			return err
 		},
 		func() error {

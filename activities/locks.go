@@ -14,7 +14,6 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
@@ -49,8 +48,6 @@ type NodeLockInput struct {
 	NodeRef
 	Scope    lcmv1.Scope `json:"scope,omitempty"`
 	Deadline *time.Time  `json:"deadline,omitempty"`
-	// Departure is looked at before anything is asked for.
-	Departure Departure `json:"departure,omitzero"`
 }
 
 // RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks.
@@ -101,36 +98,13 @@ type NodeLocks struct {
 	Active   bool `json:"active,omitempty"`
 	// RequestUID is that of the request, if there is one.
 	RequestUID types.UID `json:"requestUID,omitempty"`
-	// Warning is what a person may want to change before the drain.
-	Warning string `json:"warning,omitempty"`
 }
 
-// RequestNodeMaintenance looks whether the node can be drained at all, marks it MaintenancePlanned, creates our NodeMaintenanceRequest, beside those that
-// others have made for the node, and says whether the node's locks have to be waited for. Errors: NodeGone, NodeBusy, LockRefused when locks hold a node
-// that no maintenance may be requested for, PodsNotEvictable (with blockers).
-func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
-	cluster, served, err := l.cluster(ctx, in.Cluster)
-	if err != nil {
-		return NodeLocks{}, err
-	}
-	look := checkDrain
-	if served && !nodeLocks(ctx, cluster, in.Node).Inactive {
-		look = warnOfDrain // who lets go of a node may take pods off it
-	}
-	warning, err := look(ctx, cluster, in.NodeRef, in.Departure)
-	if err != nil {
-		return NodeLocks{}, err
-	}
-	node, err := planned(ctx, cluster, in.NodeRef)
-	if err != nil {
-		return NodeLocks{}, err
-	}
-	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})()
-	if !served {
-		return NodeLocks{Warning: warning}, nil
-	}
+// requestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
+// maintenance may be requested for there is none.
+func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in TakeNodeInput) (NodeLocks, error) {
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
-		return NodeLocks{Warning: warning}, refuseSkipped(ctx, cluster, in.Node)
+		return NodeLocks{Inactive: true}, refuseSkipped(ctx, cluster, in.Node)
 	}
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
@@ -140,7 +114,7 @@ func (l *Locks) RequestNodeMaintenance(ctx context.Context, in NodeLockInput) (N
 		return NodeLocks{}, err
 	}
 	found := nodeLocks(ctx, cluster, in.Node)
-	found.RequestUID, found.Warning = ours.UID, warning
+	found.RequestUID = ours.UID
 	return found, nil
 }
 

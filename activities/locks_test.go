@@ -98,11 +98,13 @@ func soon(within time.Duration) *time.Time {
 func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	in := NodeLockInput{NodeRef: testNode(t), Scope: lcmv1.ScopeOS}
 	for range 2 { // the second time as if the first reply had been lost
-		found, err := initiator().RequestNodeMaintenance(t.Context(), in)
+		taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: in.NodeRef, Cordon: true, Scope: in.Scope})
 		require.NoError(t, err)
 		requests := requestsFor(t, in.Node)
 		require.Len(t, requests, 1)
-		require.Equal(t, NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, found, "the node has no lock to wait for")
+		require.Equal(t, NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, taken.Locks)
+		require.Equal(t, &CordonResult{CordonedByUs: true}, taken.Cordon, "the node has no lock to wait for")
+		require.True(t, getNode(t, in.Node).Spec.Unschedulable)
 	}
 	requests := requestsFor(t, in.Node)
 	require.Equal(t, in.Owner, kube.Owner(&requests[0]))
@@ -146,8 +148,9 @@ func TestARequestThatSomeoneElseMadeIsRespectedAndNeverDeleted(t *testing.T) {
 	})
 	lock := heldNode(t, "tf", in.Node)
 	say(t, lock, lcmv1.LockInactive, "")
-	_, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.NoError(t, err)
+	require.NotNil(t, taken.Cordon, "its lock has let go, for them")
 	require.Len(t, requestsFor(t, in.Node), 2)
 	require.NoError(t, initiator().AwaitNodeLocks(t.Context(), in))
 
@@ -167,25 +170,28 @@ func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
 	meta := requestMeta(in.Owner, "drydock", in.Node)
 	meta.Annotations = nil
 	created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
-	_, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.ErrorContains(t, err, "exists and is not ours")
+	require.False(t, getNode(t, in.Node).Spec.Unschedulable)
 	_, err = initiator().WithdrawNodeMaintenance(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, requestsFor(t, in.Node), 1)
 }
 
 func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
-	_, err := initiator().RequestNodeMaintenance(t.Context(), NodeLockInput{NodeRef: NodeRef{Cluster: spokeName, Node: "no-such-node", Owner: "me/1"}})
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: NodeRef{Cluster: spokeName, Node: "no-such-node", Owner: "me/1"}})
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
 }
 
 func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
-	in := NodeLockInput{NodeRef: testNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} })}
-	found, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
+	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true})
 	require.NoError(t, err)
-	require.False(t, found.Asked, "nobody holds it: there is nothing to ask")
+	require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
+	require.NotNil(t, taken.Cordon)
+	in := TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true}
 	heldNode(t, "tf", in.Node)
-	_, err = initiator().RequestNodeMaintenance(t.Context(), in)
+	_, err = nodes().TakeNode(t.Context(), in)
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
 	require.Empty(t, requestsFor(t, in.Node))
@@ -296,9 +302,11 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cluster.Client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
 
-	found, err := l.RequestNodeMaintenance(t.Context(), node)
+	n := &Nodes{Clusters: clusters}
+	taken, err := n.TakeNode(t.Context(), TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
 	require.NoError(t, err)
-	require.False(t, found.Asked)
+	require.False(t, taken.Locks.Asked)
+	require.NotNil(t, taken.Cordon)
 	requested, err := l.RequestClusterMaintenance(t.Context(), whole)
 	require.NoError(t, err)
 	require.False(t, requested)
@@ -313,7 +321,7 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	_, err = envtest.InstallCRDs(access, envtest.CRDInstallOptions{Paths: []string{"../deploy/crds/lcm.mirantis.com_nodeworkloadlocks.yaml"}})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		_, err = l.RequestNodeMaintenance(t.Context(), node)
+		_, err = n.TakeNode(t.Context(), TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
 		return temporal.ErrorType(err) == temporal.ErrNotFound
 	}, 10*time.Second, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
 	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")

@@ -16,6 +16,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -64,7 +65,11 @@ func (n *Nodes) PlanMaintenance(ctx context.Context, in PlanMaintenanceInput) (P
 	if err != nil {
 		return PlanMaintenanceResult{}, err
 	}
-	if _, err = planned(ctx, cluster, in.NodeRef); err != nil && temporal.ErrorType(err) != temporal.ErrNodeBusy {
+	node, err := cluster.Node(ctx, in.Node)
+	if err != nil {
+		return PlanMaintenanceResult{}, explainNode(cluster, in.Node, "read", err)
+	}
+	if err := markPlanned(ctx, cluster, in.NodeRef, node); err != nil {
 		return PlanMaintenanceResult{}, err
 	}
 	warning, err := warnOfDrain(ctx, cluster, in.NodeRef, in.Departure)
@@ -73,22 +78,6 @@ func (n *Nodes) PlanMaintenance(ctx context.Context, in PlanMaintenanceInput) (P
 	}
 	record(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodePending), message: "a maintenance of the node waits for its turn"})
 	return PlanMaintenanceResult{Warning: warning}, nil
-}
-
-// planned marks a node MaintenancePlanned, unless another maintenance that waits for it, too, has done so. Errors: NodeGone, NodeBusy.
-func planned(ctx context.Context, cluster *kube.Cluster, ref NodeRef) (*corev1.Node, error) {
-	node, err := cluster.Node(ctx, ref.Node)
-	if err == nil && kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) == nil {
-		err = cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
-			kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
-	}
-	if err != nil {
-		return nil, explainNode(cluster, ref.Node, "mark", err)
-	}
-	if holder := holder(node, ref.Owner); holder != "" {
-		return nil, nodeBusy(node.Name, holder)
-	}
-	return node, nil
 }
 
 // holder is the ownership mark of somebody else's maintenance of the node, or "".
@@ -141,9 +130,13 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	if err != nil {
 		return CordonResult{}, err
 	}
+	return n.cordon(ctx, cluster, in)
+}
+
+func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput) (CordonResult, error) {
 	var result CordonResult
 	var ours *corev1.Node
-	err = changeSeenNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+	err := changeSeenNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		ours = node
 		if holder := holder(node, in.Owner); holder != "" {
 			return nil, nodeBusy(node.Name, holder)
@@ -216,6 +209,10 @@ type ReturnNodeInput struct {
 	// Withdraw the request to the node's workload locks after. RequestUID is its, if known.
 	Withdraw   bool      `json:"withdraw,omitempty"`
 	RequestUID types.UID `json:"requestUID,omitempty"`
+	// Slot of the node, which the scheduler of the cluster is told to be free as soon as the node is returned. AwaitLocks: not before the
+	// node's workload locks hold it again.
+	Slot       *scheduling.HeldSlot `json:"slot,omitempty"`
+	AwaitLocks bool                 `json:"awaitLocks,omitempty"`
 	// Ended says how the maintenance has ended; nil: it cannot say so itself any more.
 	Ended *MaintenanceEnd `json:"ended,omitempty"`
 }
@@ -229,10 +226,12 @@ type ReturnNodeResult struct {
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
 	// Locks is how the node's workload locks stand, when the request to them was withdrawn.
 	Locks NodeLocks `json:"locks"`
+	// SlotReturned: the scheduler was told that the slot is free.
+	SlotReturned bool `json:"slotReturned,omitempty"`
 }
 
 // ReturnNode removes the Job that has finished on the node, uncordons the node if we cordoned it and nobody wants it kept so, removes our marks and
-// conditions, and withdraws the request to its workload locks, in this order. A node that is gone, or not ours, is left as it is. Called again, it
+// conditions, withdraws the request to its workload locks, and gives its slot back, in this order. A node that is gone, or not ours, is left as it is. Called again, it
 // goes on.
 func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
@@ -253,7 +252,16 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	if in.Withdraw {
 		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
 	}
+	if err == nil && (!in.AwaitLocks || result.Locks.Active) {
+		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
+	}
 	return result, err
+}
+
+// returnSlot lets the next node go on at once. When it does not succeed, the workflow gives the slot back a little later.
+func (n *Nodes) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool) bool {
+	return in.Slot != nil && n.Waits.Temporal != nil &&
+		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalCall, in.Slot.Return(leftOut)) == nil
 }
 
 func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (ReturnNodeResult, error) {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -288,6 +290,44 @@ func TestReturningANodeASecondTimeOrBeforeItWasCordonedIsFine(t *testing.T) {
 	cordon(t, ref)
 	require.True(t, giveBack(t, ref).Uncordoned)
 	require.Empty(t, giveBack(t, ref))
+}
+
+// toScheduler hears what the scheduler is told.
+type toScheduler struct {
+	refuses bool
+	told    []any
+}
+
+func (s *toScheduler) SignalWorkflow(_ context.Context, workflowID, _, signal string, payload any) error {
+	if s.refuses {
+		return errors.New("workflow not found")
+	}
+	s.told = append(s.told, workflowID, signal, payload)
+	return nil
+}
+
+func TestTheSlotIsGivenBackWithTheNodeUnlessItsLocksHaveLetGo(t *testing.T) {
+	slot := &scheduling.HeldSlot{Asker: scheduling.Asker{WorkflowID: "cgu/ops/june/c1", FirstRunID: "run"}, Namespace: "ops", Name: "june-n1", Number: 7}
+	returned := func(in ReturnNodeInput, server *toScheduler) ReturnNodeResult {
+		in.Slot = slot
+		result, err := (&Nodes{Clusters: clusters, Waits: Waits{Temporal: server}}).ReturnNode(t.Context(), in)
+		require.NoError(t, err)
+		return result
+	}
+	server, ref := &toScheduler{}, testNode(t)
+	cordon(t, ref)
+	require.True(t, returned(ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
+	require.Equal(t, []any{temporal.MaintenanceSchedulerID(ref.Cluster), temporal.SignalCall, slot.Return(false)}, server.told)
+
+	server, ref = &toScheduler{}, testNode(t)
+	cordon(t, ref)
+	require.False(t, returned(ReturnNodeInput{NodeRef: ref}, &toScheduler{refuses: true}).SlotReturned, "the workflow does it")
+	require.True(t, returned(ReturnNodeInput{NodeRef: ref}, server).SlotReturned, "a second attempt says so again")
+
+	server, ref = &toScheduler{}, testNode(t)
+	say(t, heldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
+	require.False(t, returned(ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
+	require.Empty(t, server.told, "its lock does not hold it yet")
 }
 
 func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {

@@ -22,7 +22,7 @@ func TestANodeWhoseDrainWouldFailStaysInServiceAndNothingIsAskedFor(t *testing.T
 	planned, err := nodes().PlanMaintenance(t.Context(), PlanMaintenanceInput{NodeRef: ref, Departure: departure})
 	require.NoError(t, err, "its turn is not yet")
 	require.Contains(t, planned.Warning, "its drain would fail: 1 pod without a controller, which only force evicts: "+shop.namespace+"/bare")
-	_, err = initiator().RequestNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref, Departure: departure})
+	_, err = nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err))
 	require.Len(t, temporal.Blockers(err), 1)
 	require.Empty(t, requestsFor(t, ref.Node))
@@ -50,21 +50,21 @@ func TestABudgetThatCanNeverAllowADisruptionIsCalledOutWhileTheNodeIsInService(t
 	settled(t, spokeName, budget)
 	warning := fmt.Sprintf("as node %s stands, its drain would wait until somebody changes the budgets or adds replicas: "+
 		"1 pod blocked by PodDisruptionBudget %s/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)", ref.Node, shop.namespace)
-	in := NodeLockInput{NodeRef: ref, Departure: Departure{Drain: &maintenancev1.DrainSpec{}}}
+	departure := Departure{Drain: &maintenancev1.DrainSpec{}}
 	for range 2 {
-		found, err := initiator().RequestNodeMaintenance(t.Context(), in)
+		planned, err := nodes().PlanMaintenance(t.Context(), PlanMaintenanceInput{NodeRef: ref, Departure: departure})
 		require.NoError(t, err)
-		require.Equal(t, warning, found.Warning)
+		require.Equal(t, warning, planned.Warning)
 	}
 	require.False(t, getNode(t, ref.Node).Spec.Unschedulable)
 	obstructed := func(e corev1.Event) bool { return e.Reason == EventDrainObstructed }
 	events := eventsOf(t, ref.Node)
 	require.Equal(t, "Warning DrainObstructed: "+warning, told(events)[slices.IndexFunc(events, obstructed)])
 
-	result, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true, Departure: in.Departure})
+	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
 	require.NoError(t, err, "a person may change the budget while the drain waits for it")
-	require.True(t, result.CordonedByUs)
-	require.Equal(t, warning, result.Warning)
+	require.True(t, taken.Cordon.CordonedByUs)
+	require.Equal(t, warning, taken.Warning)
 	require.Len(t, slices.DeleteFunc(eventsOf(t, ref.Node), func(e corev1.Event) bool { return !obstructed(e) }), 1)
 }
 
@@ -73,15 +73,16 @@ func TestPodsThatALockHolderMayTakeOffTheNodeAreNoReasonNotToAskIt(t *testing.T)
 	settled(t, spokeName, shop.pod(t, ref.Node, "bare", withoutController))
 	lock := heldNode(t, "virt", ref.Node)
 	settled(t, spokeName, lock)
-	in := NodeLockInput{NodeRef: ref, Departure: Departure{Drain: &maintenancev1.DrainSpec{}}}
-	found, err := initiator().RequestNodeMaintenance(t.Context(), in)
+	departure := Departure{Drain: &maintenancev1.DrainSpec{}}
+	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Departure: departure})
 	require.NoError(t, err)
-	require.Contains(t, found.Warning, "its drain would fail")
+	require.Contains(t, taken.Warning, "its drain would fail")
+	require.Nil(t, taken.Cordon)
 	require.Len(t, requestsFor(t, ref.Node), 1)
 
 	say(t, lock, lcmv1.LockInactive, "")
-	require.NoError(t, initiator().AwaitNodeLocks(t.Context(), in))
-	_, err = nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true, Locked: true, Departure: in.Departure})
+	require.NoError(t, initiator().AwaitNodeLocks(t.Context(), NodeLockInput{NodeRef: ref}))
+	_, err = nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true, Locked: true, Departure: departure})
 	require.Equal(t, temporal.ErrPodsNotEvictable, temporal.ErrorType(err), "it has let go, and left the pod")
 	require.False(t, getNode(t, ref.Node).Spec.Unschedulable)
 }

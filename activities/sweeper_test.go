@@ -107,14 +107,13 @@ func look(t *testing.T, server *someWorkflows, in AwaitOrphansInput) Orphans {
 // everything has a maintenance mark all that one can mark, and stops in the middle of its job.
 func everything(t *testing.T, ref NodeRef) RunJobInput {
 	t.Helper()
-	_, err := initiator().RequestNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref, Scope: lcmv1.ScopeOS})
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := initiator().WithdrawNodeMaintenance(context.Background(), NodeLockInput{NodeRef: ref})
 		require.NoError(t, err)
 	})
 	require.NoError(t, planMaintenance(t.Context(), ref))
-	cordon(t, ref)
 	work := firmware(t, ref, lasting("1h"))
 	_, stop := running(t, work)
 	stop()

@@ -87,14 +87,11 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitStale": func(ctx context.Context, _ activities.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},
-		"RequestNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
-			return activities.NodeLocks{}, nil
+		"TakeNode": func(context.Context, activities.TakeNodeInput) (activities.TakeNodeResult, error) {
+			return activities.TakeNodeResult{Cordon: &activities.CordonResult{CordonedByUs: true}}, nil
 		},
 		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
 			return activities.NodeLocks{}, nil
-		},
-		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
-			return activities.CordonResult{CordonedByUs: true}, nil
 		},
 		"ApplyWorkloadLocks": func(context.Context, activities.WorkloadLocksInput) (locks.Report, error) { return reportedLocks, nil },
 		"ObserveWorkloadLocks": func(ctx context.Context, _ activities.WorkloadLocksInput) (activities.WorkloadLocksDue, error) {

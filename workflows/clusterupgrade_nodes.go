@@ -175,8 +175,10 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
-		SlotGranted:   join == nil,
 		Join:          join,
+	}
+	if join == nil {
+		maintenance.Slot = r.slots.handOut(object.Namespace, object.Name)
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -203,12 +205,13 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		if sweepAfter(ctx, err, in.Cluster) && join == nil {
 			r.terminated = append(r.terminated, node)
 		}
-		r.ended(ctx, node, status, err)
+		r.ended(ctx, node, status, err, maintenance.Slot != nil)
 	})
 }
 
-// ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and fails nobody.
-func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
+// ended takes in how the maintenance of a node ended that had the node's slot, or shared the node. A node that was deleted has nothing left to maintain
+// and fails nobody.
+func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error, hadSlot bool) {
 	r.running = without(r.running, node)
 	r.changed = true
 	if err != nil {
@@ -217,7 +220,7 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	if r.endsAlone(node, status) {
 		return
 	}
-	r.release(node, status)
+	r.release(node, status, hadSlot)
 	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:
@@ -232,12 +235,16 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	}
 }
 
-// release gives back the slot of a node. How a maintenance left it that did not begin, or was terminated, nobody knows.
-func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
+// release sees to it that the slot of a node is given back. A maintenance that has completed has done so itself. How one left its node that did not begin,
+// or was terminated, nobody knows.
+func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus, hadSlot bool) {
 	object := r.objectFor(node)
-	r.slots.release(scheduling.Release{
-		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil, LeftOut: status.LeftCordoned,
-	})
+	release := scheduling.Release{Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil, LeftOut: status.LeftCordoned}
+	if hadSlot && status.State == maintenancev1.NodeCompleted {
+		r.slots.returned(release)
+	} else {
+		r.slots.release(release)
+	}
 }
 
 func (r *nodeRollout) fail(err error) {

@@ -23,12 +23,16 @@ func sharedWorld(t *testing.T, join, alone func(workflow.Context) (nodeStatus, e
 	var joined []scheduling.Asker
 	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
 		if in.Join != nil {
-			require.False(t, in.SlotGranted)
+			require.Nil(t, in.Slot)
 			joined = append(joined, *in.Join)
 			return join(ctx)
 		}
 		joined = append(joined, scheduling.Asker{})
-		return alone(ctx)
+		status, err := alone(ctx)
+		if err == nil {
+			giveBack(ctx, in)
+		}
+		return status, err
 	})
 	return w, &joined
 }

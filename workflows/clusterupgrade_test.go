@@ -62,11 +62,14 @@ func newChildren() *children {
 	return &children{takes: time.Minute, ends: map[string]func(workflow.Context) error{}}
 }
 
-// playNodes registers a NodeMaintenance that only takes its time.
+// playNodes registers a NodeMaintenance that only takes its time, and gives its slot back.
 func playNodes(w *world) *children {
 	c := newChildren()
 	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
 		err := c.run(ctx, in.Object.Spec.NodeName)
+		if err == nil {
+			giveBack(ctx, in)
+		}
 		status := nodeStatus{State: maintenancev1.NodeCompleted, Drain: &maintenancev1.DrainStatus{Evicted: 2}, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
 		if sdktemporal.IsCanceledError(err) {
 			status.State = maintenancev1.NodeCancelled
@@ -75,6 +78,11 @@ func playNodes(w *world) *children {
 		return status, err
 	})
 	return c
+}
+
+func giveBack(ctx workflow.Context, in NodeMaintenanceInput) {
+	end, _ := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.SignalExternalWorkflow(end, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalCall, in.Slot.Return(false)).Get(end, nil)
 }
 
 // failsWith ends a node in a typed error that carries its status, as NodeMaintenance does.

@@ -48,8 +48,8 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 		next   string
 		state  maintenancev1.NodeState
 	}{
-		{"CheckNodeMaintenance", "PlanMaintenance", "RequestNodeMaintenance", maintenancev1.NodePending},
-		{"RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
+		{"CheckNodeMaintenance", "PlanMaintenance", "TakeNode", maintenancev1.NodePending},
+		{"TakeNode", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
 		{"AwaitNodeLocks", "AwaitNodeLocks", "Cordon", maintenancev1.NodeScheduled},
 		{"Cordon", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
 		{"AwaitPodCompletion", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
@@ -150,7 +150,7 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 	for _, by := range []string{"signal", "Temporal"} {
 		t.Run("by "+by, func(t *testing.T) {
 			w := newWorld(t)
-			w.fail["Cordon"] = func(int) error {
+			w.fail["TakeNode"] = func(int) error {
 				w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
 				return nil
 			}

@@ -26,8 +26,8 @@ type NodeMaintenanceInput struct {
 	Parent string `json:"parent,omitempty"`
 	// ProgressLimit is the longest that the parent waits to be told of a change.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
-	// SlotGranted: the parent has asked for a slot for the node, and gives it back. Otherwise the maintenance does so itself.
-	SlotGranted bool `json:"slotGranted,omitempty"`
+	// Slot is the parent's for the node; a maintenance that completes gives it back. nil: it asks for one itself.
+	Slot *scheduling.HeldSlot `json:"slot,omitempty"`
 	// Join: the parent waits for a slot, and this maintenance has the node meanwhile. It does nothing itself but share that one's; where it cannot, it
 	// ends as Pending.
 	Join *scheduling.Asker `json:"join,omitempty"`
@@ -78,6 +78,9 @@ type nodeMaintenance struct {
 	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.
 	marked, cordoned bool
+
+	// slotReturned: the scheduler knows that the parent's slot is free.
+	slotReturned bool
 
 	// announced counts the states that were announced on the node.
 	announced int32
@@ -145,7 +148,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.partWithAll(clean, err)
 	m.leaveHolder(clean)
 	m.cleanUp(clean, err)
-	m.releaseSlot(clean)
+	m.releaseSlot(clean, err)
 	m.holds.leave(clean)
 	_ = workflow.Await(clean, func() bool { return m.unheard == 0 })
 	status, err := m.finish(clean, err)
@@ -226,7 +229,7 @@ func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err erro
 
 // awaitSlot waits until the scheduler of the cluster lets the node go, or until whoever has it shares it. A rollout has waited already.
 func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
-	if m.in.SlotGranted {
+	if m.in.Slot != nil {
 		return nil
 	}
 	object := m.in.Object

@@ -24,7 +24,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
 	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
-	if !m.in.SlotGranted {
+	if m.in.Slot == nil {
 		m.slots.listen(ctx, func() {})
 		workflow.GoNamed(ctx, "slots", m.slots.run)
 		onSignal(ctx, temporal.SignalShare, "How the node stands that another maintenance shares.", m.takeShare)
@@ -67,7 +67,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	mayHaveLetGo := m.locked || m.requested && !m.answered
 	var found activities.NodeLocks
 	if m.marked {
-		found = m.returnNode(ctx, insist, err)
+		found = m.returnNode(ctx, insist, err, mayHaveLetGo)
 	}
 	if m.requested {
 		found = m.withdrawRequest(ctx, insist)
@@ -85,9 +85,12 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 }
 
 // returnNode returns the node; what always goes with that goes with it.
-func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error) activities.NodeLocks {
+func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error, mayHaveLetGo bool) activities.NodeLocks {
 	keep := m.keepFor != nil || m.status.Failure != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned
-	in := activities.ReturnNodeInput{NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err)}
+	in := activities.ReturnNodeInput{
+		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err),
+		Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,
+	}
 	if m.jobFinished {
 		in.FinishedJob = new(m.jobInput())
 	}
@@ -99,6 +102,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	}
 	var result activities.ReturnNodeResult
 	undone := m.undo(ctx, insist, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
+	m.slotReturned = result.SlotReturned
 	m.record.note(result.Note)
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
 	m.status.LeftCordoned = undone != nil && m.cordoned || result.LeftCordoned
@@ -109,9 +113,25 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	return result.Locks
 }
 
+// parentsSlot is the parent's slot if the maintenance gives it back: when it has completed. Else the parent has to hear of its end before the
+// slot is free, for it may not want to go on.
+func (m *nodeMaintenance) parentsSlot(err error) *scheduling.HeldSlot {
+	if m.endState(err) != maintenancev1.NodeCompleted {
+		return nil
+	}
+	return m.in.Slot
+}
+
 // releaseSlot gives the slot back, or the request for it.
-func (m *nodeMaintenance) releaseSlot(ctx workflow.Context) {
-	if m.in.SlotGranted {
+func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
+	if m.slotReturned || m.in.Slot != nil && m.parentsSlot(err) == nil {
+		return
+	}
+	if slot := m.in.Slot; slot != nil {
+		// A scheduler that is not there is started by it, and hears from the parent which slots it has.
+		in := activities.CallSchedulerInput{Cluster: m.in.Cluster, Call: slot.Return(m.status.LeftCordoned)}
+		hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
+		_ = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.CallScheduler, in, nil)
 		return
 	}
 	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name, LeftOut: m.status.LeftCordoned})

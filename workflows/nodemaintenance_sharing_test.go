@@ -57,7 +57,7 @@ func TestANodeThatAnotherMaintenanceJoinedIsReturnedWhenBothAreDone(t *testing.T
 	)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
-	require.Len(t, w.inputs["Cordon"], 1)
+	require.Len(t, w.inputs["TakeNode"], 1)
 	require.Len(t, w.inputs["Drain"], 1)
 	require.Len(t, w.inputs["ReturnNode"], 1)
 }
@@ -195,7 +195,7 @@ func TestAMaintenanceJoinsTheOneThatHasItsNode(t *testing.T) {
 	}, states(status))
 	require.Equal(t, maintenancev1.RequestorDone, w.lastClaim().State)
 	require.Equal(t, peer, w.lastClaim().To)
-	for _, deed := range []string{"Cordon", "Drain", "AwaitNodeHealthy"} {
+	for _, deed := range []string{"TakeNode", "Drain", "AwaitNodeHealthy"} {
 		require.NotContains(t, w.called(), deed, "the holder has done so")
 	}
 }
@@ -238,13 +238,13 @@ func TestAJoinedMaintenanceThatLosesTheNodeWaitsForItsOwnSlot(t *testing.T) {
 			}
 			w.say(
 				w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), lose, w.keepsNode(maintenancev1.NodePending),
-				func() { require.NotContains(t, w.called(), "Cordon") }, w.vacate,
+				func() { require.NotContains(t, w.called(), "TakeNode") }, w.vacate,
 			)
 			w.RegisterDelayedCallback(w.signal(temporal.SignalDone, ""), time.Hour)
 			w.ExecuteWorkflow(NodeMaintenance, handOver())
 			status := requireResult[nodeStatus](w)
 			require.Empty(t, status.JoinedTo)
-			require.Contains(t, w.called(), "Cordon")
+			require.Contains(t, w.called(), "TakeNode")
 			require.Contains(t, w.called(), "AwaitNodeHealthy")
 		})
 	}
@@ -266,7 +266,7 @@ func TestAMaintenanceThatGetsItsSlotBeforeItIsAnsweredLeavesTheOther(t *testing.
 		w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), w.signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	require.Empty(t, requireResult[nodeStatus](w).JoinedTo)
-	require.Contains(t, w.called(), "Cordon")
+	require.Contains(t, w.called(), "TakeNode")
 	require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
 }
 

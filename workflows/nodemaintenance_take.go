@@ -39,12 +39,51 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 }
 
 func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
-	for _, step := range []func(workflow.Context) error{m.awaitRelease, m.awaitLocks, m.awaitRelease, m.cordon} {
+	if err := m.awaitRelease(ctx); err != nil {
+		return err
+	}
+	if taken, err := m.take(ctx); taken || err != nil {
+		return err
+	}
+	for _, step := range []func(workflow.Context) error{m.awaitLocks, m.awaitRelease, m.cordon} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// take asks the locks of the node to let go. When none holds it, the node is cordoned at once: then it returns true.
+func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
+	m.record.enter(ctx, maintenancev1.NodeScheduled)
+	m.marked, m.requested, m.cordoned = true, true, true
+	in := activities.TakeNodeInput{NodeRef: m.node, Cordon: m.cordons(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure()}
+	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
+	var found activities.TakeNodeResult
+	err = m.insist().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
+	m.answered, m.locked, m.requestUID = err == nil, found.Locks.Asked, found.Locks.RequestUID
+	m.record.note(found.Warning)
+	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	if err != nil || found.Cordon == nil {
+		m.cordoned = err != nil && !temporal.Final(err) // an attempt may have cordoned it whose answer nobody heard
+		return false, err
+	}
+	if m.locked {
+		m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
+		m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, nil, "")
+	}
+	m.record.enter(ctx, maintenancev1.NodeCordon)
+	m.takenOut(*found.Cordon)
+	return true, nil
+}
+
+// cordons reports whether the node is cordoned, as it is unless the request says otherwise.
+func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
+
+func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
+	m.status.CordonedByUs = result.CordonedByUs
+	m.record.note(result.Note)
+	m.record.note(result.Warning)
 }
 
 // awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.
@@ -61,25 +100,12 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
-	m.record.enter(ctx, maintenancev1.NodeScheduled)
-	m.marked, m.requested = true, true
-	in := activities.NodeLockInput{NodeRef: m.node, Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure()}
-	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
-	var found activities.NodeLocks
-	err := m.insist().effect(ctx, "request maintenance of "+m.node.Node, m.locks.RequestNodeMaintenance, in, &found)
-	m.answered, m.locked, m.requestUID = err == nil, found.Asked, found.RequestUID
-	m.record.note(found.Warning)
-	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
-	if err != nil || !m.locked {
-		return err
-	}
+	in := activities.NodeLockInput{NodeRef: m.node}
 	if m.spec.LockTimeoutSeconds != nil {
 		in.Deadline = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
 	}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
-	if !found.Inactive {
-		err = m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
-	}
+	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
 }
@@ -94,12 +120,10 @@ func (m *nodeMaintenance) lockNote() string {
 func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.cordoned = true
-	in := activities.CordonInput{NodeRef: m.node, Cordon: m.spec.Cordon == nil || *m.spec.Cordon, Locked: m.locked, Departure: m.departure()}
+	in := activities.CordonInput{NodeRef: m.node, Cordon: m.cordons(), Locked: m.locked, Departure: m.departure()}
 	var result activities.CordonResult
 	err := m.insist().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
-	m.status.CordonedByUs = result.CordonedByUs
-	m.record.note(result.Note)
-	m.record.note(result.Warning)
+	m.takenOut(result)
 	return err
 }
 

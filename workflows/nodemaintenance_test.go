@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -59,7 +60,7 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 
 	status := requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
 		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive",
 	}, w.called())
 	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
@@ -91,20 +92,24 @@ func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {
 	requireResult[nodeStatus](w)
 	require.NotContains(t, w.called(), "AwaitNodeLocks")
 	require.NotContains(t, w.called(), "AwaitNodeLocksActive")
-	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Locked)
+	require.NotContains(t, w.called(), "Cordon", "it was taken at once")
 }
 
-func TestANodeWithoutLocksIsNotWaitedForButItsLocksAreLookedAtOnceMore(t *testing.T) {
+func TestANodeWithoutLocksIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	none := activities.NodeLocks{Asked: true, Inactive: true, Active: true}
-	play(w, "RequestNodeMaintenance", func(activities.NodeLockInput) any { return none })
+	play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		return activities.TakeNodeResult{Locks: none, Cordon: &activities.CordonResult{CordonedByUs: true, Note: "somebody had been there"}}
+	})
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Locks: none} })
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	status := requireResult[nodeStatus](w)
 	require.NotContains(t, w.called(), "AwaitNodeLocks")
 	require.NotContains(t, w.called(), "AwaitNodeLocksActive")
-	require.True(t, w.inputs["Cordon"][0].(activities.CordonInput).Locked)
+	require.NotContains(t, w.called(), "Cordon")
+	require.True(t, status.CordonedByUs)
+	require.Contains(t, status.Notes, "somebody had been there")
 	for _, stage := range status.Stages {
 		require.True(t, stage.Succeeded, stage.Stage)
 	}
@@ -120,9 +125,9 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "Cordon", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
 	}, w.called())
-	require.False(t, w.inputs["Cordon"][0].(activities.CordonInput).Cordon)
+	require.False(t, w.inputs["TakeNode"][0].(activities.TakeNodeInput).Cordon)
 }
 
 func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
@@ -408,7 +413,7 @@ func TestADeadlineHoldsAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
 
 func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
 	w := newWorld(t)
-	w.blocked["RequestNodeMaintenance"] = true
+	w.blocked["TakeNode"] = true
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Second)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
@@ -416,7 +421,6 @@ func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *t
 	require.Equal(t, []string{"ReturnNode", "AwaitNodeLocksActive"}, w.called()[len(w.called())-2:])
 	for _, stage := range status.Stages {
 		require.NotContains(t, stage.Message, "no workload locks")
-		require.NotEqual(t, maintenancev1.StageKubernetesUncordoned, stage.Stage, "it was never cordoned")
 	}
 }
 
@@ -438,8 +442,8 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
-		"WithdrawNodeMaintenance", "AwaitNodeFree", "RequestNodeMaintenance", "AwaitNodeLocks", "Cordon",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon",
+		"WithdrawNodeMaintenance", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
 	}, w.called()[:11])
 }
 
@@ -466,7 +470,7 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 func TestAnEffectThatIsRefusedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil)
-	w.fail["Cordon"] = func(call int) error {
+	w.fail["TakeNode"] = func(call int) error {
 		if call <= 3*roundAttempts {
 			return unreachable
 		}
@@ -525,6 +529,51 @@ func TestOnlyTheCurrentActivityIsListenedTo(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
+// ofRollout is a maintenance whose parent has a slot for it.
+func ofRollout() NodeMaintenanceInput {
+	in := wholeMaintenance()
+	in.TaskQueue, in.Parent, in.DoneWhenReady = temporal.TaskQueue, "cgu/ops/june/c1", true
+	in.Slot = &scheduling.HeldSlot{Asker: scheduling.Asker{WorkflowID: in.Parent, FirstRunID: "run"}, Namespace: "ops", Name: "n1", Number: 7}
+	return in
+}
+
+func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
+	w := newWorld(t)
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		return activities.ReturnNodeResult{Uncordoned: true, SlotReturned: true}
+	})
+	in := ofRollout()
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, in.Slot, returned.Slot)
+	require.False(t, returned.AwaitLocks)
+	require.Empty(t, w.inputs["CallScheduler"])
+}
+
+func TestAParentsSlotThatDidNotGoBackWithTheNodeIsReturnedOnceItsLocksHoldItAgain(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
+		require.Empty(t, w.inputsOf("CallScheduler"))
+		return []drydockv1.Blocker{}
+	})
+	in := ofRollout()
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).AwaitLocks)
+	require.Equal(t, activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}, w.inputs["CallScheduler"][0])
+}
+
+func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "exit code 1", nil))
+	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
+	requireFailure[nodeStatus](w, temporal.ErrJobFailed)
+	require.Nil(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
+	require.Empty(t, w.inputs["CallScheduler"])
+}
+
 func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 	w := newWorld(t)
 	play(w, "PlanMaintenance", func(in activities.PlanMaintenanceInput) any {
@@ -532,9 +581,9 @@ func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 		require.Equal(t, handOver().Object.Spec.WaitForPodCompletion, in.Departure.Completion)
 		return activities.PlanMaintenanceResult{Warning: "its drain would fail"}
 	})
-	play(w, "RequestNodeMaintenance", func(in activities.NodeLockInput) any {
+	play(w, "TakeNode", func(in activities.TakeNodeInput) any {
 		require.Equal(t, handOver().Object.Spec.DrainSpec, in.Departure.Drain)
-		return activities.NodeLocks{Warning: "its drain would wait"}
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}, Warning: "its drain would wait"}
 	})
 	w.fail["Cordon"] = always(temporal.Error(temporal.ErrPodsNotEvictable, "node n1 is not taken out of service: 1 pod without a controller", nil))
 	w.ExecuteWorkflow(NodeMaintenance, handOver())

@@ -67,7 +67,7 @@ func TestAHistoryThatTheWorkflowWouldNotMakeIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	for _, run := range runs {
 		for _, event := range run.Events {
-			if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil && scheduled.ActivityType.Name == "Cordon" {
+			if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil && scheduled.ActivityType.Name == "Drain" {
 				scheduled.ActivityType.Name = "Drain"
 				require.Error(t, replay(run))
 				return

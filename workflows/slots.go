@@ -43,6 +43,10 @@ type slotKeeper struct {
 	// telling: it is being told something.
 	unsaid                       scheduling.Call
 	everything, reached, telling bool
+	// returns are what others have told it, to be said once more when there is something to say. doubted is the number of the last slot that a
+	// scheduler was told which began later than the one that granted it: that one may have missed that it was given back.
+	returns []scheduling.Release
+	doubted int64
 	// again is when the scheduler is told everything again, if somebody waits then; nil: that is not set.
 	again workflow.Future
 }
@@ -83,6 +87,9 @@ func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 // hear reports whether what the scheduler says that began then counts: it is the one that was heard last, or a later one.
 func (k *slotKeeper) hear(scheduler time.Time) bool {
 	if scheduler.After(k.scheduler) {
+		if !k.scheduler.IsZero() {
+			k.doubted = k.number
+		}
 		k.scheduler, k.turn = scheduler, 0
 	}
 	return scheduler.Equal(k.scheduler)
@@ -131,6 +138,33 @@ func (k *slotKeeper) release(release scheduling.Release) {
 	k.unsaid.Released = append(k.unsaid.Released, release)
 }
 
+// handOut names a slot to the one who gives it back.
+func (k *slotKeeper) handOut(namespace, name string) *scheduling.HeldSlot {
+	slot := k.find(namespace, name)
+	if slot == nil {
+		return nil
+	}
+	return &scheduling.HeldSlot{Asker: k.asker, Namespace: namespace, Name: name, Number: slot.Number}
+}
+
+// returned takes in that a slot was given back by the one who was told of it. The scheduler need not be told at once, unless it may have missed that.
+func (k *slotKeeper) returned(release scheduling.Release) {
+	slot := k.find(release.Namespace, release.Name)
+	switch {
+	case slot == nil:
+		return
+	case slot.Number <= k.doubted || len(k.returns) >= returnsAtOnce:
+		k.release(release)
+		return
+	}
+	release.Number = slot.Number
+	k.forget(release.Namespace, release.Name)
+	k.returns = append(k.returns, release)
+}
+
+// returnsAtOnce is how many slots that others have given back are told the scheduler in one message.
+const returnsAtOnce = 200
+
 // forget drops a slot. When none is waited for any more, there is no reason to wait either.
 func (k *slotKeeper) forget(namespace, name string) {
 	k.slots = slices.DeleteFunc(k.slots, func(s scheduling.Slot) bool { return s.Namespace == namespace && s.Name == name })
@@ -150,11 +184,11 @@ func (k *slotKeeper) run(ctx workflow.Context) {
 		if err := k.awaitNews(ctx); err != nil {
 			return
 		}
-		call := scheduling.Call{Asker: k.asker, Slots: k.unsaid.Slots, Released: k.unsaid.Released}
+		call := scheduling.Call{Asker: k.asker, Slots: k.unsaid.Slots, Released: append(k.unsaid.Released, k.returns...)}
 		if k.everything {
 			call.Slots, call.All = slices.Clone(k.slots), true
 		}
-		k.unsaid, k.everything, k.telling = scheduling.Call{}, false, true
+		k.unsaid, k.returns, k.everything, k.telling = scheduling.Call{}, nil, false, true
 		k.tell(ctx, call)
 		k.telling = false
 	}

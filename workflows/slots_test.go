@@ -95,3 +95,41 @@ func TestWhatASchedulerHasSaidThatIsGoneCountsNoMore(t *testing.T) {
 		},
 	)
 }
+
+func TestASlotThatOthersGaveBackIsToldWithTheNextMessage(t *testing.T) {
+	w := newWorld(t)
+	keeping(w,
+		func(k *slotKeeper) { k.askFor("a") },
+		func(k *slotKeeper) {
+			w.callScheduler(k.handOut("ops", "a").Return(false))
+			require.True(t, w.book.Empty())
+			k.returned(scheduling.Release{Namespace: "ops", Name: "a"})
+		},
+		func(k *slotKeeper) {
+			require.Len(t, w.schedulerCalls, 2, "it knows already")
+			k.askFor("b")
+		},
+	)
+	require.Len(t, w.schedulerCalls, 3)
+	require.Equal(t, []scheduling.Release{{Namespace: "ops", Name: "a", Number: 1}}, w.schedulerCalls[2].Released)
+}
+
+func TestASchedulerThatMayHaveMissedThatASlotWasGivenBackIsToldAtOnce(t *testing.T) {
+	w := newWorld(t)
+	begins := func(at int64) func(*slotKeeper) {
+		return func(*slotKeeper) {
+			w.book = scheduling.Book{}
+			w.SignalWorkflow(temporal.SignalRollCall, scheduling.RollCall{Scheduler: time.Unix(at, 0)})
+		}
+	}
+	keeping(w,
+		begins(1),
+		func(k *slotKeeper) { k.askFor("a") },
+		begins(2),
+		func(k *slotKeeper) {
+			require.False(t, w.book.Empty(), "it was told that the slot is held")
+			k.returned(scheduling.Release{Namespace: "ops", Name: "a"}) // what the maintenance said, the one before has heard
+		},
+		func(*slotKeeper) { require.True(t, w.book.Empty()) },
+	)
+}

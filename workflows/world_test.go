@@ -100,7 +100,12 @@ func (w *world) register() {
 	play(w, "RemoveJob", func(activities.RunJobInput) any { return nil })
 	play(w, "AwaitNodeHealthy", func(activities.AwaitNodeHealthyInput) any { return nil })
 	play(w, "AwaitClusterHealthy", func(activities.AwaitClusterHealthyInput) any { return nil })
-	play(w, "RequestNodeMaintenance", func(activities.NodeLockInput) any { return activities.NodeLocks{Asked: w.locked} })
+	play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		if w.locked {
+			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
+		}
+		return activities.TakeNodeResult{Cordon: &activities.CordonResult{CordonedByUs: true}}
+	})
 	play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
 	play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return activities.NodeLocks{} })
 	play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any { return []drydockv1.Blocker{} })

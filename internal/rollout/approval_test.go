@@ -25,7 +25,8 @@ func TestWhereAnApprovalIsNeeded(t *testing.T) {
 		{"before each batch", &ranv1.Approvals{BeforeEachBatch: true}, nil, []ranv1.ApprovalPoint{ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch, ranv1.BeforeEachBatch}},
 		{
 			"once where several stand at the same place", &ranv1.Approvals{BeforeCanaries: true, AfterCanaries: true, BeforeEachBatch: true},
-			[]string{"a", "b"}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.BeforeEachBatch, ranv1.AfterCanaries, ranv1.BeforeEachBatch},
+			[]string{"a", "b"},
+			[]ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.BeforeEachBatch, ranv1.AfterCanaries, ranv1.BeforeEachBatch},
 		},
 		{"canaries that need no work let nothing go unapproved", &ranv1.Approvals{AfterCanaries: true}, []string{"x"}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none, none, none}},
 	}

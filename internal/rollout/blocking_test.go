@@ -16,7 +16,9 @@ import (
 
 type rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 
-func named(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ops", Name: name} }
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ops", Name: name}
+}
 
 // blockedBy is a rollout of namespace ops that others block. Over is the status of its condition Succeeded; "" while it runs.
 func blockedBy(name string, over metav1.ConditionStatus, blockers ...string) *ranv1.ClusterGroupUpgrade {

@@ -342,7 +342,8 @@ func TestDependenciesOnPoliciesWhoseTurnComesLaterAreRefused(t *testing.T) {
 		{"on one that needs no work any more is fine", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", compliance{"c1": true})}, ""},
 		{"on one after", []rollout.Policy{policy("p1", work, dependsOn("p2")), policy("p2", work)}, "Managed Policy p1 depends on p2, which is to be remediated later"},
 		{
-			"on each other and on itself", []rollout.Policy{policy("p1", work, dependsOn("p2", "p1")), policy("p2", work, dependsOn("p1"))},
+			"on each other and on itself",
+			[]rollout.Policy{policy("p1", work, dependsOn("p2", "p1")), policy("p2", work, dependsOn("p1"))},
 			"Managed Policy p1 depends on p2, which is to be remediated later; Managed Policy p1 depends on itself",
 		},
 	}

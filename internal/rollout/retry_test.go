@@ -16,8 +16,10 @@ import (
 // ended is the status of a rollout that is over, one cluster a batch.
 func ended(states ...ranv1.ClusterState) ranv1.ClusterGroupUpgradeStatus {
 	status := ranv1.ClusterGroupUpgradeStatus{ComputedMaxConcurrency: 1, Conditions: []metav1.Condition{
-		{Type: ranv1.ConditionClustersSelected, Status: "True"}, {Type: ranv1.ConditionValidated, Status: "True"},
-		{Type: ranv1.ConditionProgressing, Status: "False"}, {Type: ranv1.ConditionSucceeded, Status: "False", Reason: ranv1.ReasonFailed},
+		{Type: ranv1.ConditionClustersSelected, Status: "True"},
+		{Type: ranv1.ConditionValidated, Status: "True"},
+		{Type: ranv1.ConditionProgressing, Status: "False"},
+		{Type: ranv1.ConditionSucceeded, Status: "False", Reason: ranv1.ReasonFailed},
 	}}
 	for i, state := range states {
 		name := fmt.Sprintf("c%d", i)

@@ -39,6 +39,19 @@ type Release struct {
 	LeftOut bool `json:"leftOut,omitempty"`
 }
 
+// HeldSlot names a slot that an asker has, to the one who works on its node and gives it back.
+type HeldSlot struct {
+	Asker     Asker  `json:"asker"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Number    int64  `json:"number"`
+}
+
+// Return is what the scheduler is told when the slot is given back. LeftOut: the node was left out of service.
+func (s HeldSlot) Return(leftOut bool) Call {
+	return Call{Asker: s.Asker, Released: []Release{{Namespace: s.Namespace, Name: s.Name, Number: s.Number, LeftOut: leftOut}}}
+}
+
 // Call is what an asker tells the scheduler. To be told twice changes nothing.
 type Call struct {
 	Asker    Asker     `json:"asker"`

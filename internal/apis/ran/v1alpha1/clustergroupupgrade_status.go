@@ -32,11 +32,11 @@ const (
 	// ReasonMissingBlockingCR and ReasonIncompleteBlockingCR: a rollout that must have succeeded first is not known, or has not succeeded.
 	ReasonMissingBlockingCR    = "MissingBlockingCR"
 	ReasonIncompleteBlockingCR = "IncompleteBlockingCR"
-	ReasonCompleted  = "Completed"
-	ReasonTimedOut   = "TimedOut"
-	ReasonFailed     = "Failed"
-	ReasonCancelled  = "Cancelled"
-	ReasonAborted    = "Aborted"
+	ReasonCompleted            = "Completed"
+	ReasonTimedOut             = "TimedOut"
+	ReasonFailed               = "Failed"
+	ReasonCancelled            = "Cancelled"
+	ReasonAborted              = "Aborted"
 
 	// ReasonBatchInProgress is what a rollout waits for while nothing else keeps it: its clusters at work.
 	ReasonBatchInProgress = "BatchInProgress"

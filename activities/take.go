@@ -1,0 +1,94 @@
+package activities
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// TakeNodeInput says which node to take out of service.
+type TakeNodeInput struct {
+	NodeRef
+	// Cordon: false only marks the node as ours.
+	Cordon bool `json:"cordon"`
+	// Scope of the maintenance, for the node's workload locks.
+	Scope lcmv1.Scope `json:"scope,omitempty"`
+	// Departure is looked at before anything is asked for.
+	Departure Departure `json:"departure,omitzero"`
+}
+
+// TakeNodeResult says how far it came.
+type TakeNodeResult struct {
+	Locks NodeLocks `json:"locks"`
+	// Cordon is nil when the node's locks have to be waited for first.
+	Cordon *CordonResult `json:"cordon,omitempty"`
+	// Warning is what a person may want to change before the drain.
+	Warning string `json:"warning,omitempty"`
+}
+
+// TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
+// holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for.
+// Errors: NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
+func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
+	locks := Locks{Clusters: n.Clusters, Waits: n.Waits}
+	cluster, served, err := locks.cluster(ctx, in.Cluster)
+	if err != nil {
+		return TakeNodeResult{}, err
+	}
+	node, err := free(ctx, cluster, in.NodeRef)
+	if err != nil {
+		return TakeNodeResult{}, err
+	}
+	look := checkDrain
+	if served && !nodeLocks(ctx, cluster, in.Node).Inactive {
+		look = warnOfDrain // who lets go of a node may take pods off it
+	}
+	result := TakeNodeResult{Locks: NodeLocks{Inactive: true}}
+	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Departure); err != nil {
+		return TakeNodeResult{}, err
+	}
+	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})()
+	if served {
+		if result.Locks, err = requestNode(ctx, cluster, node, in); err != nil {
+			return TakeNodeResult{}, err
+		}
+	}
+	if result.Locks.Inactive {
+		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, Locked: result.Locks.Asked})
+		switch temporal.ErrorType(err) {
+		case temporal.ErrLockRefused: // the cache was behind
+			result.Locks.Inactive = false
+		default:
+			result.Cordon = &cordoned
+			return result, err
+		}
+	}
+	return result, markPlanned(ctx, cluster, in.NodeRef, node)
+}
+
+// free returns the node, as the cache has it, if it is under nobody else's maintenance. Errors: NodeGone, NodeBusy.
+func free(ctx context.Context, cluster *kube.Cluster, ref NodeRef) (*corev1.Node, error) {
+	node, err := cluster.Node(ctx, ref.Node)
+	if err != nil {
+		return nil, explainNode(cluster, ref.Node, "read", err)
+	}
+	if holder := holder(node, ref.Owner); holder != "" {
+		return nil, nodeBusy(node.Name, holder)
+	}
+	return node, nil
+}
+
+// markPlanned marks a node MaintenancePlanned, unless another maintenance that waits for it, too, has done so. Errors: NodeGone.
+func markPlanned(ctx context.Context, cluster *kube.Cluster, ref NodeRef, node *corev1.Node) error {
+	if kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) != nil {
+		return nil
+	}
+	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
+		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its turn"))
+	return explainNode(cluster, ref.Node, "mark", err)
+}
