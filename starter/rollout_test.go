@@ -27,6 +27,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"a rollout in which a cluster fails ends the watch with status 1", s.watchesAFailure},
 		{"a rollout that is not enabled is planned, and goes on once enabled", s.enables},
 		{"a rollout is paused and goes on", s.pausesAndResumes},
+		{"a rollout is edited, approved and retried", s.editsApprovesAndRetries},
 		{"rollouts are listed with counts", s.listsRollouts},
 		{"names are completed", s.completes},
 		{"what is over cannot be told anything", s.tellsNothingToTheDead},
@@ -188,9 +189,56 @@ func (s *stage) pausesAndResumes(t *testing.T) {
 	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return !status.Paused })
 }
 
+// editsApprovesAndRetries leads a rollout through all that may be changed of it.
+func (s *stage) editsApprovesAndRetries(t *testing.T) {
+	text := strings.Replace(rolloutText("changed"), "spec:", "spec:\n  enable: false\n  approvals: {afterCanaries: true}", 1)
+	succeeds(t, "upgrade", "start", "-f", file(t, "changed.yaml", text))
+	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return reasonOf(status.Wait) == ranv1.ReasonNotEnabled })
+	require.Equal(t, "rollout prod/changed is as the file says already\n", succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text)))
+	fewer := strings.Replace(text, "[spoke-1, spoke-2, spoke-3]", "[spoke-1, spoke-2]", 1)
+	require.Equal(t, "rollout prod/changed: changed spec.clusters; see `drydock upgrade status prod/changed`\n",
+		succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", fewer)))
+	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Total == 2 })
+	succeeds(t, "upgrade", "enable", "prod/changed")
+	reaches(t, "changed", clustersAtWork)
+	refused := drydock(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text))
+	require.Equal(t, exitFailed, refused.status)
+	require.Contains(t, refused.stderr, "error: edit rollout prod/changed: spec.clusters: cannot be changed once the rollout is enabled")
+
+	early := drydock(t, "upgrade", "approve", "prod/changed")
+	require.Equal(t, exitFailed, early.status)
+	require.Contains(t, early.stderr, "error: approve rollout prod/changed: the rollout does not wait for an approval: BatchInProgress")
+	s.play(t, "changed", "spoke-1", complete)
+	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return reasonOf(status.Wait) == ranv1.ReasonWaitingForApproval
+	})
+	require.Contains(t, succeeds(t, "upgrade", "status", "prod/changed"), "waiting: WaitingForApproval")
+	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed", "--batch", "3").stderr, "waits for the approval of batch 2, not 3")
+	require.Equal(t, "rollout prod/changed: afterCanaries is approved, batch 2 starts; see `drydock upgrade status prod/changed`\n",
+		succeeds(t, "upgrade", "approve", "prod/changed", "--comment", "CHG-7"))
+
+	failed := ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: temporal.ErrDrainTimedOut, Message: "drain worker-1: 1 pod left"}
+	s.play(t, "changed", "spoke-2", failed)
+	over := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
+	require.Equal(t, "CHG-7", over.Status.Approvals[0].Comment)
+	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "is over (Failed): there is nothing to approve")
+
+	require.Contains(t, succeeds(t, "upgrade", "retry", "prod/changed", "--reason", "budget fixed"), "rollout prod/changed started; follow it with")
+	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return reasonOf(status.Wait) == ranv1.ReasonWaitingForApproval && status.Counts.Complete == 1
+	})
+	require.Contains(t, drydock(t, "upgrade", "retry", "prod/changed").stderr, "rollout prod/changed is already running")
+	succeeds(t, "upgrade", "approve", "prod/changed")
+	s.play(t, "changed", "spoke-2", complete)
+	again := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
+	require.True(t, succeeded(again.Status))
+	require.Equal(t, over.Status.RemediationPlan, again.Status.RemediationPlan)
+	require.Equal(t, "error: retry rollout prod/changed: every cluster is complete: there is nothing to do once more\n", drydock(t, "upgrade", "retry", "prod/changed").stderr)
+}
+
 func (s *stage) listsRollouts(t *testing.T) {
 	list := becomes(t, func(list listing) bool { // Temporal's visibility lags behind
-		return list.Counts["Completed"] == 1 && list.Counts["Failed"] == 1
+		return list.Counts["Completed"] == 2 && list.Counts["Failed"] == 1
 	}, "upgrade", "list")
 	total := 0
 	for _, count := range list.Counts {
@@ -201,7 +249,7 @@ func (s *stage) listsRollouts(t *testing.T) {
 	require.Equal(t, 1, strings.Count(ids, "cgu/prod/twice\n"), "of a rollout that ran twice, the newest run is listed")
 	table := succeeds(t, "upgrade", "list", "-n", "prod")
 	require.Regexp(t, `(?m)^prod +november +Completed +2 +`, table)
-	require.Contains(t, table, "1 Completed, 1 Failed, ")
+	require.Contains(t, table, "2 Completed, 1 Failed, ")
 	require.Equal(t, "no rollouts; start one with `drydock upgrade start -f FILE`\n", succeeds(t, "upgrade", "list", "-n", "test"))
 	require.Empty(t, succeeds(t, "upgrade", "list", "-n", "test", "-o", "name"))
 }

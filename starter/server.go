@@ -92,12 +92,17 @@ func cut(text string, limit int) string {
 func (s *server) signal(ctx context.Context, to subject, name string, request temporal.SignalRequest) error {
 	request.Actor = actor()
 	err := s.SignalWorkflow(ctx, to.workflowID, "", name, request)
+	return s.explainUnheard(ctx, name, to, err)
+}
+
+// explainUnheard explains why a subject could not be told something: mostly because it is over, or never was.
+func (s *server) explainUnheard(ctx context.Context, doing string, of subject, err error) error {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
-		if closed, describeErr := s.DescribeWorkflow(ctx, to.workflowID, ""); describeErr == nil {
-			return fmt.Errorf("%s is over (%s): there is nothing to %s; see `%s`", to, closed.Status, name, to.show)
+		if closed, describeErr := s.DescribeWorkflow(ctx, of.workflowID, ""); describeErr == nil {
+			return fmt.Errorf("%s is over (%s): there is nothing to %s; see `%s`", of, closed.Status, doing, of.show)
 		}
 	}
-	return s.explain(name, to, err)
+	return s.explain(doing, of, err)
 }
 
 // answerTimeout is how long a worker may take to answer a query before it is taken to be absent.

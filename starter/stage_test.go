@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ type stage struct {
 	// orphans are what a sweeper finds next.
 	orphans chan activities.Orphans
 	worker  worker.Worker
+	// kept is what the hub would keep of rollouts, by name.
+	kept sync.Map
 }
 
 // newStage starts the server, prepares it with `drydock setup` and starts the worker.
@@ -98,7 +101,9 @@ func (s *stage) startWorker(t *testing.T) {
 			return activities.WorkloadLocksDue{}, untilCancelled(ctx, nil)
 		},
 		"VanishedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
-		"KeepRollout":      func(context.Context, activities.KeepRolloutInput) error { return nil },
+		"KeepRollout":      s.keepRollout,
+		"RecallRollout":    s.recallRollout,
+		"CheckRollout":     (&activities.Rollouts{}).CheckRollout,
 		"WakeSweeper":      (&activities.Sweeper{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":     s.awaitOrphans,
 		"Drain":            s.drain,
@@ -110,6 +115,24 @@ func (s *stage) startWorker(t *testing.T) {
 		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
 	}
 	require.NoError(t, s.worker.Start())
+}
+
+func (s *stage) keepRollout(_ context.Context, in activities.KeepRolloutInput) error {
+	s.kept.Store(in.Object.Name, in.Object)
+	return nil
+}
+
+func (s *stage) recallRollout(_ context.Context, in activities.RecallRolloutInput) (activities.RecalledRollout, error) {
+	kept, _ := s.kept.Load(in.Name)
+	object, known := kept.(ranv1.ClusterGroupUpgrade)
+	if !known {
+		return activities.RecalledRollout{}, temporal.Error(temporal.ErrNotFound, "the hub keeps nothing of rollout "+in.Name, nil)
+	}
+	var err error
+	if object.Status, err = rollout.Retry(object.Status, in.Request); err != nil {
+		err = temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+	}
+	return activities.RecalledRollout{Object: object}, err
 }
 
 // noHub is that of an installation without a hub.

@@ -33,6 +33,9 @@ func newUpgrade(c *cli) *cobra.Command {
 			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn and nodes are returned",
 			says: "is being cancelled: work is withdrawn and nodes are returned",
 		}),
+		newUpgradeApprove(c),
+		newUpgradeEdit(c),
+		newUpgradeRetry(c),
 		newUpgradeStatus(c),
 		newUpgradeList(c),
 	)

@@ -92,13 +92,18 @@ func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrad
 	}
 	defer s.Close()
 	target := rolloutSubject(object.Namespace, object.Name)
+	return c.runRollout(ctx, s, target, rolloutSummary(object), wait, workflows.ClusterGroupUpgradeInput{Object: *object, StartedBy: actor()})
+}
+
+// runRollout starts a run of a rollout, and follows it to its end if asked to.
+func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary string, wait bool, in workflows.ClusterGroupUpgradeInput) error {
 	run, err := s.start(ctx, target, client.StartWorkflowOptions{
-		StaticSummary: rolloutSummary(object),
+		StaticSummary: summary,
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(target.name),
 			temporal.AttributePaused.ValueSet(false),
 		),
-	}, temporal.ClusterGroupUpgrade, workflows.ClusterGroupUpgradeInput{Object: *object})
+	}, temporal.ClusterGroupUpgrade, in)
 	if err != nil {
 		return err
 	}
