@@ -22,7 +22,8 @@ const (
 
 // withLog adds to the error of a Job that failed the end of the log of the container that failed last.
 func (s jobSeen) withLog(ctx context.Context, err error) error {
-	if temporal.ErrorType(err) != temporal.ErrJobFailed {
+	errType := temporal.ErrorType(err)
+	if errType != temporal.ErrJobFailed && errType != temporal.ErrJobTimedOut {
 		return err
 	}
 	pod, container := lastFailure(s.pods)
@@ -37,7 +38,7 @@ func (s jobSeen) withLog(ctx context.Context, err error) error {
 	case log != "":
 		message += "; the end of its log:\n" + log
 	}
-	return temporal.Error(temporal.ErrJobFailed, message, nil, temporal.Blockers(err)...)
+	return temporal.Error(errType, message, nil, temporal.Blockers(err)...)
 }
 
 func (s jobSeen) endOfLog(ctx context.Context, pod *corev1.Pod, container string) (string, error) {

@@ -51,32 +51,64 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 	if err != nil {
 		return err
 	}
-	err = startJob(ctx, cluster, job, in)
+	run := in.run()
+	err = startJob(ctx, cluster, job, run)
 	if err == nil {
 		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventJobStarted, message: jobPath(job) + " works on the node"})()
-		err = j.awaitJob(ctx, cluster, job, in)
+		err = j.awaitJob(ctx, cluster, job, run)
 	}
 	announceFailure(ctx, cluster, in.NodeRef, 0, err)
 	return err
 }
 
+// jobRun is how a Job is run: in whose name, where, and until when.
+type jobRun struct {
+	owner string
+	// node it must run on; empty: any of the cluster, which is told as what is observed.
+	node, cluster string
+	// deadline is when it is stopped; nil: never. timedOut is the type of the error then.
+	deadline *time.Time
+	timedOut string
+	// template is the path of what was wrong when the API server refuses the Job; noNamespace says what to do when there is no place for it.
+	template, noNamespace string
+	// another is what to do when a Job of the name is somebody else's.
+	another string
+}
+
+// run of a Job on a node.
+func (in RunJobInput) run() jobRun {
+	return jobRun{
+		owner: in.Owner, node: in.Node, deadline: in.Deadline, timedOut: temporal.ErrJobFailed,
+		template: "action.job.template", noNamespace: "action.job.namespace: cluster %s: %v: create the namespace, or name another",
+		another: "give the maintenance another name",
+	}
+}
+
+// where it runs, for messages.
+func (r jobRun) where(cluster *kube.Cluster) string {
+	if r.node == "" {
+		return "cluster " + cluster.Name
+	}
+	return "node " + r.node
+}
+
 // awaitJob waits until the Job is complete, and stops it when its time is over.
-func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in RunJobInput) error {
-	node, pod := &corev1.Node{}, &corev1.Pod{}
-	node.Name, pod.Namespace = in.Node, job.Namespace
+func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
+	pod := &corev1.Pod{}
+	pod.Namespace = job.Namespace
 	var last *drydockv1.Wait
 	var seen jobSeen
-	done, err := j.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{job, node, pod},
+	done, err := j.Waits.awaitUntil(ctx, run.deadline, cluster, append(watchedNode(run.node), job, pod),
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 			var err error
-			if seen, err = lookAtJob(ctx, cluster, reader, job, in); err != nil {
+			if seen, err = lookAtJob(ctx, cluster, reader, job, run); err != nil {
 				return temporal.Observation{}, false, explain(cluster, "look at "+jobPath(job), err)
 			}
 			wait, done, err := seen.judge()
 			if wait != nil {
 				last = wait
 			}
-			return temporal.Observation{Wait: wait}, done, err
+			return temporal.Observation{Cluster: run.cluster, Wait: wait}, done, err
 		})
 	if err != nil || done {
 		return seen.withLog(ctx, err)
@@ -84,29 +116,29 @@ func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1
 	if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationForeground); err != nil {
 		return err
 	}
-	return jobTimedOut(job, in, last.Message, last.Blockers...)
+	return seen.timedOut(last.Message, last.Blockers...)
 }
 
 // startJob creates the Job, or finds that an earlier attempt has. It is a plain create: server-side apply would take a Job of somebody
 // else for ours. The deadline holds here, too: a Job that could not be created in time is not started late.
-func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in RunJobInput) error {
-	overdue := in.Deadline != nil && time.Now().After(*in.Deadline)
+func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
+	overdue := run.deadline != nil && time.Now().After(*run.deadline)
 	if !overdue {
-		if err := labelNode(ctx, cluster, in.NodeRef); err != nil {
+		if err := labelNode(ctx, cluster, run); err != nil {
 			return err
 		}
 		if err := cluster.Client.Create(ctx, job); !apierrors.IsAlreadyExists(err) {
-			return refused(cluster, job, err)
+			return run.refused(cluster, job, err)
 		}
 	}
 	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
 	switch {
 	case apierrors.IsNotFound(err) && overdue:
-		return jobTimedOut(job, in, "it could not be created in time")
+		return jobSeen{run: run, cluster: cluster, created: job}.timedOut("it could not be created in time")
 	case err != nil:
 		return explain(cluster, "read "+jobPath(job), err)
-	case !kube.OwnedBy(job, in.Owner):
-		message := fmt.Sprintf("cluster %s: %s exists and is not ours: delete it, or give the maintenance another name", cluster.Name, jobPath(job))
+	case !kube.OwnedBy(job, run.owner):
+		message := fmt.Sprintf("cluster %s: %s exists and is not ours: delete it, or %s", cluster.Name, jobPath(job), run.another)
 		return temporal.Error(temporal.ErrInvalidSpec, message, nil)
 	}
 	return nil
@@ -114,47 +146,49 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, in R
 
 // labelNode puts the label that the Job's pod requires on a node that is ours and lacks it: its maintenance began with a version that did not
 // know the label, or somebody has removed it.
-func labelNode(ctx context.Context, cluster *kube.Cluster, ref NodeRef) error {
-	lacks := func(node *corev1.Node) bool {
-		return kube.OwnedBy(node, ref.Owner) && node.Labels[kube.LabelMaintenance] != kube.MaintenanceLabel(ref.Owner)
+func labelNode(ctx context.Context, cluster *kube.Cluster, run jobRun) error {
+	if run.node == "" {
+		return nil
 	}
-	node, err := cluster.Node(ctx, ref.Node)
+	lacks := func(node *corev1.Node) bool {
+		return kube.OwnedBy(node, run.owner) && node.Labels[kube.LabelMaintenance] != kube.MaintenanceLabel(run.owner)
+	}
+	node, err := cluster.Node(ctx, run.node)
 	if err == nil && lacks(node) {
-		err = changeNode(ctx, cluster, ref.Node, func(node *corev1.Node) (client.Patch, error) {
+		err = changeNode(ctx, cluster, run.node, func(node *corev1.Node) (client.Patch, error) {
 			change := currentMarks(node)
 			if lacks(node) {
-				change.label = kube.MaintenanceLabel(ref.Owner)
+				change.label = kube.MaintenanceLabel(run.owner)
 			}
 			return change.patch(node)
 		})
 	}
-	return explainNode(cluster, ref.Node, "label", client.IgnoreNotFound(err)) // RunJob says that a node is gone
+	return explainNode(cluster, run.node, "label", client.IgnoreNotFound(err)) // RunJob says that a node is gone
 }
 
 // refused types the error of a create. A create that is refused has no effect, so the API server's answer is all the checking that a
 // template needs: what only the user can mend is InvalidSpec and names the field, the rest is tried again.
-func refused(cluster *kube.Cluster, job *batchv1.Job, err error) error {
+func (r jobRun) refused(cluster *kube.Cluster, job *batchv1.Job, err error) error {
 	switch {
 	case apierrors.IsInvalid(err):
-		return temporal.Error(temporal.ErrInvalidSpec, strings.Join(refusedFields(err), "; "), err)
+		return temporal.Error(temporal.ErrInvalidSpec, strings.Join(r.refusedFields(err), "; "), err)
 	case apierrors.IsBadRequest(err):
-		return temporal.Error(temporal.ErrInvalidSpec, "action.job.template: "+err.Error(), err)
+		return temporal.Error(temporal.ErrInvalidSpec, r.template+": "+err.Error(), err)
 	case apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		message := fmt.Sprintf("action.job.namespace: cluster %s: %v: create the namespace, or name another", cluster.Name, err)
-		return temporal.Error(temporal.ErrInvalidSpec, message, err)
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf(r.noNamespace, cluster.Name, err), err)
 	}
 	return explain(cluster, "create "+jobPath(job), err)
 }
 
-// refusedFields are the API server's complaints, each with the path of its field in the maintenance.
-func refusedFields(err error) []string {
+// refusedFields are the API server's complaints, each with the path of its field in what the user wrote.
+func (r jobRun) refusedFields(err error) []string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		return []string{"action.job.template: " + err.Error()}
+		return []string{r.template + ": " + err.Error()}
 	}
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
-		fields = append(fields, "action.job.template."+cause.Field+": "+cause.Message)
+		fields = append(fields, r.template+"."+cause.Field+": "+cause.Message)
 	}
 	return fields
 }
@@ -218,8 +252,11 @@ func collectSeen(ctx context.Context, cluster *kube.Cluster, name client.ObjectK
 	return true, deleteJob(ctx, cluster, job, metav1.DeletePropagationBackground)
 }
 
-// unhold takes our finalizer off the Job as it was seen.
+// unhold takes our finalizer, if it has it, off the Job as it was seen.
 func unhold(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error {
+	if !slices.Contains(job.Finalizers, finalizerJob) {
+		return nil
+	}
 	before := job.DeepCopy()
 	job.Finalizers = slices.DeleteFunc(job.Finalizers, func(f string) bool { return f == finalizerJob })
 	return cluster.Client.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
@@ -231,10 +268,10 @@ func (j *Jobs) stopJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.
 	if err := deleteJob(ctx, cluster, job, metav1.DeletePropagationForeground); err != nil {
 		return err
 	}
-	watchedNode, pod := &corev1.Node{}, &corev1.Pod{}
-	watchedNode.Name, pod.Namespace = node, job.Namespace
+	pod := &corev1.Pod{}
+	pod.Namespace = job.Namespace
 	var left []string
-	done, err := j.Waits.awaitUntil(ctx, beforeTimeout(ctx), cluster, []client.Object{watchedNode, pod},
+	done, err := j.Waits.awaitUntil(ctx, beforeTimeout(ctx), cluster, append(watchedNode(node), pod),
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 			var err error
 			left, err = podsLeft(ctx, cluster, reader, job, node)
@@ -249,6 +286,16 @@ func (j *Jobs) stopJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.
 	return releaseJob(ctx, cluster, job)
 }
 
+// watchedNode is the node to watch beside a Job, if it is for one.
+func watchedNode(name string) []client.Object {
+	if name == "" {
+		return nil
+	}
+	node := &corev1.Node{}
+	node.Name = name
+	return []client.Object{node}
+}
+
 // podsLeft names the Job's pods that are not gone.
 func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, job *batchv1.Job, node string) ([]string, error) {
 	pods, err := podsOfJob(ctx, reader, job)
@@ -259,8 +306,10 @@ func podsLeft(ctx context.Context, cluster *kube.Cluster, reader client.Reader, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cluster.Node(ctx, node); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	if node != "" {
+		if _, err := cluster.Node(ctx, node); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
 	}
 	var left []string
 	for _, pod := range pods {

@@ -29,7 +29,7 @@ const (
 
 // jobSeen is what one look at a Job showed.
 type jobSeen struct {
-	in      RunJobInput
+	run     jobRun
 	cluster *kube.Cluster
 	// created is the Job as it was created; found is as it is now, nil when it is gone.
 	created, found *batchv1.Job
@@ -38,8 +38,8 @@ type jobSeen struct {
 }
 
 // lookAtJob reads a Job, its pods and its node. The reader may be a cache, which has not heard of the newest Job yet.
-func lookAtJob(ctx context.Context, cluster *kube.Cluster, reader client.Reader, created *batchv1.Job, in RunJobInput) (jobSeen, error) {
-	seen := jobSeen{in: in, cluster: cluster, created: created}
+func lookAtJob(ctx context.Context, cluster *kube.Cluster, reader client.Reader, created *batchv1.Job, run jobRun) (jobSeen, error) {
+	seen := jobSeen{run: run, cluster: cluster, created: created}
 	found := &batchv1.Job{}
 	err := reader.Get(ctx, client.ObjectKeyFromObject(created), found)
 	if apierrors.IsNotFound(err) {
@@ -54,7 +54,10 @@ func lookAtJob(ctx context.Context, cluster *kube.Cluster, reader client.Reader,
 	if seen.pods, err = podsOfJob(ctx, reader, created); err != nil {
 		return seen, err
 	}
-	_, err = cluster.Node(ctx, in.Node)
+	if run.node == "" {
+		return seen, nil
+	}
+	_, err = cluster.Node(ctx, run.node)
 	seen.nodeGone = apierrors.IsNotFound(err)
 	return seen, client.IgnoreNotFound(err)
 }
@@ -73,7 +76,7 @@ func podsOfJob(ctx context.Context, reader client.Reader, job *batchv1.Job) ([]c
 // node since.
 func (s jobSeen) judge() (*drydockv1.Wait, bool, error) {
 	if s.found == nil {
-		return nil, false, s.deleted("somebody has removed it and its finalizer " + finalizerJob)
+		return nil, false, s.deleted("somebody has removed it")
 	}
 	if finished(s.found, batchv1.JobComplete) != nil {
 		return nil, true, nil
@@ -83,13 +86,13 @@ func (s jobSeen) judge() (*drydockv1.Wait, bool, error) {
 	}
 	if at := s.found.DeletionTimestamp; at != nil {
 		// Instants in objects have no fractions of a second.
-		if s.in.Deadline != nil && !at.Time.Before(s.in.Deadline.Truncate(time.Second)) {
-			return nil, false, jobTimedOut(s.created, s.in, "it was stopped then")
+		if s.run.deadline != nil && !at.Time.Before(s.run.deadline.Truncate(time.Second)) {
+			return nil, false, s.timedOut("it was stopped then")
 		}
 		return nil, false, s.deleted("somebody deleted it at " + at.UTC().Format(time.RFC3339))
 	}
 	if s.nodeGone {
-		return nil, false, nodeGone(s.cluster, s.in.Node)
+		return nil, false, nodeGone(s.cluster, s.run.node)
 	}
 	return s.wait(), false, nil
 }
@@ -116,7 +119,7 @@ func (s jobSeen) wait() *drydockv1.Wait {
 	}
 	pod := s.pods[active]
 	if pod.Status.Phase == corev1.PodRunning {
-		return &drydockv1.Wait{Reason: ReasonJobRunning, Message: fmt.Sprintf("%s runs on node %s in pod %s%s", jobPath(s.found), s.in.Node, pod.Name, s.failures())}
+		return &drydockv1.Wait{Reason: ReasonJobRunning, Message: fmt.Sprintf("%s runs on node %s in pod %s%s", jobPath(s.found), pod.Spec.NodeName, pod.Name, s.failures())}
 	}
 	why := pending(pod)
 	return &drydockv1.Wait{
@@ -150,13 +153,17 @@ func pending(pod corev1.Pod) string {
 
 // failed is JobFailed with what the last container that failed had to say.
 func (s jobSeen) failed(condition batchv1.JobCondition) error {
-	message := fmt.Sprintf("%s failed on node %s: %s: %s", jobPath(s.created), s.in.Node, condition.Reason, condition.Message)
+	errType := temporal.ErrJobFailed
+	if condition.Reason == batchv1.JobReasonDeadlineExceeded {
+		errType = s.run.timedOut
+	}
+	message := fmt.Sprintf("%s failed on %s: %s: %s", jobPath(s.created), s.run.where(s.cluster), condition.Reason, condition.Message)
 	pod, container := lastFailure(s.pods)
 	if pod == nil {
-		return temporal.Error(temporal.ErrJobFailed, message, nil)
+		return temporal.Error(errType, message, nil)
 	}
 	exit := exited(*container)
-	return temporal.Error(temporal.ErrJobFailed, fmt.Sprintf("%s; in pod %s %s", message, pod.Name, exit), nil,
+	return temporal.Error(errType, fmt.Sprintf("%s; in pod %s %s", message, pod.Name, exit), nil,
 		drydockv1.Blocker{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Reason: condition.Reason, Message: exit, Since: &container.State.Terminated.FinishedAt})
 }
 
@@ -189,13 +196,13 @@ func exited(container corev1.ContainerStatus) string {
 }
 
 func (s jobSeen) deleted(how string) error {
-	message := fmt.Sprintf("%s was deleted before it was complete: %s; whether its work on node %s was done is not known", jobPath(s.created), how, s.in.Node)
+	message := fmt.Sprintf("%s was deleted before it was complete: %s; whether its work on %s was done is not known", jobPath(s.created), how, s.run.where(s.cluster))
 	return temporal.Error(temporal.ErrJobFailed, message, nil)
 }
 
-func jobTimedOut(job *batchv1.Job, in RunJobInput, seen string, blockers ...drydockv1.Blocker) error {
-	message := fmt.Sprintf("%s timed out on node %s: not complete at %s: %s", jobPath(job), in.Node, in.Deadline.UTC().Format(time.RFC3339), seen)
-	return temporal.Error(temporal.ErrJobFailed, message, nil, blockers...)
+func (s jobSeen) timedOut(seen string, blockers ...drydockv1.Blocker) error {
+	message := fmt.Sprintf("%s timed out on %s: not complete at %s: %s", jobPath(s.created), s.run.where(s.cluster), s.run.deadline.UTC().Format(time.RFC3339), seen)
+	return temporal.Error(s.run.timedOut, message, nil, blockers...)
 }
 
 func stopping(job *batchv1.Job, pods []string) *drydockv1.Wait {

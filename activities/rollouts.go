@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,12 @@ import (
 type Rollouts struct {
 	Clusters *kube.Clusters
 	Waits    Waits
+	// Images of the Jobs that prepare clusters.
+	Images PreparationImages
 }
+
+// PreparationImages are the images of the Jobs that prepare clusters, where what users write names none.
+type PreparationImages struct{ Precache, Backup string }
 
 // RolloutPlan is a plan and where the activities of its clusters run.
 type RolloutPlan struct {
@@ -36,6 +42,8 @@ type RolloutPlan struct {
 	rollout.Plan
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
+	// BackupImage is the image of the Jobs that make backups.
+	BackupImage string `json:"backupImage,omitempty"`
 }
 
 // managedClusterKind is what registers a cluster on the hub.
@@ -73,10 +81,36 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	if err := refuseCycle(ctx, hub, &cgu, &plan, now); err != nil {
 		return RolloutPlan{}, err
 	}
-	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance {
+	r.chooseImages(&plan, &cgu, now)
+	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance && !cgu.Spec.PreCaching && !cgu.Spec.Backup {
 		return plan, nil // nothing is done on the clusters themselves
 	}
 	return plan, r.serve(ctx, &plan, now)
+}
+
+// reasonNoBackupImage of the condition Validated: backups are asked for, and nothing says by what.
+const reasonNoBackupImage = "BackupImageMissing"
+
+// chooseImages finds the images of the Jobs that prepare clusters. Where there is none, the plan is invalid.
+func (r *Rollouts) chooseImages(plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
+	if !plan.Valid() {
+		return
+	}
+	if cgu.Spec.PreCaching {
+		plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache)
+		if plan.PreCacheImage == "" {
+			name, _ := rollout.PreCachingConfigOf(cgu)
+			plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: spec.overrides.preCacheImage: Required value: "+
+				"the image of the Job that pulls; or start the workers with --precache-image", name), now)
+		}
+	}
+	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasonNoBackupImage,
+			"spec.backup: no image for the Jobs that make backups: start the workers with --backup-image", now)
+	}
+	if !plan.Valid() {
+		plan.RemediationPlan = [][]string{}
+	}
 }
 
 // VanishedClusters returns those of the clusters that are no ManagedClusters any more, or are being deleted.

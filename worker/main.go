@@ -88,7 +88,8 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if o.cluster == "" {
 		workflows.Register(w, o.versioned())
 	}
-	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry))
+	images := activities.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
+	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry), images)
 
 	ready := &readiness{temporal: server, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)

@@ -33,6 +33,8 @@ type options struct {
 
 	stopTimeout time.Duration
 
+	precacheImage, backupImage string
+
 	deployment, buildID string
 
 	healthAddress string
@@ -66,6 +68,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.activityPollers, "activity-pollers", o.activityPollers, "concurrent polls for activities")
 	flags.IntVar(&o.workflowPollers, "workflow-pollers", o.workflowPollers, "concurrent polls for workflow tasks, at least 2")
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "how long a stop may take to hand over activities")
+	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pull images before a rollout, where a PreCachingConfig names none")
+	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that make backups before a rollout")
 	flags.StringVar(&o.deployment, "deployment", "", "worker deployment to be a version of; with --build-id it turns worker versioning on")
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
 	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "where /healthz, /readyz and /metrics are served")

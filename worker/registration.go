@@ -9,9 +9,9 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics) {
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics, images activities.PreparationImages) {
 	waits := activities.Waits{Temporal: server}
-	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
 	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})

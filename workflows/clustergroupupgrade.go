@@ -84,6 +84,8 @@ type groupUpgrade struct {
 	batch *batch
 	// completions are the clusters that are complete, for the actions that follow.
 	completions completions
+	// precaching and backup of the clusters; nil where there is none.
+	precaching, backup *preparation
 
 	enabled bool
 	// edited: the spec has changed since the plan was made.
@@ -156,6 +158,7 @@ type phase struct {
 const (
 	phasePlan         = "plan"
 	phaseBlocked      = "blocked"
+	phaseBackup       = "backup"
 	phaseBeforeEnable = "beforeEnable"
 	phaseStart        = "start"
 	phaseBatches      = "batches"
@@ -167,6 +170,7 @@ func (g *groupUpgrade) runbook() []phase {
 	return []phase{
 		{phasePlan, g.prepare},
 		{phaseBlocked, g.awaitBlockers},
+		{phaseBackup, g.backUp},
 		{phaseBeforeEnable, g.changeBefore},
 		{phaseStart, g.begin},
 		{phaseBatches, g.runBatches},

@@ -39,6 +39,10 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 		}),
 		onSignal(ctx, temporal.SignalResume, "Go on after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) }),
 		g.holds.listen(ctx, func() { g.runClock(ctx) }),
+		onSignal(ctx, temporal.SignalPreparationProgress, "How clusters stand that are precached or backed up.", func(told PreparationProgress) {
+			g.signals++
+			g.preparationProgressed(ctx, told)
+		}),
 		onSignal(ctx, temporal.SignalClusterProgress, "What a cluster at work reports.", func(c ranv1.ClusterStatus) {
 			g.signals++
 			g.record.clusterProgressed(ctx, c)

@@ -60,6 +60,10 @@ func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	}
 	g.taskQueues = plan.TaskQueues
 	g.record.planned(ctx, plan.Plan)
+	g.record.preparations(&g.spec, plan)
+	if plan.Valid() {
+		g.precache(ctx)
+	}
 	return plan.Valid(), nil
 }
 

@@ -101,7 +101,7 @@ func (r *groupRecord) valid() bool { return r.problems() == "" }
 // problems are the messages of what keeps the plan from being carried out.
 func (r *groupRecord) problems() string {
 	var problems []string
-	for _, t := range []string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated} {
+	for _, t := range []string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid} {
 		if c := meta.FindStatusCondition(r.status.Conditions, t); c != nil && c.Status != metav1.ConditionTrue {
 			problems = append(problems, c.Message)
 		}

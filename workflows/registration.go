@@ -20,6 +20,7 @@ func Register(registry Registry, versioned bool) {
 	}
 	registry.RegisterWorkflowWithOptions(ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(ClusterUpgrade, workflow.RegisterOptions{Name: temporal.ClusterUpgrade, VersioningBehavior: once})
+	registry.RegisterWorkflowWithOptions(ClusterPreparation, workflow.RegisterOptions{Name: temporal.ClusterPreparation, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper, VersioningBehavior: entity})

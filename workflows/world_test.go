@@ -56,6 +56,8 @@ type world struct {
 	staleness []scheduling.Staleness
 	// told is what workflows told others, but for the scheduler, by the signal's name.
 	told map[string][]any
+	// jobs are the errors of the Jobs that prepare clusters, by kind and cluster.
+	jobs map[string]error
 	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
 	held   emergency.State
 	untold bool
@@ -118,6 +120,17 @@ func (w *world) register() {
 	play(w, "VanishedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.vanished, name) })
 	})
+	w.RegisterActivityWithOptions(func(_ context.Context, job activities.ClusterJob) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.inputs["RunClusterJob"] = append(w.inputs["RunClusterJob"], job)
+		if w.blocked["RunClusterJob"] {
+			return activity.ErrResultPending
+		}
+		return w.jobs[string(job.Work.Kind)+" "+job.Cluster]
+	}, activity.RegisterOptions{Name: "RunClusterJob"})
+	play(w, "RemoveClusterJob", func(activities.ClusterJob) any { return nil })
+	w.registerAs(temporal.ClusterPreparation, ClusterPreparation)
 	play(w, "ChangeClusters", func(activities.ChangeClustersInput) any { return nil })
 	play(w, "RecallHolds", func(struct{}) any { return w.recalled })
 	play(w, "KeepHolds", func(emergency.State) any { return nil })

@@ -10,6 +10,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -26,6 +27,9 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
 			invalid = append(invalid, CheckRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}
+		return invalid
+	case *ranv1.PreCachingConfig:
+		_, invalid := precache.SpecOf(&object.Spec)
 		return invalid
 	case *maintenancev1.NodeMaintenance:
 		return validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)

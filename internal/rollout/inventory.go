@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+
 	"drydock.dev/drydock/internal/policies"
 )
 
@@ -18,6 +20,8 @@ type Inventory struct {
 	Policies []Policy
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
 	ManifestWorkTemplates []types.NamespacedName
+	// PreCachingConfig that the rollout refers to; nil if it does not exist.
+	PreCachingConfig *ranv1.PreCachingConfigSpec
 }
 
 // Cluster is a ManagedCluster as selection sees it.

@@ -112,14 +112,11 @@ func TestWhatCannotBeCarriedOutIsRefusedByName(t *testing.T) {
 	refused := rollout.NotYetRunnable(rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.ManagedPolicies = names
 		spec.ManifestWorkTemplates = names
-		spec.PreCaching, spec.Backup = true, true
 	}))
 	var paths []string
 	for _, problem := range refused {
 		paths = append(paths, problem.Field)
 	}
-	require.Equal(t, []string{
-		"spec.managedPolicies", "spec.manifestWorkTemplates", "spec.preCaching", "spec.backup",
-	}, paths)
+	require.Equal(t, []string{"spec.managedPolicies", "spec.manifestWorkTemplates"}, paths)
 	require.EqualError(t, refused[0], "spec.managedPolicies: Forbidden: can be planned, but not carried out by this version; remove it")
 }

@@ -28,7 +28,11 @@ type Plan struct {
 	// StartPolicyIndex is, for each cluster of the plan, where in ManagedPoliciesForUpgrade its first policy that is not Compliant
 	// stands. Empty when policies are not what is rolled out.
 	StartPolicyIndex map[string]int `json:"startPolicyIndex"`
-	// Conditions ClustersSelected and, once clusters are selected, Validated.
+	// Precaching is what is pulled onto the clusters beforehand, if that was asked for; PreCacheImage is the image of the Job that pulls, empty when the
+	// configuration names none.
+	Precaching    *ranv1.PrecachingSpec `json:"precaching,omitempty"`
+	PreCacheImage string                `json:"preCacheImage,omitempty"`
+	// Conditions ClustersSelected; once clusters are selected, Validated; and then PrecacheSpecValid, if there is precaching.
 	Conditions []metav1.Condition `json:"conditions"`
 	// Skipped clusters were selected but need no work.
 	Skipped []SkippedCluster `json:"skipped"`
@@ -62,6 +66,9 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	}
 	policies := choosePolicies(cgu, selected, inventory.Policies)
 	if !plan.judge(validationVerdict(cgu, policies, inventory), now) {
+		return plan
+	}
+	if !plan.readPrecaching(cgu, inventory, now) {
 		return plan
 	}
 	plan.ManagedPoliciesForUpgrade = append(plan.ManagedPoliciesForUpgrade, names(policies.forUpgrade)...)

@@ -37,7 +37,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 	switch {
 	case succeeded == nil:
 		return over, errors.New("how its last run ended is not kept: start it again")
-	case len(over.RemediationPlan) == 0:
+	case len(over.RemediationPlan) == 0 && over.Counts.Failed == 0:
 		return over, fmt.Errorf("its last run (%s) had no plan that could be carried out: start it again", succeeded.Reason)
 	}
 	clusters, err := everyCluster(over)
@@ -49,9 +49,11 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 		RemediationPlan:                       over.RemediationPlan,
 		ManagedPoliciesForUpgrade:             over.ManagedPoliciesForUpgrade,
 		ManagedPoliciesCompliantBeforeUpgrade: over.ManagedPoliciesCompliantBeforeUpgrade,
+		Precaching:                            over.Precaching,
+		Backup:                                over.Backup,
 	}
 	for _, condition := range over.Conditions {
-		if condition.Type == ranv1.ConditionClustersSelected || condition.Type == ranv1.ConditionValidated {
+		if slices.Contains([]string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid}, condition.Type) {
 			next.Conditions = append(next.Conditions, condition)
 		}
 	}
@@ -75,6 +77,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 	case taken == 0:
 		return over, errors.New("every cluster is complete: there is nothing to do once more")
 	}
+	rejoin(&next)
 	return next, nil
 }
 

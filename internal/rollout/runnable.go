@@ -19,7 +19,5 @@ func NotYetRunnable(cgu *ranv1.ClusterGroupUpgrade) field.ErrorList {
 	}
 	refuse(len(cgu.Spec.ManagedPolicies) > 0, spec.Child("managedPolicies"))
 	refuse(len(cgu.Spec.ManifestWorkTemplates) > 0, spec.Child("manifestWorkTemplates"))
-	refuse(cgu.Spec.PreCaching, spec.Child("preCaching"))
-	refuse(cgu.Spec.Backup, spec.Child("backup"))
 	return refused
 }

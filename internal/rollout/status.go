@@ -129,5 +129,22 @@ func Page(status ranv1.ClusterGroupUpgradeStatus, filter string, limit int, curs
 		clusters[i] = status.Clusters[p.index]
 	}
 	status.Clusters = clusters
+	if p := status.Precaching; p != nil {
+		status.Precaching = &ranv1.PrecachingStatus{Spec: p.Spec, Image: p.Image, Status: preparationOf(clusters, p.Status)}
+	}
+	if b := status.Backup; b != nil {
+		status.Backup = &ranv1.BackupStatus{StartedAt: b.StartedAt, Image: b.Image, Status: preparationOf(clusters, b.Status)}
+	}
 	return status, nil
+}
+
+// preparationOf is the part of the states that is about the clusters.
+func preparationOf(clusters []ranv1.ClusterStatus, states map[string]ranv1.PreparationState) map[string]ranv1.PreparationState {
+	part := map[string]ranv1.PreparationState{}
+	for _, cluster := range clusters {
+		if state, prepared := states[cluster.Name]; prepared {
+			part[cluster.Name] = state
+		}
+	}
+	return part
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,7 +60,26 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 				types.NamespacedName{Namespace: template.Namespace, Name: template.Name})
 		}
 	}
-	return inventory, nil
+	var err error
+	inventory.PreCachingConfig, err = preCachingConfig(ctx, reader, cgu)
+	return inventory, err
+}
+
+// preCachingConfig reads the configuration that a rollout refers to; nil if there is none, or the hub does not know the kind.
+func preCachingConfig(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (*ranv1.PreCachingConfigSpec, error) {
+	name, named := rollout.PreCachingConfigOf(cgu)
+	if !named {
+		return nil, nil
+	}
+	var config ranv1.PreCachingConfig
+	err := reader.Get(ctx, name, &config)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get PreCachingConfig %s: %w", name, err)
+	}
+	return &config.Spec, nil
 }
 
 // rootPolicies reads the root policies of these names, in whatever namespace. Their replicas in the clusters' namespaces, of which there

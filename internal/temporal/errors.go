@@ -30,6 +30,8 @@ const (
 	ErrHealthGateFailed = "HealthGateFailed"
 	// ErrJobFailed: the Job on the node failed.
 	ErrJobFailed = "JobFailed"
+	// ErrJobTimedOut: a Job that prepares a cluster for its rollout did not end in time.
+	ErrJobTimedOut = "JobTimedOut"
 	// ErrNodeCancelled: somebody cancelled the maintenance of a node.
 	ErrNodeCancelled = "NodeCancelled"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
@@ -39,7 +41,7 @@ const (
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
 var NonRetryable = []string{
 	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockTimedOut,
-	ErrHealthGateFailed, ErrJobFailed, ErrNodeCancelled,
+	ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled,
 }
 
 // Error makes a typed error. Blockers, if any, travel as its details.

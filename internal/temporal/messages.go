@@ -43,6 +43,8 @@ const (
 	SignalWake = "wake"
 	// SignalClusterProgress carries a ClusterStatus from a ClusterUpgrade to its ClusterGroupUpgrade.
 	SignalClusterProgress = "clusterProgress"
+	// SignalPreparationProgress carries the standing of clusters from a ClusterPreparation to its ClusterGroupUpgrade.
+	SignalPreparationProgress = "preparationProgress"
 )
 
 // Messages of the emergency stop. Its updates carry an emergency.Request and answer with an emergency.Answer.
@@ -99,6 +101,8 @@ func (r *SignalRequest) UnmarshalJSON(data []byte) error {
 type Observation struct {
 	// Activity is the type of the activity that observed it, e.g. "Drain".
 	Activity string `json:"activity"`
+	// Cluster that it observes; empty where its workflow knows.
+	Cluster string `json:"cluster,omitempty"`
 	// Wait is why the activity is not finished; nil when nothing stands in its way.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// Drain is the progress of a drain.

@@ -2,7 +2,10 @@
 // client options.
 package temporal
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // TaskQueue is where workflows run, and every activity against a cluster whose credentials the worker holds.
 const TaskQueue = "drydock"
@@ -14,6 +17,7 @@ func ClusterTaskQueue(cluster string) string { return TaskQueue + "." + cluster 
 const (
 	ClusterGroupUpgrade    = "ClusterGroupUpgrade"
 	ClusterUpgrade         = "ClusterUpgrade"
+	ClusterPreparation     = "ClusterPreparation"
 	NodeMaintenance        = "NodeMaintenance"
 	WorkloadLockController = "WorkloadLockController"
 	EmergencyStop          = "EmergencyStop"
@@ -27,6 +31,11 @@ func ClusterGroupUpgradeID(namespace, name string) string { return "cgu/" + name
 // ClusterUpgradeID is the workflow id of one cluster in a rollout.
 func ClusterUpgradeID(namespace, name, cluster string) string {
 	return ClusterGroupUpgradeID(namespace, name) + "/" + cluster
+}
+
+// ClusterPreparationID is the workflow id of the precaching or backup of some clusters of a rollout's run: the part of that number.
+func ClusterPreparationID(namespace, name, kind, run string, number int) string {
+	return fmt.Sprintf("prepare/%s/%s/%s/%s-%d", namespace, name, kind, run, number)
 }
 
 // ParseClusterUpgradeID is the reverse of ClusterUpgradeID; false for the id of another workflow.

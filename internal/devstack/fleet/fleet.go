@@ -129,7 +129,9 @@ func (f *Fleet) setUp(ctx context.Context) error {
 	group.Go(func() error { return f.registerSpokes(ctx) })
 	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml") })
 	for _, spoke := range f.Spokes {
-		group.Go(func() error { return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml") })
+		group.Go(func() error {
+			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml")
+		})
 	}
 	group.Go(func() error { return f.Run(ctx, io.Discard, "setup") })
 	if err := group.Wait(); err != nil {
@@ -240,7 +242,7 @@ func (f *Fleet) AddWorker() (*devstack.Process, error) {
 	health := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.Add(devstack.Program{
 		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
-		Args: []string{"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health},
+		Args: []string{"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health, "--backup-image", "registry.example.com/backup:1.0"},
 	})
 }
 

@@ -27,11 +27,18 @@ const (
 	ReasonAmbiguousManagedPoliciesNames = "AmbiguousManagedPoliciesNames"
 	ReasonUnresolvableDependency        = "UnresolvableDependency"
 
+	ReasonPrecacheSpecIsWellFormed = "PrecacheSpecIsWellFormed"
+	ReasonPrecacheSpecIncomplete   = "PrecacheSpecIncomplete"
+	ReasonPrecachingCompleted      = "PrecachingCompleted"
+	ReasonBackupCompleted          = "BackupCompleted"
+	ReasonPartiallyDone            = "PartiallyDone"
+
 	ReasonInProgress = "InProgress"
 	ReasonNotEnabled = "NotEnabled"
 	// ReasonMissingBlockingCR and ReasonIncompleteBlockingCR: a rollout that must have succeeded first is not known, or has not succeeded.
 	ReasonMissingBlockingCR    = "MissingBlockingCR"
 	ReasonIncompleteBlockingCR = "IncompleteBlockingCR"
+	ReasonNotStarted           = "NotStarted"
 	ReasonCompleted            = "Completed"
 	ReasonTimedOut             = "TimedOut"
 	ReasonFailed               = "Failed"
@@ -91,6 +98,12 @@ type ClusterGroupUpgradeStatus struct {
 	// SafeResourceNames are the names of what the rollout has made on the hub, by the names that would be too long or not unique.
 	// +optional
 	SafeResourceNames map[string]string `json:"safeResourceNames,omitempty"`
+	// Precaching, if it was asked for.
+	// +optional
+	Precaching *PrecachingStatus `json:"precaching,omitempty"`
+	// Backup, if it was asked for.
+	// +optional
+	Backup *BackupStatus `json:"backup,omitempty"`
 	// Clusters in the order of the plan, then those skipped.
 	// +optional
 	Clusters []ClusterStatus `json:"clusters,omitempty"`

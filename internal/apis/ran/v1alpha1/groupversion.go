@@ -14,7 +14,7 @@ var GroupVersion = schema.GroupVersion{Group: "ran.openshift.io", Version: "v1al
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &ClusterGroupUpgrade{}, &ClusterGroupUpgradeList{})
+	scheme.AddKnownTypes(GroupVersion, &ClusterGroupUpgrade{}, &ClusterGroupUpgradeList{}, &PreCachingConfig{}, &PreCachingConfigList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -1,0 +1,99 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/safename"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ClusterJob is a Job that prepares a cluster for a rollout. It may be done twice without harm, so no finalizer holds it: whatever becomes of us, it
+// ends and goes by itself.
+type ClusterJob struct {
+	Cluster string `json:"cluster"`
+	// Owner is the mark of the rollout's workflow.
+	Owner string        `json:"owner"`
+	Work  precache.Work `json:"work"`
+	// Deadline is when the Job is stopped.
+	Deadline time.Time `json:"deadline"`
+}
+
+// name is the same for every attempt, and another for every rollout: two may prepare one cluster for different things.
+func (in ClusterJob) name() string {
+	owner := sha256.Sum256([]byte(in.Owner))
+	return safename.Join("-", in.Work.Kind.JobName(), hex.EncodeToString(owner[:4]))
+}
+
+func (in ClusterJob) run() jobRun {
+	namespace := in.Work.Kind.Namespace()
+	return jobRun{
+		owner: in.Owner, cluster: in.Cluster, deadline: &in.Deadline, timedOut: temporal.ErrJobTimedOut,
+		template: "job " + namespace + "/" + in.name(), another: "start the rollout again",
+		noNamespace: "cluster %s: %v: apply deploy/rbac/preparation.yaml on it, which makes namespace " + namespace,
+	}
+}
+
+// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: JobFailed, JobTimedOut, InvalidSpec (there is no
+// place for it, the API server refuses it, or we may not make it).
+func (j *Jobs) RunClusterJob(ctx context.Context, in ClusterJob) error {
+	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	job := in.Work.Job(in.name())
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
+	run := in.run()
+	if err := startJob(ctx, cluster, job, run); err != nil {
+		return in.forbidden(cluster, err)
+	}
+	if err := tellJob(ctx, cluster, job, in.Work.Config()); err != nil {
+		return in.forbidden(cluster, err)
+	}
+	return j.awaitJob(ctx, cluster, job, run)
+}
+
+// forbidden makes of a right that is missing an error that says how to get it: it does not come by waiting.
+func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v: apply deploy/rbac/preparation.yaml on it", cluster.Name, err), err)
+}
+
+// tellJob writes the ConfigMap that the Job's pod mounts, and waits for. It goes with the Job.
+func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data map[string]string) error {
+	if data == nil {
+		return nil
+	}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: job.Name,
+			Annotations: map[string]string{kube.AnnotationOwner: kube.Owner(job)},
+			// It does not block the Job's deletion: where that is guarded, it would take one more right.
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}},
+		},
+		Data: data,
+	}
+	err := cluster.Client.Create(ctx, config)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // by an attempt before: the name is that of the rollout
+	}
+	return explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
+}
+
+// RemoveClusterJob removes the Job, as RemoveJob does: one that failed is kept for a day, one that runs is stopped.
+func (j *Jobs) RemoveClusterJob(ctx context.Context, in ClusterJob) error {
+	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Work.Kind.Namespace(), Name: in.name()}, in.Owner)
+}

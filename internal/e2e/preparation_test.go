@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/precache"
+)
+
+// labelsOf reads the labels of a ManagedCluster from the hub.
+func labelsOf(t *testing.T, cluster string) map[string]string {
+	t.Helper()
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"})
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	require.NoError(t, hub.Get(t.Context(), client.ObjectKey{Name: cluster}, object))
+	return object.Labels
+}
+
+func condition(t *testing.T, status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
+	t.Helper()
+	for _, c := range status.Conditions {
+		if c.Type == conditionType {
+			return string(c.Status) + " " + c.Reason + ": " + c.Message
+		}
+	}
+	t.Fatalf("there is no condition %s", conditionType)
+	return ""
+}
+
+// withoutRoomForBackups takes the right away to make Jobs that back a spoke up, for the time of a test.
+func withoutRoomForBackups(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	bindings := spoke.Client.RbacV1().RoleBindings(precache.NamespaceBackup)
+	require.NoError(t, bindings.Delete(t.Context(), "drydock-preparation", metav1.DeleteOptions{}))
+	t.Cleanup(func() { require.NoError(t, spoke.Apply(context.Background(), "deploy/rbac/preparation.yaml")) })
+}
+
+const preparation = `preCaching: true
+  preCachingConfigRef: {name: june}
+  backup: true
+  actions:
+    beforeEnable: {addClusterLabels: {being-upgraded: ""}}
+    afterCompletion: {addClusterLabels: {upgraded: "yes"}, deleteClusterLabels: {being-upgraded: ""}}`
+
+func TestClustersAreLabelledByARolloutThatDoesNothingElse(t *testing.T) {
+	startRollout(t, `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: labels-only, namespace: default}
+spec:
+  clusters: [spoke-5, spoke-6]
+  remediationStrategy: {maxConcurrency: 1}
+  actions:
+    beforeEnable: {addClusterLabels: {passing: "1"}}
+    afterCompletion: {addClusterLabels: {labelled: "yes"}, removeClusterLabels: [passing]}
+`)
+	status, code := end(t, "labels-only")
+	require.Zero(t, code)
+	require.EqualValues(t, 2, status.Counts.Skipped)
+	for _, cluster := range []string{"spoke-5", "spoke-6"} {
+		require.Equal(t, "yes", labelsOf(t, cluster)["labelled"])
+		require.NotContains(t, labelsOf(t, cluster), "passing")
+	}
+}
+
+func TestClustersArePrecachedAndBackedUpAndThoseThatCannotBeLeaveTheRollout(t *testing.T) {
+	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
+	withoutRoomForBackups(t, theFleet.Spokes[1])
+	startRollout(t, rollout("prepared", preparation, 60, "spoke-1", "spoke-2", "spoke-3"))
+	status, code := end(t, "prepared")
+
+	require.Equal(t, 1, code)
+	require.Equal(t, "True PrecacheSpecIsWellFormed: Precaching spec is valid and consistent", condition(t, status, ranv1.ConditionPrecacheSpecValid))
+	require.Equal(t, "True PrecachingCompleted: Precaching is completed for all clusters", condition(t, status, ranv1.ConditionPrecachingSucceeded))
+	require.Equal(t, "True PartiallyDone: Backup failed for 1 clusters; failed: spoke-2", condition(t, status, ranv1.ConditionBackupSucceeded))
+	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-3"}}, status.RemediationPlan)
+	failed := status.Clusters[0]
+	require.Equal(t, "spoke-2", failed.Name, "what failed comes first")
+	require.Contains(t, failed.Message, "apply deploy/rbac/preparation.yaml on it")
+
+	require.Equal(t, "yes", labelsOf(t, "spoke-1")["upgraded"])
+	require.NotContains(t, labelsOf(t, "spoke-1"), "being-upgraded")
+	require.NotContains(t, labelsOf(t, "spoke-2"), "upgraded")
+	for _, spoke := range theFleet.Spokes[:3] {
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		requireNoPreparationJobs(t, spoke)
+	}
+}
+
+func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "the Jobs of preparations are removed", []client.Object{&batchv1.Job{}},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			var jobs batchv1.JobList
+			err := reader.List(ctx, &jobs)
+			for _, job := range jobs.Items {
+				if strings.HasPrefix(job.Namespace, "openshift-talo-") {
+					return false, err
+				}
+			}
+			return true, err
+		}))
+}
+
+func TestARolloutOfWhichNoClusterCouldBeBackedUpFailsAndTouchesNone(t *testing.T) {
+	withoutRoomForBackups(t, theFleet.Spokes[3])
+	before := len(deedsOf(t, theFleet.Spokes[3]))
+	startRollout(t, rollout("unprepared", "backup: true", 60, "spoke-4"))
+	status, code := end(t, "unprepared")
+	require.Equal(t, 1, code)
+	require.Equal(t, "False Failed: Backup failed for all the clusters; failed: spoke-4", condition(t, status, ranv1.ConditionBackupSucceeded))
+	require.True(t, strings.HasPrefix(condition(t, status, ranv1.ConditionSucceeded), "False Failed: Failed on 1 of 1 clusters"))
+	require.Len(t, deedsOf(t, theFleet.Spokes[3]), before)
+
+	startRollout(t, rollout("no-config", "preCaching: true\n  preCachingConfigRef: {name: nowhere}", 60, "spoke-4"))
+	status, code = end(t, "no-config")
+	require.Equal(t, 1, code)
+	require.Contains(t, condition(t, status, ranv1.ConditionPrecacheSpecValid), `False PrecacheSpecIncomplete: Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "nowhere" not found`)
+}

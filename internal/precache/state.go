@@ -1,0 +1,105 @@
+package precache
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// Condition of a rollout that says how the work went.
+func (k Kind) Condition() string {
+	if k == Backup {
+		return ranv1.ConditionBackupSucceeded
+	}
+	return ranv1.ConditionPrecachingSucceeded
+}
+
+// Reason why a rollout waits for the work.
+func (k Kind) Reason() string {
+	if k == Backup {
+		return "BackingUp"
+	}
+	return "Precaching"
+}
+
+// TimedOut is the state of a cluster whose Job did not end in time.
+func (k Kind) TimedOut() ranv1.PreparationState {
+	if k == Backup {
+		return ranv1.BackupTimeout
+	}
+	return ranv1.PrecacheTimeout
+}
+
+// Verdict is what a rollout's condition says.
+type Verdict struct {
+	Status  metav1.ConditionStatus
+	Reason  string
+	Message string
+}
+
+// words that the operator's documentation gives for each row of its table of conditions.
+type words struct {
+	done, completed, failedFor, failedForAll, inProgress, notBegun string
+}
+
+func (k Kind) words() words {
+	if k == Backup {
+		return words{
+			done: ranv1.ReasonBackupCompleted, completed: "Backup is completed for all clusters", failedFor: "Backup failed for %d clusters",
+			failedForAll: "Backup failed for all the clusters", inProgress: "Backup is in progress for %d clusters",
+		}
+	}
+	return words{
+		done: ranv1.ReasonPrecachingCompleted, completed: "Precaching is completed for all clusters", failedFor: "Precaching failed for %d clusters",
+		failedForAll: "Precaching failed for all clusters", inProgress: "Precaching is in progress for %d clusters", notBegun: "Precaching is not completed",
+	}
+}
+
+// Judge says how the work went on all clusters together.
+func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
+	words := k.words()
+	failed := Failed(states)
+	atWork, begun := 0, false
+	for _, state := range states {
+		if !state.Over() {
+			atWork++
+		}
+		begun = begun || state != ranv1.PreparationNotStarted
+	}
+	detail := ""
+	if len(failed) > 0 {
+		detail = "; failed: " + listed(failed)
+	}
+	switch {
+	case atWork > 0 && !begun && k == Precaching:
+		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, words.notBegun}
+	case atWork > 0:
+		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, fmt.Sprintf(words.inProgress, atWork) + detail}
+	case len(failed) == 0:
+		return Verdict{metav1.ConditionTrue, words.done, words.completed}
+	case len(failed) == len(states):
+		return Verdict{metav1.ConditionFalse, ranv1.ReasonFailed, words.failedForAll + detail}
+	}
+	return Verdict{metav1.ConditionTrue, ranv1.ReasonPartiallyDone, fmt.Sprintf(words.failedFor, len(failed)) + detail}
+}
+
+// Failed are the clusters on which the work failed, by name.
+func Failed(states map[string]ranv1.PreparationState) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(states)), func(name string) bool {
+		return !states[name].Over() || states[name] == ranv1.PreparationSucceeded
+	})
+}
+
+// listed names at most 20: the status has them all.
+func listed(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

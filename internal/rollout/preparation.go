@@ -1,0 +1,110 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache"
+)
+
+// PreCachingConfigOf names the configuration that a rollout refers to; false: it needs none, or names none.
+func PreCachingConfigOf(cgu *ranv1.ClusterGroupUpgrade) (types.NamespacedName, bool) {
+	ref := cgu.Spec.PreCachingConfigRef
+	if !cgu.Spec.PreCaching || ref == nil || ref.Name == "" {
+		return types.NamespacedName{}, false
+	}
+	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
+	if name.Namespace == "" {
+		name.Namespace = cgu.Namespace
+	}
+	return name, true
+}
+
+// readPrecaching reads what is pulled beforehand, and reports whether planning goes on.
+func (p *Plan) readPrecaching(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time) bool {
+	if !cgu.Spec.PreCaching {
+		return true
+	}
+	name, named := PreCachingConfigOf(cgu)
+	switch {
+	case !named:
+		return p.JudgePrecaching(field.Required(field.NewPath("spec", "preCachingConfigRef", "name"), "preCaching needs to know what to pull").Error(), now)
+	case inventory.PreCachingConfig == nil:
+		return p.JudgePrecaching(fmt.Sprintf("failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io %q not found; namespace: %s", name.Name, name.Namespace), now)
+	}
+	spec, invalid := precache.SpecOf(inventory.PreCachingConfig)
+	if len(invalid) > 0 {
+		var problems []string
+		for _, problem := range invalid {
+			problems = append(problems, problem.Error())
+		}
+		return p.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %s", name, strings.Join(problems, "; ")), now)
+	}
+	p.Precaching, p.PreCacheImage = &spec, inventory.PreCachingConfig.Overrides.PreCacheImage
+	return p.JudgePrecaching("", now)
+}
+
+// JudgePrecaching records whether it is known what to pull, and by what; an empty problem says that it is.
+func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
+	v := verdict{
+		condition: ranv1.ConditionPrecacheSpecValid, reason: ranv1.ReasonPrecacheSpecIsWellFormed,
+		message: "Precaching spec is valid and consistent", good: true,
+	}
+	if problem != "" {
+		v.reason, v.message, v.good = ranv1.ReasonPrecacheSpecIncomplete, "Precaching spec is incomplete: "+problem, false
+	}
+	return p.judge(v, now)
+}
+
+// Leave takes clusters out of the plan of a status. They stand behind those that stay, in no batch; a batch that is left empty is none.
+func Leave(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
+	plan := [][]string{}
+	number := map[string]int32{}
+	for _, batch := range status.RemediationPlan {
+		batch = slices.DeleteFunc(slices.Clone(batch), func(cluster string) bool { return slices.Contains(left, cluster) })
+		if len(batch) == 0 {
+			continue
+		}
+		plan = append(plan, batch)
+		for _, cluster := range batch {
+			number[cluster] = int32(len(plan))
+		}
+	}
+	status.RemediationPlan = plan
+	for i := range status.Clusters {
+		status.Clusters[i].Batch = number[status.Clusters[i].Name]
+	}
+	inPlanOrder(status.Clusters)
+}
+
+// rejoin puts clusters that are pending but in no batch, as they had left the plan, into batches behind the others.
+func rejoin(status *ranv1.ClusterGroupUpgradeStatus) {
+	size := max(int(status.ComputedMaxConcurrency), 1)
+	var batch []string
+	plan := slices.Clone(status.RemediationPlan)
+	for i := range status.Clusters {
+		cluster := &status.Clusters[i]
+		if cluster.Batch > 0 || cluster.State != ranv1.ClusterPending {
+			continue
+		}
+		if len(batch) == 0 || len(batch) == size {
+			plan, batch = append(plan, nil), nil
+		}
+		batch = append(batch, cluster.Name)
+		plan[len(plan)-1], cluster.Batch = batch, int32(len(plan))
+	}
+	status.RemediationPlan = plan
+	inPlanOrder(status.Clusters)
+}
+
+// inPlanOrder puts the clusters of the plan in front, as their batches are.
+func inPlanOrder(clusters []ranv1.ClusterStatus) {
+	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(uint32(a.Batch)-1, uint32(b.Batch)-1) })
+}

@@ -1,0 +1,230 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// newPreparedWorld plans the batches, with something to pull and an image for backups. Jobs fails those of the clusters that it has errors for.
+func newPreparedWorld(t *testing.T, jobs map[string]error, batches ...[]string) (*world, *children) {
+	w, clusters := newGroupWorld(t, batches...)
+	w.plan.Precaching, w.plan.PreCacheImage, w.plan.BackupImage = &ranv1.PrecachingSpec{SpaceRequired: "35"}, "pull:1", "backup:1"
+	w.jobs = jobs
+	return w, clusters
+}
+
+func prepared(object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
+	object.Spec.PreCaching, object.Spec.Backup = true, true
+	return object
+}
+
+func jobFailed(message string) error { return temporal.Error(temporal.ErrJobFailed, message, nil) }
+
+// jobsOf returns the clusters on which a Job of the kind was run.
+func (w *world) jobsOf(kind precache.Kind) []string {
+	var clusters []string
+	for _, in := range w.inputsOf("RunClusterJob") {
+		if job := in.(activities.ClusterJob); job.Work.Kind == kind {
+			clusters = append(clusters, job.Cluster)
+		}
+	}
+	slices.Sort(clusters)
+	return clusters
+}
+
+func messageOf(s groupStatus, condition string) string {
+	return meta.FindStatusCondition(s.Conditions, condition).Message
+}
+
+func TestClustersArePrecachedAndBackedUpBeforeTheFirstBatch(t *testing.T) {
+	w, clusters := newPreparedWorld(t, nil, []string{"c1"}, []string{"c2", "c3"})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: prepared(aRollout())})
+
+	status := requireResult[groupStatus](w)
+	requireCondition(t, status, ranv1.ConditionPrecachingSucceeded, metav1.ConditionTrue, ranv1.ReasonPrecachingCompleted)
+	requireCondition(t, status, ranv1.ConditionBackupSucceeded, metav1.ConditionTrue, ranv1.ReasonBackupCompleted)
+	require.Equal(t, []string{"c1", "c2", "c3"}, w.jobsOf(precache.Precaching))
+	require.Equal(t, []string{"c1", "c2", "c3"}, w.jobsOf(precache.Backup))
+	require.Len(t, w.inputsOf("RemoveClusterJob"), 6)
+	all := map[string]ranv1.PreparationState{"c1": "Succeeded", "c2": "Succeeded", "c3": "Succeeded"}
+	require.Equal(t, all, status.Precaching.Status)
+	require.Equal(t, all, status.Backup.Status)
+	require.Len(t, clusters.story(), 6)
+	job := w.inputsOf("RunClusterJob")[0].(activities.ClusterJob)
+	require.Equal(t, precache.Work{Kind: precache.Precaching, Image: "pull:1", Spec: &ranv1.PrecachingSpec{SpaceRequired: "35"}, Timeout: time.Hour}, job.Work)
+	require.NotEmpty(t, job.Owner)
+}
+
+func TestClustersThatCannotBePreparedLeaveThePlanAndAreFailed(t *testing.T) {
+	failures := map[string]error{
+		"precaching c1": jobFailed("no room"), "backup c3": jobFailed("no room either"), "backup c4": temporal.Error(temporal.ErrJobTimedOut, "too slow", nil),
+	}
+	w, clusters := newPreparedWorld(t, failures, []string{"c1"}, []string{"c2", "c3"}, []string{"c4", "c5"})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: prepared(withActions(aRollout("c1")))})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	requireCondition(t, status, ranv1.ConditionPrecachingSucceeded, metav1.ConditionTrue, ranv1.ReasonPartiallyDone)
+	require.Equal(t, "Precaching failed for 1 clusters; failed: c1", messageOf(status, ranv1.ConditionPrecachingSucceeded))
+	requireCondition(t, status, ranv1.ConditionBackupSucceeded, metav1.ConditionTrue, ranv1.ReasonPartiallyDone)
+	require.Equal(t, "Backup failed for 2 clusters; failed: c3, c4", messageOf(status, ranv1.ConditionBackupSucceeded))
+	require.Equal(t, []string{"c2", "c3", "c4", "c5"}, w.jobsOf(precache.Backup), "what has left is not backed up")
+	require.Equal(t, [][]string{{"c2"}, {"c5"}}, status.RemediationPlan)
+	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.story())
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "failed", "c2": "complete", "c3": "failed", "c4": "failed", "c5": "complete"}, clusterStates(status))
+	for _, c := range status.Clusters {
+		switch c.Name {
+		case "c1":
+			require.Equal(t, "UnrecoverableError: precaching: no room", c.Reason+": "+c.Message)
+		case "c4":
+			require.Equal(t, "BackupTimeout: backup: too slow", c.Reason+": "+c.Message)
+		case "c5":
+			require.EqualValues(t, 2, c.Batch)
+		}
+	}
+	require.Equal(t, []string{"c2", "c5"}, w.changed()["begun"], "beforeEnable is for the clusters that are still in the plan")
+}
+
+func TestARolloutOfWhichNoClusterCouldBePreparedFails(t *testing.T) {
+	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
+		t.Run(string(kind), func(t *testing.T) {
+			w, clusters := newPreparedWorld(t, map[string]error{string(kind) + " c1": jobFailed("x"), string(kind) + " c2": jobFailed("y")}, []string{"c1"}, []string{"c2"})
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: prepared(aRollout())})
+			status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+			requireCondition(t, status, kind.Condition(), metav1.ConditionFalse, ranv1.ReasonFailed)
+			require.Equal(t, "Failed on 2 of 2 clusters; failed: c1, c2", messageOf(status, ranv1.ConditionSucceeded))
+			require.Empty(t, clusters.story())
+		})
+	}
+}
+
+func TestPrecachingIsDoneBeforeEnableAndOnlyOnce(t *testing.T) {
+	w, _ := newPreparedWorld(t, map[string]error{"precaching c2": jobFailed("no room")}, []string{"c1", "c2"})
+	object := prepared(aRollout())
+	object.Spec.Enable = new(bool)
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[groupStatus](w)
+		requireCondition(t, status, ranv1.ConditionPrecachingSucceeded, metav1.ConditionTrue, ranv1.ReasonPartiallyDone)
+		requireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotEnabled)
+		require.Equal(t, ranv1.ReasonNotEnabled, status.Wait.Reason)
+		require.Empty(t, w.jobsOf(precache.Backup), "backups are made after enable")
+		w.plan.RemediationPlan = [][]string{{"c1", "c2"}, {"c3"}}
+		w.SignalWorkflow(temporal.SignalEnable, nil)
+	}, time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, []string{"c1", "c2", "c3"}, w.jobsOf(precache.Precaching), "a cluster that is new to the plan is precached, too")
+	require.Equal(t, [][]string{{"c1"}, {"c3"}}, status.RemediationPlan)
+}
+
+func TestPreparationIsNotChargedToTheTimeout(t *testing.T) {
+	w, clusters := newPreparedWorld(t, nil, []string{"c1"})
+	clusters.takes = 50 * time.Minute
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(50 * time.Minute).Return(nil)
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[groupStatus](w)
+		require.Equal(t, "BackingUp", status.Wait.Reason)
+		requireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted)
+		require.Equal(t, "Backup is in progress for 1 clusters", messageOf(status, ranv1.ConditionBackupSucceeded))
+		require.Nil(t, status.Status.StartedAt)
+	}, 80*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: prepared(aRollout())})
+	requireResult[groupStatus](w)
+}
+
+func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
+	w, _ := newPreparedWorld(t, nil, []string{"c1", "c2"})
+	w.blocked["RunClusterJob"] = true
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, map[string]ranv1.PreparationState{"c1": "NotStarted", "c2": "NotStarted"}, statusOf[groupStatus](w).Precaching.Status)
+		w.SignalWorkflow(temporal.SignalPreparationProgress, PreparationProgress{Kind: precache.Precaching, Standings: map[string]precache.Standing{
+			"c1": {State: ranv1.PreparationActive, Reason: activities.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
+		}})
+	}, time.Second)
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[groupStatus](w)
+		require.Equal(t, map[string]ranv1.PreparationState{"c1": "Active", "c2": "Starting"}, status.Precaching.Status)
+		require.Equal(t, "Precaching is in progress for 2 clusters", messageOf(status, ranv1.ConditionPrecachingSucceeded))
+		require.Equal(t, []drydockv1.Blocker{{Kind: "ManagedCluster", Name: "c1", Reason: "JobRunning", Message: "runs"}}, status.Wait.Blockers)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: prepared(aRollout())})
+	requireCancelled[groupStatus](w)
+	require.Len(t, w.inputsOf("RemoveClusterJob"), 2, "Jobs that were at work are stopped")
+}
+
+func TestARolloutThatDoesNotKnowWhatToPullIsNotStarted(t *testing.T) {
+	w, _ := newPreparedWorld(t, nil, nil)
+	w.plan.JudgePrecaching("spec.overrides: nothing", w.Now())
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: prepared(aRollout())})
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, "Precaching spec is incomplete: spec.overrides: nothing", messageOf(status, ranv1.ConditionSucceeded))
+	require.Empty(t, w.inputsOf("RunClusterJob"))
+}
+
+func TestManyClustersArePreparedInPartsAndNotAllAtOnce(t *testing.T) {
+	var many []string
+	for i := range (preparationsAtOnce+2)*preparedTogether + 1 {
+		many = append(many, fmt.Sprintf("c%04d", i))
+	}
+	w, _ := newPreparedWorld(t, nil, many)
+	object := aRollout()
+	object.Spec.PreCaching = true
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(time.Minute).Return(nil)
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 30*time.Second)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireCancelled[groupStatus](w)
+	require.Len(t, w.inputsOf("RemoveClusterJob"), preparationsAtOnce*preparedTogether, "only those that had begun")
+}
+
+func TestAPreparationTellsWhatEachJobDoes(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RunClusterJob"] = true
+	standings := func() map[string]precache.Standing { return statusOf[map[string]precache.Standing](w) }
+	observe := func(cluster, reason string) {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: cluster, Wait: &drydockv1.Wait{Reason: reason, Message: "m"}})
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, ranv1.PreparationPreparingToStart, standings()["c1"].State)
+		observe("c1", activities.ReasonJobPodPending)
+		observe("other", activities.ReasonJobRunning)
+	}, time.Second)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, precache.Standing{State: ranv1.PreparationStarting, Reason: activities.ReasonJobPodPending, Message: "m"}, standings()["c1"])
+		observe("c1", activities.ReasonJobRunning)
+	}, 2*time.Second)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, ranv1.PreparationActive, standings()["c1"].State)
+		w.CancelWorkflow()
+	}, 3*time.Second)
+	w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
+		Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+	})
+	require.Equal(t, ranv1.PreparationActive, requireCancelled[map[string]precache.Standing](w)["c1"].State)
+	require.Len(t, w.inputsOf("RemoveClusterJob"), 1)
+}
+
+func TestAPreparationOfAClusterThatIsAwayForAWhileGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RemoveClusterJob"] = always(errors.New("away"))
+	w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
+		Work: precache.Work{Kind: precache.Precaching, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+	})
+	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State, "a Job that cannot be removed goes by itself")
+}
