@@ -54,11 +54,9 @@ spec:
   clusters: [spoke-1]
   remediationStrategy: {maxConcurrency: 1}
   managedPolicies: [p1]
-  backup: true
 `, "upgrade", "start", "-f", "-")
 	require.Equal(t, exitUsage, got.status)
 	require.Contains(t, got.stderr, "spec.managedPolicies")
-	require.Contains(t, got.stderr, "spec.backup")
 }
 
 func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {

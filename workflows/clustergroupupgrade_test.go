@@ -195,10 +195,10 @@ func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
 func TestWhatCannotBeRunYetIsRefusedBeforeAnythingIsDone(t *testing.T) {
 	w, _ := newGroupWorld(t, []string{"c1"})
 	object := aRollout()
-	object.Spec.Backup = true
+	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"p1"}
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(w.GetWorkflowError()))
-	require.ErrorContains(t, w.GetWorkflowError(), "spec.backup")
+	require.ErrorContains(t, w.GetWorkflowError(), "spec.managedPolicies")
 	require.Empty(t, w.called())
 }
 
