@@ -196,7 +196,11 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 		return err
 	}
 	if wait {
-		return c.watchMaintenance(ctx, s, target, handedOver(object))
+		last, err := c.watchMaintenance(ctx, s, target, handedOver(object))
+		if err == nil && last.State == maintenancev1.NodeRequestorFailed {
+			return fmt.Errorf("%s: the work has failed%s", target, failureText(last.Failure))
+		}
+		return err
 	}
 	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
 	return c.print(started, func(w io.Writer) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,17 +34,20 @@ type maintenanceRef struct {
 
 func newNodeStatus(c *cli) *cobra.Command {
 	var watch bool
+	var until string
 	cmd := &cobra.Command{
 		Use:   "status NAME|NODE",
 		Short: "Show where a maintenance stands, and what it waits for",
 		Long: `Show where a maintenance stands, and what it waits for.
 
 With --watch it follows the maintenance to its end, on a terminal as a live view, elsewhere with one line a change (with -o json one
-status a line), and ends with
-status 0 only if it completed.`,
+status a line), and ends with status 0 only if it completed. With --for it ends with status 0 as soon as the maintenance is in that state.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeMaintenances,
 		RunE: c.verb(func(ctx context.Context, args []string) error {
+			if err := checkAwaited(until, watch); err != nil {
+				return err
+			}
 			s, err := c.dial(ctx)
 			if err != nil {
 				return err
@@ -54,12 +58,14 @@ status 0 only if it completed.`,
 				return err
 			}
 			if watch {
-				return c.watchMaintenance(ctx, s, target, never)
+				return c.awaitState(ctx, s, target, maintenancev1.NodeState(until))
 			}
 			return c.showMaintenance(ctx, s, target)
 		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it to its end")
+	cmd.Flags().StringVar(&until, "for", "", "with --watch: only until it is in this state, e.g. Ready")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp))
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -95,28 +101,53 @@ func (s *server) maintenanceStatus(ctx context.Context, target subject, executio
 	return status, err
 }
 
-// watchMaintenance shows a maintenance until it is over, or until enough says so. It returns nil only if enough did, or if it completed.
-func (c *cli) watchMaintenance(ctx context.Context, s *server, target subject, enough func(maintenancev1.NodeState) bool) error {
+// checkAwaited refuses a state that there is none to wait for.
+func checkAwaited(state string, watch bool) error {
+	switch {
+	case state == "":
+		return nil
+	case !watch:
+		return usagef("--for needs --watch")
+	case !slices.Contains(nodeStates(), state):
+		return usagef("--for %q is no state of a maintenance: give one of %s", state, listed(nodeStates()))
+	}
+	return nil
+}
+
+func nodeStates() []string {
+	var states []string
+	for _, state := range maintenancev1.NodeStates() {
+		states = append(states, string(state))
+	}
+	return states
+}
+
+// awaitState shows a maintenance until it is in that state; without one, to its end. It returns nil only if the state was seen, or the end was a good one.
+func (c *cli) awaitState(ctx context.Context, s *server, target subject, state maintenancev1.NodeState) error {
+	last, err := c.watchMaintenance(ctx, s, target, func(now maintenancev1.NodeState) bool { return now == state })
+	if err == nil && state != "" && last.State != state {
+		return fmt.Errorf("%s is over (%s), and was not seen %s", target, last.State, state)
+	}
+	return err
+}
+
+// watchMaintenance shows a maintenance until it is over, or until enough says so, and returns its last status. The error is nil only if enough did, or if
+// it completed.
+func (c *cli) watchMaintenance(
+	ctx context.Context, s *server, target subject, enough func(maintenancev1.NodeState) bool,
+) (maintenancev1.NodeMaintenanceStatus, error) {
 	var last maintenanceStatus
 	get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, _ int) (followed, error) {
 		var err error
 		last, err = s.maintenanceStatus(ctx, target, execution)
 		return last, err
 	}
-	if err := c.watch(ctx, s, target, get, func() bool { return enough(last.Status.State) }); err != nil {
-		return err
+	err := c.watch(ctx, s, target, get, func() bool { return enough(last.Status.State) })
+	if state := last.Status.State; err == nil && state != maintenancev1.NodeCompleted && !enough(state) {
+		err = fmt.Errorf("%s ended as %s%s", target, state, failureText(last.Status.Failure))
 	}
-	switch state := last.Status.State; {
-	case state == maintenancev1.NodeRequestorFailed:
-		return fmt.Errorf("%s: the work has failed%s", target, failureText(last.Status.Failure))
-	case state != maintenancev1.NodeCompleted && !enough(state):
-		return fmt.Errorf("%s ended as %s%s", target, state, failureText(last.Status.Failure))
-	}
-	return nil
+	return last.Status, err
 }
-
-// never is for watches that go on to the end.
-func never(maintenancev1.NodeState) bool { return false }
 
 func failureText(failure *maintenancev1.Failure) string {
 	if failure == nil {

@@ -105,6 +105,17 @@ func TestWrongUsage(t *testing.T) {
 			stderr: `error: unexpected argument "worker-1" (see drydock node maintain --help)`,
 		},
 		{
+			name:   "only a watch is for a state",
+			args:   []string{"node", "status", "worker-1", "--for", "Ready"},
+			stderr: "error: --for needs --watch (see drydock node status --help)",
+		},
+		{
+			name: "a state that there is none to wait for is refused",
+			args: []string{"node", "status", "worker-1", "--watch", "--for", "ready"},
+			stderr: `error: --for "ready" is no state of a maintenance: give one of Pending, Scheduled, Cordon, WaitForPodCompletion, Draining, Ready, ` +
+				"RequestorFailed, HealthChecks, CleaningUp, Completed, Failed, Cancelled, NodeGone (see drydock node status --help)",
+		},
+		{
 			name:   "a file that does not exist is named",
 			args:   []string{"upgrade", "start", "-f", "no/such.yaml"},
 			stderr: "error: open no/such.yaml: no such file or directory",

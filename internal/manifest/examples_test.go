@@ -13,7 +13,7 @@ import (
 )
 
 func TestEveryExampleOfTheDocumentationIsValidAndCanBeCarriedOut(t *testing.T) {
-	files, err := filepath.Glob("../../docs/examples/*")
+	files, err := filepath.Glob("../../docs/examples/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

@@ -26,6 +26,14 @@ const (
 	NodeGone                 NodeState = "NodeGone"
 )
 
+// NodeStates are all states, in the order they happen.
+func NodeStates() []NodeState {
+	return []NodeState{
+		NodePending, NodeScheduled, NodeCordon, NodeWaitForPodCompletion, NodeDraining, NodeReady, NodeRequestorFailed, NodeHealthChecks, NodeCleaningUp,
+		NodeCompleted, NodeFailed, NodeCancelled, NodeGone,
+	}
+}
+
 // Over reports whether the maintenance has ended.
 func (s NodeState) Over() bool {
 	switch s {

@@ -1,0 +1,148 @@
+// Command requestor takes nodes of a cluster out of service with Drydock, works on each of them, and gives them back. It is an example: of Drydock it
+// needs nothing but a Temporal server with its worker.
+//
+//	requestor --cluster spoke-1 --campaign bios-2-1 --nodes worker-1,worker-2 -- ./update-bios.sh
+//
+// It asks for all nodes at once; how many it gets at a time is up to the budgets of the cluster. Stopped or killed, it is started again with the same
+// arguments, and goes on: nodes that are done are left alone, and the work is begun anew on those that it had, as it is on those where it had failed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var r requestor
+	var nodes string
+	flag.StringVar(&r.cluster, "cluster", "", "the cluster, as Drydock's worker knows it")
+	flag.StringVar(&r.campaign, "campaign", "", "what this is about: maintenances are named CAMPAIGN-NODE, and done once")
+	flag.StringVar(&r.id, "requestor", "firmware.example.com", "who asks")
+	flag.StringVar(&nodes, "nodes", "", "the nodes, separated by commas")
+	flag.Parse()
+	r.work = flag.Args()
+	if r.cluster == "" || r.campaign == "" || nodes == "" || len(r.work) == 0 {
+		fmt.Fprintln(os.Stderr, "usage: requestor --cluster CLUSTER --campaign NAME --nodes NODE,... -- COMMAND [ARGUMENT...]")
+		os.Exit(2)
+	}
+	if err := r.run(ctx, strings.Split(nodes, ",")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// requestor asks for nodes and works on them.
+type requestor struct {
+	server                client.Client
+	id, cluster, campaign string
+	// work is a command, which finds the node's name in its environment as NODE. It may be run more than once on a node.
+	work []string
+}
+
+// run services all nodes, and returns what went wrong with any of them.
+func (r requestor) run(ctx context.Context, nodes []string) error {
+	options, err := envconfig.LoadDefaultClientOptions()
+	if err != nil {
+		return err
+	}
+	if r.server, err = client.DialContext(ctx, options); err != nil {
+		return err
+	}
+	defer r.server.Close()
+	wrong := make([]error, len(nodes))
+	var group sync.WaitGroup
+	for i, node := range nodes {
+		group.Go(func() {
+			if err := r.service(ctx, node); err != nil {
+				wrong[i] = fmt.Errorf("%s: %w", node, err)
+			}
+		})
+	}
+	group.Wait()
+	return errors.Join(wrong...)
+}
+
+// service asks for a node, works on it when it is handed over, and says how that went. What is on its way from an earlier run is taken up.
+func (r requestor) service(ctx context.Context, node string) error {
+	m, err := r.ask(ctx, node)
+	if err != nil {
+		return err
+	}
+	for {
+		now, err := m.await(ctx, func(state string) bool { return state == ready || state == requestorFailed })
+		done := false
+		switch {
+		case err != nil:
+			return err
+		case now == ready:
+			done, err = r.workOn(ctx, m)
+		case now == requestorFailed:
+			if err = m.say(ctx, "recover", "another attempt"); err == nil {
+				_, err = m.await(ctx, func(state string) bool { return state != requestorFailed })
+			}
+		default:
+			return m.outcome(ctx)
+		}
+		switch {
+		case err != nil:
+			return err
+		case done:
+			return m.outcome(ctx)
+		}
+	}
+}
+
+// workOn works on a node that was handed over, and says how that went. When the node is taken away meanwhile, because somebody cancels the maintenance
+// or the node is gone, the work is stopped, and nothing said.
+func (r requestor) workOn(ctx context.Context, m *maintenance) (done bool, err error) {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	takenAway, watched := false, make(chan struct{})
+	go func() {
+		defer close(watched)
+		if _, err := m.await(working, func(state string) bool { return state != ready }); err == nil {
+			takenAway = true
+			stop()
+		}
+	}()
+	m.tell("working")
+	err = r.command(working, m.node).Run()
+	stop()
+	<-watched
+	switch {
+	case ctx.Err() != nil:
+		return false, fmt.Errorf("stopped at work, and keeps the node: start the same again, or `drydock node cancel %s --cluster %s`", m.name, m.cluster)
+	case takenAway:
+		return false, nil
+	case err == nil:
+		return true, m.say(ctx, "done", "")
+	}
+	if unsaid := m.say(ctx, "fail", err.Error()); unsaid != nil {
+		return false, unsaid
+	}
+	return false, fmt.Errorf("the work failed (%w), and the node is held: start the same again, or `drydock node cancel %s --cluster %s`", err, m.name, m.cluster)
+}
+
+// command is the work on a node. It is asked to end when ctx is cancelled.
+func (r requestor) command(ctx context.Context, node string) *exec.Cmd {
+	work := exec.CommandContext(ctx, r.work[0], r.work[1:]...)
+	work.Env = append(os.Environ(), "NODE="+node)
+	work.Stdout, work.Stderr = os.Stdout, os.Stderr
+	work.Cancel = func() error { return work.Process.Signal(syscall.SIGTERM) }
+	work.WaitDelay = 10 * time.Second
+	return work
+}

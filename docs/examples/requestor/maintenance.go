@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+)
+
+// States of a maintenance in which its requestor has something to do.
+const (
+	ready           = "Ready"
+	requestorFailed = "RequestorFailed"
+)
+
+// Search attributes of a maintenance.
+var (
+	drydockCluster   = temporal.NewSearchAttributeKeyKeyword("DrydockCluster")
+	drydockNode      = temporal.NewSearchAttributeKeyKeyword("DrydockNode")
+	drydockRequestor = temporal.NewSearchAttributeKeyKeyword("DrydockRequestor")
+	// drydockPhase is its state, drydockReason why it does not go on.
+	drydockPhase  = temporal.NewSearchAttributeKeyKeyword("DrydockPhase")
+	drydockReason = temporal.NewSearchAttributeKeyKeyword("DrydockReason")
+)
+
+// maintenance is one that this requestor asked for.
+type maintenance struct {
+	requestor
+	client.WorkflowRun
+	node, name string
+	// told is what was last told of its state.
+	told string
+}
+
+// ask asks for a node: once, however often it is called. A maintenance that is at work is taken up, and one that has completed stays so; after any other
+// end there is another one.
+func (r requestor) ask(ctx context.Context, node string) (*maintenance, error) {
+	m := &maintenance{requestor: r, node: node, name: r.campaign + "-" + node}
+	var err error
+	m.WorkflowRun, err = r.server.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID:                       fmt.Sprintf("node/%s/default/%s", r.cluster, m.name),
+		TaskQueue:                "drydock",
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
+		StaticSummary:            fmt.Sprintf("node %s in %s for %s", node, r.cluster, r.id),
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			drydockCluster.ValueSet(r.cluster), drydockNode.ValueSet(node), drydockRequestor.ValueSet(r.id),
+		),
+	}, "NodeMaintenance", map[string]any{
+		"cluster": r.cluster,
+		"object": map[string]any{
+			"apiVersion": "maintenance.nvidia.com/v1alpha1",
+			"kind":       "NodeMaintenance",
+			"metadata":   map[string]any{"namespace": "default", "name": m.name},
+			"spec": map[string]any{
+				"requestorID": r.id,
+				"nodeName":    node,
+				"drainSpec":   map[string]any{"timeoutSeconds": 1800},
+			},
+		},
+	})
+	return m, err
+}
+
+// say sends a signal: done, fail, recover or cancel.
+func (m *maintenance) say(ctx context.Context, signal, why string) error {
+	m.tell(signal)
+	return m.server.SignalWorkflow(ctx, m.GetID(), m.GetRunID(), signal, map[string]string{"actor": m.id, "reason": why})
+}
+
+// await waits until the maintenance is in a state as wanted, or over, and returns its state. Nothing is asked at intervals: Temporal tells of each event
+// in the maintenance's history, and whenever state or reason change, there is one.
+func (m *maintenance) await(ctx context.Context, wanted func(state string) bool) (string, error) {
+	history := m.server.GetWorkflowHistory(ctx, m.GetID(), m.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for history.HasNext() {
+		event, err := history.Next()
+		if err != nil {
+			return "", err
+		}
+		// Events of long ago come first: what counts is how it stands now.
+		if event.GetEventType() == enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES {
+			if state, err := m.state(ctx); err != nil || wanted(state) {
+				return state, err
+			}
+		}
+	}
+	return m.state(ctx)
+}
+
+func (m *maintenance) state(ctx context.Context) (string, error) {
+	execution, err := m.server.DescribeWorkflow(ctx, m.GetID(), m.GetRunID())
+	if err != nil {
+		return "", err
+	}
+	state, _ := execution.TypedSearchAttributes.GetKeyword(drydockPhase)
+	reason, _ := execution.TypedSearchAttributes.GetKeyword(drydockReason)
+	if text := strings.TrimSpace(state + " " + reason); text != m.told {
+		m.told = text
+		m.tell(text)
+	}
+	return state, nil
+}
+
+// outcome waits for the end, and is nil only if the maintenance completed.
+func (m *maintenance) outcome(ctx context.Context) error {
+	err := m.Get(ctx, nil)
+	var failure *temporal.ApplicationError
+	switch {
+	case err == nil:
+		m.tell("returned")
+	case errors.As(err, &failure):
+		return fmt.Errorf("%s: %s", failure.Type(), failure.Message())
+	}
+	return err
+}
+
+func (m *maintenance) tell(what string) {
+	fmt.Printf("%s  %s: %s\n", time.Now().Format(time.TimeOnly), m.node, what)
+}

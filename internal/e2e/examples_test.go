@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+const examplesDir = "../../docs/examples"
+
+// exampleProgram is one of the documentation's requestors, as a user runs it: it takes both workers of a spoke, one after the other.
+type exampleProgram struct {
+	name, campaign string
+	command        func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
+}
+
+func examplePrograms() []exampleProgram {
+	return []exampleProgram{
+		{"in Go", "bios-go", func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+			program := filepath.Join(t.TempDir(), "requestor")
+			built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, examplesDir+"/requestor").CombinedOutput()
+			require.NoError(t, err, "%s", built)
+			return exec.Command(program, append([]string{"--cluster", spoke.Name, "--campaign", campaign, "--nodes", "worker-1,worker-2", "--"}, work...)...)
+		}},
+		{"in a shell", "bios-sh", func(_ *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+			return exec.Command(examplesDir+"/requestor.sh", append([]string{spoke.Name, campaign, "node/worker-1", "node/worker-2", "--"}, work...)...)
+		}},
+	}
+}
+
+// run begins a program as a user of the fleet; the process and what it starts are ended with the test.
+func (p exampleProgram) run(t *testing.T, spoke *devstack.Cluster, work ...string) (cmd *exec.Cmd, said *bytes.Buffer) {
+	t.Helper()
+	cmd, said = p.command(t, spoke, p.campaign, work...), &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = said, said
+	drydock := theFleet.Command(t.Context())
+	cmd.Env = append(slices.Clone(drydock.Env), "PATH="+filepath.Dir(drydock.Path)+":"+os.Getenv("PATH"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { kill(cmd) })
+	return cmd, said
+}
+
+// kill ends a program and all that it has started, as when its machine dies.
+func kill(cmd *exec.Cmd) {
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	_ = cmd.Wait()
+}
+
+func TestTheRequestorsOfTheDocumentation(t *testing.T) {
+	for _, program := range examplePrograms() {
+		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
+			goesOn(t, program)
+		})
+	}
+}
+
+func goesOn(t *testing.T, program exampleProgram) {
+	spoke := theFleet.Cluster("spoke-2")
+	before, dir := len(deedsOf(t, spoke)), t.TempDir()
+
+	// The work on the first node hangs, and its program is killed.
+	hanging, _ := program.run(t, spoke, "sh", "-c", `touch "$0/begun-$NODE"; exec sleep 600`, dir)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, time.Minute, 100*time.Millisecond)
+	kill(hanging)
+
+	// The next run finds the node and begins anew. One node fails, and is held; the other one waits for the slot that it has.
+	failing, said := program.run(t, spoke, "sh", "-c", `touch "$0/failed-$NODE"; exit 3`, dir)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, time.Minute, 100*time.Millisecond, "%s", said)
+	first := filepath.Base(glob(t, dir, "failed-*")[0])[len("failed-"):]
+	require.FileExists(t, filepath.Join(dir, "begun-"+first), "it is the node that was handed over before")
+	require.Eventually(t, func() bool {
+		return lookAtNode(t, spoke, program.campaign+"-"+first).State == maintenancev1.NodeRequestorFailed
+	}, time.Minute, 200*time.Millisecond)
+	kill(failing)
+
+	// The last one succeeds on both, and says nothing more when it is run once again.
+	done, said := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
+	require.NoError(t, done.Wait(), "%s", said)
+	require.Len(t, glob(t, dir, "done-*"), 2)
+	again, said := program.run(t, spoke, "false")
+	require.NoError(t, again.Wait(), "%s", said)
+
+	require.NoError(t, theFleet.AwaitNothingLeft(context.Background(), spoke))
+	count := fleet.Count(nil, deedsOf(t, spoke)[before:])
+	require.Equal(t, 2, count[fleet.DeedCordon], "each node was taken once")
+	require.Equal(t, 2, count[fleet.DeedUncordon])
+}
+
+func glob(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	require.NoError(t, err)
+	return found
+}
