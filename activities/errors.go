@@ -44,5 +44,5 @@ func explainNode(cluster *kube.Cluster, node, doing string, err error) error {
 }
 
 func nodeGone(cluster *kube.Cluster, node string) error {
-	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s is gone", node, cluster.Name), nil)
+	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s does not exist, or not any more", node, cluster.Name), nil)
 }

@@ -20,6 +20,15 @@ const (
 	logTimeout = 5 * time.Second
 )
 
+// logHeading stands before the log in the error of a Job.
+const logHeading = "; the end of its log:\n"
+
+// WithoutLog is the message of a Job's error without the log, for where that is shown already.
+func WithoutLog(message string) string {
+	message, _, _ = strings.Cut(message, logHeading)
+	return message
+}
+
 // withLog adds to the error of a Job that failed the end of the log of the container that failed last.
 func (s jobSeen) withLog(ctx context.Context, err error) error {
 	errType := temporal.ErrorType(err)
@@ -36,7 +45,7 @@ func (s jobSeen) withLog(ctx context.Context, err error) error {
 	case unread != nil:
 		message += "; its log cannot be read: " + unread.Error()
 	case log != "":
-		message += "; the end of its log:\n" + log
+		message += logHeading + log
 	}
 	return temporal.Error(errType, message, nil, temporal.Blockers(err)...)
 }

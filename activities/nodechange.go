@@ -96,10 +96,10 @@ func cordonedAnew(node *corev1.Node) bool {
 func notOurs(node *corev1.Node) string {
 	if holder := kube.Owner(node); holder != "" {
 		workflow, _ := kube.OwnerWorkflow(holder)
-		return "left as it is: it is under maintenance by " + workflow
+		return "the node is left as it is: it is under maintenance by " + workflow
 	}
 	if kube.FormerStateOf(node) != "" {
-		return fmt.Sprintf("left as it is: someone has removed our mark, annotation %s", kube.AnnotationOwner)
+		return fmt.Sprintf("the node is left as it is: someone has removed our mark, annotation %s", kube.AnnotationOwner)
 	}
 	return ""
 }

@@ -109,7 +109,7 @@ func podsRunning(pods []string) temporal.Observation {
 	const listed = 20
 	wait := &drydockv1.Wait{Reason: ReasonPodsRunning, Message: fmt.Sprintf("%d pods have not ended by themselves", len(pods))}
 	if len(pods) == 1 {
-		wait.Message = "1 pod has not ended by itself"
+		wait.Message = "1 pod has not ended by itself: " + pods[0]
 	}
 	pods = pods[:min(listed, len(pods))]
 	for _, pod := range pods {

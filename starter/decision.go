@@ -57,6 +57,20 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	return reader, nil
 }
 
+// source says where the objects are from, for messages.
+func (c *cli) source(flags decisionFlags) string {
+	if flags.snapshot != "" {
+		return flags.snapshot
+	}
+	context := c.kube.context
+	if context == "" {
+		// An unreadable kubeconfig would have been told of before.
+		known, _ := c.kube.loader("").RawConfig()
+		context = known.CurrentContext
+	}
+	return "the cluster of context " + context + " (--context)"
+}
+
 // now is when the decision is made.
 func (f decisionFlags) now() (time.Time, error) { return timeOf("--at", f.at, time.Now()) }
 

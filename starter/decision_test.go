@@ -248,7 +248,7 @@ func TestADrainThatCannotBeShownIsRefused(t *testing.T) {
 			name:   "a node that is not there is named",
 			args:   []string{"worker-9", "--dry-run", "--snapshot", objects},
 			status: exitFailed,
-			stderr: "error: node worker-9 not found\n",
+			stderr: "error: node worker-9 not found in " + objects + "\n",
 		},
 		{
 			name:   "a maintenance of another node is refused",

@@ -51,7 +51,7 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 		}
 		return exitUsage
 	}
-	message := strings.TrimSpace(strings.ReplaceAll(err.Error(), "\n", "; "))
+	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(err.Error()))
 	wrong, isUsage := errors.AsType[usageError](err)
 	switch {
 	case errors.Is(err, errSaidAlready):

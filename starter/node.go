@@ -251,7 +251,7 @@ why, as the clusters' schedulers say. A rollout's nodes wait there before their 
 			if err != nil {
 				return err
 			}
-			list := maintenanceListing{listing: newListing(rows)}
+			list := maintenanceListing{listing: newListing(rows), running: running}
 			if c.output != formatName {
 				if list.Queues, err = s.queues(ctx, c.cluster); err != nil {
 					return err
@@ -271,10 +271,16 @@ why, as the clusters' schedulers say. A rollout's nodes wait there before their 
 type maintenanceListing struct {
 	listing
 	Queues []clusterQueue `json:"queues"`
+	// running: only those that run are listed.
+	running bool
 }
 
 func (l maintenanceListing) print(w io.Writer, now time.Time) {
-	printMaintenances(w, l.listing, now)
+	if len(l.Items) == 0 && l.running {
+		fmt.Fprintln(w, "no node maintenance is running")
+	} else {
+		printMaintenances(w, l.listing, now)
+	}
 	printQueues(w, l.Queues, now)
 }
 

@@ -69,6 +69,9 @@ func (c *cli) previewDrain(ctx context.Context, node, file string, flags decisio
 	if temporal.ErrorType(err) == temporal.ErrInvalidSpec {
 		return inputError(errors.New(temporal.ErrorMessage(err)))
 	}
+	if temporal.ErrorType(err) == temporal.ErrNotFound {
+		return fmt.Errorf("%s in %s", temporal.ErrorMessage(err), c.source(flags))
+	}
 	if err != nil {
 		return errors.New(temporal.ErrorMessage(err))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ type maintainFlags struct {
 	drainTimeout, completionTimeout, skipWaitForDelete, healthTimeout, lockTimeout time.Duration
 	// given reports whether a flag was set: some mean another thing when they are absent.
 	given func(flag string) bool
+	// describing are the flags that describe the request.
+	describing *pflag.FlagSet
 }
 
 func newNodeMaintain(c *cli) *cobra.Command {
@@ -43,8 +46,7 @@ func newNodeMaintain(c *cli) *cobra.Command {
 		Long: `Take a node out of service: cordon and drain it, then hand it over. When the work on it is finished, say "drydock node done"; the node
 is then checked and returned.
 
-With -f the whole request comes from a NodeMaintenance; the flags that describe a maintenance do not count then. Only a file has health checks,
-an order of pods and a Job.
+With -f the whole request comes from a NodeMaintenance, and no flag may describe it. Only a file has health checks, an order of pods and a Job.
 
 If another maintenance has the node already and does all that is asked for, it is joined: the node is handed over to both, and returned when
 both are done.
@@ -52,7 +54,7 @@ both are done.
 With --wait it follows the maintenance until the node is handed over, or, when a Job does the work, until the node is returned.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if flags.file != "" {
-				return operands()(cmd, args)
+				return cmp.Or(flags.besideFile(), operands()(cmd, args))
 			}
 			return operands("NODE")(cmd, args)
 		},
@@ -77,9 +79,11 @@ With --wait it follows the maintenance until the node is handed over, or, when a
 }
 
 func (f *maintainFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	f.given = flags.Changed
-	flags.StringVarP(&f.file, "filename", "f", "", "file with the NodeMaintenance, instead of the flags below; - is standard input")
+	f.given = cmd.Flags().Changed
+	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with the NodeMaintenance, instead of the flags that describe one; - is standard input")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until the node is handed over")
+	f.describing = pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags := f.describing
 	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
 	flags.StringVar(&f.requestor, "requestor", defaultRequestor(), "who asks: 2 to 63 characters, like a DNS name")
 	flags.BoolVar(&f.cordon, "cordon", true, "cordon the node")
@@ -98,7 +102,7 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.lockTimeout, "lock-timeout", 0, "wait no longer than this for workload locks (default: no limit)")
 	flags.StringVar(&f.onDrainTimeout, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), "Fail or Retry")
 	flags.StringVar(&f.onFailure, "on-failure", string(maintenancev1.FailureUncordon), "Uncordon or KeepCordoned")
-	flags.BoolVar(&f.wait, "wait", false, "wait until the node is handed over")
+	cmd.Flags().AddFlagSet(flags)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 

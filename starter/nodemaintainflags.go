@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"drydock.dev/drydock/internal/manifest"
 )
 
@@ -46,6 +48,16 @@ func inFlags(err error) error {
 func flagOf(field string) string {
 	list, _, _ := strings.Cut(field, "[")
 	return flagsOfFields[list]
+}
+
+// besideFile refuses a flag that describes a request beside a file that does: whoever gives one relies on it.
+func (f maintainFlags) besideFile() (err error) {
+	f.describing.VisitAll(func(flag *pflag.Flag) {
+		if f.given(flag.Name) {
+			err = usagef("--%s does not count beside -f: write it into the file", flag.Name)
+		}
+	})
+	return err
 }
 
 // contradictions are flags that say how to do what is not done.

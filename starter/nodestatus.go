@@ -186,6 +186,9 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	}
 	if status.Failure != nil {
 		lines = append(lines, "failed"+failureText(status.Failure))
+		for _, blocker := range status.Failure.Blockers {
+			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
+		}
 	}
 	if drain := status.Drain; drain != nil && status.State == maintenancev1.NodeDraining {
 		lines = append(lines, fmt.Sprintf("%s %3d%%  %s", bar(int(drain.DrainProgress), barWidth), drain.DrainProgress, drainText(drain)))

@@ -221,7 +221,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	s.play(t, "changed", "spoke-2", failed)
 	over := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	require.Equal(t, "CHG-7", over.Status.Approvals[0].Comment)
-	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "is over (Failed): there is nothing to approve")
+	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "is over (Failed): approve changes nothing any more")
 
 	require.Contains(t, succeeds(t, "upgrade", "retry", "prod/changed", "--reason", "budget fixed"), "rollout prod/changed started; follow it with")
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
@@ -265,7 +265,7 @@ func (s *stage) completes(t *testing.T) {
 func (s *stage) tellsNothingToTheDead(t *testing.T) {
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: rollout prod/november is over (Completed): there is nothing to pause; see `drydock upgrade status prod/november`\n",
+		stderr: "error: rollout prod/november is over (Completed): pause changes nothing any more; see `drydock upgrade status prod/november`\n",
 	}, drydock(t, "upgrade", "pause", "prod/november"))
 	require.Equal(t, outcome{
 		status: exitFailed,

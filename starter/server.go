@@ -99,7 +99,7 @@ func (s *server) signal(ctx context.Context, to subject, name string, request te
 func (s *server) explainUnheard(ctx context.Context, doing string, of subject, err error) error {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		if closed, describeErr := s.DescribeWorkflow(ctx, of.workflowID, ""); describeErr == nil {
-			return fmt.Errorf("%s is over (%s): there is nothing to %s; see `%s`", of, closed.Status, doing, of.show)
+			return fmt.Errorf("%s is over (%s): %s changes nothing any more; see `%s`", of, closed.Status, doing, of.show)
 		}
 	}
 	return s.explain(doing, of, err)

@@ -105,6 +105,11 @@ func TestWrongUsage(t *testing.T) {
 			stderr: `error: unexpected argument "worker-1" (see drydock node maintain --help)`,
 		},
 		{
+			name:   "a flag that describes a maintenance does not go unheard beside a file",
+			args:   []string{"node", "maintain", "-f", "request.yaml", "--force", "--cluster", "spoke-1"},
+			stderr: "error: --force does not count beside -f: write it into the file (see drydock node maintain --help)",
+		},
+		{
 			name:   "only a watch is for a state",
 			args:   []string{"node", "status", "worker-1", "--for", "Ready"},
 			stderr: "error: --for needs --watch (see drydock node status --help)",

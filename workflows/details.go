@@ -52,18 +52,23 @@ func (d *details) wait(w *drydockv1.Wait) {
 	if w.Until != nil {
 		d.row("until", w.Until.UTC().Format(clockFormat))
 	}
-	for i, b := range w.Blockers {
+	d.blockers(w.Blockers)
+}
+
+func (d *details) blockers(blockers []drydockv1.Blocker) {
+	for i, b := range blockers {
 		if i == 5 {
-			d.row("blocked by", fmt.Sprintf("and %d more", len(w.Blockers)-i))
+			d.row("blocked by", fmt.Sprintf("and %d more", len(blockers)-i))
 			return
 		}
-		d.row("blocked by", b.String()+" "+b.Message)
+		d.row("blocked by", strings.TrimSuffix(b.String()+": "+b.Message, ": "))
 	}
 }
 
 func (d *details) failure(f *maintenancev1.Failure) {
 	if f != nil {
 		d.row("**failure**", f.Reason+": "+f.Message)
+		d.blockers(f.Blockers)
 	}
 }
 

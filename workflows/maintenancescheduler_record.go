@@ -43,8 +43,15 @@ func (s *maintenanceScheduler) show(ctx workflow.Context) {
 		d.row("free slots", strconv.Itoa(s.decided.AvailableSlots-len(s.decided.Granted)))
 		d.row("waiting", strconv.Itoa(len(s.decided.Waiting)))
 	}
+	d.WriteString("\n")
+	if !s.book.Empty() {
+		d.head("rank", "node", "requestor", "waits for")
+	}
+	for _, holder := range s.book.Served() {
+		d.line("has a slot", holder.Node, holder.Requestor, "")
+	}
 	for i, w := range s.decided.Waiting {
-		d.row(strconv.Itoa(i+1)+". "+w.Node, w.Requestor+": "+string(w.Reason))
+		d.line(strconv.Itoa(i+1), w.Node, w.Requestor, string(w.Reason)+": "+w.Message)
 	}
 	workflow.SetCurrentDetails(ctx, d.text())
 }

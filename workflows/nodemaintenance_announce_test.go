@@ -33,7 +33,7 @@ func TestEveryHandOverAndEveryFailureOfTheRequestorIsAnnouncedOnTheNode(t *testi
 		{State: maintenancev1.NodeReady, Occurrence: 1, Message: ready},
 		{
 			State: maintenancev1.NodeRequestorFailed, Occurrence: 2,
-			Message: "the work on the node has failed by driver: no firmware; it stays out of service until somebody decides",
+			Message: "the work on the node has failed, says driver: no firmware; it stays out of service until somebody decides",
 		},
 		{State: maintenancev1.NodeReady, Occurrence: 3, Message: ready},
 	}, announced)

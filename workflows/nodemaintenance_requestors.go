@@ -174,8 +174,8 @@ func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 	case !m.handedOver || !who.State.NeedsNode():
 		m.record.note(m.said("fail", who, r) + ", but the node is not handed over: nothing done")
 	default:
-		who.failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + who.RequestorID + " failed" + byWhom(r)}
 		m.requestors.set(who, maintenancev1.RequestorFailed, byWhom(r))
+		who.failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + who.RequestorID + " failed" + spoken(who.Message)}
 		m.showFailure()
 	}
 }

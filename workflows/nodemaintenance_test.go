@@ -296,8 +296,14 @@ func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
 
 func TestAFailedJobHoldsTheNodeAndCancelReturnsItFailed(t *testing.T) {
 	w := newWorld(t)
-	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3", nil))
-	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: exit code 3; the end of its log:\nno firmware", nil))
+	w.say(func() {
+		held := statusOf[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodeRequestorFailed, held.State)
+		require.Contains(t, held.Failure.Message, "no firmware")
+		require.Contains(t, held.Wait.Message, "exit code 3; the node is held")
+		require.NotContains(t, held.Wait.Message, "no firmware", "the log is shown once")
+	}, w.signal(temporal.SignalCancel, ""))
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	status := requireFailure[nodeStatus](w, temporal.ErrJobFailed)

@@ -63,7 +63,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 		return err
 	}
 	own.failure = failureOf(err)
-	m.requestors.set(own, maintenancev1.RequestorFailed, own.failure.Message)
+	m.requestors.set(own, maintenancev1.RequestorFailed, activities.WithoutLog(own.failure.Message))
 	m.showFailure()
 	return nil
 }
@@ -136,7 +136,7 @@ func spoken(message string) string {
 	case message == "":
 		return ""
 	case strings.HasPrefix(message, "by "):
-		return " " + message
+		return ", says " + strings.TrimPrefix(message, "by ")
 	}
 	return ": " + message
 }

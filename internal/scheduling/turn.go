@@ -298,8 +298,8 @@ func (w *partyWait) key() (reason string, holder Asker, held []HeldNode) {
 	return w.Reason, w.holder, w.held
 }
 
-// Queue is everybody in the book: those with a slot, in the order in which they were asked for, then those that wait, in order of rank.
-func (b *Book) Queue(now time.Time, standstill *drydockv1.Wait) []Place {
+// Served are those with a slot, in the order in which they were asked for.
+func (b *Book) Served() []Place {
 	places := []Place{}
 	for _, party := range b.Parties {
 		for _, e := range party.Slots {
@@ -308,6 +308,12 @@ func (b *Book) Queue(now time.Time, standstill *drydockv1.Wait) []Place {
 			}
 		}
 	}
+	return places
+}
+
+// Queue is everybody in the book: those with a slot, in the order in which they were asked for, then those that wait, in order of rank.
+func (b *Book) Queue(now time.Time, standstill *drydockv1.Wait) []Place {
+	places := b.Served()
 	entries := b.unserved()
 	for i, w := range b.decision(now, standstill).Waiting {
 		if found := entries[w.Request]; len(found) > 0 {
