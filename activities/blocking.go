@@ -3,8 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +13,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -30,10 +29,11 @@ func (r *Rollouts) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgr
 		kinds = append(kinds, kube.Alone(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.KeptName(blocker.Name)}}))
 	}
 	return r.Waits.await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
-		blocking, err := blocked(ctx, hub, &cgu)
+		known, err := gathered(ctx, hub, &cgu)
 		if err != nil {
 			return temporal.Observation{}, false, err
 		}
+		blocking := rollout.Blocked(&cgu, known)
 		if blocking.Cycle != nil {
 			return temporal.Observation{}, false, temporal.Error(temporal.ErrInvalidSpec, blocking.CycleMessage(), nil)
 		}
@@ -42,36 +42,9 @@ func (r *Rollouts) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgr
 	})
 }
 
-// refuseCycle makes a plan invalid when the rollout and others wait for each other.
-func refuseCycle(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade, plan *RolloutPlan, now time.Time) error {
-	if len(cgu.Spec.BlockingCRs) == 0 {
-		return nil
-	}
-	blocking, err := blocked(ctx, hub, cgu)
-	if err == nil && blocking.Cycle != nil {
-		plan.RemediationPlan = [][]string{}
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, ranv1.ReasonUnresolvableDependency, blocking.CycleMessage(), now)
-	}
-	return err
-}
-
-// blocked reads from the hub how the rollouts stand that block a rollout, and those that block them in turn.
-func blocked(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (rollout.Blocking, error) {
-	known := map[types.NamespacedName]*ranv1.ClusterGroupUpgrade{}
-	for ask := rollout.Blockers(cgu); len(ask) > 0; ask = ask[1:] {
-		if _, asked := known[ask[0]]; asked {
-			continue
-		}
-		object, err := readKept(ctx, hub, ask[0])
-		if err != nil {
-			return rollout.Blocking{}, err
-		}
-		known[ask[0]] = object
-		if object != nil && !rollout.Over(object) {
-			ask = slices.Concat(ask, rollout.Blockers(object))
-		}
-	}
-	return rollout.Blocked(cgu, known), nil
+// gathered reads from the hub the rollouts that block a rollout, and those that they wait for in turn.
+func gathered(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
+	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readKept(ctx, hub, name) })
 }
 
 // readKept returns the rollout that the hub keeps under a name; nil when it keeps none.
@@ -87,9 +60,9 @@ func readKept(ctx context.Context, hub *kube.Cluster, name types.NamespacedName)
 	case err != nil:
 		return nil, explain(hub, "read ConfigMap "+key.String(), err)
 	}
-	object, err := parseKept(&kept)
-	if object != nil && object.Name != name.Name {
-		return nil, nil // another rollout, whose name is cut to the same
+	object, err := snapshot.KeptRollout(&kept, name)
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	return object, err
+	return object, nil
 }

@@ -16,9 +16,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// KeptRolloutKey is the key of the ConfigMap that keeps a rollout: the ClusterGroupUpgrade with its final status, as YAML.
-const KeptRolloutKey = "clustergroupupgrade.yaml"
-
 // The label of the ConfigMaps that keep rollouts.
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
@@ -71,7 +68,7 @@ func keptRollout(in KeepRolloutInput) (*corev1.ConfigMap, error) {
 			Labels:      map[string]string{labelManagedBy: drydock},
 			Annotations: map[string]string{kube.AnnotationOwner: in.Owner},
 		},
-		Data: map[string]string{KeptRolloutKey: string(content)},
+		Data: map[string]string{rollout.KeptKey: string(content)},
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -40,7 +41,7 @@ func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) 
 		kept := getKept(t, "drydock-kept")
 		require.True(t, kube.OwnedBy(kept, in.Owner))
 		var object ranv1.ClusterGroupUpgrade
-		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[KeptRolloutKey]), &object))
+		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[rollout.KeptKey]), &object))
 		require.Equal(t, "ClusterGroupUpgrade", object.Kind)
 		require.Equal(t, reason, object.Status.Conditions[0].Reason)
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
@@ -69,17 +67,4 @@ func (r *Rollouts) CheckRollout(_ context.Context, object ranv1.ClusterGroupUpgr
 		return object, temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
 	}
 	return object, err
-}
-
-// parseKept reads a ConfigMap that keeps a rollout. Errors: InvalidSpec when it is somebody else's, or nobody can read it.
-func parseKept(kept *corev1.ConfigMap) (*ranv1.ClusterGroupUpgrade, error) {
-	name := "ConfigMap " + kept.Namespace + "/" + kept.Name
-	if kept.Labels[labelManagedBy] != drydock {
-		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", name, labelManagedBy, drydock), nil)
-	}
-	var object ranv1.ClusterGroupUpgrade
-	if err := yaml.Unmarshal([]byte(kept.Data[KeptRolloutKey]), &object); err != nil {
-		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", name, err), nil)
-	}
-	return &object, nil
 }

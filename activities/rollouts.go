@@ -76,11 +76,11 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	if err != nil {
 		return RolloutPlan{}, explain(hub, "read what the plan depends on", err)
 	}
-	now := time.Now()
-	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
-	if err := refuseCycle(ctx, hub, &cgu, &plan, now); err != nil {
+	if inventory.Rollouts, err = gathered(ctx, hub, &cgu); err != nil {
 		return RolloutPlan{}, err
 	}
+	now := time.Now()
+	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
 	r.chooseImages(&plan, &cgu, now)
 	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance && !cgu.Spec.PreCaching && !cgu.Spec.Backup {
 		return plan, nil // nothing is done on the clusters themselves

@@ -193,7 +193,9 @@ func (s *stage) pausesAndResumes(t *testing.T) {
 func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	text := strings.Replace(rolloutText("changed"), "spec:", "spec:\n  enable: false\n  approvals: {afterCanaries: true}", 1)
 	succeeds(t, "upgrade", "start", "-f", file(t, "changed.yaml", text))
-	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return reasonOf(status.Wait) == ranv1.ReasonNotEnabled })
+	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return reasonOf(status.Wait) == ranv1.ReasonNotEnabled
+	})
 	require.Equal(t, "rollout prod/changed is as the file says already\n", succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text)))
 	fewer := strings.Replace(text, "[spoke-1, spoke-2, spoke-3]", "[spoke-1, spoke-2]", 1)
 	require.Equal(t, "rollout prod/changed: changed spec.clusters; see `drydock upgrade status prod/changed`\n",

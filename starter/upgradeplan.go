@@ -43,6 +43,9 @@ The exit status is 1 if the rollout could not be carried out; what keeps it from
 			if err != nil {
 				return err
 			}
+			if inventory.Rollouts, err = snapshot.Rollouts(ctx, reader, object); err != nil {
+				return err
+			}
 			return c.printPlan(object, rollout.NewPlan(object, inventory, now))
 		}),
 	}

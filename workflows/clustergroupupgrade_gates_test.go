@@ -294,8 +294,11 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 		RemediationPlan: [][]string{{"c1"}, {"c2", "c3"}, {"c4"}, {"c5"}},
 		Conditions:      append(planOf().Conditions, metav1.Condition{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonTimedOut}),
 		Clusters: []ranv1.ClusterStatus{
-			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete}, {Name: "c2", Batch: 2, State: ranv1.ClusterFailed}, {Name: "c3", Batch: 2, State: ranv1.ClusterComplete},
-			{Name: "c4", Batch: 3, State: ranv1.ClusterComplete}, {Name: "c5", Batch: 4, State: ranv1.ClusterTimedOut},
+			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete},
+			{Name: "c2", Batch: 2, State: ranv1.ClusterFailed},
+			{Name: "c3", Batch: 2, State: ranv1.ClusterComplete},
+			{Name: "c4", Batch: 3, State: ranv1.ClusterComplete},
+			{Name: "c5", Batch: 4, State: ranv1.ClusterTimedOut},
 		},
 	}
 	next, err := rollout.Retry(over, rollout.RetryRequest{})

@@ -21,11 +21,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	planning "drydock.dev/drydock/internal/rollout"
 )
 
 // rollout is a manifest that drains every node of the clusters, one cluster after the other.
@@ -80,7 +80,7 @@ func keptStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	kept, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
 	require.NoError(t, err)
 	var object ranv1.ClusterGroupUpgrade
-	require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[activities.KeptRolloutKey]), &object))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[planning.KeptKey]), &object))
 	return object.Status
 }
 

@@ -30,6 +30,38 @@ func Blockers(cgu *ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	return names
 }
 
+// Gather gets, one by one, the rollouts that block a rollout, and those that they wait for in turn; get returns nil for one that is not known.
+func Gather(cgu *ranv1.ClusterGroupUpgrade, get func(types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error)) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
+	known := map[types.NamespacedName]*ranv1.ClusterGroupUpgrade{}
+	for ask := Blockers(cgu); len(ask) > 0; ask = ask[1:] {
+		if _, asked := known[ask[0]]; asked {
+			continue
+		}
+		found, err := get(ask[0])
+		if err != nil {
+			return nil, err
+		}
+		known[ask[0]] = found
+		if found != nil && !Over(found) {
+			ask = slices.Concat(ask, Blockers(found))
+		}
+	}
+	return known, nil
+}
+
+// orCycle adds to a verdict that the rollout and others wait for each other.
+func (v verdict) orCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) verdict {
+	blocking := Blocked(cgu, known)
+	switch {
+	case blocking.Cycle == nil:
+	case v.good:
+		v.good, v.reason, v.message = false, ranv1.ReasonUnresolvableDependency, blocking.CycleMessage()
+	default:
+		v.message += "; " + blocking.CycleMessage()
+	}
+	return v
+}
+
 // Blocked judges the rollouts that block a rollout. Known are those of them that are known, with whatever they wait for in turn; a rollout
 // that is over waits for nothing.
 func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) Blocking {

@@ -11,9 +11,11 @@ import (
 // Estimate says when a rollout will have gone through its plan, from how long its clusters have taken so far: the earliest end if all that are
 // left take as long as the fastest, the latest as long as the slowest. In between, a batch is expected to take as long as the slowest of
 // its clusters, which is nearer to the slowest of all the more clusters it has. Until one is complete, those at work are taken to
-// go on at the speed of the nodes they have done. It returns nil while nothing can be said: no node is done, the rollout is paused or held, or over.
+// go on at the speed of the nodes they have done. It returns nil while nothing can be said: no node is done, the rollout is paused or held, waits for an
+// approval, or is over.
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Estimate {
-	if status.Paused || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
+	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
+	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
 		return nil
 	}
 	seen := durationsOf(status.Clusters, now)

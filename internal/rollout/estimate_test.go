@@ -65,9 +65,11 @@ func TestNothingIsEstimatedWhileNothingIsKnown(t *testing.T) {
 	paused, over, planned := underWay(took(1, time.Minute), waiting(2)), underWay(took(1, time.Minute)), underWay(took(1, time.Minute))
 	held := underWay(took(1, time.Minute), waiting(2))
 	held.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll}
+	unapproved := underWay(took(1, time.Minute), waiting(2))
+	unapproved.Wait = &drydockv1.Wait{Reason: ranv1.ReasonWaitingForApproval}
 	paused.Paused, over.Status.CompletedAt, planned.Status.StartedAt = true, ago(0), nil
 	for name, status := range map[string]*ranv1.ClusterGroupUpgradeStatus{
-		"paused": paused, "held": held, "over": over, "planned": planned, "no node is done": underWay(atWork(1, time.Minute, 0, 4)),
+		"paused": paused, "waiting for an approval": unapproved, "held": held, "over": over, "planned": planned, "no node is done": underWay(atWork(1, time.Minute, 0, 4)),
 	} {
 		require.Nil(t, rollout.Estimate(status, noon), name)
 	}

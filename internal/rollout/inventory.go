@@ -18,6 +18,8 @@ import (
 type Inventory struct {
 	Clusters []Cluster
 	Policies []Policy
+	// Rollouts are those that block the rollout, as far as they are known, and those that they wait for in turn.
+	Rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
 	ManifestWorkTemplates []types.NamespacedName
 	// PreCachingConfig that the rollout refers to; nil if it does not exist.

@@ -117,3 +117,6 @@ func describe(clusters []ranv1.ClusterStatus) string {
 
 // KeptName is the name of the ConfigMap on the hub, in the rollout's namespace, that keeps the final status of a rollout.
 func KeptName(name string) string { return safename.Join("-", "drydock", name) }
+
+// KeptKey is the key of that ConfigMap: the ClusterGroupUpgrade with its status, as YAML.
+const KeptKey = "clustergroupupgrade.yaml"

@@ -65,7 +65,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 		return plan
 	}
 	policies := choosePolicies(cgu, selected, inventory.Policies)
-	if !plan.judge(validationVerdict(cgu, policies, inventory), now) {
+	if !plan.judge(validationVerdict(cgu, policies, inventory).orCycle(cgu, inventory.Rollouts), now) {
 		return plan
 	}
 	if !plan.readPrecaching(cgu, inventory, now) {

@@ -376,3 +376,17 @@ func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.
 	cgu.Namespace = "default"
 	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "a copy beside the policy reads the same")
 }
+
+func TestAPlanWhoseRolloutAndOthersWaitForEachOtherCannotBeCarriedOut(t *testing.T) {
+	cgu := rolloutOf(1, []string{"c1"})
+	cgu.Namespace, cgu.Name = "ops", "a"
+	cgu.Spec.BlockingCRs = blockedBy("a", "", "b").Spec.BlockingCRs
+	inventory := rollout.Inventory{Clusters: fleet(), Rollouts: known(blockedBy("b", "", "a"))}
+	plan := rollout.NewPlan(cgu, inventory, noon)
+	require.Equal(t, []string{"spec.blockingCRs: these rollouts wait for each other: ops/a -> ops/b -> ops/a; take one out"}, plan.Problems())
+	require.Equal(t, ranv1.ReasonUnresolvableDependency, plan.Conditions[1].Reason)
+	require.Empty(t, plan.RemediationPlan)
+
+	inventory.Rollouts = known(blockedBy("b", "True", "a"))
+	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "one that is over waits for nothing")
+}

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// withStrategy adds to the strategy of a rollout.
+func withStrategy(manifest, more string) string {
+	return strings.Replace(manifest, "remediationStrategy: {maxConcurrency: 1, ", "remediationStrategy: {"+more+", ", 1)
+}
+
+func requireSucceeded(t *testing.T, status ranv1.ClusterGroupUpgradeStatus) {
+	t.Helper()
+	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded), "%+v", status.Conditions)
+}
+
+func TestARollingRolloutDoesNotWaitForItsSlowestCluster(t *testing.T) {
+	slow := theFleet.Cluster("spoke-1")
+	holdout := deployHoldout(t, slow, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	startRollout(t, withStrategy(rollout("rolling", "", 60, "spoke-1", "spoke-2", "spoke-3", "spoke-4"), "maxConcurrency: 2, rollout: Rolling"))
+	status := awaitStatus(t, "rolling", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Counts.Complete == 3 })
+	require.Equal(t, [][]string{{"spoke-1", "spoke-2"}, {"spoke-3", "spoke-4"}}, status.RemediationPlan)
+	require.Equal(t, int32(1), status.Counts.Running, "spoke-1 is at work all the time")
+	require.Equal(t, int32(1), status.Status.CurrentBatch)
+
+	letPodsLeave(t, slow, holdout)
+	status, code := end(t, "rolling")
+	require.Zero(t, code)
+	requireSucceeded(t, status)
+	// Beside spoke-1 there is place for one.
+	others := slices.Clone(status.Clusters[1:])
+	for i, cluster := range others[1:] {
+		require.False(t, cluster.StartedAt.Before(others[i].CompletedAt), "%s began beside %s", cluster.Name, others[i].Name)
+	}
+}
+
+func TestARetryDoesOnceMoreWhatTimedOutAndNothingElse(t *testing.T) {
+	late, done := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
+	holdout := deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	startRollout(t, rollout("retried", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"))
+	over, code := end(t, "retried")
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, over, ranv1.ReasonTimedOut)
+	letPodsLeave(t, late, holdout)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+	before, untouched := len(deedsOf(t, late)), len(deedsOf(t, done))
+
+	must(t, "upgrade", "retry", "retried", "--reason", "the pod has left")
+	status, code := end(t, "retried")
+	require.Zero(t, code)
+	requireSucceeded(t, status)
+	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
+	require.Len(t, fleet.Cordoned(deedsOf(t, late)[before:]), workers+1)
+	require.Len(t, deedsOf(t, done), untouched, "what is complete is left alone")
+	require.Equal(t, status, keptStatus(t, "retried"))
+}
+
+func TestABlockedRolloutStartsTheMomentItsBlockerHasSucceeded(t *testing.T) {
+	startRollout(t, rollout("second", "blockingCRs: [{name: first, namespace: default}]", 60, "spoke-2"))
+	blocked := awaitPhase(t, "second", ranv1.ReasonMissingBlockingCR)
+	require.Equal(t, "Missing blocking CRs: [first]; waiting for default/first", meta.FindStatusCondition(blocked.Conditions, ranv1.ConditionProgressing).Message)
+	require.Nil(t, blocked.Status.StartedAt)
+
+	startRollout(t, rollout("first", "", 60, "spoke-3"))
+	awaitPhase(t, "second", ranv1.ReasonIncompleteBlockingCR)
+	refused := drydock(t, "upgrade", "status", "second")
+	require.Contains(t, refused.out, "Blocking CRs that are not completed: [first]")
+	first, code := end(t, "first")
+	require.Zero(t, code)
+	second, code := end(t, "second")
+	require.Zero(t, code)
+	requireSucceeded(t, second)
+	require.LessOrEqual(t, second.Status.StartedAt.Sub(first.Status.CompletedAt.Time), time.Second, "a status has whole seconds")
+	require.False(t, second.Status.StartedAt.Before(first.Status.CompletedAt))
+}
+
+func TestRolloutsThatWaitForEachOtherAreRefused(t *testing.T) {
+	startRollout(t, rollout("hen", "blockingCRs: [{name: egg, namespace: default}]", 60, "spoke-2"))
+	awaitPhase(t, "hen", ranv1.ReasonMissingBlockingCR)
+	startRollout(t, rollout("egg", "blockingCRs: [{name: hen, namespace: default}]", 60, "spoke-3"))
+	egg, code := end(t, "egg")
+	require.Equal(t, 1, code)
+	require.Contains(t, meta.FindStatusCondition(egg.Conditions, ranv1.ConditionValidated).Message, "default/egg -> default/hen -> default/egg")
+	awaitPhase(t, "hen", ranv1.ReasonIncompleteBlockingCR)
+	must(t, "upgrade", "cancel", "hen")
+	_, code = end(t, "hen")
+	require.Equal(t, 1, code)
+}

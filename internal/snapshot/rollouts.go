@@ -1,0 +1,57 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// Rollouts reads the rollouts that block a rollout, and those that they wait for in turn: as the hub keeps them, or as objects.
+func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
+	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+		var kept corev1.ConfigMap
+		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.KeptName(name.Name)}, &kept)
+		if err == nil {
+			return KeptRollout(&kept, name)
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("read rollout %s: %w", name, err)
+		}
+		var object ranv1.ClusterGroupUpgrade
+		err = reader.Get(ctx, name, &object)
+		switch {
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("get ClusterGroupUpgrade %s: %w", name, err)
+		}
+		return &object, nil
+	})
+}
+
+// KeptRollout reads the ConfigMap that keeps a rollout; nil when it keeps another, whose name is cut to the same.
+func KeptRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+	where := "ConfigMap " + kept.Namespace + "/" + kept.Name
+	content, found := kept.Data[rollout.KeptKey]
+	if !found {
+		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.KeptKey)
+	}
+	var object ranv1.ClusterGroupUpgrade
+	if err := yaml.Unmarshal([]byte(content), &object); err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w: correct or delete it", where, err)
+	}
+	if object.Name != name.Name {
+		return nil, nil
+	}
+	return &object, nil
+}
