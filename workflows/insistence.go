@@ -90,27 +90,35 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 		case ctx.Err() != nil:
 			// An attempt that was under way when it was cancelled ends in whatever error it met.
 			return ctx.Err()
-		case uneventful(err):
+		case uneventful(err, options):
 			continue
 		}
 		said = true
-		i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err))
+		i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
 		retryInterval = laterRetry
 	}
 }
 
 // explain says to a person why a round failed.
-func (i insistence) explain(err error) string {
-	if reasonOf(err) == reasonNoWorker {
+func (i insistence) explain(err error, options workflow.ActivityOptions) string {
+	switch {
+	case reasonOf(err) == reasonNoWorker:
 		return "no worker serves task queue " + i.taskQueue
+	case tookTooLong(err):
+		return fmt.Sprintf("no attempt was over within %s", options.StartToCloseTimeout)
 	}
 	return temporal.ErrorMessage(err)
 }
 
-// uneventful reports whether a round ended only because workers stopped, or because nothing happened for as long as one attempt may wait.
-func uneventful(err error) bool {
+// uneventful reports whether a round ended only because workers stopped, or because nothing happened for as long as one attempt at a wait may take.
+func uneventful(err error, options workflow.ActivityOptions) bool {
+	waits := options.HeartbeatTimeout > 0
+	return temporal.ErrorType(err) == temporal.ErrHandedOver || waits && tookTooLong(err)
+}
+
+func tookTooLong(err error) bool {
 	timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err)
-	return temporal.ErrorType(err) == temporal.ErrHandedOver || ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
+	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
 }
 
 // reasonNoWorker: no worker takes the activities of a cluster that has a task queue of its own.

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
@@ -473,24 +475,41 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
 }
 
-func TestAnEffectThatIsRefusedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
-	w := newWorld(t)
-	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil)
-	w.fail["TakeNode"] = func(call int) error {
-		if call <= 3*roundAttempts {
-			return unreachable
-		}
-		return nil
+func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
+	tests := []struct {
+		name            string
+		err             error
+		reason, message string
+	}{
+		{
+			name: "it is refused", err: temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: connection refused", nil),
+			reason: temporal.ErrClusterUnreachable, message: "take n1: cluster c1: connection refused",
+		},
+		{
+			name: "it takes too long", err: sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil),
+			reason: "TimeoutStartToClose", message: "take n1: no attempt was over within 10s",
+		},
 	}
-	seen := false
-	w.when(func() bool {
-		wait := statusOf[nodeStatus](w).Wait
-		return wait != nil && wait.Reason == temporal.ErrClusterUnreachable
-	}, func() { seen = true })
-	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.fail["TakeNode"] = func(call int) error {
+				if call <= 3*roundAttempts {
+					return test.err
+				}
+				return nil
+			}
+			message := ""
+			w.when(func() bool {
+				wait := statusOf[nodeStatus](w).Wait
+				return wait != nil && wait.Reason == test.reason
+			}, func() { message = statusOf[nodeStatus](w).Wait.Message })
+			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
-	require.Nil(t, requireResult[nodeStatus](w).Wait)
-	require.True(t, seen, "the status said ClusterUnreachable while the cordon was refused")
+			require.Nil(t, requireResult[nodeStatus](w).Wait)
+			require.Equal(t, test.message, message, "the status said it while the node could not be taken")
+		})
+	}
 }
 
 func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testing.T) {

@@ -225,8 +225,11 @@ func TestWhatALockControllerShowsStaysSmall(t *testing.T) {
 	}}))
 }
 
-func TestAWaitThatOnlyRanForLongIsNoFailure(t *testing.T) {
-	require.False(t, uneventful(errors.New("boom")))
-	require.False(t, uneventful(sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil)))
-	require.True(t, uneventful(sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)))
+func TestAWaitThatOnlyRanForLongIsNoFailureAndAnEffectIs(t *testing.T) {
+	wait, effect := workflow.ActivityOptions{HeartbeatTimeout: heartbeatTimeout}, workflow.ActivityOptions{}
+	tooLong := sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
+	require.False(t, uneventful(errors.New("boom"), wait))
+	require.False(t, uneventful(sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil), wait))
+	require.True(t, uneventful(tooLong, wait))
+	require.False(t, uneventful(tooLong, effect))
 }
