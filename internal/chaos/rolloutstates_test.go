@@ -1,11 +1,14 @@
 package chaos
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
@@ -44,15 +47,18 @@ func inspecting() state {
 	})
 }
 
-// planning: a worker that has just begun reads the hub's clusters, and has no answer yet. It must be the only state that is reached.
+// planning: a worker that has just begun asks the hub for its clusters, and gets no answer. It must be the only state that is reached. The requests
+// are refused, not stopped: nobody gives up the watch of a cache.
 func planning() state {
 	return groupState("planning", "PlanRollout", func(t *testing.T, s *scene, at place) reached {
-		// A cache begins with a list, or with a watch that brings it.
-		injection := stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"list", "watch"}, Resource: "managedclusters"})
+		injection := s.Proxy(s.Hub).Inject(faultproxy.Rule{
+			Match: faultproxy.Match{Verbs: []string{"list", "watch"}, Resource: "managedclusters"},
+			Fault: faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)),
+		})
 		s.startAnew(t)
 		w := s.small(t, at, nil, at.node)
 		s.awaitScheduled(t, w.workflow, "PlanRollout")
-		awaitStopped(t, injection)
+		require.Eventually(t, func() bool { return injection.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "nobody asks for the hub's clusters")
 		return reached{workflow: w.workflow}
 	})
 }

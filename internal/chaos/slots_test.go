@@ -163,7 +163,7 @@ func joined() state {
 func joinedRollout() state {
 	return clusterState(ranv1.StepWorkers, "a node joined to another maintenance", "NodeMaintenance: AwaitEnd", func(t *testing.T, s *scene, at place) reached {
 		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-		host := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+		host := s.maintainFor(t, at, "host.example.com", maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
 		s.awaitWaiting(t, host.workflow, "Drain")
 		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.NodeMaintenance.Action = nil }, at.node, "worker-2")
 		w.job, w.nodes[at.spoke.Name] = false, []string{"worker-2"} // the other node is the host's
