@@ -111,6 +111,8 @@ type request struct {
 	match func(s *scene, at place) faultproxy.Match
 	// cancel: it is made only when the maintenance is cancelled while its Job runs.
 	cancel bool
+	// locked: a lock holds the node, and lets go.
+	locked bool
 	// slow: the pods take their time to leave, or it would not matter that the answer is lost.
 	slow bool
 }
@@ -137,6 +139,7 @@ func nodeRequests() []request {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
 		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "TakeNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
+		{in: maintenancev1.NodeCordon, what: "the cordon after a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
 		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "pods/eviction", Name: s.name + "-" + at.node}
 		}, slow: true},
@@ -201,6 +204,12 @@ func (r request) reach(t *testing.T, s *scene, at place) reached {
 	case r.slow:
 		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
 		return reached{workflow: s.maintain(t, at, spec).workflow, heal: func() { letLeave(t, at, guest) }}
+	case r.locked:
+		unlock := s.lock(t, at, lcmv1.LockActive)
+		w := s.maintain(t, at, spec)
+		s.awaitWaiting(t, w.workflow, "AwaitNodeLocks")
+		unlock()
+		return reached{workflow: w.workflow}
 	case !r.cancel:
 		s.guest(t, at, nil)
 		return reached{workflow: s.maintain(t, at, spec).workflow}

@@ -29,7 +29,7 @@ func workerDeaths() []scenario {
 		onSpokes("the worker is killed while clusters are labelled", killed, changing(true), changing(false)),
 	}
 	// One death, in states that differ the most.
-	few := onNodes("the worker is killed in four states at once", killed, draining(), jobAtWork(), unanswered[2], lost[7])
+	few := onNodes("the worker is killed in four states at once", killed, draining(), jobAtWork(), unanswered[2], lost[8])
 	few.short = true
 	return append(deaths, few)
 }
