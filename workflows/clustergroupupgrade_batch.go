@@ -181,7 +181,8 @@ func (b *batch) over(ctx workflow.Context) bool {
 // busy is how many clusters are at work.
 func (b *batch) busy() int {
 	busy := 0
-	for _, cluster := range b.running { // the order does not matter
+	//workflowcheck:ignore what is counted has no order
+	for _, cluster := range b.running {
 		if !cluster.soaking {
 			busy++
 		}

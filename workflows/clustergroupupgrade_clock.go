@@ -98,7 +98,8 @@ func (b *batch) left(now time.Time) time.Duration {
 // leastLeft is how long it is until the time of the batch, or of a cluster at work, is over.
 func (b *batch) leastLeft(now time.Time) time.Duration {
 	least := b.left(now)
-	for _, cluster := range b.running { // the order does not matter
+	//workflowcheck:ignore the least has no order
+	for _, cluster := range b.running {
 		if left, limited := b.leftOf(cluster, now); limited {
 			least = min(least, left)
 		}

@@ -39,12 +39,10 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 		case !valid && fromTheStart:
 			return rollout.EndFinished, nil
 		case g.enabled && valid:
-			g.register(ctx)
 			return "", nil
 		}
 		g.enabled = false
 		g.record.notEnabled(ctx, valid)
-		g.register(ctx)
 		if workflow.Await(ctx, func() bool { return g.enabled || g.edited }) != nil {
 			return rollout.EndCancelled, nil
 		}
@@ -61,6 +59,7 @@ func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	g.taskQueues = plan.TaskQueues
 	g.record.planned(ctx, plan.Plan)
 	g.record.preparations(&g.spec, plan)
+	g.register(ctx)
 	if plan.Valid() {
 		g.precache(ctx)
 	}

@@ -48,8 +48,10 @@ func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used t
 
 // ChangedFields are the paths of the fields that differ, by their place in the spec; in the strategy, field by field.
 func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
+	//workflowcheck:ignore fields are read in their order, and values only compared
 	strategy := differing(reflect.ValueOf(before.RemediationStrategy), reflect.ValueOf(after.RemediationStrategy), "spec.remediationStrategy.")
 	before.RemediationStrategy = after.RemediationStrategy
+	//workflowcheck:ignore as above
 	changed := append(strategy, differing(reflect.ValueOf(before), reflect.ValueOf(after), "spec.")...)
 	slices.Sort(changed)
 	return changed
