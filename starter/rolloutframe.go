@@ -29,10 +29,11 @@ func clusterLines(height int) int { return max(5, height-frameLines) }
 
 func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	lines := []string{s.headline(now, style)}
-	if _, message := verdict(s.Status); message != "" {
+	wait := s.waitOfItsOwn()
+	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
 		lines = append(lines, message)
 	}
-	if wait := s.waitOfItsOwn(); wait != nil {
+	if wait != nil {
 		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
 	}
 	if line := holdLine(s.Status.Held, reasonOf(s.waitOfItsOwn())); line != "" {
