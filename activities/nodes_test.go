@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -205,6 +206,34 @@ func TestTheTurnOfOneMaintenanceLeavesThePlanOfAnother(t *testing.T) {
 	cordon(t, other)
 	require.Nil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned))
 	giveBack(t, other)
+	requireNoTrace(t, ref.Node)
+}
+
+func TestANodeIsPlannedUntilTheLastOfThoseThatWaitForItDoesNot(t *testing.T) {
+	ref := testNode(t)
+	planners := func() []string {
+		planned := kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned)
+		if planned == nil {
+			return nil
+		}
+		require.Equal(t, corev1.ConditionTrue, planned.Status)
+		return kube.ConditionOwners(*planned)
+	}
+	waiting := []NodeRef{ref, ref, ref}
+	for i := range waiting {
+		waiting[i].Owner = fmt.Sprintf("node/spoke/default/waits-%d/run", i)
+		require.NoError(t, planMaintenance(t.Context(), waiting[i]))
+		require.NoError(t, planMaintenance(t.Context(), waiting[i]), "a lost reply adds nobody twice")
+		settled(t, spokeName, getNode(t, ref.Node))
+	}
+	require.Equal(t, []string{waiting[0].Owner, waiting[1].Owner, waiting[2].Owner}, planners())
+	giveBack(t, waiting[1]) // it is cancelled
+	require.Equal(t, []string{waiting[0].Owner, waiting[2].Owner}, planners())
+	cordon(t, waiting[0])
+	require.Equal(t, []string{waiting[2].Owner}, planners())
+	giveBack(t, waiting[0])
+	require.Equal(t, []string{waiting[2].Owner}, planners())
+	giveBack(t, waiting[2])
 	requireNoTrace(t, ref.Node)
 }
 

@@ -116,8 +116,10 @@ func nodeMarks(node *corev1.Node) []Mark {
 		owners = append(owners, owner)
 	}
 	for _, condition := range node.Status.Conditions {
-		if owner := kube.ConditionOwner(condition); owner != "" && !slices.Contains(owners, owner) {
-			owners = append(owners, owner)
+		for _, owner := range kube.ConditionOwners(condition) {
+			if !slices.Contains(owners, owner) {
+				owners = append(owners, owner)
+			}
 		}
 	}
 	var marks []Mark

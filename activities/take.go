@@ -83,9 +83,9 @@ func free(ctx context.Context, cluster *kube.Cluster, ref NodeRef) (*corev1.Node
 	return node, nil
 }
 
-// markPlanned marks a node MaintenancePlanned, unless another maintenance that waits for it, too, has done so. Errors: NodeGone.
+// markPlanned marks a node MaintenancePlanned, beside the other maintenances that wait for it, too. Errors: NodeGone.
 func markPlanned(ctx context.Context, cluster *kube.Cluster, ref NodeRef, node *corev1.Node) error {
-	if kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned) != nil {
+	if planned := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned); planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner) {
 		return nil
 	}
 	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,

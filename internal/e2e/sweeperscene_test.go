@@ -106,7 +106,7 @@ func marksOf(t *testing.T, at site) []string {
 	found := node(t, at.Cluster, at.node)
 	marked := ours(kube.Owner(found))
 	for _, condition := range found.Status.Conditions {
-		marked = marked || ours(kube.ConditionOwner(condition))
+		marked = marked || slices.ContainsFunc(kube.ConditionOwners(condition), ours)
 	}
 	if marked {
 		marks = append(marks, "Node "+at.node)

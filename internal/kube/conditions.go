@@ -103,32 +103,62 @@ func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 // as the API server answers.
 func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, owner string) error {
 	var patch []any
+	version := ""
 	for _, conditionType := range NodeConditions() {
-		if old := FindNodeCondition(node, conditionType); old != nil && ConditionOwnedBy(*old, owner) {
+		old := FindNodeCondition(node, conditionType)
+		switch {
+		case old == nil || !ConditionOwnedBy(*old, owner):
+		case len(ConditionOwners(*old)) > 1:
+			patch, version = append(patch, withoutOwner(*old, owner)), node.ResourceVersion // others may come and go
+		default:
 			patch = append(patch, deletion(conditionType))
 		}
 	}
-	return c.patchNodeConditions(ctx, node, "", patch)
+	return c.patchNodeConditions(ctx, node, version, patch)
 }
 
 // ConditionOwnedBy reports whether a node's condition was set in the name of owner.
 func ConditionOwnedBy(condition corev1.NodeCondition, owner string) bool {
-	return condition.Reason == conditionReason && strings.HasSuffix(condition.Message, ownerSuffix(owner))
+	return slices.Contains(ConditionOwners(condition), owner)
 }
 
-// ConditionOwner returns in whose name a node's condition was set, or "" when it is not one of ours.
-func ConditionOwner(condition corev1.NodeCondition) string {
+// ConditionOwners returns in whose names a node's condition was set; none when it is not one of ours. Only MaintenancePlanned has several: it stands
+// until the last maintenance that waits for the node does not any more.
+func ConditionOwners(condition corev1.NodeCondition) (owners []string) {
 	if condition.Reason != conditionReason || !slices.Contains(NodeConditions(), condition.Type) {
-		return ""
+		return nil
 	}
-	begin := strings.LastIndex(condition.Message, " (")
-	if begin < 0 || !strings.HasSuffix(condition.Message, ")") {
-		return ""
+	message := condition.Message
+	for {
+		begin := strings.LastIndex(message, " (")
+		if begin < 0 || !strings.HasSuffix(message, ")") || strings.Contains(message[begin+1:], " ") {
+			return owners
+		}
+		owners = slices.Insert(owners, 0, message[begin+len(" ("):len(message)-len(")")])
+		message = message[:begin]
 	}
-	return condition.Message[begin+len(" (") : len(condition.Message)-len(")")]
 }
 
 func ownerSuffix(owner string) string { return " (" + owner + ")" }
+
+// withoutOwner is a condition that others have set, too, without this one.
+func withoutOwner(condition corev1.NodeCondition, owner string) corev1.NodeCondition {
+	condition.Message = strings.Replace(condition.Message, ownerSuffix(owner), "", 1)
+	return condition
+}
+
+// withOwner is a condition in the name of an owner; where it is a plan, also in the names of those that have it already.
+func withOwner(condition corev1.NodeCondition, old *corev1.NodeCondition, owner string) corev1.NodeCondition {
+	if old != nil && condition.Type == ConditionMaintenancePlanned {
+		for _, other := range ConditionOwners(*old) {
+			if other != owner {
+				condition.Message += ownerSuffix(other)
+			}
+		}
+	}
+	condition.Message += ownerSuffix(owner)
+	return condition
+}
 
 // conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does. A
 // patch that is made anyway removes also what the node, which may come from a cache, does not have.
@@ -138,7 +168,10 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 		old := FindNodeCondition(node, condition.Type)
 		switch {
 		case condition.Status != "":
-		case old != nil && plannedByAnother(*old, owner):
+		case old != nil && plannedByOthers(*old, owner):
+			if ConditionOwnedBy(*old, owner) {
+				patch = append(patch, withoutOwner(*old, owner))
+			}
 			continue
 		case old != nil:
 			patch = append(patch, deletion(condition.Type))
@@ -147,7 +180,8 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 			absent = append(absent, deletion(condition.Type))
 			continue
 		}
-		condition.Reason, condition.Message = conditionReason, condition.Message+ownerSuffix(owner)
+		condition = withOwner(condition, old, owner)
+		condition.Reason = conditionReason
 		condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
 		if old != nil && old.Status == condition.Status {
 			if old.Reason == condition.Reason && old.Message == condition.Message {
@@ -163,10 +197,9 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 	return append(patch, absent...)
 }
 
-// plannedByAnother: several maintenances can wait for a node, and the plan of one is not over when another has its turn.
-func plannedByAnother(condition corev1.NodeCondition, owner string) bool {
-	holder := ConditionOwner(condition)
-	return condition.Type == ConditionMaintenancePlanned && holder != "" && holder != owner
+// plannedByOthers: several maintenances can wait for a node, and the plans of the others are not over when one has its turn.
+func plannedByOthers(condition corev1.NodeCondition, owner string) bool {
+	return condition.Type == ConditionMaintenancePlanned && slices.ContainsFunc(ConditionOwners(condition), func(other string) bool { return other != owner })
 }
 
 func deletion(conditionType corev1.NodeConditionType) any {

@@ -124,19 +124,20 @@ func TestConditionsThatComeLateToANodeThatWasReturnedAreNotSet(t *testing.T) {
 	require.NotNil(t, kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionDrained), "any other change of the node is no obstacle")
 }
 
-func TestTheOwnerOfAConditionIsReadFromItsMessage(t *testing.T) {
+func TestTheOwnersOfAConditionAreReadFromItsMessage(t *testing.T) {
 	tests := []struct {
 		name      string
 		condition corev1.NodeCondition
-		owner     string
+		owners    []string
 	}{
-		{"ours", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (all of it) (" + owner + ")"}, owner},
-		{"the kubelet's", corev1.NodeCondition{Type: corev1.NodeReady, Reason: "KubeletReady", Message: "it is posting ready status (" + owner + ")"}, ""},
-		{"somebody else's of our type", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "ByHand", Message: "drained (" + owner + ")"}, ""},
-		{"one without an owner", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained"}, ""},
-		{"one that was cut off", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (node/spoke"}, ""},
+		{"ours", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (all of it) (" + owner + ")"}, []string{owner}},
+		{"a plan of two", corev1.NodeCondition{Type: kube.ConditionMaintenancePlanned, Reason: "Drydock", Message: "planned (" + owner + ") (cgu/a/b/c/run)"}, []string{owner, "cgu/a/b/c/run"}},
+		{"the kubelet's", corev1.NodeCondition{Type: corev1.NodeReady, Reason: "KubeletReady", Message: "it is posting ready status (" + owner + ")"}, nil},
+		{"somebody else's of our type", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "ByHand", Message: "drained (" + owner + ")"}, nil},
+		{"one without an owner", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained"}, nil},
+		{"one that was cut off", corev1.NodeCondition{Type: kube.ConditionDrained, Reason: "Drydock", Message: "drained (node/spoke"}, nil},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.owner, kube.ConditionOwner(tt.condition)) })
+		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.owners, kube.ConditionOwners(tt.condition)) })
 	}
 }
