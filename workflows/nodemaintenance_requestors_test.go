@@ -136,6 +136,7 @@ func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {
 	}, w.signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	require.Contains(t, requireResult[nodeStatus](w).Notes[0], "stale since ")
+	require.Equal(t, int64(1), w.counters.of("drydock_stale_maintenances", "c1"), "counted once")
 }
 
 func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {

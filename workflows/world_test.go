@@ -64,12 +64,16 @@ type world struct {
 	// recalled is what the hub keeps of what was held before; followers are those that are found.
 	recalled  emergency.State
 	followers []emergency.Subscription
+	// counters are what workflows counted, by name and tags.
+	counters *counters
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	suite := &testsuite.WorkflowTestSuite{}
+	suite, counted := &testsuite.WorkflowTestSuite{}, newCounters()
+	suite.SetMetricsHandler(counted)
 	w := &world{
+		counters:                counted,
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t,
 		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1, told: map[string][]any{},
 		held: emergency.State{Number: 1},
