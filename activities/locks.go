@@ -56,10 +56,18 @@ func (l *Locks) RequestClusterMaintenance(ctx context.Context, in ClusterLockInp
 	if err != nil || !served {
 		return false, err
 	}
-	return true, request(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{
-		ObjectMeta: requestMeta(in.Owner, "drydock"),
-		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: in.Scope},
-	})
+	_, err = requestCluster(ctx, cluster, in.Owner, in.Scope)
+	return true, err
+}
+
+// requestCluster creates the ClusterMaintenanceRequest of an owner, unless that was done before, and returns its UID.
+func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, scope lcmv1.Scope) (types.UID, error) {
+	ours := &lcmv1.ClusterMaintenanceRequest{
+		ObjectMeta: requestMeta(owner, "drydock"),
+		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: scope},
+	}
+	err := request(ctx, cluster, ours)
+	return ours.UID, err
 }
 
 // AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers).
@@ -85,7 +93,13 @@ func (l *Locks) WithdrawClusterMaintenance(ctx context.Context, in ClusterLockIn
 	if err != nil {
 		return err
 	}
-	return withdraw(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock")})
+	return withdrawCluster(ctx, cluster, in.Owner, "")
+}
+
+func withdrawCluster(ctx context.Context, cluster *kube.Cluster, owner string, uid types.UID) error {
+	ours := &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(owner, "drydock")}
+	ours.UID = uid
+	return withdraw(ctx, cluster, ours)
 }
 
 // NodeLocks is how the workload locks of a node stand.
@@ -98,13 +112,21 @@ type NodeLocks struct {
 	Active   bool `json:"active,omitempty"`
 	// RequestUID is that of the request, if there is one.
 	RequestUID types.UID `json:"requestUID,omitempty"`
+	// ClusterHeld: a lock of the cluster has not let go, so the node's were not asked yet.
+	ClusterHeld bool `json:"clusterHeld,omitempty"`
+	// ClusterRequestUID is that of the request to the cluster's locks, if this maintenance has made one.
+	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
 }
 
 // requestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
-// maintenance may be requested for there is none.
+// maintenance may be requested for there is none, and none before the cluster's locks have let go.
 func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in TakeNodeInput) (NodeLocks, error) {
 	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
 		return NodeLocks{Inactive: true}, refuseSkipped(ctx, cluster, in.Node)
+	}
+	clusterUID, held, err := askCluster(ctx, cluster, in)
+	if err != nil || held {
+		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err
 	}
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
@@ -114,8 +136,33 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 		return NodeLocks{}, err
 	}
 	found := nodeLocks(ctx, cluster, in.Node)
-	found.RequestUID = ours.UID
+	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterUID
 	return found, nil
+}
+
+// askCluster asks the cluster's locks to let go where that is to be done, and reports whether one holds it still. That none does is believed only from
+// the API server: nobody looks again before the node's are asked.
+func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) (uid types.UID, held bool, err error) {
+	if !in.WithCluster {
+		return "", false, nil
+	}
+	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope); err != nil {
+		return "", false, err
+	}
+	gate, err := clusterGate(ctx, cluster.Client)
+	return uid, !gate.Open, explain(cluster, "list workload locks", err)
+}
+
+// mayTakePodsAway reports whether locks are held, of the node or of the cluster: whoever lets go may take pods off the node.
+func mayTakePodsAway(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) bool {
+	if !nodeLocks(ctx, cluster, in.Node).Inactive {
+		return true
+	}
+	if !in.WithCluster {
+		return false
+	}
+	gate, err := clusterGate(ctx, cluster.Cache)
+	return err != nil || !gate.Open
 }
 
 func scheduledMessage(locksServed bool) string {

@@ -326,3 +326,64 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	}, 10*time.Second, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
 	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
 }
+
+// clusterRequestsOf are the requests for the cluster that were made in the name of an owner.
+func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMaintenanceRequest) {
+	t.Helper()
+	var list lcmv1.ClusterMaintenanceRequestList
+	require.NoError(t, testCluster(t).Client.List(t.Context(), &list))
+	for _, request := range list.Items {
+		if kube.OwnedBy(&request, owner) {
+			found = append(found, request)
+		}
+	}
+	return found
+}
+
+func TestAMaintenanceOfItsOwnAsksTheClusterBeforeTheNodeAndWithdrawsBoth(t *testing.T) {
+	ref := testNode(t)
+	lock := heldCluster(t, "ceph")
+	in := TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true}
+	for range 2 { // the second time as if the first reply had been lost
+		taken, err := nodes().TakeNode(t.Context(), in)
+		require.NoError(t, err)
+		require.True(t, taken.Locks.ClusterHeld)
+		require.Nil(t, taken.Cordon)
+		require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
+		require.Empty(t, requestsFor(t, ref.Node), "cluster first")
+		require.False(t, getNode(t, ref.Node).Spec.Unschedulable)
+	}
+
+	say(t, lock, lcmv1.LockInactive, "")
+	require.NoError(t, initiator().AwaitClusterLocks(t.Context(), ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
+	taken, err := nodes().TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, taken.Locks.ClusterHeld)
+	require.NotNil(t, taken.Cordon)
+	require.Equal(t, clusterRequestsOf(t, ref.Owner)[0].UID, taken.Locks.ClusterRequestUID)
+	require.Len(t, requestsFor(t, ref.Node), 1)
+
+	for range 2 {
+		result, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{
+			NodeRef: ref, Withdraw: true, WithdrawCluster: true, RequestUID: taken.Locks.RequestUID, ClusterRequestUID: taken.Locks.ClusterRequestUID,
+		})
+		require.NoError(t, err)
+		require.True(t, result.ClusterWithdrawn)
+		require.Empty(t, clusterRequestsOf(t, ref.Owner))
+		require.Empty(t, requestsFor(t, ref.Node))
+	}
+}
+
+func TestTheRequestForTheClusterStandsUntilTheLocksOfTheNodeAreActiveAgain(t *testing.T) {
+	ref := testNode(t)
+	lock := heldNode(t, "tf", ref.Node)
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	require.NoError(t, err)
+	say(t, lock, lcmv1.LockInactive, "")
+	result, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, Withdraw: true, WithdrawCluster: true})
+	require.NoError(t, err)
+	require.False(t, result.ClusterWithdrawn)
+	require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
+	require.NoError(t, initiator().WithdrawClusterMaintenance(t.Context(), ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
+	require.Empty(t, clusterRequestsOf(t, ref.Owner))
+}

@@ -209,6 +209,9 @@ type ReturnNodeInput struct {
 	// Withdraw the request to the node's workload locks after. RequestUID is its, if known.
 	Withdraw   bool      `json:"withdraw,omitempty"`
 	RequestUID types.UID `json:"requestUID,omitempty"`
+	// WithdrawCluster: withdraw the request to the cluster's workload locks, too, if the node's are active again. ClusterRequestUID is its, if known.
+	WithdrawCluster   bool      `json:"withdrawCluster,omitempty"`
+	ClusterRequestUID types.UID `json:"clusterRequestUID,omitempty"`
 	// Slot of the node, which the scheduler of the cluster is told to be free as soon as the node is returned. AwaitLocks: not before the
 	// node's workload locks hold it again.
 	Slot       *scheduling.HeldSlot `json:"slot,omitempty"`
@@ -226,13 +229,15 @@ type ReturnNodeResult struct {
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
 	// Locks is how the node's workload locks stand, when the request to them was withdrawn.
 	Locks NodeLocks `json:"locks"`
+	// ClusterWithdrawn: the request to the cluster's locks was, too.
+	ClusterWithdrawn bool `json:"clusterWithdrawn,omitempty"`
 	// SlotReturned: the scheduler was told that the slot is free.
 	SlotReturned bool `json:"slotReturned,omitempty"`
 }
 
 // ReturnNode removes the Job that has finished on the node, uncordons the node if we cordoned it and nobody wants it kept so, removes our marks and
-// conditions, withdraws the request to its workload locks, and gives its slot back, in this order. A node that is gone, or not ours, is left as it is. Called again, it
-// goes on.
+// conditions, withdraws the requests to its workload locks and the cluster's, and gives its slot back, in this order. A node that is gone, or not ours, is
+// left as it is. Called again, it goes on.
 func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -251,6 +256,10 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	defer announceEnd(ctx, cluster, in, result)()
 	if in.Withdraw {
 		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
+	}
+	if err == nil && in.WithdrawCluster && result.Locks.Active {
+		err = withdrawCluster(ctx, cluster, in.Owner, in.ClusterRequestUID)
+		result.ClusterWithdrawn = err == nil
 	}
 	if err == nil && (!in.AwaitLocks || result.Locks.Active) {
 		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)

@@ -18,6 +18,8 @@ type TakeNodeInput struct {
 	Cordon bool `json:"cordon"`
 	// Scope of the maintenance, for the node's workload locks.
 	Scope lcmv1.Scope `json:"scope,omitempty"`
+	// WithCluster: nobody has asked the cluster's locks on behalf of this maintenance. They are asked before the node's.
+	WithCluster bool `json:"withCluster,omitempty"`
 	// Departure is looked at before anything is asked for.
 	Departure Departure `json:"departure,omitzero"`
 }
@@ -32,7 +34,8 @@ type TakeNodeResult struct {
 }
 
 // TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
-// holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for.
+// holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for. With
+// the cluster our ClusterMaintenanceRequest comes before; while a lock of the cluster is held, that is all, and it is called again when none is.
 // Errors: NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
 func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
 	locks := Locks{Clusters: n.Clusters, Waits: n.Waits}
@@ -45,8 +48,8 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		return TakeNodeResult{}, err
 	}
 	look := checkDrain
-	if served && !nodeLocks(ctx, cluster, in.Node).Inactive {
-		look = warnOfDrain // who lets go of a node may take pods off it
+	if served && mayTakePodsAway(ctx, cluster, in) {
+		look = warnOfDrain
 	}
 	result := TakeNodeResult{Locks: NodeLocks{Inactive: true}}
 	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Departure); err != nil {

@@ -74,6 +74,11 @@ type nodeMaintenance struct {
 	requested, answered, locked bool
 	// requestUID is that of our NodeMaintenanceRequest, if known.
 	requestUID types.UID
+	// clusterRequested: our ClusterMaintenanceRequest may exist; clusterRequestUID is its, if known. A rollout makes its own.
+	clusterRequested  bool
+	clusterRequestUID types.UID
+	// clusterHeld: a lock of the cluster had not let go when it was asked.
+	clusterHeld bool
 	// jobStarted: a Job may exist on the node. jobFinished: it has done its work.
 	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.

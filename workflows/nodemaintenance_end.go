@@ -75,6 +75,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	if mayHaveLetGo && !found.Active {
 		m.awaitLocksActive(ctx)
 	}
+	m.withdrawCluster(ctx, insist)
 }
 
 // cleanUpInsistence is that of a whole clean-up: all its steps share one limit.
@@ -89,7 +90,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	keep := m.keepFor != nil || m.status.Failure != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned
 	in := activities.ReturnNodeInput{
 		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err),
-		Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,
+		WithdrawCluster: m.clusterRequested, ClusterRequestUID: m.clusterRequestUID, Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,
 	}
 	if m.jobFinished {
 		in.FinishedJob = new(m.jobInput())
@@ -109,6 +110,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	if undone == nil {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
 		m.requested = false
+		m.clusterRequested = m.clusterRequested && !result.ClusterWithdrawn
 	}
 	return result.Locks
 }

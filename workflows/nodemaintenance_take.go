@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -42,7 +44,7 @@ func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
 	if err := m.awaitRelease(ctx); err != nil {
 		return err
 	}
-	if taken, err := m.take(ctx); taken || err != nil {
+	if taken, err := m.takeAfterCluster(ctx); taken || err != nil {
 		return err
 	}
 	for _, step := range []func(workflow.Context) error{m.awaitLocks, m.awaitRelease, m.cordon} {
@@ -58,12 +60,17 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.marked, m.requested, m.cordoned = true, true, true
 	in := activities.TakeNodeInput{NodeRef: m.node, Cordon: m.cordons(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure()}
+	in.WithCluster, m.clusterRequested = m.in.Parent == "", m.in.Parent == ""
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.TakeNodeResult
 	err = m.insist().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
 	m.answered, m.locked, m.requestUID = err == nil, found.Locks.Asked, found.Locks.RequestUID
+	m.clusterHeld, m.clusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
+	m.clusterRequested = m.clusterRequested && (err != nil || m.locked)
 	m.record.note(found.Warning)
-	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	if !m.clusterHeld {
+		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
+	}
 	if err != nil || found.Cordon == nil {
 		m.cordoned = err != nil && !temporal.Final(err) // an attempt may have cordoned it whose answer nobody heard
 		return false, err
@@ -95,19 +102,25 @@ func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
 // queueAgain lets the locks go back to work while the node is somebody else's. The stages of the locks begin anew.
 func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 	clean, _ := workflow.NewDisconnectedContext(ctx)
-	m.withdrawRequest(clean, m.cleanUpInsistence(clean))
+	insist := m.cleanUpInsistence(clean)
+	m.withdrawRequest(clean, insist)
+	m.withdrawCluster(clean, insist)
 	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved)
 }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
-	in := activities.NodeLockInput{NodeRef: m.node}
-	if m.spec.LockTimeoutSeconds != nil {
-		in.Deadline = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
-	}
+	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx)}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
+}
+
+func (m *nodeMaintenance) lockDeadline(ctx workflow.Context) *time.Time {
+	if m.spec.LockTimeoutSeconds == nil {
+		return nil
+	}
+	return deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
 }
 
 func (m *nodeMaintenance) lockNote() string {

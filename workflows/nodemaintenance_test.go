@@ -63,7 +63,7 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 	status := requireResult[nodeStatus](w)
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
-		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive",
+		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance",
 	}, w.called())
 	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
 	require.Equal(t, w.inputs["RunJob"][0].(activities.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
@@ -134,7 +134,7 @@ func TestWhatIsNotAskedForIsNotDone(t *testing.T) {
 
 func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
 	returned := []string{"ReturnNode"}
-	relocked := append(slices.Clone(returned), "AwaitNodeLocksActive")
+	relocked := append(slices.Clone(returned), "AwaitNodeLocksActive", "WithdrawClusterMaintenance")
 	for _, tc := range []struct {
 		step string
 		undo []string
@@ -426,7 +426,7 @@ func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *t
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	status := requireCancelled[nodeStatus](w)
-	require.Equal(t, []string{"ReturnNode", "AwaitNodeLocksActive"}, w.called()[len(w.called())-2:])
+	require.Equal(t, []string{"ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, w.called()[len(w.called())-3:])
 	for _, stage := range status.Stages {
 		require.NotContains(t, stage.Message, "no workload locks")
 	}
@@ -451,8 +451,8 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 	requireResult[nodeStatus](w)
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon",
-		"WithdrawNodeMaintenance", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
-	}, w.called()[:11])
+		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
+	}, w.called()[:12])
 }
 
 func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {

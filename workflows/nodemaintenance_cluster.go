@@ -1,0 +1,44 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// takeAfterCluster is take, once the workloads of the cluster have let go.
+func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, err error) {
+	taken, err = m.take(ctx)
+	for err == nil && m.clusterHeld {
+		if err = m.awaitClusterLocks(ctx); err == nil {
+			err = m.awaitRelease(ctx)
+		}
+		if err == nil {
+			taken, err = m.take(ctx)
+		}
+	}
+	return taken, err
+}
+
+func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
+	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.lockDeadline(ctx)}
+	m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+	err := m.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+m.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitClusterLocks, in, nil)
+	m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
+	return err
+}
+
+// withdrawCluster lets the workloads of the cluster go back to work, once those of the node were asked to. While that could not be done, the request is
+// left to the sweeper, which keeps to the order.
+func (m *nodeMaintenance) withdrawCluster(ctx workflow.Context, insist insistence) {
+	if !m.clusterRequested || m.requested {
+		return
+	}
+	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner}
+	m.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
+	err := m.undo(ctx, insist, "withdraw the request for "+m.in.Cluster, m.locks.WithdrawClusterMaintenance, in, nil)
+	m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRemoved, err, "")
+	m.clusterRequested = err != nil
+}
