@@ -123,6 +123,6 @@ func (g *groupUpgrade) keep(ctx workflow.Context) {
 	err := insist.effect(ctx, "keep the final status on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: kept, Owner: owner(ctx)}, nil)
 	g.record.reason.set(ctx, "", "")
 	if err != nil {
-		g.record.note("the final status is not kept on the hub: " + temporal.ErrorMessage(err))
+		g.record.note(rollout.NotKept + ": " + temporal.ErrorMessage(err))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -35,6 +36,8 @@ func (r RetryRequest) takes(state ranv1.ClusterState) bool {
 func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 	succeeded := meta.FindStatusCondition(over.Conditions, ranv1.ConditionSucceeded)
 	switch {
+	case slices.ContainsFunc(over.Notes, func(note string) bool { return strings.HasPrefix(note, NotKept) }):
+		return over, errors.New("the hub has not kept how its last run ended, and may know of an earlier one: start it again")
 	case succeeded == nil:
 		return over, errors.New("how its last run ended is not kept: start it again")
 	case len(over.RemediationPlan) == 0 && over.Counts.Failed == 0:
@@ -80,6 +83,9 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 	rejoin(&next)
 	return next, nil
 }
+
+// NotKept begins the note of a status that could not be kept on the hub.
+const NotKept = "the final status is not kept on the hub"
 
 // reasonNotRetried is the reason of a cluster that is not done and will not be.
 const reasonNotRetried = "NotRetried"

@@ -66,6 +66,8 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 	running := ended(ranv1.ClusterFailed)
 	running.Conditions = running.Conditions[:3]
 	unplanned := ended()
+	unkept := ended(ranv1.ClusterFailed)
+	unkept.Notes = []string{rollout.NotKept + ": the hub is down"}
 	cut := ended(ranv1.ClusterFailed, ranv1.ClusterFailed)
 	cut.Clusters = cut.Clusters[:1]
 	for _, tt := range []struct {
@@ -74,6 +76,7 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 		want   string
 	}{
 		{"it has no end", running, "how its last run ended is not kept"},
+		{"the hub does not know of it", unkept, "the hub has not kept how its last run ended"},
 		{"it had no plan", unplanned, "had no plan that could be carried out"},
 		{"all is done", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
 		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "1 were cancelled or not started: --unfinished takes those"},
