@@ -53,7 +53,8 @@ func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subs
 	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(followerTypes(), "', '"))
 	var found []emergency.Subscription
 	err := eachWorkflow(ctx, h.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
-		if execution.ParentExecution == nil { // the others are told by their parents
+		// The others are told by their parents; onboarding only starts its rollouts.
+		if execution.ParentExecution == nil || execution.Type.Name == temporal.ClusterGroupUpgrade {
 			found = append(found, subscriptionOf(execution))
 		}
 	})

@@ -12,6 +12,7 @@ import (
 func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics, images activities.PreparationImages) {
 	waits := activities.Waits{Temporal: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
+	w.RegisterActivity(&activities.Onboarding{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})

@@ -53,6 +53,7 @@ func (g *groupUpgrade) precache(ctx workflow.Context) {
 	}
 	asked := g.status.Precaching
 	work := precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
+	//workflowcheck:ignore to compare values has no order that shows
 	if g.precaching == nil || !reflect.DeepEqual(g.precaching.work, work) {
 		if g.precaching != nil {
 			g.precaching.stop()
@@ -186,6 +187,7 @@ func (r *groupRecord) preparations(spec *ranv1.ClusterGroupUpgradeSpec, plan act
 	r.status.Precaching, r.status.Backup = nil, nil
 	if spec.PreCaching {
 		r.status.Precaching = &ranv1.PrecachingStatus{Spec: plan.Precaching, Image: plan.PreCacheImage}
+		//workflowcheck:ignore to compare values has no order that shows
 		if before != nil && before.Image == plan.PreCacheImage && reflect.DeepEqual(before.Spec, plan.Precaching) {
 			r.status.Precaching = before
 		}

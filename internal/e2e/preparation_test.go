@@ -85,8 +85,8 @@ func TestClustersArePrecachedAndBackedUpAndThoseThatCannotBeLeaveTheRollout(t *t
 	require.Equal(t, "True PrecachingCompleted: Precaching is completed for all clusters", condition(t, status, ranv1.ConditionPrecachingSucceeded))
 	require.Equal(t, "True PartiallyDone: Backup failed for 1 clusters; failed: spoke-2", condition(t, status, ranv1.ConditionBackupSucceeded))
 	require.Equal(t, [][]string{{"spoke-1"}, {"spoke-3"}}, status.RemediationPlan)
-	failed := status.Clusters[0]
-	require.Equal(t, "spoke-2", failed.Name, "what failed comes first")
+	failed := status.Clusters[2]
+	require.Equal(t, "spoke-2", failed.Name, "who has left the plan stands behind it")
 	require.Contains(t, failed.Message, "apply deploy/rbac/preparation.yaml on it")
 
 	require.Equal(t, "yes", labelsOf(t, "spoke-1")["upgraded"])

@@ -65,6 +65,7 @@ func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
 	words := k.words()
 	failed := Failed(states)
 	atWork, begun := 0, false
+	//workflowcheck:ignore to count has no order
 	for _, state := range states {
 		if !state.Over() {
 			atWork++
@@ -90,6 +91,7 @@ func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
 
 // Failed are the clusters on which the work failed, by name.
 func Failed(states map[string]ranv1.PreparationState) []string {
+	//workflowcheck:ignore the names are sorted
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(states)), func(name string) bool {
 		return !states[name].Over() || states[name] == ranv1.PreparationSucceeded
 	})

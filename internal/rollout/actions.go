@@ -28,8 +28,8 @@ func ChangeBefore(actions *ranv1.Actions) ClusterChange {
 	}
 	a := actions.BeforeEnable
 	return ClusterChange{
-		Labels:      changes(a.AddClusterLabels, a.RemoveClusterLabels, slices.Collect(maps.Keys(a.DeleteClusterLabels))),
-		Annotations: changes(a.AddClusterAnnotations, a.RemoveClusterAnnotations),
+		Labels:      changes(a.AddClusterLabels, a.DeleteClusterLabels, a.RemoveClusterLabels),
+		Annotations: changes(a.AddClusterAnnotations, nil, a.RemoveClusterAnnotations),
 	}
 }
 
@@ -40,17 +40,22 @@ func ChangeAfter(actions *ranv1.Actions) ClusterChange {
 	}
 	a := actions.AfterCompletion
 	return ClusterChange{
-		Labels:      changes(a.AddClusterLabels, a.RemoveClusterLabels, slices.Collect(maps.Keys(a.DeleteClusterLabels))),
-		Annotations: changes(a.AddClusterAnnotations, a.RemoveClusterAnnotations),
+		Labels:      changes(a.AddClusterLabels, a.DeleteClusterLabels, a.RemoveClusterLabels),
+		Annotations: changes(a.AddClusterAnnotations, nil, a.RemoveClusterAnnotations),
 	}
 }
 
-func changes(added map[string]string, removed ...[]string) map[string]*string {
+func changes(added, deleted map[string]string, removed []string) map[string]*string {
 	changes := map[string]*string{}
+	//workflowcheck:ignore what is made has no order, either
 	for key, value := range added {
 		changes[key] = &value
 	}
-	for _, key := range slices.Concat(removed...) {
+	for _, key := range removed {
+		changes[key] = nil
+	}
+	//workflowcheck:ignore what is made has no order, either
+	for key := range deleted {
 		changes[key] = nil
 	}
 	return changes

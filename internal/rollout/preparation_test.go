@@ -28,13 +28,19 @@ func TestAPlanSaysWhatIsPulledOrWhyThatIsNotKnown(t *testing.T) {
 	}{
 		{"without precaching there is no such condition", func(*ranv1.ClusterGroupUpgradeSpec) {}, nil, "", ""},
 		{"a configuration that says it all", named, config, "PrecacheSpecIsWellFormed", "Precaching spec is valid and consistent"},
-		{"no configuration named", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
-			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: preCaching needs to know what to pull"},
-		{"one that does not exist", named, nil, "PrecacheSpecIncomplete",
-			`Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "telco" not found; namespace: prod`},
-		{"one that is wrong", named, &ranv1.PreCachingConfigSpec{SpaceRequired: "x", AdditionalImages: []string{"A B"}}, "PrecacheSpecIncomplete",
+		{
+			"no configuration named", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
+			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: preCaching needs to know what to pull",
+		},
+		{
+			"one that does not exist", named, nil, "PrecacheSpecIncomplete",
+			`Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "telco" not found; namespace: prod`,
+		},
+		{
+			"one that is wrong", named, &ranv1.PreCachingConfigSpec{SpaceRequired: "x", AdditionalImages: []string{"A B"}}, "PrecacheSpecIncomplete",
 			`Precaching spec is incomplete: PreCachingConfig prod/telco: spec.spaceRequired: Invalid value: "x": must be a size such as 40 GiB or 45 GB; ` +
-				`spec.additionalImages[0]: Invalid value: "A B": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`},
+				`spec.additionalImages[0]: Invalid value: "A B": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -107,8 +113,11 @@ func TestWhoHasLeftThePlanIsTakenUpAgainBehindIt(t *testing.T) {
 		Conditions: []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonFailed}},
 		Backup:     &ranv1.BackupStatus{Image: "backup:1", Status: map[string]ranv1.PreparationState{"c1": "Succeeded", "c2": "BackupTimeout"}},
 		Clusters: []ranv1.ClusterStatus{
-			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete}, {Name: "c2", State: ranv1.ClusterFailed}, {Name: "c3", State: ranv1.ClusterFailed},
-			{Name: "c4", State: ranv1.ClusterFailed}, {Name: "c5", State: ranv1.ClusterSkipped},
+			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete},
+			{Name: "c2", State: ranv1.ClusterFailed},
+			{Name: "c3", State: ranv1.ClusterFailed},
+			{Name: "c4", State: ranv1.ClusterFailed},
+			{Name: "c5", State: ranv1.ClusterSkipped},
 		},
 	}
 	next, err := rollout.Retry(over, rollout.RetryRequest{})

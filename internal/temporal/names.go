@@ -21,6 +21,7 @@ const (
 	NodeMaintenance        = "NodeMaintenance"
 	WorkloadLockController = "WorkloadLockController"
 	EmergencyStop          = "EmergencyStop"
+	Onboarding             = "Onboarding"
 	Sweeper                = "Sweeper"
 	MaintenanceScheduler   = "MaintenanceScheduler"
 )
@@ -54,6 +55,9 @@ func NodeMaintenanceID(cluster, namespace, name string) string {
 
 // EmergencyStopID is the workflow id of the emergency stop: there is one in a Temporal namespace.
 const EmergencyStopID = "hold"
+
+// OnboardingID is the workflow id of the onboarding of clusters: there is one hub in a Temporal namespace.
+const OnboardingID = "onboarding/hub"
 
 // WorkloadLockControllerID is the workflow id of the controller of one application's locks.
 func WorkloadLockControllerID(cluster, controllerName string) string {

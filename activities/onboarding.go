@@ -1,0 +1,184 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Onboarding finds clusters that are new to the hub, and follows their rollouts.
+type Onboarding struct {
+	Clusters *kube.Clusters
+	Temporal RunFinder
+}
+
+// RunFinder finds runs of workflows, as Temporal's client does.
+type RunFinder interface {
+	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
+}
+
+// AwaitNewClustersInput says of which clusters nobody needs to be told.
+type AwaitNewClustersInput struct {
+	// AtWork are being onboarded, or wait for their turn. Failed could not be.
+	AtWork []string `json:"atWork,omitempty"`
+	Failed []string `json:"failed,omitempty"`
+}
+
+// NewClusters is what AwaitNewClusters has found.
+type NewClusters struct {
+	// Found are Available and not onboarded, at most 100 at a time, by name.
+	Found []NewCluster `json:"found,omitempty"`
+	// Settled are clusters that had failed, and are onboarded, not Available, or gone: what comes next is new.
+	Settled []string `json:"settled,omitempty"`
+}
+
+// NewCluster is a cluster that has not been onboarded.
+type NewCluster struct {
+	Name string `json:"name"`
+	// Policies of its rollout, in order.
+	Policies []string `json:"policies,omitempty"`
+	// Problem is why that cannot be said.
+	Problem string `json:"problem,omitempty"`
+}
+
+// foundAtOnce is how many new clusters are returned at a time.
+const foundAtOnce = 100
+
+// AwaitNewClusters watches the ManagedClusters of the hub until one is found that is to be onboarded, or one that had failed is settled.
+func (o *Onboarding) AwaitNewClusters(ctx context.Context, in AwaitNewClustersInput) (NewClusters, error) {
+	hub, err := o.Clusters.Hub(ctx)
+	if err != nil {
+		return NewClusters{}, err
+	}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(managedClusterKind)
+	var found NewClusters
+	err = Waits{}.await(ctx, hub, []kubeclient.Object{kind}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		var err error
+		found, err = lookForNew(ctx, hub, in)
+		return temporal.Observation{}, len(found.Found)+len(found.Settled) > 0, err
+	})
+	if meta.IsNoMatchError(err) {
+		return found, temporal.Error(temporal.ErrNotFound,
+			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
+	}
+	return found, explain(hub, "look for new clusters", err)
+}
+
+func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput) (NewClusters, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(managedClusterKind.GroupVersion().WithKind(managedClusterKind.Kind + "List"))
+	if err := hub.Cache.List(ctx, list, kubeclient.UnsafeDisableDeepCopy); err != nil {
+		return NewClusters{}, err
+	}
+	atWork, failed := setOf(in.AtWork), setOf(in.Failed)
+	var found NewClusters
+	for i := range list.Items {
+		cluster := &list.Items[i]
+		name := cluster.GetName()
+		switch {
+		case failed[name]:
+			if rollout.ToOnboard(cluster) {
+				delete(failed, name) // it has failed still
+			}
+		case !atWork[name] && len(found.Found) < foundAtOnce && rollout.ToOnboard(cluster):
+			candidate, isNew, err := newCluster(ctx, hub, name)
+			if err != nil {
+				return NewClusters{}, err
+			}
+			if isNew {
+				found.Found = append(found.Found, candidate)
+			}
+		}
+	}
+	for name := range failed {
+		found.Settled = append(found.Settled, name)
+	}
+	slices.Sort(found.Settled)
+	slices.SortFunc(found.Found, func(a, b NewCluster) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// newCluster asks the API server whether the cluster is to be onboarded, since what is watched may be behind and who has just been must not be once
+// more, and by which policies.
+func newCluster(ctx context.Context, hub *kube.Cluster, name string) (found NewCluster, isNew bool, err error) {
+	cluster := &unstructured.Unstructured{}
+	cluster.SetGroupVersionKind(managedClusterKind)
+	err = hub.Client.Get(ctx, kubeclient.ObjectKey{Name: name}, cluster)
+	if err != nil || !rollout.ToOnboard(cluster) {
+		return NewCluster{}, false, kubeclient.IgnoreNotFound(err)
+	}
+	replicas := &unstructured.UnstructuredList{}
+	replicas.SetGroupVersionKind(policies.Policies.GroupVersion().WithKind(policies.Policies.Kind + "List"))
+	selector, err := labels.Parse(policies.Replicas)
+	if err != nil {
+		return NewCluster{}, false, err
+	}
+	if err := hub.Client.List(ctx, replicas, kubeclient.InNamespace(name), kubeclient.MatchingLabelsSelector{Selector: selector}); err != nil && !meta.IsNoMatchError(err) {
+		return NewCluster{}, false, fmt.Errorf("list the policies in namespace %s: %w", name, err)
+	}
+	found.Name = name
+	if found.Policies, err = rollout.OnboardingPolicies(replicas.Items); err != nil {
+		found.Problem = err.Error()
+	}
+	return found, true, nil
+}
+
+func setOf(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}
+
+// RolloutRun names a run of a rollout.
+type RolloutRun struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// RunID; empty: the last one.
+	RunID string `json:"runID,omitempty"`
+}
+
+// RolloutEnd is how a rollout ended.
+type RolloutEnd struct {
+	Succeeded bool `json:"succeeded"`
+	// Reason and Message if it did not succeed.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// AwaitRollout waits for the end of a rollout that somebody else has started.
+func (o *Onboarding) AwaitRollout(ctx context.Context, in RolloutRun) (RolloutEnd, error) {
+	stop := newReport(ctx, nil).start(ctx, nil)
+	defer stop()
+	id := temporal.ClusterGroupUpgradeID(in.Namespace, in.Name)
+	err := o.Temporal.GetWorkflow(ctx, id, in.RunID).Get(ctx, nil)
+	failed, over := errors.AsType[*sdktemporal.WorkflowExecutionError](err)
+	_, forgotten := errors.AsType[*serviceerror.NotFound](err)
+	switch {
+	case err == nil:
+		return RolloutEnd{Succeeded: true}, nil
+	case over:
+		return RolloutEnd{Reason: cmp.Or(temporal.ErrorType(failed), "Failed"), Message: temporal.ErrorMessage(failed)}, nil
+	case forgotten:
+		return RolloutEnd{Reason: temporal.ErrNotFound, Message: "Temporal does not know rollout " + in.Namespace + "/" + in.Name + " any more"}, nil
+	}
+	return RolloutEnd{}, fmt.Errorf("wait for the end of workflow %s: %w", id, err)
+}

@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/workflows"
+)
+
+var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+
+// installed makes ManagedClusters that become Available. They are gone after the test.
+func installed(t *testing.T, names ...string) {
+	t.Helper()
+	hub := theHub(t)
+	var group errgroup.Group
+	for _, name := range names {
+		t.Cleanup(func() {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(managedClusters)
+			object.SetName(name)
+			require.NoError(t, client.IgnoreNotFound(hub.Delete(context.Background(), object)))
+		})
+		group.Go(func() error {
+			object := &unstructured.Unstructured{}
+			object.SetGroupVersionKind(managedClusters)
+			object.SetName(name)
+			if err := hub.Create(t.Context(), object); err != nil {
+				return err
+			}
+			return hub.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
+				[]byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`)))
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+func theHub(t *testing.T) client.Client {
+	t.Helper()
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	return hub
+}
+
+// awaitOnboarded waits until that many of the clusters are labelled as done, and none as running.
+func awaitOnboarded(t *testing.T, prefix string, count int) {
+	t.Helper()
+	kind := &metav1.PartialObjectMetadata{}
+	kind.SetGroupVersionKind(managedClusters)
+	require.NoError(t, theFleet.Await(t.Context(), theFleet.Hub, fmt.Sprintf("%d clusters are onboarded", count), []client.Object{kind},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(managedClusters.GroupVersion().WithKind("ManagedClusterList"))
+			err := reader.List(ctx, list)
+			done := 0
+			for _, cluster := range list.Items {
+				_, onboarded := cluster.Labels["ztp-done"]
+				_, running := cluster.Labels["ztp-running"]
+				if strings.HasPrefix(cluster.Name, prefix) && onboarded && !running {
+					done++
+				}
+			}
+			return done == count, err
+		}))
+}
+
+func onboardingStatus(t *testing.T) (status workflows.OnboardingStatus) {
+	t.Helper()
+	var answer struct {
+		Status workflows.OnboardingStatus `json:"status"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(must(t, "onboarding", "status", "-o", "json")), &answer))
+	return answer.Status
+}
+
+func TestFiftyNewClustersAreOnboardedAtOnceAndOneOnceMore(t *testing.T) {
+	must(t, "onboarding", "start")
+	defer func() { must(t, "onboarding", "stop") }()
+	require.Equal(t, 1, drydock(t, "onboarding", "start").code, "there is one")
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("edge-%02d", i))
+	}
+	began := time.Now()
+	installed(t, names...)
+	awaitOnboarded(t, "edge-", 50)
+	t.Logf("50 clusters were onboarded within %s of their creation", time.Since(began).Round(100*time.Millisecond))
+	status, code := end(t, "ztp-install/edge-07")
+	require.Zero(t, code)
+	require.EqualValues(t, 1, status.Counts.Skipped)
+
+	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == 50 }, time.Minute, 200*time.Millisecond)
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(managedClusters)
+	object.SetName("edge-07")
+	require.NoError(t, theHub(t).Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"ztp-done":null}}}`))))
+	require.Eventually(t, func() bool { return onboardingStatus(t).Onboarded == 51 }, time.Minute, 200*time.Millisecond, "whose label was removed is onboarded again")
+	awaitOnboarded(t, "edge-", 50)
+
+	require.NoError(t, theFleet.Worker.Kill())
+	installed(t, "edge-50")
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	awaitOnboarded(t, "edge-", 51)
+	require.Eventually(t, func() bool { return len(onboardingStatus(t).Clusters) == 0 }, time.Minute, 200*time.Millisecond)
+}

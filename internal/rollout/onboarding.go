@@ -1,0 +1,98 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// OnboardingNamespace is where the rollouts are that bring new clusters to what their policies say.
+const OnboardingNamespace = "ztp-install"
+
+// The labels of a ManagedCluster that say how its onboarding stands, and the annotation of its policies that orders them.
+const (
+	LabelOnboarding      = "ztp-running"
+	LabelOnboarded       = "ztp-done"
+	annotationDeployWave = "ran.openshift.io/ztp-deploy-wave"
+)
+
+// conditionAvailable of a ManagedCluster: its agent answers.
+const conditionAvailable = "ManagedClusterConditionAvailable"
+
+// ToOnboard reports whether a ManagedCluster is Available and has not been onboarded.
+func ToOnboard(cluster *unstructured.Unstructured) bool {
+	_, done := cluster.GetLabels()[LabelOnboarded]
+	return !done && cluster.GetDeletionTimestamp() == nil && Available(cluster)
+}
+
+// Available reports whether a ManagedCluster is.
+func Available(cluster *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(condition any) bool {
+		fields, _ := condition.(map[string]any)
+		return fields["type"] == conditionAvailable && fields["status"] == string(metav1.ConditionTrue)
+	})
+}
+
+// OnboardingPolicies are the names of the root policies whose replicas lie in a cluster's namespace, in the order of their waves, and by name within
+// one. Those without a wave are left out, as are those that enforce themselves. It is an error, which names every such policy, if a wave is no whole
+// number.
+func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) {
+	waves := map[string]int{}
+	var wrong []string
+	for i := range replicas {
+		replica := &replicas[i]
+		root, isReplica := replica.GetLabels()[policies.LabelRoot]
+		text, inWave := replica.GetAnnotations()[annotationDeployWave]
+		action, _, _ := unstructured.NestedString(replica.Object, "spec", "remediationAction")
+		if !isReplica || !inWave || strings.EqualFold(action, "enforce") {
+			continue
+		}
+		wave, err := strconv.Atoi(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("policy %s: annotation %s: %q is not a whole number", root, annotationDeployWave, text))
+			continue
+		}
+		// A replica is labelled with namespace and name of its root, and a namespace has no dots.
+		_, name, _ := strings.Cut(root, ".")
+		waves[name] = wave
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		return nil, fmt.Errorf("%s", strings.Join(wrong, "; "))
+	}
+	names := make([]string, 0, len(waves))
+	for name := range waves {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(waves[a], waves[b]), cmp.Compare(a, b)) })
+	return names, nil
+}
+
+// OnboardingRollout brings a new cluster to what its policies say. Without policies it only labels.
+func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgrade {
+	return ranv1.ClusterGroupUpgrade{
+		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: OnboardingNamespace, Name: cluster},
+		Spec: ranv1.ClusterGroupUpgradeSpec{
+			Clusters:            []string{cluster},
+			Enable:              new(true),
+			ManagedPolicies:     managed,
+			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240},
+			BatchTimeoutAction:  ranv1.BatchTimeoutContinue,
+			Actions: ranv1.Actions{
+				BeforeEnable:    &ranv1.BeforeEnable{AddClusterLabels: map[string]string{LabelOnboarding: ""}},
+				AfterCompletion: &ranv1.AfterCompletion{AddClusterLabels: map[string]string{LabelOnboarded: ""}, RemoveClusterLabels: []string{LabelOnboarding}},
+			},
+		},
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// onboarding is the onboarding of the hub's clusters.
+func onboarding() subject {
+	return subject{
+		noun: "onboarding", name: "of the hub's clusters", workflowID: temporal.OnboardingID,
+		show: "drydock onboarding status", list: "drydock onboarding status",
+	}
+}
+
+func newOnboarding(c *cli) *cobra.Command {
+	cmd := noun("onboarding", "Bring clusters that are new to the hub to what their policies say")
+	cmd.AddCommand(newOnboardingStart(c), newOnboardingStop(c), newOnboardingStatus(c))
+	return cmd
+}
+
+func newOnboardingStart(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Start a rollout for each cluster that becomes available, until stopped",
+		Long: `Start a rollout for each ManagedCluster that becomes Available and has no label ztp-done: of its policies, in the order of their annotations
+ran.openshift.io/ztp-deploy-wave. It goes on until "onboarding stop".`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			target := onboarding()
+			run, err := s.start(ctx, target, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub"},
+				temporal.Onboarding, workflows.OnboardingInput{})
+			if err != nil {
+				return err
+			}
+			started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+			return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
+		}),
+	}
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func newOnboardingStop(c *cli) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "stop",
+		Short: "Start no rollouts for new clusters any more; those at work go on",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			return c.tell(ctx, onboarding(), temporal.SignalCancel, reason, "stops: rollouts that were started go on")
+		}),
+	}
+	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	return cmd
+}
+
+// onboardingStatus is the status of the onboarding as programs read it.
+type onboardingStatus struct {
+	Metadata workflowRef                `json:"metadata"`
+	Status   workflows.OnboardingStatus `json:"status"`
+}
+
+func newOnboardingStatus(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show which clusters are being onboarded, and which could not be, and why",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			target := onboarding()
+			execution, err := s.describe(ctx, target, "")
+			if err != nil {
+				return err
+			}
+			status := onboardingStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+			err = s.status(ctx, target, execution, &status.Status)
+			if errors.Is(err, errFromResult) {
+				fmt.Fprintln(c.ErrOut, err)
+			} else if err != nil {
+				return err
+			}
+			return c.print(status, func(w io.Writer) { renderOnboarding(w, status.Status, time.Now()) }, target.workflowID)
+		}),
+	}
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func renderOnboarding(w io.Writer, s workflows.OnboardingStatus, now time.Time) {
+	fmt.Fprintf(w, "%s onboarded since %s; %d at work, %d waiting, %d failed\n", plural(s.Onboarded, "cluster"), s.StartedAt.UTC().Format(time.RFC3339),
+		s.Count(workflows.OnboardingRunning), s.Count(workflows.OnboardingWaiting), s.Count(workflows.OnboardingFailed))
+	if s.Message != "" {
+		fmt.Fprintln(w, s.Message)
+	}
+	if s.Wait != nil {
+		fmt.Fprintf(w, "new clusters are not seen: %s: %s\n", s.Wait.Reason, s.Wait.Message)
+	}
+	if len(s.Clusters) == 0 {
+		return
+	}
+	t := newTable("CLUSTER", "STATE", "FOR", "REASON")
+	for _, cluster := range s.Clusters {
+		t.AppendRow(table.Row{cluster.Name, cluster.State, age(now, cluster.Since.Time), strings.TrimSuffix(cluster.Reason+": "+cluster.Message, ": ")})
+	}
+	fmt.Fprintf(w, "\n%s\n", t.Render())
+}

@@ -1,0 +1,212 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// OnboardingInput is empty but for what a run hands to the next one.
+type OnboardingInput struct {
+	Carried *OnboardingStatus `json:"carried,omitempty"`
+}
+
+const (
+	// onboardedAtOnce is how many clusters are onboarded at the same time: the server blocks a run with too many children.
+	onboardedAtOnce = 250
+	// gatherEnds is for how long the ends of rollouts are gathered before the clusters are watched with what is known then.
+	gatherEnds = 5 * time.Second
+	// watchHubAgainAfter is when the hub is watched again that could not be.
+	watchHubAgainAfter = 30 * time.Second
+)
+
+// Onboarding starts a rollout for each ManagedCluster that becomes Available and is not labelled as done: of its policies, in the order of their waves.
+// It never ends but by being cancelled; the rollouts that it has started go on then.
+func Onboarding(ctx workflow.Context, in OnboardingInput) (OnboardingStatus, error) {
+	o := newOnboarding(ctx, in)
+	if err := workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (OnboardingStatus, error) { return o.record.status, nil },
+		workflow.QueryHandlerOptions{Description: "Which clusters are being onboarded, and which could not be."}); err != nil {
+		return OnboardingStatus{}, err
+	}
+	return o.run(ctx)
+}
+
+// onboarding is one run of the workflow.
+type onboarding struct {
+	record *onboardingRecord
+	// starting is how many rollouts are about to be started: until that is over, another run would not know of them.
+	starting int
+	// outdated: what is watched for does not fit what is known any more.
+	outdated bool
+
+	withdraw  workflow.CancelFunc
+	withdrawn *temporal.SignalRequest
+	drain     func()
+	hub       *activities.Onboarding
+}
+
+func newOnboarding(ctx workflow.Context, in OnboardingInput) *onboarding {
+	return &onboarding{record: newOnboardingRecord(ctx, in.Carried)}
+}
+
+func (o *onboarding) run(ctx workflow.Context) (OnboardingStatus, error) {
+	work, withdraw := workflow.WithCancel(ctx)
+	o.withdraw = withdraw
+	listening, hangUp := workflow.NewDisconnectedContext(ctx)
+	defer hangUp()
+	o.drain = onSignal(listening, temporal.SignalCancel, "End. Rollouts that were started go on.", func(r temporal.SignalRequest) {
+		if o.withdrawn == nil {
+			o.withdrawn = &r
+		}
+		o.withdraw()
+	})
+	o.startAll(work)
+	err := o.watch(work)
+	if workflow.IsContinueAsNewError(err) {
+		return OnboardingStatus{}, err
+	}
+	if o.withdrawn != nil {
+		o.record.status.Message = "stopped" + byWhom(*o.withdrawn)
+	}
+	return o.record.status, sdktemporal.NewCanceledError(o.record.status)
+}
+
+// watch takes in new clusters, again and again.
+func (o *onboarding) watch(ctx workflow.Context) error {
+	for {
+		if err := workflow.Await(ctx, func() bool { return o.record.status.Count(OnboardingWaiting) < onboardedAtOnce }); err != nil {
+			return err
+		}
+		if mustContinueAsNew(ctx, 0) {
+			return o.continueAsNew(ctx)
+		}
+		found, err := o.await(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case sdktemporal.IsCanceledError(err): // what is known has changed
+		case err != nil:
+			o.record.reason.set(ctx, reasonOf(err), temporal.ErrorMessage(err))
+			if workflow.NewTimerWithOptions(ctx, watchHubAgainAfter, workflow.TimerOptions{Summary: "before watching the hub again"}).Get(ctx, nil) != nil {
+				return ctx.Err()
+			}
+			o.record.reason.set(ctx, "", "")
+		}
+		o.record.settled(found.Settled)
+		for _, cluster := range found.Found {
+			o.record.found(ctx, cluster)
+		}
+		o.startAll(ctx)
+	}
+}
+
+// await watches the hub for new clusters. It is broken off when rollouts have ended: then other clusters count.
+func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error) {
+	o.outdated = false
+	watching, breakOff := workflow.WithCancel(ctx)
+	workflow.GoNamed(watching, "look anew", func(ctx workflow.Context) {
+		if workflow.Await(ctx, func() bool { return o.outdated }) != nil {
+			return
+		}
+		if workflow.NewTimerWithOptions(ctx, gatherEnds, workflow.TimerOptions{Summary: "gather rollouts that have ended"}).Get(ctx, nil) == nil {
+			breakOff()
+		}
+	})
+	atWork, failed := o.record.known()
+	var found activities.NewClusters
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: o.record.reason.set}
+	err := insist.wait(watching, "watch for new clusters", nil, "", o.hub.AwaitNewClusters, activities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
+	breakOff()
+	return found, err
+}
+
+// startAll takes up the clusters whose turn it is.
+func (o *onboarding) startAll(ctx workflow.Context) {
+	for _, cluster := range o.record.next(onboardedAtOnce) {
+		// A rollout is not withdrawn when onboarding is stopped.
+		following, _ := workflow.NewDisconnectedContext(ctx)
+		workflow.GoNamed(following, cluster.Name, func(ctx workflow.Context) {
+			end, err := o.onboard(ctx, cluster)
+			if err != nil {
+				end = activities.RolloutEnd{Reason: reasonOf(err), Message: temporal.ErrorMessage(err)}
+			}
+			o.record.ended(ctx, cluster.Name, end)
+			o.outdated = true
+			o.startAll(ctx)
+		})
+	}
+}
+
+// onboard starts the rollout of a cluster, or finds it at work, and follows it to its end.
+func (o *onboarding) onboard(ctx workflow.Context, cluster OnboardingCluster) (activities.RolloutEnd, error) {
+	run := activities.RolloutRun{Namespace: rollout.OnboardingNamespace, Name: cluster.Name, RunID: cluster.RunID}
+	if cluster.RunID == "" {
+		child, started, err := o.start(ctx, cluster)
+		if err == nil {
+			o.record.started(ctx, cluster.Name, started.RunID)
+			return rolloutEnd(child.Get(ctx, nil)), nil
+		}
+		if _, running := errors.AsType[*sdktemporal.ChildWorkflowExecutionAlreadyStartedError](err); !running {
+			return activities.RolloutEnd{}, err
+		}
+		o.record.started(ctx, cluster.Name, "")
+	}
+	var end activities.RolloutEnd
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	err := insist.wait(ctx, "the rollout of "+cluster.Name, nil, "", o.hub.AwaitRollout, run, &end)
+	return end, err
+}
+
+// start starts the rollout of a cluster, which goes on whatever becomes of this workflow.
+func (o *onboarding) start(ctx workflow.Context, cluster OnboardingCluster) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
+	o.starting++
+	defer func() { o.starting-- }()
+	object := rollout.OnboardingRollout(cluster.Name, cluster.Policies)
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            temporal.ClusterGroupUpgradeID(object.Namespace, object.Name),
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:         "onboarding of " + cluster.Name,
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(object.Namespace+"/"+object.Name),
+			temporal.AttributePaused.ValueSet(false),
+		),
+	}), temporal.ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	var execution workflow.Execution
+	err := child.GetChildWorkflowExecution().Get(ctx, &execution)
+	return child, execution, err
+}
+
+// rolloutEnd is how a rollout ended that was followed as a child.
+func rolloutEnd(err error) activities.RolloutEnd {
+	switch {
+	case err == nil:
+		return activities.RolloutEnd{Succeeded: true}
+	case sdktemporal.IsCanceledError(err):
+		return activities.RolloutEnd{Reason: ranv1.ReasonCancelled, Message: "its rollout was cancelled"}
+	}
+	return activities.RolloutEnd{Reason: reasonOf(err), Message: temporal.ErrorMessage(err)}
+}
+
+// continueAsNew hands what is known to a new run, which follows the rollouts that are at work.
+func (o *onboarding) continueAsNew(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return o.starting == 0 }); err != nil {
+		return err
+	}
+	o.drain()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	status := o.record.status
+	status.Clusters = slices.Clone(status.Clusters)
+	return workflow.NewContinueAsNewError(ctx, temporal.Onboarding, OnboardingInput{Carried: &status})
+}
