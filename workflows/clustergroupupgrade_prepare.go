@@ -165,6 +165,7 @@ func (g *groupUpgrade) preparationProgressed(ctx workflow.Context, told Preparat
 	if p == nil || p.ctx.Err() != nil {
 		return
 	}
+	//workflowcheck:ignore what is taken over has no order, either
 	for cluster, standing := range told.Standings {
 		if known, asked := p.standings[cluster]; asked && !known.State.Over() {
 			p.standings[cluster] = standing
