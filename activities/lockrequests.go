@@ -74,6 +74,11 @@ func request(ctx context.Context, cluster *kube.Cluster, wanted client.Object) e
 
 // withdraw deletes a request if it is there and ours. One with a UID is.
 func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
+	return deleteOurs(ctx, cluster, "maintenance request "+ours.GetName(), ours)
+}
+
+// deleteOurs deletes an object if it is there and bears the mark that ours does. One with a UID does. What names it in errors.
+func deleteOurs(ctx context.Context, cluster *kube.Cluster, what string, ours client.Object) error {
 	if ours.GetUID() == "" {
 		owner := kube.Owner(ours)
 		err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ours), ours)
@@ -81,12 +86,12 @@ func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) er
 			return nil
 		}
 		if err != nil {
-			return explain(cluster, "read maintenance request "+ours.GetName(), err)
+			return explain(cluster, "read "+what, err)
 		}
 	}
 	err := kube.DeleteExactly(ctx, cluster.Client, ours)
 	if meta.IsNoMatchError(err) {
 		return nil // the kind is gone, and all of its objects with it
 	}
-	return explain(cluster, "delete maintenance request "+ours.GetName(), err)
+	return explain(cluster, "delete "+what, err)
 }

@@ -20,6 +20,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
@@ -40,10 +41,26 @@ type PreparationImages struct{ Precache, Backup string }
 type RolloutPlan struct {
 	// Plan as `drydock upgrade plan -o json` prints it.
 	rollout.Plan
+	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
+	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
 	BackupImage string `json:"backupImage,omitempty"`
+}
+
+// planReader reads policies from the API server, as the cache has their replicas only, and anything else from the cache.
+type planReader struct {
+	client.Reader
+	api client.Reader
+}
+
+// List implements client.Reader.
+func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if list.GetObjectKind().GroupVersionKind().Group == policies.Policies.Group {
+		return r.api.List(ctx, list, options...)
+	}
+	return r.Reader.List(ctx, list, options...)
 }
 
 // managedClusterKind is what registers a cluster on the hub.
@@ -68,7 +85,7 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	if err != nil {
 		return RolloutPlan{}, err
 	}
-	inventory, err := snapshot.Inventory(ctx, hub.Cache, &cgu)
+	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu)
 	if meta.IsNoMatchError(err) {
 		return RolloutPlan{}, temporal.Error(temporal.ErrNotFound,
 			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
@@ -81,6 +98,7 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	}
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
+	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
 	r.chooseImages(&plan, &cgu, now)
 	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance && !cgu.Spec.PreCaching && !cgu.Spec.Backup {
 		return plan, nil // nothing is done on the clusters themselves

@@ -111,7 +111,7 @@ spec:
 	require.Contains(t, got.stderr, "spoke-8")
 }
 
-func TestAPlanThatIsAheadOfThisVersionIsMadeWithANote(t *testing.T) {
+func TestAPlanOfPoliciesSaysWithWhichEachClusterBegins(t *testing.T) {
 	alone(t)
 	got := drydockWith(t, `
 apiVersion: ran.openshift.io/v1alpha1
@@ -131,7 +131,7 @@ status: {status: [{clustername: spoke-1, clusternamespace: spoke-1, compliant: N
 `))
 	require.Equal(t, exitDone, got.status)
 	require.Contains(t, got.stdout, "1       spoke-1   from policy p1\n")
-	require.Equal(t, "note: this version plans the rollout, but cannot start it because of spec.managedPolicies\n", got.stderr)
+	require.Empty(t, got.stderr)
 }
 
 func TestWithoutSnapshotAndKubeconfigADecisionSaysWhatItNeeds(t *testing.T) {

@@ -44,21 +44,6 @@ spec:
 	require.Contains(t, got.stderr, "spec.remediationStrategy.timeout: ")
 }
 
-func TestARolloutThatCannotBeCarriedOutYetIsRefusedWithEachField(t *testing.T) {
-	alone(t)
-	got := drydockWith(t, `
-apiVersion: ran.openshift.io/v1alpha1
-kind: ClusterGroupUpgrade
-metadata: {name: november}
-spec:
-  clusters: [spoke-1]
-  remediationStrategy: {maxConcurrency: 1}
-  managedPolicies: [p1]
-`, "upgrade", "start", "-f", "-")
-	require.Equal(t, exitUsage, got.status)
-	require.Contains(t, got.stderr, "spec.managedPolicies")
-}
-
 func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
 	alone(t)
 	got := drydockWith(t, validRollout, "lock", "controller", "start", "-f", "-", "--cluster", "spoke-1")

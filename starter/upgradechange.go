@@ -69,9 +69,6 @@ spec.remediationStrategy.timeout and spec.batchTimeoutAction can be changed.`,
 			if err != nil {
 				return err
 			}
-			if err := refuseNotYetRunnable(file, object); err != nil {
-				return err
-			}
 			s, err := c.dial(ctx)
 			if err != nil {
 				return err

@@ -65,13 +65,6 @@ func (c *cli) printPlan(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) er
 	if !plan.Valid() {
 		return fmt.Errorf("rollout %s/%s cannot be carried out: %s", object.Namespace, object.Name, strings.Join(plan.Problems(), "; "))
 	}
-	var fields []string
-	for _, refused := range rollout.NotYetRunnable(object) {
-		fields = append(fields, refused.Field)
-	}
-	if len(fields) > 0 {
-		fmt.Fprintf(c.ErrOut, "note: this version plans the rollout, but cannot start it because of %s\n", listed(fields))
-	}
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
-	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -32,9 +31,6 @@ With --wait it follows the rollout to its end, as "status --watch" does, and end
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			object, err := c.loadRollout(file)
 			if err != nil {
-				return err
-			}
-			if err := refuseNotYetRunnable(file, object); err != nil {
 				return err
 			}
 			return c.startRollout(ctx, object, wait)
@@ -69,20 +65,6 @@ func (c *cli) loadRollout(file string) (*ranv1.ClusterGroupUpgrade, error) {
 	}
 	object.Namespace = c.objectNamespace()
 	return object, nil
-}
-
-// refuseNotYetRunnable refuses fields that can be planned, but not carried out: to ignore one would do something else than was asked for.
-func refuseNotYetRunnable(file string, object *ranv1.ClusterGroupUpgrade) error {
-	var invalid manifest.Invalid
-	for _, refused := range rollout.NotYetRunnable(object) {
-		invalid = append(invalid, manifest.Problem{
-			File: file, Object: "ClusterGroupUpgrade " + object.Namespace + "/" + object.Name, Field: refused.Field, Message: refused.Detail,
-		})
-	}
-	if len(invalid) == 0 {
-		return nil
-	}
-	return inputError(invalid)
 }
 
 func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrade, wait bool) error {

@@ -13,6 +13,8 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	waits := activities.Waits{Temporal: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
 	w.RegisterActivity(&activities.Onboarding{Clusters: clusters, Temporal: server})
+	w.RegisterActivity(&activities.Policies{Clusters: clusters})
+	w.RegisterActivity(&activities.ManifestWorks{Clusters: clusters})
 	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})

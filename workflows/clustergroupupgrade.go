@@ -41,6 +41,8 @@ type ClusterGroupUpgradeCarried struct {
 	Begun *BatchBudget `json:"begun,omitempty"`
 	// Completed clusters to which afterCompletion is still to be done.
 	Completed []string `json:"completed,omitempty"`
+	// Prepared is what was found of the policies or manifest works; nil before the first cluster.
+	Prepared *preparedItems `json:"prepared,omitempty"`
 	// Held is what was known of the emergency stop.
 	Held emergency.State `json:"held"`
 	// Starters are who brought the rollout on its way.
@@ -67,12 +69,14 @@ func ClusterGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (ran
 
 // groupUpgrade is one run of the workflow.
 type groupUpgrade struct {
-	in         ClusterGroupUpgradeInput
-	spec       ranv1.ClusterGroupUpgradeSpec
-	status     ranv1.ClusterGroupUpgradeStatus
-	record     *groupRecord
-	holds      holdKeeper
-	remedy     remedy
+	in     ClusterGroupUpgradeInput
+	spec   ranv1.ClusterGroupUpgradeSpec
+	status ranv1.ClusterGroupUpgradeStatus
+	record *groupRecord
+	holds  holdKeeper
+	remedy remedy
+	// prepared is what was found of the items of a sequence.
+	prepared   *preparedItems
 	taskQueues map[string]string
 	// phase of the runbook.
 	phase     string
@@ -112,6 +116,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
+		g.prepared = c.Prepared
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
 	}
@@ -204,6 +209,7 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 // continueAsNew hands the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
+	g.remedy.settle(ctx)
 	for _, drain := range g.drains {
 		drain()
 	}

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// clustersAtOnce is how many clusters one run keeps at work at most: the server blocks a run with too many children.
+// clustersAtOnce is how many clusters one run keeps at work at most that have a child each: the server blocks a run with too many.
 const clustersAtOnce = 300
 
 // endRun ends the run, not the rollout: its history is long enough.
@@ -246,7 +246,7 @@ func (b *batch) window() rollout.Window {
 
 // atOnce is how many clusters of the batch may be at work at the same time.
 func (b *batch) atOnce() int {
-	most := min(len(b.clusters), clustersAtOnce)
+	most := min(len(b.clusters), b.group.remedy.atOnce())
 	if b.last > b.first {
 		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}

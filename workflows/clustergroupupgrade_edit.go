@@ -61,10 +61,6 @@ func (g *groupUpgrade) checkEdit(ctx workflow.Context, request rollout.EditReque
 	if g.status.Status.CompletedAt != nil {
 		return refused(errors.New("the rollout is over: start it anew"))
 	}
-	object := ranv1.ClusterGroupUpgrade{Spec: request.Spec}
-	if problems := rollout.NotYetRunnable(&object); len(problems) > 0 {
-		return refused(problems.ToAggregate())
-	}
 	if err := g.checkDuties(&request.Spec, append(g.starters, request.Actor)); err != nil {
 		return refused(err)
 	}
@@ -78,7 +74,9 @@ func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabl
 // respecify takes over a spec.
 func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
 	g.in.Object.Spec, g.spec = spec, spec
-	g.remedy = newRemedy(g)
+	if rollout.RemediationOf(&g.in.Object) != g.record.remediation {
+		g.remedy = newRemedy(g) // another one may have clusters at work
+	}
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record.remediation = rollout.RemediationOf(&g.in.Object)
 }

@@ -70,6 +70,7 @@ func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error
 
 // fail ends a rollout that could not even be planned.
 func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
+	g.remedy.takeBack(ctx, false)
 	failure := failureOf(err)
 	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
 	if g.registered {
@@ -89,6 +90,7 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 	if end == rollout.EndCancelled && g.withdrawn != nil {
 		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+byWhom(*g.withdrawn), 1)
 	}
+	g.remedy.takeBack(ctx, result.Succeeded == metav1.ConditionTrue)
 	g.record.finished(ctx, result)
 	g.keep(ctx)
 	status := g.result()

@@ -79,6 +79,15 @@ func (n nodeRemedy) passOnPause(ctx workflow.Context, child workflow.ChildWorkfl
 // completeNow: none. What was not maintained in time is not maintained by now, as it was withdrawn.
 func (nodeRemedy) completeNow(workflow.Context, []string) ([]string, error) { return nil, nil }
 
+// atOnce: each has a child workflow.
+func (nodeRemedy) atOnce() int { return clustersAtOnce }
+
+// settle: a ClusterUpgrade has cleaned up when it is over.
+func (nodeRemedy) settle(workflow.Context) {}
+
+// takeBack: nothing is made for the rollout as a whole.
+func (nodeRemedy) takeBack(workflow.Context, bool) {}
+
 // resultOf is the record of a cluster whose ClusterUpgrade is over.
 func resultOf(result ranv1.ClusterStatus, err error) ranv1.ClusterStatus {
 	if err != nil && !detailsOf(err, &result) {

@@ -19,9 +19,6 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 	if g.in.Retry != nil {
 		return g.recall(ctx)
 	}
-	if problems := rollout.NotYetRunnable(&g.in.Object); len(problems) > 0 {
-		return "", temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
-	}
 	if err := g.checkDuties(&g.spec, g.starters); err != nil {
 		return "", refused(err)
 	}
@@ -56,7 +53,7 @@ func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}
-	g.taskQueues = plan.TaskQueues
+	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
 	g.record.planned(ctx, plan.Plan)
 	g.record.preparations(&g.spec, plan)
 	g.register(ctx)

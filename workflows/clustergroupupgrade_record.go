@@ -77,7 +77,11 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	var clusters []ranv1.ClusterStatus
 	for i, names := range plan.RemediationPlan {
 		for _, name := range names {
-			clusters = append(clusters, ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)})
+			cluster := ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)}
+			if first, known := plan.StartPolicyIndex[name]; known {
+				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: plan.ManagedPoliciesForUpgrade[first]}
+			}
+			clusters = append(clusters, cluster)
 		}
 	}
 	for _, skipped := range plan.Skipped {
@@ -211,6 +215,22 @@ func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
+	}
+	r.explain(ctx)
+}
+
+// clustersStand takes over how clusters at work stand. One that has been withdrawn keeps its reason.
+func (r *groupRecord) clustersStand(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
+	for _, now := range clusters {
+		c := r.cluster(now.Name)
+		if c.State.Over() || c.Reason == reasonBatchTimedOut {
+			continue
+		}
+		if c.Reason != now.Reason || c.Step != now.Step {
+			c.Since = r.now(ctx)
+		}
+		c.State, c.Step, c.Reason, c.Message = now.State, now.Step, now.Reason, now.Message
+		c.CurrentPolicy, c.CurrentManifestWork = now.CurrentPolicy, now.CurrentManifestWork
 	}
 	r.explain(ctx)
 }

@@ -18,9 +18,24 @@ type remedy interface {
 	start(b *batch, clusters []*clusterAtWork)
 	// completeNow returns those of the clusters, which have timed out, that are found complete after all.
 	completeNow(ctx workflow.Context, clusters []string) ([]string, error)
+	// atOnce is how many clusters one run can keep at work.
+	atOnce() int
+	// settle returns when nothing is under way any more for clusters whose work is over.
+	settle(ctx workflow.Context)
+	// takeBack removes what was made for the rollout as a whole. No cluster is at work.
+	takeBack(ctx workflow.Context, succeeded bool)
 }
 
-func newRemedy(g *groupUpgrade) remedy { return nodeRemedy{g} }
+func newRemedy(g *groupUpgrade) remedy {
+	switch rollout.RemediationOf(&g.in.Object) {
+	case rollout.ManagedPolicies:
+		return newSequence(g, &policyItems{group: g})
+	case rollout.ManifestWorks:
+		return newSequence(g, &workItems{group: g})
+	default:
+		return nodeRemedy{g}
+	}
+}
 
 // clusterAtWork is a cluster whose work has been started and is not over.
 type clusterAtWork struct {

@@ -192,16 +192,6 @@ func TestAPlanThatCannotBeCarriedOutEndsAnEnabledRollout(t *testing.T) {
 	require.Empty(t, clusters.events)
 }
 
-func TestWhatCannotBeRunYetIsRefusedBeforeAnythingIsDone(t *testing.T) {
-	w, _ := newGroupWorld(t, []string{"c1"})
-	object := aRollout()
-	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"p1"}
-	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
-	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(w.GetWorkflowError()))
-	require.ErrorContains(t, w.GetWorkflowError(), "spec.managedPolicies")
-	require.Empty(t, w.called())
-}
-
 func TestContinueWithdrawsWhatTimedOutBeforeTheNextBatch(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
 	clusters.ends["c2"] = never

@@ -37,7 +37,7 @@ type Cluster struct {
 	// role and a limit of its own, or it is Client where there are none.
 	LockController client.Client
 	// Cache reads from informers. A kind is watched from its first use on; if that fails, the reads say why instead of waiting. Pods
-	// are indexed by spec.nodeName.
+	// are indexed by spec.nodeName. Of some kinds it keeps only what parts says.
 	Cache     cache.Cache
 	Clientset kubernetes.Interface
 	Evictions Evictions

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -34,8 +35,10 @@ const absenceHolds = 5 * time.Second
 // for as long as its caller does.
 type informers struct {
 	cache.Cache
-	cluster *Cluster
-	scheme  *runtime.Scheme
+	// selected are the caches of kinds of which not every object is kept, nor the whole of it.
+	selected map[schema.GroupVersionKind]cache.Cache
+	cluster  *Cluster
+	scheme   *runtime.Scheme
 
 	mu          sync.Mutex
 	podsIndexed bool
@@ -49,7 +52,7 @@ type absence struct {
 }
 
 func newInformers(cluster *Cluster, config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) (*informers, error) {
-	inner, err := cache.New(config, cache.Options{
+	all := cache.Options{
 		HTTPClient:       connections,
 		Scheme:           scheme,
 		Mapper:           cluster.mapper,
@@ -57,11 +60,44 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 		NewInformer: func(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			return newInformer(source, kind, resync, indexers, options.Log.With("cluster", cluster.Name))
 		},
-	})
+	}
+	inner, err := cache.New(config, all)
 	if err != nil {
 		return nil, err
 	}
-	return &informers{Cache: inner, cluster: cluster, scheme: scheme, absent: map[schema.GroupVersionKind]absence{}}, nil
+	i := &informers{
+		Cache: inner, selected: map[schema.GroupVersionKind]cache.Cache{}, cluster: cluster, scheme: scheme,
+		absent: map[schema.GroupVersionKind]absence{},
+	}
+	for _, part := range parts() {
+		some := all
+		if some.DefaultLabelSelector, err = labels.Parse(part.selector); err != nil {
+			return nil, err
+		}
+		some.DefaultTransform = part.trim
+		if i.selected[part.kind], err = cache.New(config, some); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// Start runs the caches until ctx is done.
+func (i *informers) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, selected := range i.selected {
+		running.Go(func() { _ = selected.Start(ctx) }) // as of all: it returns no error but "started twice"
+	}
+	defer running.Wait()
+	return i.Cache.Start(ctx)
+}
+
+// of returns the cache that a kind is in.
+func (i *informers) of(kind schema.GroupVersionKind) cache.Cache {
+	if selected := i.selected[kind]; selected != nil {
+		return selected
+	}
+	return i.Cache
 }
 
 // Get reads one object. Errors: as the API server's, and why the kind cannot be watched.
@@ -69,7 +105,11 @@ func (i *informers) Get(ctx context.Context, name client.ObjectKey, object clien
 	if _, err := i.GetInformer(ctx, object); err != nil {
 		return err
 	}
-	return i.Cache.Get(ctx, name, object, options...)
+	kind, err := apiutil.GVKForObject(object, i.scheme)
+	if err != nil {
+		return err
+	}
+	return i.of(kind).Get(ctx, name, object, options...)
 }
 
 // List reads many objects.
@@ -81,7 +121,11 @@ func (i *informers) List(ctx context.Context, list client.ObjectList, options ..
 	if _, err := i.GetInformer(ctx, item); err != nil {
 		return err
 	}
-	return i.Cache.List(ctx, list, options...)
+	kind, err := apiutil.GVKForObject(item, i.scheme)
+	if err != nil {
+		return err
+	}
+	return i.of(kind).List(ctx, list, options...)
 }
 
 // itemOf returns an empty object of the kind that a list holds: the informer for a list is that of its items.
@@ -121,7 +165,7 @@ func (i *informers) GetInformer(ctx context.Context, object client.Object, optio
 	if err := i.recentlyAbsent(kind); err != nil {
 		return nil, err
 	}
-	found, err := i.Cache.GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
+	found, err := i.of(kind).GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
 	if err != nil {
 		return nil, i.explain(kind, err)
 	}

@@ -39,9 +39,6 @@ const (
 	Replicas = LabelRoot + ",!" + LabelRollout
 )
 
-// ReplicaName is the name of a policy's replica in the namespace of each cluster it is bound to.
-func ReplicaName(namespace, name string) string { return namespace + "." + name }
-
 // Trim leaves of a replica what Compliance reads, and what tells it from others: a hub has as many replicas as it has clusters times policies, and
 // each has the whole policy in it.
 func Trim(replica *unstructured.Unstructured) *unstructured.Unstructured {

@@ -19,6 +19,18 @@ const (
 	shortestCopy = 12
 )
 
+// Ref names a policy.
+type Ref struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// String is <namespace>/<name>.
+func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+
+// Replica is the name of the policy's replica in the namespace of each cluster it is bound to.
+func (r Ref) Replica() string { return r.Namespace + "." + r.Name }
+
 // Names are those of what a rollout makes for one policy, all in Namespace.
 type Names struct {
 	Namespace string `json:"namespace"`
@@ -30,7 +42,7 @@ type Names struct {
 
 // NamesFor returns the names of what a rollout makes for a policy. The same are returned each time, so that a second attempt finds what the
 // first has made.
-func NamesFor(rollout types.NamespacedName, policy types.NamespacedName, enforcement ranv1.PolicyEnforcement) (Names, error) {
+func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.PolicyEnforcement) (Names, error) {
 	madeFor := []string{rollout.Namespace, policy.Namespace}
 	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(longestName, madeFor, rollout.Name, policy.Name, "placement")}
 	if enforcement == ranv1.EnforceOverride {

@@ -17,7 +17,7 @@ import (
 
 var (
 	june  = types.NamespacedName{Namespace: "ops", Name: "june"}
-	aName = types.NamespacedName{Namespace: "policies", Name: "kernel"}
+	aName = policies.Ref{Namespace: "policies", Name: "kernel"}
 )
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {
@@ -32,14 +32,14 @@ func TestNamesFitAreUniqueAndTheSameEachTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		namespace := rapid.StringMatching(`[a-z]([-a-z0-9]{0,48}[a-z0-9])?`).Draw(t, "namespace")
 		rollout := types.NamespacedName{Namespace: namespace, Name: label.Draw(t, "rollout")}
-		policy := types.NamespacedName{Namespace: label.Draw(t, "policy namespace"), Name: label.Draw(t, "policy")}
+		policy := policies.Ref{Namespace: label.Draw(t, "policy namespace"), Name: label.Draw(t, "policy")}
 		names, err := policies.NamesFor(rollout, policy, ranv1.EnforceCopy)
 		require.NoError(t, err)
 		again, err := policies.NamesFor(rollout, policy, ranv1.EnforceCopy)
 		require.NoError(t, err)
 		require.Equal(t, names, again)
 		require.Equal(t, namespace, names.Namespace)
-		require.Empty(t, validation.IsValidLabelValue(policies.ReplicaName(namespace, names.Copy)), "the replicas bear it as a label")
+		require.Empty(t, validation.IsValidLabelValue(policies.Ref{Namespace: namespace, Name: names.Copy}.Replica()), "the replicas bear it as a label")
 		require.Empty(t, validation.IsDNS1123Label(names.Placement))
 
 		other, err := policies.NamesFor(types.NamespacedName{Namespace: namespace, Name: rollout.Name + "-" + policy.Name}, policy, ranv1.EnforceCopy)

@@ -64,6 +64,14 @@ type ClusterStanding struct {
 	Dipped bool `json:"dipped,omitempty"`
 }
 
+// KnownCluster is what is known of a cluster: nothing, if Standing is empty.
+type KnownCluster struct {
+	Cluster  string   `json:"cluster"`
+	Standing Standing `json:"standing,omitempty"`
+	// Policy is the number of the one whose turn it is.
+	Policy int `json:"policy"`
+}
+
 // News reports whether a cluster stands in another way than was known, as far as it matters to one that has come to that policy: to the policy
 // itself, or in that a later one is not bound any more. A cluster of which nothing was known is news.
 func News(known, now Standing, policy int) bool {

@@ -102,21 +102,3 @@ func TestTheRequestForANodeTakesOverTheRemediationAndIsValid(t *testing.T) {
 	require.Equal(t, remediation.OnDrainTimeout, request.Spec.OnDrainTimeout)
 	require.Equal(t, remediation.OnFailure, request.Spec.OnFailure)
 }
-
-func TestWhatCannotBeCarriedOutIsRefusedByName(t *testing.T) {
-	require.Empty(t, rollout.NotYetRunnable(rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
-		spec.Actions = ranv1.Actions{BeforeEnable: &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"a": "b"}}, AfterCompletion: &ranv1.AfterCompletion{DeleteObjects: new(false)}}
-	})))
-
-	names := []string{"a"}
-	refused := rollout.NotYetRunnable(rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
-		spec.ManagedPolicies = names
-		spec.ManifestWorkTemplates = names
-	}))
-	var paths []string
-	for _, problem := range refused {
-		paths = append(paths, problem.Field)
-	}
-	require.Equal(t, []string{"spec.managedPolicies", "spec.manifestWorkTemplates"}, paths)
-	require.EqualError(t, refused[0], "spec.managedPolicies: Forbidden: can be planned, but not carried out by this version; remove it")
-}

@@ -57,7 +57,7 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 // notEnforceable says why a rollout cannot enforce a policy; empty if it can.
 func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
 	rollout := types.NamespacedName{Namespace: cgu.Namespace, Name: cgu.Name}
-	_, err := policies.NamesFor(rollout, types.NamespacedName{Namespace: policy.Namespace, Name: policy.Name}, cgu.Spec.PolicyEnforcement)
+	_, err := policies.NamesFor(rollout, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, cgu.Spec.PolicyEnforcement)
 	switch {
 	case err != nil:
 		return err.Error()

@@ -1,0 +1,233 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifestworks"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ManifestWorks brings manifests to clusters by works in their namespaces on the hub. The clusters themselves are not touched.
+type ManifestWorks struct {
+	Clusters *kube.Clusters
+}
+
+// WorkRollout is a rollout of manifest works.
+type WorkRollout struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Owner is the mark of the rollout's workflow.
+	Owner string `json:"owner"`
+	// Templates in the order of their turns.
+	Templates []string `json:"templates"`
+}
+
+func (r WorkRollout) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// PreparedWork is a template as a rollout found it.
+type PreparedWork struct {
+	Template string `json:"template"`
+	// Work is the name of its work in the namespace of each cluster.
+	Work string `json:"work"`
+	// Pin is what the template was.
+	Pin string `json:"pin"`
+}
+
+// PrepareManifestWorks reads the templates of a rollout. Errors: NotFound when one is not there any more; InvalidSpec when one cannot be brought to clusters.
+func (m *ManifestWorks) PrepareManifestWorks(ctx context.Context, in WorkRollout) ([]PreparedWork, error) {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var prepared []PreparedWork
+	for _, name := range in.Templates {
+		template, err := in.template(ctx, hub, name)
+		if err != nil {
+			return nil, err
+		}
+		_, err = manifestworks.ExpectedValues(template.GetAnnotations())
+		if err == nil {
+			_, err = manifestworks.Work(in.name(), template, in.Namespace)
+		}
+		if err != nil {
+			return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", nameOf(template), err), err)
+		}
+		prepared = append(prepared, PreparedWork{Template: name, Work: manifestworks.WorkName(in.name(), name), Pin: manifestworks.Pin(template)})
+	}
+	return prepared, nil
+}
+
+func (r WorkRollout) template(ctx context.Context, hub *kube.Cluster, name string) (*unstructured.Unstructured, error) {
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(manifestworks.Templates)
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, template)
+	if apierrors.IsNotFound(err) {
+		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("manifest work template %s/%s is not on the hub any more", r.Namespace, name), err)
+	}
+	return template, explain(hub, "read manifest work template "+r.Namespace+"/"+name, err)
+}
+
+// PlaceWorksInput says to which clusters which works are to be brought, and from which they are to be taken.
+type PlaceWorksInput struct {
+	Rollout WorkRollout   `json:"rollout"`
+	Works   []PlacedWorks `json:"works"`
+}
+
+// PlacedWorks is what changes with the works of one template.
+type PlacedWorks struct {
+	// Template is its number among those of the rollout; Pin what it must still be.
+	Template int      `json:"template"`
+	Pin      string   `json:"pin"`
+	Added    []string `json:"added,omitempty"`
+	Removed  []string `json:"removed,omitempty"`
+}
+
+// PlaceManifestWorks makes and deletes works, and returns the clusters that have no namespace on the hub. Errors: NotFound and InvalidSpec when a template
+// is not what it was when the rollout began: clusters must not get different things from one rollout.
+func (m *ManifestWorks) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) ([]string, error) {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	homeless := []string{}
+	for _, placed := range in.Works {
+		name := in.Rollout.Templates[placed.Template]
+		for _, cluster := range placed.Removed {
+			if err := in.Rollout.remove(ctx, hub, cluster, name); err != nil {
+				return nil, err
+			}
+		}
+		if len(placed.Added) == 0 {
+			continue
+		}
+		template, err := in.Rollout.template(ctx, hub, name)
+		if err != nil {
+			return nil, err
+		}
+		if manifestworks.Pin(template) != placed.Pin {
+			return nil, temporal.Error(temporal.ErrInvalidSpec, nameOf(template)+" has been changed since the rollout began: start another rollout with it", nil)
+		}
+		writes, writing := errgroup.WithContext(ctx)
+		writes.SetLimit(requestsAtOnce)
+		for _, cluster := range placed.Added {
+			writes.Go(func() error {
+				err := in.Rollout.bring(writing, hub, template, cluster)
+				if !apierrors.IsNotFound(err) {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				homeless = append(homeless, cluster)
+				return nil
+			})
+		}
+		if err := writes.Wait(); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(homeless)
+	return homeless, nil
+}
+
+func (r WorkRollout) bring(ctx context.Context, hub *kube.Cluster, template *unstructured.Unstructured, cluster string) error {
+	work, err := manifestworks.Work(r.name(), template, cluster)
+	if err != nil {
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", nameOf(template), err), err)
+	}
+	return takeOver(ctx, hub, work, r.Owner)
+}
+
+func (r WorkRollout) remove(ctx context.Context, hub *kube.Cluster, cluster, template string) error {
+	work := &unstructured.Unstructured{}
+	work.SetGroupVersionKind(manifestworks.Works)
+	work.SetNamespace(cluster)
+	work.SetName(manifestworks.WorkName(r.name(), template))
+	work.SetAnnotations(map[string]string{kube.AnnotationOwner: r.Owner})
+	return deleteOurs(ctx, hub, nameOf(work), work)
+}
+
+// WithdrawManifestWorks deletes all works that were made for a rollout. What bears another mark is left alone.
+func (m *ManifestWorks) WithdrawManifestWorks(ctx context.Context, in WorkRollout) error {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(manifestworks.Works.GroupVersion().WithKind(manifestworks.Works.Kind + "List"))
+	if err := hub.Client.List(ctx, list, client.MatchingLabels(policies.RolloutLabels(in.name()))); err != nil {
+		return explain(hub, "list the manifest works of the rollout", err)
+	}
+	for i := range list.Items {
+		work := &list.Items[i]
+		work.SetGroupVersionKind(manifestworks.Works)
+		if !kube.OwnedBy(work, in.Owner) {
+			continue
+		}
+		if err := deleteOurs(ctx, hub, nameOf(work), work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// AwaitWorksInput says how clusters stood to the works of templates when that was last looked at.
+type AwaitWorksInput struct {
+	Rollout  WorkRollout             `json:"rollout"`
+	Clusters []policies.KnownCluster `json:"clusters"`
+	// Gather is how long changes are gathered from the first on.
+	Gather time.Duration `json:"gather"`
+}
+
+// AwaitManifestWorks waits until some of the clusters stand in another way than is known to the works whose turn it is, and says how.
+func (m *ManifestWorks) AwaitManifestWorks(ctx context.Context, in AwaitWorksInput) ([]policies.ClusterStanding, error) {
+	standings, err := m.standings(ctx, in.Rollout)
+	if err != nil {
+		return nil, err
+	}
+	return standings.await(ctx, in.Clusters, in.Gather)
+}
+
+// ReadWorksInput names the clusters of a rollout of works.
+type ReadWorksInput struct {
+	Rollout  WorkRollout `json:"rollout"`
+	Clusters []string    `json:"clusters"`
+}
+
+// ReadManifestWorks asks the API server of the hub how clusters stand to the works of a rollout.
+func (m *ManifestWorks) ReadManifestWorks(ctx context.Context, in ReadWorksInput) ([]policies.ClusterStanding, error) {
+	standings, err := m.standings(ctx, in.Rollout)
+	if err != nil {
+		return nil, err
+	}
+	return standings.read(ctx, in.Clusters)
+}
+
+func (m *ManifestWorks) standings(ctx context.Context, in WorkRollout) (standings, error) {
+	hub, err := m.Clusters.Hub(ctx)
+	s := standings{hub: hub, kind: manifestworks.Works, judge: func(work *unstructured.Unstructured) policies.Compliance {
+		if work != nil && !kube.OwnedBy(work, in.Owner) {
+			return manifestworks.StandingOf(nil) // one that an earlier run has left was not brought by this one
+		}
+		return manifestworks.StandingOf(work)
+	}}
+	for _, template := range in.Templates {
+		s.names = append(s.names, manifestworks.WorkName(in.name(), template))
+	}
+	return s, err
+}

@@ -1,0 +1,206 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Policies enforces policies by objects on the hub. The clusters themselves are not touched.
+type Policies struct {
+	Clusters *kube.Clusters
+}
+
+// PolicyRollout is a rollout that enforces policies.
+type PolicyRollout struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Owner is the mark of the rollout's workflow.
+	Owner       string                  `json:"owner"`
+	Enforcement ranv1.PolicyEnforcement `json:"enforcement"`
+	// Policies in the order of their turns.
+	Policies []policies.Ref `json:"policies"`
+}
+
+func (r PolicyRollout) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}
+
+// PreparedPolicy is a policy that is ready to be enforced, on no cluster yet.
+type PreparedPolicy struct {
+	policies.Ref
+	// Soak is how long a cluster must stay Compliant with it.
+	Soak time.Duration `json:"soak,omitempty"`
+	// SafeNames are the names of what was made for it, as the status lists them.
+	SafeNames map[string]string `json:"safeNames"`
+}
+
+// PreparePolicies makes what a rollout needs to enforce its policies, and binds it to no cluster. What an earlier run of the rollout has left is taken over.
+// Errors: NotFound when a policy is not there any more; InvalidSpec when one cannot be enforced, or when a name is taken by an object of
+// somebody else.
+func (p *Policies) PreparePolicies(ctx context.Context, in PolicyRollout) ([]PreparedPolicy, error) {
+	hub, err := p.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var prepared []PreparedPolicy
+	for _, ref := range in.Policies {
+		one, err := prepare(ctx, hub, in, ref)
+		if err != nil {
+			return nil, err
+		}
+		prepared = append(prepared, one)
+	}
+	return prepared, nil
+}
+
+// prepare makes the placement first and the binding last: until a cluster is placed, nothing is enforced anywhere.
+func prepare(ctx context.Context, hub *kube.Cluster, in PolicyRollout, ref policies.Ref) (PreparedPolicy, error) {
+	invalid := func(err error) (PreparedPolicy, error) {
+		return PreparedPolicy{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s: %v", ref, err), err)
+	}
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policies.Policies)
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, policy)
+	if apierrors.IsNotFound(err) {
+		return PreparedPolicy{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("policy %s is not on the hub any more", ref), err)
+	}
+	if err != nil {
+		return PreparedPolicy{}, explain(hub, "read policy "+ref.String(), err)
+	}
+	soak, err := policies.Soak(policy.GetAnnotations())
+	if err != nil {
+		return invalid(err)
+	}
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	if err != nil {
+		return invalid(err)
+	}
+	objects := []*unstructured.Unstructured{policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)}
+	if names.Copy != "" {
+		made, err := policies.Copy(in.name(), policy, names.Copy)
+		if err != nil {
+			return invalid(err)
+		}
+		objects = append(objects, made)
+	}
+	for _, object := range append(objects, policies.Binding(in.name(), names, ref.Name, in.Enforcement)) {
+		if err := takeOver(ctx, hub, object, in.Owner); err != nil {
+			return PreparedPolicy{}, err
+		}
+	}
+	return PreparedPolicy{Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name)}, nil
+}
+
+// takeOver makes an object, or makes that of an earlier run of the same workflow what it should be. That of anybody else is left alone.
+func takeOver(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string) error {
+	existing := &metav1.PartialObjectMetadata{}
+	existing.SetGroupVersionKind(object.GroupVersionKind())
+	err := hub.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)
+	ours, _ := kube.OwnerWorkflow(owner)
+	holder, _ := kube.OwnerWorkflow(kube.Owner(existing))
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return explain(hub, "read "+nameOf(object), err)
+	case holder != ours:
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s exists and is not of this rollout (it belongs to %s): delete it, or give the rollout another name",
+			nameOf(object), cmp.Or(holder, "nobody known")), nil)
+	case existing.DeletionTimestamp != nil:
+		return fmt.Errorf("%s is still being deleted: one of its finalizers %v holds it", nameOf(object), existing.Finalizers)
+	}
+	return applyOurs(ctx, hub, object, owner)
+}
+
+// applyOurs makes an object, or changes it, with our mark.
+func applyOurs(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string) error {
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[kube.AnnotationOwner] = owner
+	object.SetAnnotations(annotations)
+	return explain(hub, "apply "+nameOf(object), hub.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership))
+}
+
+func nameOf(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + client.ObjectKeyFromObject(object).String()
+}
+
+// PlaceClustersInput says on which clusters which policies are to be enforced.
+type PlaceClustersInput struct {
+	Rollout PolicyRollout `json:"rollout"`
+	// Placements in the order in which they are to be changed; those of the other policies stay as they are.
+	Placements []PlacedClusters `json:"placements"`
+}
+
+// PlacedClusters are all clusters on which a policy is to be enforced.
+type PlacedClusters struct {
+	// Policy is its number among those of the rollout.
+	Policy   int      `json:"policy"`
+	Clusters []string `json:"clusters"`
+}
+
+// PlaceClusters enforces policies on these clusters and on no other.
+func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) error {
+	hub, err := p.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	for _, placed := range in.Placements {
+		ref := in.Rollout.Policies[placed.Policy]
+		names, err := policies.NamesFor(in.Rollout.name(), ref, in.Rollout.Enforcement)
+		if err != nil {
+			return temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+		}
+		placement := policies.Placement(in.Rollout.name(), names, ref.Name, in.Rollout.Enforcement, placed.Clusters)
+		if err := applyOurs(ctx, hub, placement, in.Rollout.Owner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WithdrawPolicies removes everything that PreparePolicies has made. What bears another mark is left alone.
+func (p *Policies) WithdrawPolicies(ctx context.Context, in PolicyRollout) error {
+	hub, err := p.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	for _, ref := range in.Policies {
+		names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+		if err != nil {
+			continue // then nothing was made
+		}
+		// The binding first: from then on, nothing is enforced.
+		objects := []*unstructured.Unstructured{
+			policies.Binding(in.name(), names, ref.Name, in.Enforcement), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil),
+		}
+		if names.Copy != "" {
+			made := &unstructured.Unstructured{}
+			made.SetGroupVersionKind(policies.Policies)
+			made.SetNamespace(names.Namespace)
+			made.SetName(names.Copy)
+			objects = append(objects, made)
+		}
+		for _, object := range objects {
+			object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})
+			if err := deleteOurs(ctx, hub, nameOf(object), object); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

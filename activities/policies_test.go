@@ -1,0 +1,350 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/devstack/propagator"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// policyScene is a hub on which policies are propagated: some are bound to all clusters of the scene, to inform.
+type policyScene struct {
+	t          *testing.T
+	hub        *kube.Cluster
+	propagator *propagator.Propagator
+	activities *Policies
+	rollout    PolicyRollout
+	clusters   []string
+}
+
+// newPolicyScene makes a scene with two policies, for the test alone.
+func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes func(cluster, policy string) time.Duration) *policyScene {
+	t.Helper()
+	played, err := propagator.Start(t.Context(), stack.Cluster(hubName).Config, propagator.Options{Takes: takes})
+	require.NoError(t, err)
+	t.Cleanup(played.Stop)
+	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
+	s := &policyScene{
+		t: t, hub: bareCluster(t), propagator: played, activities: &Policies{Clusters: clusters},
+		rollout: PolicyRollout{
+			Namespace: namespace, Name: "june", Owner: "cgu/" + namespace + "/june/first-run", Enforcement: enforcement,
+			Policies: []policies.Ref{{Namespace: namespace, Name: "kernel"}, {Namespace: namespace, Name: "network"}},
+		},
+	}
+	grantRollouts(t, namespace)
+	for i := range 3 {
+		s.clusters = append(s.clusters, fmt.Sprintf("%s-c%d", namespace, i+1))
+		s.create("apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: " + s.clusters[i] + ", labels: {name: " + s.clusters[i] + "}}")
+	}
+	for _, policy := range s.rollout.Policies {
+		s.create(informing(policy, ""))
+		s.bind(policy, s.clusters...)
+	}
+	s.awaitStanding("NN", s.clusters...)
+	return s
+}
+
+// grantRollouts lets the hub's account do in a namespace what deploy/rbac says has to be allowed in those of rollouts.
+func grantRollouts(t *testing.T, namespace string) {
+	t.Helper()
+	binding := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: drydock-rollouts, namespace: `+namespace+`}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-rollouts}
+subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]`), &binding.Object))
+	require.NoError(t, bareCluster(t).Client.Create(t.Context(), binding))
+}
+
+// informing is a policy that wants a ConfigMap of its name.
+func informing(policy policies.Ref, annotations string) string {
+	return fmt.Sprintf(`
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata: {namespace: %s, name: %s, annotations: {%s}}
+spec:
+  disabled: false
+  remediationAction: inform
+  policy-templates:
+  - objectDefinition:
+      apiVersion: policy.open-cluster-management.io/v1
+      kind: ConfigurationPolicy
+      metadata: {name: %s-config}
+      spec:
+        remediationAction: inform
+        object-templates: [{complianceType: musthave, objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: %s-%s}}}]
+`, policy.Namespace, policy.Name, annotations, policy.Name, policy.Namespace, policy.Name)
+}
+
+func (s *policyScene) create(text string) *unstructured.Unstructured {
+	s.t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(s.t, yaml.Unmarshal([]byte(text), &object.Object))
+	require.NoError(s.t, s.hub.Client.Create(s.t.Context(), object))
+	s.t.Cleanup(func() {
+		require.NoError(s.t, client.IgnoreNotFound(s.hub.Client.Delete(context.Background(), object)))
+	})
+	return object
+}
+
+// bind binds a policy to clusters as people do.
+func (s *policyScene) bind(policy policies.Ref, clusters ...string) {
+	s.t.Helper()
+	listed := ""
+	for _, cluster := range clusters {
+		listed += "{name: " + cluster + "},"
+	}
+	s.create(fmt.Sprintf("apiVersion: apps.open-cluster-management.io/v1\nkind: PlacementRule\nmetadata: {namespace: %s, name: %s}\nspec: {clusters: [%s]}", policy.Namespace, policy.Name, listed))
+	s.create(fmt.Sprintf(`
+apiVersion: policy.open-cluster-management.io/v1
+kind: PlacementBinding
+metadata: {namespace: %s, name: %s}
+placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, name: %s}
+subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: %s}]`, policy.Namespace, policy.Name, policy.Name, policy.Name))
+}
+
+// standing is how clusters stand, by what the API server says.
+func (s *policyScene) standing(clusters ...string) map[string]policies.Standing {
+	s.t.Helper()
+	read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
+	require.NoError(s.t, err)
+	standings := map[string]policies.Standing{}
+	for _, one := range read {
+		standings[one.Cluster] = one.Standing
+	}
+	return standings
+}
+
+func (s *policyScene) awaitStanding(want policies.Standing, clusters ...string) {
+	s.t.Helper()
+	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
+		read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
+		assert.NoError(c, err)
+		for _, one := range read {
+			assert.Equal(c, want, one.Standing, one.Cluster)
+		}
+	}, 10*time.Second, 20*time.Millisecond)
+}
+
+func (s *policyScene) prepare() []PreparedPolicy {
+	s.t.Helper()
+	prepared, err := s.activities.PreparePolicies(s.t.Context(), s.rollout)
+	require.NoError(s.t, err)
+	return prepared
+}
+
+func (s *policyScene) place(policy int, clusters ...string) {
+	s.t.Helper()
+	require.NoError(s.t, s.activities.PlaceClusters(s.t.Context(), PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: policy, Clusters: clusters}}}))
+}
+
+// made are the objects of the rollout, as <kind> <name>.
+func (s *policyScene) made() []unstructured.Unstructured {
+	s.t.Helper()
+	var made []unstructured.Unstructured
+	for _, kind := range []schema.GroupVersionKind{policies.Policies, policies.PlacementRules, policies.Placements, policies.PlacementBindings} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		require.NoError(s.t, s.hub.Client.List(s.t.Context(), list, client.InNamespace(s.rollout.Namespace), client.MatchingLabels(policies.RolloutLabels(s.rollout.name()))))
+		made = append(made, list.Items...)
+	}
+	return made
+}
+
+// enforced reports on which clusters of the scene something is enforced.
+func (s *policyScene) enforced() []string {
+	var found []string
+	enforced := s.propagator.Enforced()
+	for _, cluster := range s.clusters {
+		if len(enforced[cluster]) > 0 {
+			found = append(found, cluster)
+		}
+	}
+	return found
+}
+
+func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
+	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
+		t.Run(string(enforcement), func(t *testing.T) {
+			s := newPolicyScene(t, enforcement, nil)
+			s.prepare()
+			for _, object := range s.made() {
+				require.Equal(t, s.rollout.Owner, kube.Owner(&object), nameOf(&object))
+			}
+			s.place(0, s.clusters[0])
+			s.awaitStanding("CN", s.clusters[0])
+			require.Equal(t, map[string]policies.Standing{s.clusters[1]: "NN", s.clusters[2]: "NN"}, s.standing(s.clusters[1], s.clusters[2]))
+
+			s.place(0)
+			s.place(1, s.clusters[0], s.clusters[1])
+			s.awaitStanding("CC", s.clusters[0])
+			s.awaitStanding("NC", s.clusters[1])
+			require.Equal(t, map[string]policies.Standing{s.clusters[2]: "NN"}, s.standing(s.clusters[2]))
+
+			s.prepare()
+			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond, "prepared anew, nothing is enforced")
+			s.place(0, s.clusters[1])
+			require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout))
+			require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout), "twice")
+			require.Empty(t, s.made())
+			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
+		})
+	}
+}
+
+func TestWhatIsMadeForPoliciesIsNamedAndTheSoakIsRead(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	soaking := policies.Ref{Namespace: s.rollout.Namespace, Name: "soaking"}
+	s.create(informing(soaking, `ran.openshift.io/soak-seconds: "60"`))
+	s.rollout.Policies = []policies.Ref{s.rollout.Policies[0], soaking}
+	prepared := s.prepare()
+	require.Equal(t, []time.Duration{0, time.Minute}, []time.Duration{prepared[0].Soak, prepared[1].Soak})
+	var names []string
+	for _, object := range s.made() {
+		names = append(names, object.GetName())
+	}
+	require.Len(t, names, 6)
+	for _, one := range prepared {
+		require.Contains(t, names, one.SafeNames["june-"+one.Name])
+		require.Contains(t, names, one.SafeNames["june-"+one.Name+"-placement"])
+	}
+}
+
+func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	gone := s.rollout
+	gone.Policies = []policies.Ref{{Namespace: s.rollout.Namespace, Name: "gone"}}
+	_, err := s.activities.PreparePolicies(t.Context(), gone)
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "policy "+s.rollout.Namespace+"/gone is not on the hub any more")
+
+	s.prepare()
+	theirs := s.made()[0].DeepCopy()
+	theirs.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
+	require.NoError(t, s.hub.Client.Update(t.Context(), theirs))
+	_, err = s.activities.PreparePolicies(t.Context(), s.rollout)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "exists and is not of this rollout (it belongs to cgu/elsewhere/july)")
+	require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout))
+	require.Len(t, s.made(), 1, "what belongs to another stays")
+}
+
+func TestAnotherRunOfTheRolloutTakesOverWhatTheLastOneLeft(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters...)
+	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
+	s.prepare()
+	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
+	require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout))
+	require.Empty(t, s.made())
+}
+
+// await waits for news in the background.
+func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterStanding {
+	news := make(chan []policies.ClusterStanding, 1)
+	go func() {
+		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: 300 * time.Millisecond})
+		assert.NoError(s.t, err)
+		news <- found
+	}()
+	return news
+}
+
+func (s *policyScene) requireNews(news <-chan []policies.ClusterStanding, want ...policies.ClusterStanding) {
+	s.t.Helper()
+	select {
+	case found := <-news:
+		require.Equal(s.t, want, found)
+	case <-time.After(10 * time.Second):
+		require.Fail(s.t, "no news")
+	}
+}
+
+func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	one, two, three := s.clusters[0], s.clusters[1], s.clusters[2]
+	s.requireNews(s.await(policies.KnownCluster{Cluster: one}, policies.KnownCluster{Cluster: two}),
+		policies.ClusterStanding{Cluster: one, Standing: "NN"}, policies.ClusterStanding{Cluster: two, Standing: "NN"})
+
+	news := s.await(policies.KnownCluster{Cluster: one, Standing: "NN"}, policies.KnownCluster{Cluster: two, Standing: "NN"}, policies.KnownCluster{Cluster: three, Standing: "NN"})
+	s.prepare()
+	s.place(0, one, two)
+	s.requireNews(news, policies.ClusterStanding{Cluster: one, Standing: "CN"}, policies.ClusterStanding{Cluster: two, Standing: "CN"})
+}
+
+func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
+	s.prepare()
+	s.place(0, s.clusters[0])
+	s.awaitStanding("CN", s.clusters[0])
+	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Standing: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Standing: "NN"})
+	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
+	require.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
+	s.requireNews(news, policies.ClusterStanding{Cluster: s.clusters[0], Standing: "CN", Dipped: true})
+}
+
+func TestAClusterThatIsUnboundOrWhosePolicyIsDeletedIsSeen(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Standing: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Standing: "NN"})
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policies.Policies)
+	policy.SetNamespace(s.rollout.Namespace)
+	policy.SetName("network")
+	require.NoError(t, s.hub.Client.Delete(t.Context(), policy))
+	s.requireNews(news, policies.ClusterStanding{Cluster: s.clusters[0], Standing: "N-"}, policies.ClusterStanding{Cluster: s.clusters[1], Standing: "N-"})
+	require.Equal(t, policies.Standing("N-"), s.standing(s.clusters[2])[s.clusters[2]])
+}
+
+// The hub has as many replicas as clusters times policies.
+func TestReplicasAreWatchedWithoutWhatThePoliciesSay(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters...)
+	s.awaitStanding("CN", s.clusters...)
+	hub, err := clusters.Hub(t.Context())
+	require.NoError(t, err)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(policies.Policies)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.NoError(c, hub.Cache.List(t.Context(), list, client.InNamespace(s.clusters[0])))
+		assert.Len(c, list.Items, 2, "neither the policies themselves nor the replicas of copies")
+	}, 5*time.Second, 20*time.Millisecond)
+	for _, replica := range list.Items {
+		require.NotContains(t, replica.Object, "spec")
+		require.Empty(t, replica.GetLabels())
+		require.True(t, slices.Contains([]string{s.rollout.Policies[0].Replica(), s.rollout.Policies[1].Replica()}, replica.GetName()))
+	}
+}
+
+func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	cgu := nodeRollout(s.clusters...)
+	cgu.Namespace, cgu.Name = s.rollout.Namespace, "june"
+	cgu.Spec.NodeMaintenance, cgu.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	var planned RolloutPlan
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var err error
+		planned, err = (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
+		assert.NoError(c, err)
+		assert.Len(c, planned.StartPolicyIndex, 3)
+	}, 10*time.Second, 20*time.Millisecond)
+	require.True(t, planned.Valid(), planned.Problems())
+	require.Equal(t, map[string]string{"kernel": s.rollout.Namespace, "network": s.rollout.Namespace}, planned.PolicyNamespaces)
+}

@@ -1,0 +1,386 @@
+package propagator
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	rootLabel = "policy.open-cluster-management.io/root-policy"
+	compliant = "Compliant"
+	other     = "NonCompliant"
+	// writesAtOnce is how many replicas are written at the same time.
+	writesAtOnce = 32
+)
+
+// replica is one in a cluster's namespace.
+type replica struct {
+	root     client.ObjectKey
+	enforces bool
+	content  string
+	// status as it was written last.
+	status string
+}
+
+// propagate makes the replicas what the policies, bindings and placements say, and their status what the clusters are.
+func (p *Propagator) propagate(ctx context.Context) error {
+	roots, err := p.roots(ctx)
+	if err != nil {
+		return err
+	}
+	wanted, err := p.wanted(ctx, roots)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	known := make(map[client.ObjectKey]replica, len(p.replicas))
+	for key, r := range p.replicas {
+		known[key] = r
+	}
+	p.mu.Unlock()
+	var writes errgroup.Group
+	writes.SetLimit(writesAtOnce)
+	for key, r := range known {
+		if _, stays := wanted[key]; !stays {
+			writes.Go(func() error { return p.remove(ctx, key, r) })
+		}
+	}
+	for key, r := range wanted {
+		if before, exists := known[key]; !exists || before.enforces != r.enforces || before.content != r.content {
+			writes.Go(func() error { return p.write(ctx, key, r, roots[r.root]) })
+		}
+	}
+	if err := writes.Wait(); err != nil {
+		return err
+	}
+	return p.judge(ctx, roots)
+}
+
+// roots are the policies as people, and rollouts, write them.
+func (p *Propagator) roots(ctx context.Context) (map[client.ObjectKey]*unstructured.Unstructured, error) {
+	list, err := p.list(ctx, policyKind)
+	if err != nil {
+		return nil, err
+	}
+	roots := map[client.ObjectKey]*unstructured.Unstructured{}
+	for i := range list {
+		if _, replicated := list[i].GetLabels()[rootLabel]; !replicated {
+			roots[client.ObjectKeyFromObject(&list[i])] = &list[i]
+		}
+	}
+	return roots, nil
+}
+
+func (p *Propagator) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := p.objects.List(ctx, list)
+	return list.Items, err
+}
+
+// wanted are the replicas that there should be: first by the bindings without a filter, then some of those are overridden.
+func (p *Propagator) wanted(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) (map[client.ObjectKey]replica, error) {
+	bindings, err := p.list(ctx, bindingKind)
+	if err != nil {
+		return nil, err
+	}
+	placed, err := p.placed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := map[client.ObjectKey]replica{}
+	for _, restricted := range []bool{false, true} {
+		for i := range bindings {
+			filter, _, _ := unstructured.NestedString(bindings[i].Object, "subFilter")
+			if (filter == "restricted") == restricted {
+				bind(wanted, &bindings[i], placed, roots, restricted)
+			}
+		}
+	}
+	return wanted, nil
+}
+
+func bind(wanted map[client.ObjectKey]replica, binding *unstructured.Unstructured, placed map[string][]string, roots map[client.ObjectKey]*unstructured.Unstructured, restricted bool) {
+	override, _, _ := unstructured.NestedString(binding.Object, "bindingOverrides", "remediationAction")
+	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+	kind, _, _ := unstructured.NestedString(binding.Object, "placementRef", "kind")
+	placement, _, _ := unstructured.NestedString(binding.Object, "placementRef", "name")
+	for _, subject := range subjects {
+		name, _ := subject.(map[string]any)["name"].(string)
+		key := client.ObjectKey{Namespace: binding.GetNamespace(), Name: name}
+		root := roots[key]
+		if root == nil || root.GetDeletionTimestamp() != nil {
+			continue
+		}
+		action, _, _ := unstructured.NestedString(root.Object, "spec", "remediationAction")
+		for _, cluster := range placed[kind+"/"+binding.GetNamespace()+"/"+placement] {
+			at := client.ObjectKey{Namespace: cluster, Name: key.Namespace + "." + key.Name}
+			before, bound := wanted[at]
+			if restricted && !bound {
+				continue
+			}
+			wanted[at] = replica{
+				root: key, content: contentOf(root),
+				enforces: before.enforces || strings.EqualFold(action, "enforce") || strings.EqualFold(override, "enforce"),
+			}
+		}
+	}
+}
+
+// placed are the clusters of each placement, by <kind>/<namespace>/<name>.
+func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
+	clusters, err := p.list(ctx, clusterKind)
+	if err != nil {
+		return nil, err
+	}
+	placed := map[string][]string{}
+	for _, kind := range []schema.GroupVersionKind{ruleKind, placementKind} {
+		placements, err := p.list(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for i := range placements {
+			key := kind.Kind + "/" + client.ObjectKeyFromObject(&placements[i]).String()
+			for j := range clusters {
+				if clusters[j].GetDeletionTimestamp() == nil && picks(&placements[i], &clusters[j]) {
+					placed[key] = append(placed[key], clusters[j].GetName())
+				}
+			}
+		}
+	}
+	return placed, nil
+}
+
+// picks: a rule or placement that names nothing means every cluster, unless it says that it means none.
+func picks(placement, cluster *unstructured.Unstructured) bool {
+	for _, field := range []string{"clusterReplicas", "numberOfClusters"} {
+		if number, set, _ := unstructured.NestedInt64(placement.Object, "spec", field); set && number == 0 {
+			return false
+		}
+	}
+	named, _, _ := unstructured.NestedSlice(placement.Object, "spec", "clusters")
+	if placement.GetKind() == ruleKind.Kind {
+		return len(named) == 0 || slices.ContainsFunc(named, func(c any) bool { return c.(map[string]any)["name"] == cluster.GetName() })
+	}
+	predicates, _, _ := unstructured.NestedSlice(placement.Object, "spec", "predicates")
+	for _, predicate := range predicates {
+		expressions, _, _ := unstructured.NestedSlice(predicate.(map[string]any), "requiredClusterSelector", "labelSelector", "matchExpressions")
+		for _, expression := range expressions {
+			fields := expression.(map[string]any)
+			if !slices.Contains(fields["values"].([]any), any(cluster.GetLabels()[fields["key"].(string)])) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// contentOf is what the templates of a policy say, without the names that they bear.
+func contentOf(policy *unstructured.Unstructured) string {
+	templates, _, _ := unstructured.NestedSlice(policy.Object, "spec", "policy-templates")
+	var contents []any
+	for _, template := range templates {
+		objects, _, _ := unstructured.NestedSlice(template.(map[string]any), "objectDefinition", "spec", "object-templates")
+		contents = append(contents, objects)
+	}
+	text, _ := json.Marshal(contents)
+	return string(text)
+}
+
+// write makes a replica, or changes it.
+func (p *Propagator) write(ctx context.Context, key client.ObjectKey, r replica, root *unstructured.Unstructured) error {
+	if err := p.ensureNamespace(ctx, key.Namespace); err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": root.DeepCopy().Object["spec"]}}
+	object.SetGroupVersionKind(policyKind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	labels := root.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[rootLabel] = key.Name
+	object.SetLabels(labels)
+	object.SetAnnotations(root.GetAnnotations())
+	if r.enforces {
+		object.Object["spec"].(map[string]any)["remediationAction"] = "enforce"
+	}
+	err := p.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("propagator"))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.replicas[key]
+	r.status = before.status
+	p.replicas[key] = r
+	p.note(key, before.enforces, r.enforces)
+	return nil
+}
+
+func (p *Propagator) remove(ctx context.Context, key client.ObjectKey, r replica) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(policyKind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	if err := client.IgnoreNotFound(p.client.Delete(ctx, object)); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.replicas, key)
+	p.note(key, r.enforces, false)
+	return nil
+}
+
+func (p *Propagator) note(key client.ObjectKey, before, now bool) {
+	if before != now {
+		p.enforced = append(p.enforced, Enforcement{Cluster: key.Namespace, Policy: key.Name, Began: now, At: time.Now()})
+	}
+}
+
+func (p *Propagator) ensureNamespace(ctx context.Context, name string) error {
+	p.mu.Lock()
+	exists := p.namespaces[name]
+	p.mu.Unlock()
+	if exists {
+		return nil
+	}
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+	namespace.SetName(name)
+	if err := p.client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.namespaces[name] = true
+	return nil
+}
+
+// judge lets enforced replicas take effect, and writes how the clusters stand.
+func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) error {
+	p.mu.Lock()
+	changed := map[client.ObjectKey]string{}
+	standings := map[client.ObjectKey][]any{}
+	for key, r := range p.replicas {
+		if r.enforces {
+			p.enforce(key, r.content)
+		}
+	}
+	for key, r := range p.replicas {
+		status := other
+		if p.complies[key.Namespace][r.content] {
+			status = compliant
+		}
+		if status != r.status {
+			changed[key] = status
+		}
+		standings[r.root] = append(standings[r.root], map[string]any{"clustername": key.Namespace, "clusternamespace": key.Namespace, "compliant": status})
+	}
+	p.mu.Unlock()
+	var writes errgroup.Group
+	writes.SetLimit(writesAtOnce)
+	for key, status := range changed {
+		writes.Go(func() error { return p.say(ctx, key, status) })
+	}
+	if err := writes.Wait(); err != nil {
+		return err
+	}
+	for key := range roots {
+		if err := p.sum(ctx, key, standings[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enforce makes the cluster comply after a while. The caller holds the lock.
+func (p *Propagator) enforce(key client.ObjectKey, content string) {
+	cluster := key.Namespace
+	if p.complies[cluster][content] || p.underWay[cluster][content] {
+		return
+	}
+	takes := p.options.Takes(cluster, key.Name)
+	if takes < 0 {
+		return
+	}
+	if p.complies[cluster] == nil {
+		p.complies[cluster] = map[string]bool{}
+	}
+	if p.underWay[cluster] == nil {
+		p.underWay[cluster] = map[string]bool{}
+	}
+	if takes == 0 {
+		p.complies[cluster][content] = true
+		return
+	}
+	p.underWay[cluster][content] = true
+	time.AfterFunc(takes, func() {
+		p.mu.Lock()
+		delete(p.underWay[cluster], content)
+		// Whoever was unbound meanwhile is left as he is.
+		enforced := false
+		for at, r := range p.replicas {
+			enforced = enforced || at.Namespace == cluster && r.content == content && r.enforces
+		}
+		if enforced {
+			p.complies[cluster][content] = true
+		}
+		p.mu.Unlock()
+		p.look()
+	})
+}
+
+// say writes the status of a replica.
+func (p *Propagator) say(ctx context.Context, key client.ObjectKey, status string) error {
+	if err := p.patchStatus(ctx, key, map[string]any{"compliant": status}); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r, exists := p.replicas[key]; exists {
+		r.status = status
+		p.replicas[key] = r
+	}
+	return nil
+}
+
+// sum writes the status of a policy: how each of its clusters stands.
+func (p *Propagator) sum(ctx context.Context, key client.ObjectKey, standings []any) error {
+	slices.SortFunc(standings, func(a, b any) int {
+		return strings.Compare(a.(map[string]any)["clustername"].(string), b.(map[string]any)["clustername"].(string))
+	})
+	text, err := json.Marshal(standings)
+	if err != nil || p.statuses[key] == string(text) {
+		return err
+	}
+	if err := p.patchStatus(ctx, key, map[string]any{"status": standings}); err != nil {
+		return err
+	}
+	p.statuses[key] = string(text)
+	return nil
+}
+
+func (p *Propagator) patchStatus(ctx context.Context, key client.ObjectKey, status map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(policyKind)
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	return client.IgnoreNotFound(p.client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)))
+}

@@ -1,0 +1,181 @@
+// Package propagator plays on a hub, for tests, the engine of another project that takes policies to clusters, and the clusters as well: a policy that
+// is bound to a cluster has a replica in its namespace, and a replica that enforces makes the cluster as the policy says, after a while. What a cluster
+// complies with depends on what its policies say, not on their names.
+package propagator
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The kinds it reads and writes, by their own names: a test double shares no code with what it tests.
+var (
+	policyKind    = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
+	bindingKind   = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
+	ruleKind      = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
+	placementKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	clusterKind   = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+)
+
+// Options say how the clusters behave.
+type Options struct {
+	// Takes is how long a cluster takes to comply with a policy that is enforced on it; a negative time is for ever. The policy is named
+	// <namespace>.<name>. Nil: at once.
+	Takes func(cluster, policy string) time.Duration
+}
+
+// Propagator is one that runs.
+type Propagator struct {
+	options Options
+	objects cache.Cache
+	client  client.Client
+	dirty   chan struct{}
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// complies has for each cluster what it complies with, by the content of policies.
+	complies map[string]map[string]bool
+	// underWay are those that a cluster will comply with after a while.
+	underWay map[string]map[string]bool
+	replicas map[client.ObjectKey]replica
+	// statuses are those of the policies, as they were written last.
+	statuses   map[client.ObjectKey]string
+	namespaces map[string]bool
+	enforced   []Enforcement
+	failure    error
+}
+
+// Enforcement is that a policy began or ceased to be enforced on a cluster.
+type Enforcement struct {
+	Cluster, Policy string
+	Began           bool
+	At              time.Time
+}
+
+// Start plays the engine on a hub until Stop.
+func Start(ctx context.Context, config *rest.Config, options Options) (*Propagator, error) {
+	if options.Takes == nil {
+		options.Takes = func(string, string) time.Duration { return 0 }
+	}
+	scheme := runtime.NewScheme()
+	objects, err := cache.New(config, cache.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	writer, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p := &Propagator{
+		options: options, objects: objects, client: writer, dirty: make(chan struct{}, 1), stop: stop,
+		complies: map[string]map[string]bool{}, underWay: map[string]map[string]bool{}, replicas: map[client.ObjectKey]replica{},
+		statuses: map[client.ObjectKey]string{}, namespaces: map[string]bool{},
+	}
+	p.running.Go(func() { _ = objects.Start(running) })
+	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, clusterKind} {
+		if err := p.watch(ctx, kind); err != nil {
+			p.Stop()
+			return nil, err
+		}
+	}
+	p.running.Go(func() { p.run(running) })
+	return p, nil
+}
+
+func (p *Propagator) watch(ctx context.Context, kind schema.GroupVersionKind) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	informer, err := p.objects.GetInformer(ctx, object)
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { p.look() },
+		UpdateFunc: func(any, any) { p.look() },
+		DeleteFunc: func(any) { p.look() },
+	})
+	return err
+}
+
+func (p *Propagator) look() {
+	select {
+	case p.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Stop ends the play. What it has made stays.
+func (p *Propagator) Stop() {
+	p.stop()
+	p.running.Wait()
+}
+
+// Err is the last thing that could not be done; it is tried again.
+func (p *Propagator) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure
+}
+
+func (p *Propagator) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.dirty:
+		}
+		err := p.propagate(ctx)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			time.AfterFunc(100*time.Millisecond, p.look)
+		}
+		p.mu.Lock()
+		p.failure = err
+		p.mu.Unlock()
+	}
+}
+
+// Drift makes a cluster something else than a policy says, as somebody on it might. Where the policy is enforced, that lasts for as long as enforcing takes.
+func (p *Propagator) Drift(ctx context.Context, cluster, namespace, policy string) error {
+	found := &unstructured.Unstructured{}
+	found.SetGroupVersionKind(policyKind)
+	if err := p.objects.Get(ctx, client.ObjectKey{Namespace: namespace, Name: policy}, found); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	delete(p.complies[cluster], contentOf(found))
+	p.mu.Unlock()
+	p.look()
+	return nil
+}
+
+// Enforcements are all that began and ceased so far, in order.
+func (p *Propagator) Enforcements() []Enforcement {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Enforcement{}, p.enforced...)
+}
+
+// Enforced are the policies that are enforced now, <namespace>.<name>, by cluster.
+func (p *Propagator) Enforced() map[string][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	enforced := map[string][]string{}
+	for key, replica := range p.replicas {
+		if replica.enforces {
+			enforced[key.Namespace] = append(enforced[key.Namespace], key.Name)
+		}
+	}
+	return enforced
+}

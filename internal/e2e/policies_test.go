@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/propagator"
+)
+
+// createOnHub creates objects for the time of a test.
+func createOnHub(t *testing.T, documents string) {
+	t.Helper()
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	for _, document := range strings.Split(documents, "\n---\n") {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		require.NoError(t, hub.Create(t.Context(), object), document)
+		t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(hub.Delete(context.Background(), object))) })
+	}
+}
+
+// informing is a policy, bound to clusters, that wants a ConfigMap of its name.
+func informing(name, annotations string, clusters ...string) string {
+	listed := ""
+	for _, cluster := range clusters {
+		listed += "{name: " + cluster + "},"
+	}
+	return strings.NewReplacer("NAME", name, "ANNOTATIONS", annotations, "CLUSTERS", listed).Replace(`
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata: {namespace: default, name: NAME, annotations: {ANNOTATIONS}}
+spec:
+  disabled: false
+  remediationAction: inform
+  policy-templates:
+  - objectDefinition:
+      apiVersion: policy.open-cluster-management.io/v1
+      kind: ConfigurationPolicy
+      metadata: {name: NAME}
+      spec: {object-templates: [{complianceType: musthave, objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: NAME}}}]}
+---
+apiVersion: apps.open-cluster-management.io/v1
+kind: PlacementRule
+metadata: {namespace: default, name: NAME}
+spec: {clusters: [CLUSTERS]}
+---
+apiVersion: policy.open-cluster-management.io/v1
+kind: PlacementBinding
+metadata: {namespace: default, name: NAME}
+placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, name: NAME}
+subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: NAME}]`)
+}
+
+// The clusters are known to nobody but the hub. On the first the first policy relapses while it soaks, the second never complies with the other policy.
+func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
+	t.Parallel()
+	const soak = 3 * time.Second
+	edges := []string{"edge-1", "edge-2", "edge-3"}
+	for _, edge := range edges {
+		register(t, edge, nil)
+	}
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
+		if cluster == "edge-2" && strings.Contains(policy, "network") {
+			return -1
+		}
+		return 200 * time.Millisecond
+	}})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	createOnHub(t, informing("kernel", `ran.openshift.io/soak-seconds: "3"`, edges...))
+	createOnHub(t, informing("network", "", edges...))
+	awaitStandings(t, len(edges), "kernel", "network")
+
+	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
+	awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return clusterOf(s, "edge-1").State == ranv1.ClusterSoaking
+	})
+	require.NoError(t, hub.Drift(t.Context(), "edge-1", "default", "kernel"))
+	relapse := time.Now()
+	status, code := end(t, "policies")
+
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+	require.Equal(t, ranv1.ClusterComplete, clusterOf(status, "edge-1").State)
+	require.Equal(t, ranv1.ClusterTimedOut, clusterOf(status, "edge-2").State)
+	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, clusterOf(status, "edge-2").CurrentPolicy)
+	require.Equal(t, ranv1.ClusterComplete, clusterOf(status, "edge-3").State)
+
+	began := func(cluster, policy string) propagator.Enforcement {
+		all := hub.Enforcements()
+		i := slices.IndexFunc(all, func(e propagator.Enforcement) bool {
+			return e.Began && e.Cluster == cluster && strings.Contains(e.Policy, policy)
+		})
+		require.GreaterOrEqual(t, i, 0, "%s on %s", policy, cluster)
+		return all[i]
+	}
+	require.Greater(t, began("edge-1", "network").At.Sub(relapse), soak, "the relapse restarted the clock")
+	for _, edge := range edges {
+		require.True(t, began(edge, "kernel").At.Before(began(edge, "network").At), "one after the other on %s", edge)
+	}
+	require.True(t, began("edge-3", "kernel").At.After(clusterOf(status, "edge-2").CompletedAt.Time.Add(-time.Second)), "the second batch after the first")
+	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, 10*time.Second, 50*time.Millisecond, "nothing is enforced any more")
+	requireNothingMadeFor(t, "policies")
+}
+
+// awaitStandings returns when the hub says of policies how that many clusters stand.
+func awaitStandings(t *testing.T, clusters int, policies ...string) {
+	t.Helper()
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	for _, name := range policies {
+		policy := &unstructured.Unstructured{}
+		policy.SetAPIVersion("policy.open-cluster-management.io/v1")
+		policy.SetKind("Policy")
+		require.Eventually(t, func() bool {
+			if hub.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, policy) != nil {
+				return false
+			}
+			standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
+			return len(standings) == clusters
+		}, 10*time.Second, 50*time.Millisecond, "policy %s", name)
+	}
+}
+
+func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.ClusterStatus {
+	for _, cluster := range status.Clusters {
+		if cluster.Name == name {
+			return cluster
+		}
+	}
+	return ranv1.ClusterStatus{}
+}
+
+// requireNothingMadeFor requires that the hub has no object that was made for a rollout.
+func requireNothingMadeFor(t *testing.T, rollout string) {
+	t.Helper()
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	for _, kind := range []string{"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule"} {
+		group, name := kind[:strings.LastIndex(kind, "/")], kind[strings.LastIndex(kind, "/")+1:]
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(group)
+		list.SetKind(name + "List")
+		require.NoError(t, hub.List(t.Context(), list, client.InNamespace("default"), client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout}))
+		require.Empty(t, list.Items, fmt.Sprintf("%s of rollout %s", kind, rollout))
+	}
+}

@@ -1,0 +1,167 @@
+// Package manifestworks decides what a rollout of manifest works makes on a hub, and when a cluster is done with one. Every function is pure.
+package manifestworks
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/safename"
+)
+
+// Kinds of the hub.
+var (
+	Works = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1", Kind: "ManifestWork"}
+	// Templates are the manifest work templates of a rollout, in its namespace.
+	Templates = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
+)
+
+// Ours selects the works that are made for rollouts.
+const Ours = policies.LabelManagedBy + "=" + policies.ManagedBy
+
+// AnnotationExpectedValues on a template is a list of {manifestIndex, name, value}: what clusters must feed back before they are done.
+const AnnotationExpectedValues = "openshift-cluster-group-upgrades/expectedValues"
+
+// ExpectedValue is the value that a cluster must feed back, under a name, for one of the manifests.
+type ExpectedValue struct {
+	ManifestIndex int64  `json:"manifestIndex"`
+	Name          string `json:"name"`
+	Value         string `json:"value"`
+}
+
+// ExpectedValues reads AnnotationExpectedValues; without it, there are none.
+func ExpectedValues(annotations map[string]string) ([]ExpectedValue, error) {
+	text := annotations[AnnotationExpectedValues]
+	if text == "" {
+		return nil, nil
+	}
+	var expected []ExpectedValue
+	if err := json.Unmarshal([]byte(text), &expected); err != nil {
+		return nil, fmt.Errorf("annotation %s: must be a list of {manifestIndex, name, value}: %w", AnnotationExpectedValues, err)
+	}
+	for i, value := range expected {
+		if value.Name == "" {
+			return nil, fmt.Errorf("annotation %s[%d].name: is missing", AnnotationExpectedValues, i)
+		}
+	}
+	return expected, nil
+}
+
+// WorkName is the name of the work of a template in the namespace of each cluster.
+func WorkName(rollout types.NamespacedName, template string) string {
+	return safename.Unique(63, []string{rollout.Namespace}, rollout.Name, template)
+}
+
+// Work returns the work of a template for a cluster, without owner.
+func Work(rollout types.NamespacedName, template *unstructured.Unstructured, cluster string) (*unstructured.Unstructured, error) {
+	spec, found, err := unstructured.NestedMap(template.Object, "spec", "manifestWorkTemplate")
+	if err != nil || !found {
+		return nil, fmt.Errorf("spec.manifestWorkTemplate is missing")
+	}
+	work := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	work.SetGroupVersionKind(Works)
+	work.SetNamespace(cluster)
+	work.SetName(WorkName(rollout, template.GetName()))
+	work.SetLabels(policies.RolloutLabels(rollout))
+	if expected, set := template.GetAnnotations()[AnnotationExpectedValues]; set {
+		work.SetAnnotations(map[string]string{AnnotationExpectedValues: expected})
+	}
+	return work, nil
+}
+
+// Pin is what a template was when a rollout began. It changes with what the template says.
+func Pin(template *unstructured.Unstructured) string {
+	return string(template.GetUID()) + "/" + strconv.FormatInt(template.GetGeneration(), 10)
+}
+
+// StandingOf reads a work; nil is one that does not exist. It is Compliant when the cluster has applied all of its manifests, they are
+// available, and what the cluster feeds back is what is expected.
+func StandingOf(work *unstructured.Unstructured) policies.Compliance {
+	if work == nil || work.GetDeletionTimestamp() != nil {
+		return policies.Unknown
+	}
+	conditions, _, _ := unstructured.NestedSlice(work.Object, "status", "conditions")
+	if !allTrue(conditions, work.GetGeneration(), "Applied", "Available") {
+		return policies.Pending
+	}
+	expected, err := ExpectedValues(work.GetAnnotations())
+	if err != nil {
+		return policies.NonCompliant
+	}
+	for _, value := range expected {
+		if !fedBack(work, value) {
+			return policies.NonCompliant
+		}
+	}
+	return policies.Compliant
+}
+
+// allTrue reports whether the conditions of these types are True, of what is wanted now.
+func allTrue(conditions []any, generation int64, wanted ...string) bool {
+	for _, conditionType := range wanted {
+		found := false
+		for _, condition := range conditions {
+			fields, _ := condition.(map[string]any)
+			seen, told, _ := unstructured.NestedInt64(fields, "observedGeneration")
+			found = found || fields["type"] == conditionType && fields["status"] == "True" && (!told || seen >= generation)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// fedBack reports whether the cluster feeds back that value for a manifest that it has applied.
+func fedBack(work *unstructured.Unstructured, expected ExpectedValue) bool {
+	manifests, _, _ := unstructured.NestedSlice(work.Object, "status", "resourceStatus", "manifests")
+	for _, manifest := range manifests {
+		fields, _ := manifest.(map[string]any)
+		ordinal, _, _ := unstructured.NestedInt64(fields, "resourceMeta", "ordinal")
+		conditions, _, _ := unstructured.NestedSlice(fields, "conditions")
+		if ordinal != expected.ManifestIndex || !allTrue(conditions, 0, "Applied", "Available", "StatusFeedbackSynced") {
+			continue
+		}
+		values, _, _ := unstructured.NestedSlice(fields, "statusFeedback", "values")
+		for _, value := range values {
+			if fields, _ := value.(map[string]any); fields["name"] == expected.Name && valueOf(fields) == expected.Value {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// valueOf is a fed-back value as text.
+func valueOf(value map[string]any) string {
+	fields, _, _ := unstructured.NestedMap(value, "fieldValue")
+	switch fields["type"] {
+	case "String":
+		text, _ := fields["string"].(string)
+		return text
+	case "Boolean":
+		truth, _ := fields["boolean"].(bool)
+		return strconv.FormatBool(truth)
+	case "Integer":
+		number, _, _ := unstructured.NestedInt64(fields, "integer")
+		return strconv.FormatInt(number, 10)
+	case "JsonRaw":
+		text, _ := fields["jsonRaw"].(string)
+		return text
+	}
+	return ""
+}
+
+// TrimObject leaves out of a work, for a cache, what it brings to the cluster.
+func TrimObject(object any) (any, error) {
+	if work, ok := object.(*unstructured.Unstructured); ok {
+		unstructured.RemoveNestedField(work.Object, "spec")
+		work.SetManagedFields(nil)
+	}
+	return object, nil
+}

@@ -1,0 +1,96 @@
+package manifestworks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/manifestworks"
+	"drydock.dev/drydock/internal/policies"
+)
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	encoded, err := yaml.YAMLToJSON([]byte("apiVersion: v1\nkind: X\n" + text))
+	require.NoError(t, err)
+	require.NoError(t, object.UnmarshalJSON(encoded))
+	return object
+}
+
+const expecting = `
+metadata:
+  generation: 2
+  annotations: {openshift-cluster-group-upgrades/expectedValues: '[{"manifestIndex":1,"name":"isUpgradeCompleted","value":"True"}]'}
+`
+
+func TestAClusterIsDoneWithAWorkWhenItIsAppliedAvailableAndFeedsBackWhatIsExpected(t *testing.T) {
+	const done = `
+  conditions: [{type: Applied, status: "True", observedGeneration: 2}, {type: Available, status: "True", observedGeneration: 2}]`
+	feedback := func(ordinal, synced, value string) string {
+		return expecting + "status:" + done + `
+  resourceStatus:
+    manifests:
+    - resourceMeta: {ordinal: 0}
+    - resourceMeta: {ordinal: ` + ordinal + `}
+      conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}, {type: StatusFeedbackSynced, status: "` + synced + `"}]
+      statusFeedback: {values: [{name: isUpgradeCompleted, fieldValue: ` + value + `}]}`
+	}
+	tests := []struct {
+		name, text string
+		want       policies.Compliance
+	}{
+		{"nothing said yet", "metadata: {generation: 1}", policies.Pending},
+		{"applied, not available", "status: {conditions: [{type: Applied, status: \"True\"}, {type: Available, status: \"False\"}]}", policies.Pending},
+		{"applied and available", "metadata: {generation: 2}\nstatus:" + done, policies.Compliant},
+		{"applied and available is what was wanted before", "metadata: {generation: 3}\nstatus:" + done, policies.Pending},
+		{"nothing fed back", expecting + "status:" + done, policies.NonCompliant},
+		{"fed back as expected", feedback("1", "True", "{type: String, string: \"True\"}"), policies.Compliant},
+		{"fed back as something else", feedback("1", "True", "{type: String, string: \"False\"}"), policies.NonCompliant},
+		{"fed back for another manifest", feedback("2", "True", "{type: String, string: \"True\"}"), policies.NonCompliant},
+		{"fed back a while ago", feedback("1", "False", "{type: String, string: \"True\"}"), policies.NonCompliant},
+		{"a truth is not the word", feedback("1", "True", "{type: Boolean, boolean: true}"), policies.NonCompliant},
+		{"expectations that cannot be read are not met", "metadata: {generation: 2, annotations: {openshift-cluster-group-upgrades/expectedValues: x}}\nstatus:" + done, policies.NonCompliant},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			work := parse(t, test.text)
+			require.Equal(t, test.want, manifestworks.StandingOf(work))
+			work.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+			require.Equal(t, policies.Unknown, manifestworks.StandingOf(work), "being deleted, it says nothing")
+		})
+	}
+	require.Equal(t, policies.Unknown, manifestworks.StandingOf(nil))
+}
+
+func TestExpectedValuesAreReadStrictly(t *testing.T) {
+	read := func(text string) error {
+		_, err := manifestworks.ExpectedValues(map[string]string{manifestworks.AnnotationExpectedValues: text})
+		return err
+	}
+	require.NoError(t, read(""))
+	require.NoError(t, read(`[{"manifestIndex":0,"name":"a","value":"1"}]`))
+	require.ErrorContains(t, read(`{}`), "annotation openshift-cluster-group-upgrades/expectedValues: must be a list of {manifestIndex, name, value}")
+	require.ErrorContains(t, read(`[{"value":"1"}]`), "annotation openshift-cluster-group-upgrades/expectedValues[0].name: is missing")
+}
+
+func TestAWorkIsWhatItsTemplateSaysInTheNamespaceOfTheCluster(t *testing.T) {
+	rollout := types.NamespacedName{Namespace: "ops", Name: "june"}
+	template := parse(t, "metadata: {namespace: ops, name: os, annotations: {a: b, openshift-cluster-group-upgrades/expectedValues: '[]'}}\n"+
+		"spec: {placementRefs: [{name: x}], manifestWorkTemplate: {workload: {manifests: [{kind: ConfigMap}]}}}")
+	work, err := manifestworks.Work(rollout, template, "c1")
+	require.NoError(t, err)
+	require.Equal(t, "c1", work.GetNamespace())
+	require.Equal(t, manifestworks.WorkName(rollout, "os"), work.GetName())
+	require.Equal(t, map[string]any{"workload": map[string]any{"manifests": []any{map[string]any{"kind": "ConfigMap"}}}}, work.Object["spec"])
+	require.Equal(t, map[string]string{manifestworks.AnnotationExpectedValues: "[]"}, work.GetAnnotations())
+	require.NotEqual(t, manifestworks.WorkName(rollout, "os"), manifestworks.WorkName(types.NamespacedName{Namespace: "elsewhere", Name: "june"}, "os"), "clusters' namespaces are shared")
+
+	_, err = manifestworks.Work(rollout, parse(t, "metadata: {name: os}"), "c1")
+	require.ErrorContains(t, err, "spec.manifestWorkTemplate is missing")
+}

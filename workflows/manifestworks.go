@@ -1,0 +1,136 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// workItems are the manifest works of a rollout: each cluster has its own, in its namespace on the hub, for as long as its turn lasts.
+type workItems struct {
+	group *groupUpgrade
+	hub   *activities.ManifestWorks
+}
+
+// worksAtOnce is how many works one activity makes or deletes.
+const worksAtOnce = 200
+
+// rollout is what the activities need to know of the rollout.
+func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
+	object := &w.group.in.Object
+	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Templates: object.Spec.ManifestWorkTemplates}
+}
+
+func (w *workItems) insist() insistence {
+	return insistence{taskQueue: temporal.TaskQueue, waiting: w.group.record.reason.set}
+}
+
+func (w *workItems) count() int { return len(w.group.spec.ManifestWorkTemplates) }
+
+func (w *workItems) planned(*ranv1.ClusterStatus) int { return -1 }
+
+// stay: what a work has brought goes with the work.
+func (w *workItems) stay() bool { return w.group.keepsObjects() }
+
+func (w *workItems) awaited() string {
+	return "waiting for the work to be applied and available, and for what is expected to be fed back"
+}
+
+func (w *workItems) prepare(ctx workflow.Context) (*preparedItems, error) {
+	var prepared []activities.PreparedWork
+	if err := w.insist().effect(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
+		return nil, err
+	}
+	items, names := &preparedItems{Soaks: make([]time.Duration, len(prepared))}, map[string]string{}
+	for _, work := range prepared {
+		items.Pins = append(items.Pins, work.Pin)
+		names[w.group.in.Object.Name+"-"+work.Template] = work.Work
+	}
+	w.group.status.SafeResourceNames = names
+	return items, nil
+}
+
+func (w *workItems) place(ctx workflow.Context, placements []placement) (gone []string, err error) {
+	for _, part := range w.parts(placements) {
+		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Works: part}
+		var words []string
+		for _, placed := range part {
+			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(placed.Template), len(placed.Added), len(placed.Removed)))
+		}
+		var homeless []string
+		if err := w.insist().effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &homeless); err != nil {
+			return gone, err
+		}
+		gone = append(gone, homeless...)
+	}
+	return gone, nil
+}
+
+// parts divides what is to be changed among activities, so that each is short.
+func (w *workItems) parts(placements []placement) [][]activities.PlacedWorks {
+	var parts [][]activities.PlacedWorks
+	room := 0
+	put := func(item int, clusters []string, fill func(*activities.PlacedWorks, []string)) {
+		for len(clusters) > 0 {
+			if room == 0 {
+				parts, room = append(parts, nil), worksAtOnce
+			}
+			some := clusters[:min(room, len(clusters))]
+			clusters, room = clusters[len(some):], room-len(some)
+			placed := activities.PlacedWorks{Template: item, Pin: w.group.prepared.Pins[item]}
+			fill(&placed, some)
+			parts[len(parts)-1] = append(parts[len(parts)-1], placed)
+		}
+	}
+	for _, p := range placements {
+		put(p.item, p.removed, func(placed *activities.PlacedWorks, some []string) { placed.Removed = some })
+	}
+	for _, p := range placements {
+		put(p.item, p.added, func(placed *activities.PlacedWorks, some []string) { placed.Added = some })
+	}
+	return parts
+}
+
+func (w *workItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
+	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
+	var news []policies.ClusterStanding
+	err := w.insist().wait(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), nil, "", w.hub.AwaitManifestWorks, in, &news)
+	return news, err
+}
+
+func (w *workItems) read(ctx workflow.Context, clusters []string, patience time.Duration) ([]policies.ClusterStanding, error) {
+	in := activities.ReadWorksInput{Rollout: w.rollout(ctx), Clusters: clusters}
+	var seen []policies.ClusterStanding
+	insist := w.insist()
+	if patience > 0 {
+		insist.giveUpAt = workflow.Now(ctx).Add(patience)
+	}
+	err := insist.effect(ctx, fmt.Sprintf("look at the works of %d clusters", len(clusters)), w.hub.ReadManifestWorks, in, &seen)
+	return seen, err
+}
+
+func (w *workItems) withdraw(ctx workflow.Context, succeeded bool) error {
+	if succeeded && w.group.keepsObjects() {
+		return nil
+	}
+	return w.insist().effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
+}
+
+func (w *workItems) describe(status *ranv1.ClusterStatus, item int, _ policies.Compliance) {
+	status.Step = "manifest work " + w.name(item)
+	status.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: w.name(item)}
+}
+
+// unbound: a work that is not there says nothing; that does not happen.
+func (w *workItems) unbound(item int) (reason, message string) {
+	return reasonUnbound, "manifest work " + w.name(max(item, 0)) + " is not there any more"
+}
+
+func (w *workItems) name(item int) string { return w.group.spec.ManifestWorkTemplates[item] }

@@ -1,0 +1,120 @@
+package workflows
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// newWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
+func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWorld, *[]string) {
+	w := &policyWorld{world: newWorld(t), standings: map[string][]byte{}, enforced: map[int][]string{}}
+	w.plan = planOf(batches...)
+	for _, cluster := range slices.Concat(batches...) {
+		w.standings[cluster] = []byte("UU")
+	}
+	var story []string
+	play(w.world, "PrepareManifestWorks", func(in activities.WorkRollout) any {
+		return []activities.PreparedWork{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
+	})
+	play(w.world, "PlaceManifestWorks", func(in activities.PlaceWorksInput) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		gone := []string{}
+		for _, placed := range in.Works {
+			name := in.Rollout.Templates[placed.Template]
+			for _, cluster := range placed.Removed {
+				story = append(story, "-"+name+" "+cluster)
+				w.standings[cluster][placed.Template] = byte(policies.Unknown)
+			}
+			for _, cluster := range placed.Added {
+				if strings.HasPrefix(cluster, "gone") {
+					gone = append(gone, cluster)
+					continue
+				}
+				story = append(story, "+"+name+" "+cluster)
+				w.standings[cluster][placed.Template] = byte(policies.Pending)
+				if !slices.Contains(stuck, cluster) {
+					w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Template, policies.Compliant) }, time.Minute)
+				}
+			}
+		}
+		return gone
+	})
+	play(w.world, "WithdrawManifestWorks", func(activities.WorkRollout) any { return nil })
+	play(w.world, "ReadManifestWorks", func(in activities.ReadWorksInput) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var seen []policies.ClusterStanding
+		for _, cluster := range in.Clusters {
+			seen = append(seen, policies.ClusterStanding{Cluster: cluster, Standing: policies.Standing(w.standings[cluster])})
+		}
+		return seen
+	})
+	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitWorksInput) ([]policies.ClusterStanding, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		await := activities.AwaitComplianceInput{Clusters: in.Clusters}
+		if news := w.news(await); len(news) > 0 {
+			return news, nil
+		}
+		w.watching = append(w.watching, watching{token: activity.GetInfo(ctx).TaskToken, in: await})
+		return nil, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitManifestWorks"})
+	return w, &story
+}
+
+func (w *policyWorld) runWorks(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
+	w.run(append([]func(*ranv1.ClusterGroupUpgradeSpec){func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.ManagedPolicies, spec.ManifestWorkTemplates = nil, []string{"os", "firmware"}
+	}}, changes...)...)
+}
+
+func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
+	w, story := newWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w.runWorks()
+	status := requireResult[groupStatus](w.world)
+	requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, "All manifestworks rolled out successfully on all clusters", status.Conditions[len(status.Conditions)-1].Message)
+	require.Equal(t, []string{
+		"+os c1", "-os c1", "+firmware c1", "-firmware c1", "+os c2", "-os c2", "+firmware c2", "-firmware c2",
+	}, *story)
+	require.Equal(t, map[string]string{"june-os": "safe-os", "june-firmware": "safe-firmware"}, status.SafeResourceNames)
+	for i, in := range w.inputsOf("PlaceManifestWorks") {
+		for _, placed := range in.(activities.PlaceWorksInput).Works {
+			require.Equal(t, map[int]string{0: "1", 1: "2"}[placed.Template], placed.Pin, "call %d", i)
+		}
+	}
+	require.Len(t, w.inputsOf("WithdrawManifestWorks"), 1)
+}
+
+func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
+	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2", "gone1"})
+	w.runWorks()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete", "gone1": "failed"}, clusterStates(status))
+	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c1" })]
+	require.Equal(t, &ranv1.ManifestWorkStatus{Name: "os"}, late.CurrentManifestWork)
+	require.Less(t, slices.Index(*story, "-os c1"), slices.Index(*story, "+os c2"), "taken back before the next batch")
+}
+
+func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w, story := newWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w.runWorks(keep)
+	requireResult[groupStatus](w.world)
+	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
+	require.Empty(t, w.inputsOf("WithdrawManifestWorks"))
+}

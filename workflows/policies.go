@@ -1,0 +1,132 @@
+package workflows
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// policyItems are the policies of a rollout: they are enforced on a cluster by listing it in a placement on the hub.
+type policyItems struct {
+	group *groupUpgrade
+	hub   *activities.Policies
+}
+
+// rollout is what the activities need to know of the rollout.
+func (p *policyItems) rollout(ctx workflow.Context) activities.PolicyRollout {
+	object := &p.group.in.Object
+	return activities.PolicyRollout{
+		Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx),
+		Enforcement: cmp.Or(object.Spec.PolicyEnforcement, ranv1.EnforceCopy), Policies: p.refs(),
+	}
+}
+
+func (p *policyItems) refs() []policies.Ref {
+	status := &p.group.status
+	var refs []policies.Ref
+	for _, name := range status.ManagedPoliciesForUpgrade {
+		refs = append(refs, policies.Ref{Namespace: status.ManagedPoliciesNs[name], Name: name})
+	}
+	return refs
+}
+
+// stay: a cluster that complies needs not be enforced any more.
+func (p *policyItems) stay() bool { return false }
+
+func (p *policyItems) awaited() string { return "waiting for the cluster to comply" }
+
+func (p *policyItems) insist() insistence {
+	return insistence{taskQueue: temporal.TaskQueue, waiting: p.group.record.reason.set}
+}
+
+func (p *policyItems) count() int { return len(p.group.status.ManagedPoliciesForUpgrade) }
+
+func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
+	if cluster.CurrentPolicy == nil {
+		return -1
+	}
+	return slices.Index(p.group.status.ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
+}
+
+func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
+	var prepared []activities.PreparedPolicy
+	if err := p.insist().effect(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {
+		return nil, err
+	}
+	items, names := &preparedItems{}, map[string]string{}
+	for _, policy := range prepared {
+		items.Soaks = append(items.Soaks, policy.Soak)
+		for _, name := range workflow.DeterministicKeys(policy.SafeNames) {
+			names[name] = policy.SafeNames[name]
+		}
+	}
+	p.group.status.SafeResourceNames = names
+	return items, nil
+}
+
+func (p *policyItems) place(ctx workflow.Context, placements []placement) (gone []string, err error) {
+	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx)}
+	var words []string
+	for _, placed := range placements {
+		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters})
+		words = append(words, fmt.Sprintf("%s on %d", p.name(placed.item), len(placed.clusters)))
+	}
+	return nil, p.insist().effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, nil)
+}
+
+func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
+	in := activities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
+	var news []policies.ClusterStanding
+	err := p.insist().wait(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), nil, "", p.hub.AwaitCompliance, in, &news)
+	return news, err
+}
+
+func (p *policyItems) read(ctx workflow.Context, clusters []string, patience time.Duration) ([]policies.ClusterStanding, error) {
+	in := activities.ReadComplianceInput{Policies: p.refs(), Clusters: clusters}
+	var seen []policies.ClusterStanding
+	insist := p.insist()
+	if patience > 0 {
+		insist.giveUpAt = workflow.Now(ctx).Add(patience)
+	}
+	err := insist.effect(ctx, fmt.Sprintf("look how %d clusters comply", len(clusters)), p.hub.ReadCompliance, in, &seen)
+	return seen, err
+}
+
+func (p *policyItems) withdraw(ctx workflow.Context, succeeded bool) error {
+	if succeeded && p.group.keepsObjects() {
+		return nil
+	}
+	return p.insist().effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
+}
+
+func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance) {
+	status.Step = "policy " + p.name(item)
+	status.CurrentPolicy = &ranv1.PolicyStatus{Name: p.name(item), Status: standing.String()}
+}
+
+// reasonUnbound is the reason of a cluster that a policy is not bound to any more.
+const reasonUnbound = "Unbound"
+
+func (p *policyItems) unbound(item int) (reason, message string) {
+	if item < 0 {
+		return reasonUnbound, "no policy of the rollout is bound to the cluster any more: nobody can say how it stands"
+	}
+	return reasonUnbound, fmt.Sprintf("policy %s is not bound to the cluster any more: nobody can say how it stands", p.refs()[item])
+}
+
+func (p *policyItems) name(item int) string { return p.group.status.ManagedPoliciesForUpgrade[item] }
+
+// keepsObjects: what the rollout has made on the hub is kept when it has succeeded.
+func (g *groupUpgrade) keepsObjects() bool {
+	after := g.spec.Actions.AfterCompletion
+	return after != nil && after.DeleteObjects != nil && !*after.DeleteObjects
+}

@@ -1,0 +1,340 @@
+package workflows
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// policyWorld plays a hub that enforces policies: a cluster complies a minute after one is enforced on it, unless the test says otherwise.
+type policyWorld struct {
+	*world
+	// standings of the clusters; takes is how long a cluster takes to comply, or less than nothing: it never does.
+	standings map[string][]byte
+	takes     func(cluster string, policy int) time.Duration
+	soaks     []time.Duration
+	// enforced are the clusters of each policy now; most is how many were at work at once at most.
+	enforced map[int][]string
+	most     int
+	// watching are the activities that wait for news.
+	watching []watching
+}
+
+type watching struct {
+	token []byte
+	in    activities.AwaitComplianceInput
+}
+
+// newPolicyWorld plans a rollout of the policies kernel and network, with which no cluster complies.
+func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
+	w := &policyWorld{
+		world: newWorld(t), standings: map[string][]byte{}, enforced: map[int][]string{}, soaks: make([]time.Duration, 2),
+		takes: func(string, int) time.Duration { return time.Minute },
+	}
+	w.plan = planOf(batches...)
+	w.plan.ManagedPoliciesForUpgrade = []string{"kernel", "network"}
+	w.plan.PolicyNamespaces = map[string]string{"kernel": "policies", "network": "policies"}
+	w.plan.StartPolicyIndex = map[string]int{}
+	for _, cluster := range slices.Concat(batches...) {
+		w.standings[cluster] = []byte("NN")
+		w.plan.StartPolicyIndex[cluster] = 0
+	}
+	play(w.world, "PreparePolicies", func(in activities.PolicyRollout) any {
+		var prepared []activities.PreparedPolicy
+		for i, ref := range in.Policies {
+			prepared = append(prepared, activities.PreparedPolicy{Ref: ref, Soak: w.soaks[i], SafeNames: map[string]string{"june-" + ref.Name: "safe-" + ref.Name}})
+		}
+		return prepared
+	})
+	play(w.world, "PlaceClusters", w.place)
+	play(w.world, "WithdrawPolicies", func(activities.PolicyRollout) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.enforced = map[int][]string{}
+		return nil
+	})
+	play(w.world, "ReadCompliance", func(in activities.ReadComplianceInput) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var seen []policies.ClusterStanding
+		for _, cluster := range in.Clusters {
+			seen = append(seen, policies.ClusterStanding{Cluster: cluster, Standing: policies.Standing(w.standings[cluster])})
+		}
+		return seen
+	})
+	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitComplianceInput) ([]policies.ClusterStanding, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if news := w.news(in); len(news) > 0 {
+			return news, nil
+		}
+		w.watching = append(w.watching, watching{token: activity.GetInfo(ctx).TaskToken, in: in})
+		return nil, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitCompliance"})
+	return w
+}
+
+func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterStanding {
+	var news []policies.ClusterStanding
+	for _, known := range in.Clusters {
+		now := policies.Standing(w.standings[known.Cluster])
+		if policies.News(known.Standing, now, known.Policy) {
+			news = append(news, policies.ClusterStanding{Cluster: known.Cluster, Standing: now})
+		}
+	}
+	return news
+}
+
+func (w *policyWorld) place(in activities.PlaceClustersInput) any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, placed := range in.Placements {
+		for _, cluster := range placed.Clusters {
+			takes := w.takes(cluster, placed.Policy)
+			if !slices.Contains(w.enforced[placed.Policy], cluster) && takes >= 0 {
+				w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Policy, policies.Compliant) }, takes)
+			}
+		}
+		w.enforced[placed.Policy] = placed.Clusters
+	}
+	w.most = max(w.most, len(slices.Concat(w.enforced[0], w.enforced[1])))
+	return nil
+}
+
+// stand changes how a cluster stands, and tells those who watch.
+func (w *policyWorld) stand(cluster string, policy int, now policies.Compliance) {
+	w.mu.Lock()
+	w.standings[cluster][policy] = byte(now)
+	waiting := w.watching
+	w.watching = nil
+	var told []func()
+	for _, one := range waiting {
+		news := w.news(one.in)
+		if len(news) == 0 {
+			w.watching = append(w.watching, one)
+			continue
+		}
+		told = append(told, func() { _ = w.CompleteActivity(one.token, news, nil) }) // one that was cancelled needs no news
+	}
+	w.mu.Unlock()
+	for _, tell := range told {
+		tell()
+	}
+}
+
+func (w *policyWorld) run(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
+	object := aRollout()
+	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	for _, change := range changes {
+		change(&object.Spec)
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+}
+
+// requireNothingEnforced requires that what the rollout made was removed, or at least that it lists no cluster.
+func (w *policyWorld) requireNothingEnforced() {
+	w.t.Helper()
+	for policy, clusters := range w.enforced {
+		require.Empty(w.t, clusters, "policy %d", policy)
+	}
+}
+
+func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c2" {
+			return 3 * time.Minute
+		}
+		return time.Minute
+	}
+	w.run()
+	status := requireResult[groupStatus](w.world)
+	requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 3}, status.Counts)
+	require.Equal(t, map[string]string{"june-kernel": "safe-kernel", "june-network": "safe-network"}, status.SafeResourceNames)
+	require.Equal(t, map[string]string{"kernel": "policies", "network": "policies"}, status.ManagedPoliciesNs)
+
+	took := func(name string) time.Duration {
+		c := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })]
+		return c.CompletedAt.Sub(c.StartedAt.Time).Round(time.Minute)
+	}
+	require.Equal(t, 2*time.Minute, took("c1"), "one does not wait for the other")
+	require.Equal(t, 6*time.Minute, took("c2"))
+	require.Equal(t, 8*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+
+	var story [][]activities.PlacedClusters
+	for _, in := range w.inputsOf("PlaceClusters") {
+		story = append(story, in.(activities.PlaceClustersInput).Placements)
+	}
+	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c1", "c2"}}}, story[0])
+	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c2"}}, {Policy: 1, Clusters: []string{"c1"}}}, story[1], "taken off first")
+	require.Equal(t, 2, w.most)
+	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+	require.Len(t, w.inputsOf("PreparePolicies"), 1)
+}
+
+func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"})
+	w.soaks[0] = 10 * time.Minute
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.NonCompliant) }, 6*time.Minute)
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 8*time.Minute)
+	var soaking ranv1.ClusterStatus
+	w.RegisterDelayedCallback(func() { soaking = statusOf[groupStatus](w.world).Clusters[0] }, 3*time.Minute)
+	w.run()
+
+	status := requireResult[groupStatus](w.world)
+	require.Equal(t, ranv1.ClusterSoaking, soaking.State)
+	require.Equal(t, "Soaking", soaking.Reason)
+	require.Equal(t, &ranv1.PolicyStatus{Name: "kernel", Status: "Compliant"}, soaking.CurrentPolicy)
+	require.Equal(t, 19*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "8 until it complied again, 10 of soak, 1 for the other policy")
+	w.requireNothingEnforced()
+}
+
+// What the watch has shown may be behind.
+func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"})
+	w.soaks[0] = 10 * time.Minute
+	w.RegisterDelayedCallback(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.standings["c1"][0] = byte(policies.NonCompliant) // and nobody is told
+	}, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 20*time.Minute)
+	w.run()
+	status := requireResult[groupStatus](w.world)
+	require.Equal(t, 31*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+}
+
+func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c2" && policy == 1 {
+			return -1
+		}
+		return time.Minute
+	}
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "complete"}, clusterStates(status))
+	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c2" })]
+	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, late.CurrentPolicy)
+	require.Contains(t, late.Message, "policy network: NonCompliant")
+	require.Equal(t, 2, w.most, "the next batch starts when it is withdrawn")
+	w.requireNothingEnforced()
+}
+
+func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c1" {
+			return -1
+		}
+		return time.Minute
+	}
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 31*time.Minute)
+	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 31*time.Minute)
+	w.run()
+	status := requireResult[groupStatus](w.world)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(status))
+}
+
+func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 90*time.Second)
+	w.run()
+	status := requireCancelled[groupStatus](w.world)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled", "c3": "pending"}, clusterStates(status))
+	w.requireNothingEnforced()
+	last := w.called()
+	require.Equal(t, []string{"PlaceClusters", "WithdrawPolicies", "KeepRollout"}, last[len(last)-3:])
+}
+
+func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1", "c2", "c3"})
+	w.standings["c3"] = []byte("--")
+	w.RegisterDelayedCallback(func() { w.stand("c2", 1, policies.Unbound) }, 30*time.Second)
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed", "c3": "failed"}, clusterStates(status))
+	messages := map[string]string{}
+	for _, c := range status.Clusters {
+		messages[c.Name] = c.Reason + ": " + c.Message
+	}
+	require.Contains(t, messages["c2"], "Unbound: policy policies/network is not bound to the cluster any more")
+	require.Contains(t, messages["c3"], "Unbound: policy policies/kernel is not bound to the cluster any more")
+	w.requireNothingEnforced()
+}
+
+func TestPausedNoOtherPolicyBegins(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{}) }, 30*time.Second)
+	var paused ranv1.ClusterStatus
+	w.RegisterDelayedCallback(func() { paused = statusOf[groupStatus](w.world).Clusters[0] }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalResume, temporal.SignalRequest{}) }, 10*time.Minute)
+	w.run()
+	status := requireResult[groupStatus](w.world)
+	require.Equal(t, "policy kernel", paused.Step)
+	require.Equal(t, "Paused", paused.Reason)
+	require.Equal(t, 11*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+}
+
+func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.fail["PreparePolicies"] = always(temporal.Error(temporal.ErrNotFound, "policy policies/kernel is not on the hub any more", nil))
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
+	for _, c := range status.Clusters {
+		require.Equal(t, ranv1.ClusterFailed, c.State)
+		require.Equal(t, temporal.ErrNotFound, c.Reason)
+		require.Equal(t, "policy policies/kernel is not on the hub any more", c.Message)
+	}
+	require.Len(t, w.inputsOf("WithdrawPolicies"), 1, "some may have been made")
+	require.Empty(t, w.inputsOf("PlaceClusters"))
+}
+
+func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w := newPolicyWorld(t, []string{"c1"})
+	w.run(keep)
+	requireResult[groupStatus](w.world)
+	require.Empty(t, w.inputsOf("WithdrawPolicies"))
+	w.requireNothingEnforced()
+
+	w = newPolicyWorld(t, []string{"c1"})
+	w.standings["c1"] = []byte("--")
+	w.run(keep)
+	requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
+	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+}
+
+func TestARunThatContinuesGoesOnWithWhatWasPrepared(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	object := aRollout()
+	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	started := metav1.NewTime(w.Now())
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object, Carried: &ClusterGroupUpgradeCarried{
+		Phase: phaseBatches, NextBatch: 1, Prepared: &preparedItems{Soaks: []time.Duration{0, time.Minute}}, Held: w.held,
+		Status: groupStatus{
+			RemediationPlan:           [][]string{{"c1"}, {"c2"}},
+			ManagedPoliciesForUpgrade: []string{"kernel", "network"}, ManagedPoliciesNs: w.plan.PolicyNamespaces,
+			Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}},
+			Status:   ranv1.RunStatus{StartedAt: &started},
+		},
+	}})
+	status := requireResult[groupStatus](w.world)
+	require.Empty(t, w.inputsOf("PreparePolicies"), "what is enforced was frozen with the plan")
+	require.Equal(t, 3*time.Minute, status.Status.CompletedAt.Sub(started.Time).Round(time.Minute), "the last one soaks")
+	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+}

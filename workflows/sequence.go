@@ -1,0 +1,291 @@
+package workflows
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// items are what a sequence takes a cluster through: policies, or manifest works. They are put on clusters by objects on the hub.
+type items interface {
+	// prepare makes what the whole rollout needs. It puts nothing on any cluster.
+	prepare(ctx workflow.Context) (*preparedItems, error)
+	// place puts items on clusters, and takes them off. It returns the clusters that nothing can be put on, as they are not on the hub.
+	place(ctx workflow.Context, placements []placement) (gone []string, err error)
+	// stay: what was put on a cluster last stays there when the cluster is complete.
+	stay() bool
+	// await returns as soon as clusters stand in another way than is known.
+	await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error)
+	// read asks how clusters stand, and gives up after a while; 0: never.
+	read(ctx workflow.Context, clusters []string, patience time.Duration) ([]policies.ClusterStanding, error)
+	// withdraw removes everything that was made, unless it is to be kept after a rollout that has succeeded.
+	withdraw(ctx workflow.Context, succeeded bool) error
+	// count is how many items there are; planned is the one for which a cluster is in the plan, or -1.
+	count() int
+	planned(cluster *ranv1.ClusterStatus) int
+	// describe says in a cluster's status which item's turn it is, and how the cluster stands to it.
+	describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance)
+	// awaited says what a cluster at work is waited for.
+	awaited() string
+	// unbound says why a cluster has failed on which the item cannot be; -1: none can.
+	unbound(item int) (reason, message string)
+}
+
+// preparedItems is what was found of the items when they were prepared.
+type preparedItems struct {
+	// Soaks is for each how long a cluster must stay well with it.
+	Soaks []time.Duration `json:"soaks"`
+	// Pins say for each what it was.
+	Pins []string `json:"pins,omitempty"`
+}
+
+// placement is on which clusters an item is to be, and what that changes.
+type placement struct {
+	item                     int
+	clusters, added, removed []string
+}
+
+// sequence is the remedy that takes clusters through items: each cluster has them one after the other, and clusters do not wait for each other. It has no
+// child workflow for a cluster: one activity watches all clusters that were started together, and reports changes in bulk.
+type sequence struct {
+	group *groupUpgrade
+	items items
+	// preparing: somebody is at it. touched: something may have been made.
+	preparing, touched bool
+	// failure is what keeps every cluster from being worked on.
+	failure error
+
+	atWork map[string]*member
+	// staying are the complete clusters on which an item stays.
+	staying map[string]int
+	// placed is what the hub has been told: the clusters of each item, sorted.
+	placed [][]string
+	// dirty: what is to be placed may have changed; pressing: that cannot wait. writing: the hub is being told.
+	dirty, pressing, writing, serving bool
+}
+
+// removalsBehind is how long a cluster may stay placed that is through: then its removal goes together with that of others, or with what comes next.
+const removalsBehind = 2 * time.Second
+
+// member is a cluster that a sequence works on.
+type member struct {
+	*clusterAtWork
+	batch    *batch
+	turn     policies.Turn
+	step     policies.Step
+	standing policies.Standing
+	// withdrawn: it is to be taken off the hub. over: its end has been told.
+	withdrawn, over bool
+}
+
+func newSequence(g *groupUpgrade, of items) *sequence {
+	return &sequence{group: g, items: of, atWork: map[string]*member{}, staying: map[string]int{}}
+}
+
+// membersAtOnce is how many clusters a sequence keeps at work: each costs a run some memory, and its name some history.
+const membersAtOnce = 2000
+
+// atOnce implements remedy.
+func (s *sequence) atOnce() int { return membersAtOnce }
+
+// start implements remedy.
+func (s *sequence) start(b *batch, clusters []*clusterAtWork) {
+	serving, _ := workflow.NewDisconnectedContext(clusters[0].ctx)
+	if !s.serving {
+		s.serving, s.placed = true, make([][]string, s.items.count())
+		workflow.GoNamed(serving, "place clusters", s.keepPlaced)
+	}
+	f := &flight{sequence: s}
+	for _, cluster := range clusters {
+		m := &member{
+			clusterAtWork: cluster, batch: b,
+			turn: policies.NewTurn(s.items.count(), s.items.planned(s.group.record.cluster(cluster.name))),
+		}
+		s.atWork[cluster.name] = m
+		f.members = append(f.members, m)
+		workflow.GoNamed(cluster.ctx, "withdraw "+cluster.name, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
+	}
+	workflow.GoNamed(serving, "clusters of a batch", f.run)
+}
+
+// awaitWithdrawal takes a cluster off the hub when its context is cancelled before it is through.
+func (s *sequence) awaitWithdrawal(ctx workflow.Context, m *member) {
+	if workflow.Await(ctx, func() bool { return m.over }) == nil || m.over {
+		return
+	}
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
+	m.withdrawn, s.dirty, s.pressing = true, true, true
+	_ = workflow.Await(ctx, func() bool { return m.over || !s.writing && !s.isPlaced(m.name) || s.failure != nil })
+	s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterCancelled})
+}
+
+// end tells what became of a cluster, once.
+func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStatus) {
+	if m.over {
+		return
+	}
+	m.over, s.dirty = true, true
+	delete(s.atWork, m.name)
+	if result.State == ranv1.ClusterComplete && s.items.stay() {
+		s.staying[m.name] = m.turn.Policy
+	}
+	if result.State != ranv1.ClusterComplete && m.turn.Begun {
+		s.items.describe(&result, m.turn.Policy, m.standing.Of(m.turn.Policy))
+	}
+	m.batch.ended(ctx, m.clusterAtWork, result)
+}
+
+// prepared makes what the rollout needs, once, whoever asks.
+func (s *sequence) prepared(ctx workflow.Context) error {
+	if err := workflow.Await(ctx, func() bool { return !s.preparing }); err != nil {
+		return err
+	}
+	if s.group.prepared != nil || s.failure != nil {
+		return s.failure
+	}
+	s.preparing, s.touched = true, true
+	prepared, err := s.items.prepare(ctx)
+	s.preparing = false
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.group.prepared, s.failure = prepared, err
+	return err
+}
+
+// keepPlaced is the only one that tells the hub on which clusters items are to be. What changes meanwhile is told together.
+func (s *sequence) keepPlaced(ctx workflow.Context) {
+	for {
+		if workflow.Await(ctx, func() bool { return s.dirty }) != nil || s.awaitPressing(ctx) != nil {
+			return
+		}
+		s.dirty, s.pressing = false, false
+		placements := s.changes()
+		if len(placements) == 0 {
+			continue
+		}
+		s.writing = true
+		gone, err := s.items.place(ctx, placements)
+		s.writing = false
+		if err != nil {
+			s.fail(ctx, err)
+			return
+		}
+		for _, p := range placements {
+			s.placed[p.item] = p.clusters
+		}
+		for _, cluster := range gone {
+			if m := s.atWork[cluster]; m != nil {
+				s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: reasonClusterVanished, Message: "the hub has no namespace for the cluster"})
+			}
+		}
+	}
+}
+
+// awaitPressing waits a while for more when the only change is that clusters are through.
+func (s *sequence) awaitPressing(ctx workflow.Context) error {
+	if s.pressing {
+		return nil
+	}
+	gathering, stop := workflow.WithCancel(ctx)
+	defer stop()
+	late := workflow.NewTimerWithOptions(gathering, removalsBehind, workflow.TimerOptions{Summary: "gather clusters that are through"})
+	return workflow.Await(ctx, func() bool { return s.pressing || late.IsReady() })
+}
+
+// changes are the items whose clusters are others than the hub has been told. Those that only lose clusters come first: never more are at work than may be.
+func (s *sequence) changes() []placement {
+	wanted := make([][]string, len(s.placed))
+	for _, name := range workflow.DeterministicKeys(s.atWork) {
+		if m := s.atWork[name]; m.turn.Begun && !m.withdrawn {
+			wanted[m.turn.Policy] = append(wanted[m.turn.Policy], name)
+		}
+	}
+	for _, name := range workflow.DeterministicKeys(s.staying) {
+		wanted[s.staying[name]] = append(wanted[s.staying[name]], name)
+	}
+	var changes []placement
+	for item, clusters := range wanted {
+		slices.Sort(clusters)
+		p := placement{item: item, clusters: clusters, added: notAmong(clusters, s.placed[item]), removed: notAmong(s.placed[item], clusters)}
+		if len(p.added)+len(p.removed) > 0 {
+			changes = append(changes, p)
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b placement) int { return min(len(a.added), 1) - min(len(b.added), 1) })
+	return changes
+}
+
+// notAmong returns the names that are not among the others, which are sorted.
+func notAmong(names, others []string) []string {
+	var left []string
+	for _, name := range names {
+		if _, found := slices.BinarySearch(others, name); !found {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+func (s *sequence) isPlaced(cluster string) bool {
+	return slices.ContainsFunc(s.placed, func(clusters []string) bool {
+		_, found := slices.BinarySearch(clusters, cluster)
+		return found
+	})
+}
+
+// fail ends every cluster at work, and keeps others from being worked on.
+func (s *sequence) fail(ctx workflow.Context, err error) {
+	s.failure = err
+	for _, name := range workflow.DeterministicKeys(s.atWork) {
+		s.end(ctx, s.atWork[name], failedFor(err))
+	}
+}
+
+func failedFor(err error) ranv1.ClusterStatus {
+	failure := failureOf(err)
+	return ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: failure.Reason, Message: failure.Message}
+}
+
+// settle implements remedy.
+func (s *sequence) settle(ctx workflow.Context) {
+	s.dirty, s.pressing = true, true
+	_ = workflow.Await(ctx, func() bool { return s.failure != nil || !s.serving || !s.dirty && !s.writing })
+}
+
+// takeBack implements remedy.
+func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
+	if !s.touched && s.group.prepared == nil {
+		return
+	}
+	s.settle(ctx)
+	if err := s.items.withdraw(ctx, succeeded); err != nil {
+		s.group.record.note("what the rollout has made on the hub could not be removed: " + temporal.ErrorMessage(err))
+	}
+}
+
+// completeNow implements remedy.
+func (s *sequence) completeNow(ctx workflow.Context, clusters []string) ([]string, error) {
+	var complete []string
+	for some := range slices.Chunk(clusters, readAtOnce) {
+		seen, err := s.items.read(ctx, some, keepLimit)
+		if err != nil {
+			return complete, err
+		}
+		for _, one := range seen {
+			if standing := strings.Trim(string(one.Standing), string(rune(policies.Unbound))); standing != "" && strings.Trim(standing, string(rune(policies.Compliant))) == "" {
+				complete = append(complete, one.Cluster)
+			}
+		}
+	}
+	return complete, nil
+}
+
+// readAtOnce is how many clusters one activity asks for.
+const readAtOnce = 200

@@ -1,0 +1,214 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// flight is the clusters of a sequence that were started together: one activity watches them.
+type flight struct {
+	sequence *sequence
+	members  []*member
+	// watch is the number of the activity that watches now; reports is how often one has reported.
+	watch, reports int
+	stopWatch      workflow.CancelFunc
+}
+
+// run takes the clusters through the items until all are over.
+func (f *flight) run(ctx workflow.Context) {
+	serving, stop := workflow.WithCancel(ctx)
+	workflow.GoNamed(ctx, "end of a batch's watch", func(ctx workflow.Context) {
+		_ = workflow.Await(ctx, f.over)
+		stop()
+	})
+	if err := f.sequence.prepared(serving); err != nil {
+		for _, m := range f.members {
+			if !m.withdrawn && f.sequence.failure != nil {
+				f.sequence.end(ctx, m, failedFor(err))
+			}
+		}
+		return
+	}
+	f.startWatch(serving)
+	f.keepTime(serving)
+}
+
+func (f *flight) over() bool {
+	return !slices.ContainsFunc(f.members, func(m *member) bool { return !m.over })
+}
+
+// atWork are the clusters that go on.
+func (f *flight) atWork() []*member {
+	return slices.DeleteFunc(slices.Clone(f.members), func(m *member) bool { return m.over || m.withdrawn })
+}
+
+// startWatch watches from now on, with what is known now. An activity that watches already is not waited for: what it says does not count any more.
+func (f *flight) startWatch(ctx workflow.Context) {
+	if f.stopWatch != nil {
+		f.stopWatch()
+	}
+	watching, stop := workflow.WithCancel(ctx)
+	f.watch, f.stopWatch = f.watch+1, stop
+	number := f.watch
+	workflow.GoNamed(watching, "watch clusters", func(ctx workflow.Context) {
+		for {
+			var known []policies.KnownCluster
+			for _, m := range f.atWork() {
+				known = append(known, policies.KnownCluster{Cluster: m.name, Standing: m.standing, Policy: m.turn.Policy})
+			}
+			if len(known) == 0 {
+				return
+			}
+			news, err := f.sequence.items.await(ctx, known, policies.Gather(len(known), f.reports))
+			switch {
+			case f.watch != number || ctx.Err() != nil:
+				return
+			case err != nil:
+				for _, m := range f.atWork() {
+					f.sequence.end(ctx, m, failedFor(err))
+				}
+				return
+			}
+			f.reports++
+			f.take(ctx, news)
+		}
+	})
+}
+
+// take lets clusters go on by what was seen of them.
+func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
+	s := f.sequence
+	var stands []ranv1.ClusterStatus
+	for _, seen := range news {
+		m := s.atWork[seen.Cluster]
+		if m == nil || m.withdrawn {
+			continue
+		}
+		before := m.turn
+		m.standing = seen.Standing
+		m.turn, m.step = m.turn.Next(seen, s.group.prepared.Soaks, workflow.Now(ctx), s.mayBegin(m.name))
+		switch m.step.State {
+		case ranv1.ClusterComplete:
+			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterComplete})
+			continue
+		case ranv1.ClusterFailed:
+			item := m.turn.Policy
+			if !slices.Contains(m.turn.Bound, true) {
+				item = -1
+			}
+			reason, message := s.items.unbound(item)
+			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: reason, Message: message})
+			continue
+		}
+		if !before.Begun || before.Policy != m.turn.Policy {
+			s.dirty, s.pressing = true, true
+		}
+		stands = append(stands, f.status(m))
+	}
+	s.group.record.clustersStand(ctx, stands)
+}
+
+// mayBegin reports whether another item may begin on a cluster.
+func (s *sequence) mayBegin(cluster string) bool {
+	return !s.group.status.Paused && s.group.holds.state.Of(cluster) == nil
+}
+
+// Reasons of clusters at work.
+const (
+	reasonSoaking = "Soaking"
+	reasonPaused  = "Paused"
+	reasonPending = "Pending"
+)
+
+// status is how a cluster at work stands.
+func (f *flight) status(m *member) ranv1.ClusterStatus {
+	standing := m.standing.Of(m.turn.Policy)
+	status := ranv1.ClusterStatus{Name: m.name, State: m.step.State, Reason: standing.String(), Message: f.sequence.items.awaited()}
+	if status.Reason == "" {
+		status.Reason = reasonPending
+	}
+	f.sequence.items.describe(&status, m.turn.Policy, standing)
+	switch {
+	case m.step.State == ranv1.ClusterSoaking:
+		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
+	case m.step.Waits:
+		status.Reason, status.Message = reasonPaused, "the next may not begin while the rollout is paused, or the cluster held"
+	}
+	return status
+}
+
+// keepTime lets clusters go on whose soak is over, and those that waited for a pause to end.
+func (f *flight) keepTime(ctx workflow.Context) {
+	for {
+		until := f.soakEnds()
+		gathering, stop := workflow.WithCancel(ctx)
+		soaked := func() bool { return false }
+		if until != nil {
+			timer := workflow.NewTimerWithOptions(gathering, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "soak until " + until.UTC().Format("15:04:05Z")})
+			soaked = timer.IsReady
+		}
+		err := workflow.Await(ctx, func() bool { return soaked() || f.mayGoOn() || !sameInstant(until, f.soakEnds()) })
+		stop()
+		if err != nil {
+			return
+		}
+		seen, err := f.due(ctx)
+		if err != nil {
+			return
+		}
+		if len(seen) > 0 {
+			f.take(ctx, seen)
+			f.startWatch(ctx)
+		}
+	}
+}
+
+// due are the clusters that can go on now, as they stand: those whose soak is over are asked for once more.
+func (f *flight) due(ctx workflow.Context) ([]policies.ClusterStanding, error) {
+	var seen []policies.ClusterStanding
+	var soaked []string
+	now := workflow.Now(ctx)
+	for _, m := range f.atWork() {
+		switch {
+		case m.step.Waits && f.sequence.mayBegin(m.name):
+			seen = append(seen, policies.ClusterStanding{Cluster: m.name, Standing: m.standing})
+		case m.step.State == ranv1.ClusterSoaking && !m.step.Until.After(now):
+			soaked = append(soaked, m.name)
+		}
+	}
+	for some := range slices.Chunk(soaked, readAtOnce) {
+		read, err := f.sequence.items.read(ctx, some, 0)
+		if err != nil {
+			return nil, err
+		}
+		seen = append(seen, read...)
+	}
+	return seen, nil
+}
+
+// soakEnds is when the first soak of a cluster is over; nil: none soaks.
+func (f *flight) soakEnds() *time.Time {
+	var first *time.Time
+	for _, m := range f.members {
+		if !m.over && !m.withdrawn && m.step.State == ranv1.ClusterSoaking && (first == nil || m.step.Until.Before(*first)) {
+			first = m.step.Until
+		}
+	}
+	return first
+}
+
+// mayGoOn reports whether a cluster that waited for a pause to end can go on.
+func (f *flight) mayGoOn() bool {
+	return slices.ContainsFunc(f.members, func(m *member) bool {
+		return !m.over && !m.withdrawn && m.step.Waits && f.sequence.mayBegin(m.name)
+	})
+}
+
+func sameInstant(a, b *time.Time) bool {
+	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+}
