@@ -74,7 +74,7 @@ func TestAClusterThatFailedIsSettledWhenItIsDoneAwayOrGone(t *testing.T) {
 	defer cancel()
 	found, err := newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
-	require.Equal(t, []NewCluster{{Name: "fresh-2"}}, found.Found)
+	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found)
 	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2", "was-here"}})
 	require.NoError(t, err)
 	require.Equal(t, NewClusters{Settled: []string{"was-here"}}, found)
@@ -91,7 +91,7 @@ func TestAClusterThatFailedIsSettledWhenItIsDoneAwayOrGone(t *testing.T) {
 	setAvailable(t, "fresh-2", "True")
 	found, err = newcomers().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
-	require.Equal(t, []NewCluster{{Name: "fresh-2"}}, found.Found, "without policies there is nothing but labels")
+	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "without policies there is nothing but labels")
 }
 
 func TestWhatARolloutPullsIsReadFromTheHub(t *testing.T) {
