@@ -20,10 +20,9 @@ const (
 	heartbeatInterval = 2 * time.Second
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
 	firstReport = 1500 * time.Millisecond
-	// reportInterval is how often a wait is reported at most, to begin with; usualReportInterval for as long as people look at one;
-	// longestReportInterval is what it grows to when it does not stop changing.
-	reportInterval        = 2 * time.Second
-	usualReportInterval   = 5 * time.Second
+	// reportInterval is how often a wait is reported at most, for as long as people look at one; longestReportInterval is what it grows to when
+	// it does not stop changing.
+	reportInterval        = 4 * time.Second
 	longestReportInterval = 5 * time.Minute
 	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
 	reportTimeout = 5 * time.Second
@@ -144,14 +143,8 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 // for more than half an hour is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000
 // signals: it makes fewer than 1,000 a day.
 func pauseAfter(reports int) time.Duration {
-	const often, usual, doubling = 20, 400, 40
-	switch {
-	case reports < often:
-		return reportInterval
-	case reports < usual:
-		return usualReportInterval
-	}
-	return min(usualReportInterval<<min(10, (reports-usual)/doubling), longestReportInterval)
+	const usual, doubling = 500, 40
+	return min(reportInterval<<min(10, max(0, reports-usual)/doubling), longestReportInterval)
 }
 
 func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {

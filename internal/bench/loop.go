@@ -99,12 +99,11 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 	}
 	steps := []func() error{
 		tell("Scheduled"),
-		func() error { return l.mark(ctx, node, on(kube.ConditionMaintenancePlanned)) },
 		func() error { return l.Client.Create(ctx, request) },
 		func() error { return l.cordon(ctx, node) },
 		tell("Cordon"),
 		func() error {
-			return l.mark(ctx, node, off(kube.ConditionMaintenancePlanned), on(kube.ConditionMaintenanceInProgress))
+			return l.mark(ctx, node, on(kube.ConditionMaintenanceInProgress))
 		},
 		tell("Draining"),
 		func() error { return l.drain(ctx, node) },

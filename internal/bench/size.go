@@ -23,7 +23,7 @@ type Size struct {
 func DefaultSizes() []Size {
 	return []Size{
 		{Nodes: 1, AtOnce: 1, Rounds: 20},
-		{Nodes: 20, Pods: 10, AtOnce: 5, Rounds: 1},
+		{Nodes: 20, Pods: 10, AtOnce: 5, Rounds: 5},
 		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1},
 		{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1},
 		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1, DrainOnly: true},

@@ -38,9 +38,11 @@ func (e Evictions) From(node string) Evictions {
 // Evict asks once for the eviction of the pod that the eviction names; preconditions go into its DeleteOptions. The error is the API
 // server's: 429 with cause DisruptionBudget when a budget refuses, 409 when a UID precondition does not hold, 404 when the pod is gone.
 func (e Evictions) Evict(ctx context.Context, eviction *policyv1.Eviction) error {
-	if err := e.turns.take(ctx, e.node); err != nil {
+	answered, err := e.turns.take(ctx, e.node)
+	if err != nil {
 		return err
 	}
+	defer answered()
 	return e.core.Post().
 		Namespace(eviction.Namespace).
 		Resource("pods").

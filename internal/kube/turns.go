@@ -4,8 +4,17 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/flowcontrol"
+)
+
+const (
+	// evictionsAtOnce is how many evictions of a cluster are under way at a time. More do not make drains faster, but everything else slower: fifty drains
+	// that evict all their pods at once keep the API server busy for seconds, and every cordon behind them.
+	evictionsAtOnce = 16
+	// lateAnswer is after how long an eviction that is not answered makes room for another: one that a webhook sits on holds up nobody.
+	lateAnswer = time.Second
 )
 
 // turns lets drains share a cluster's limit fairly: each node in turn gets one eviction. The limit itself serves who came first, and fifty nodes with
@@ -13,6 +22,8 @@ import (
 // request waits behind more than that.
 type turns struct {
 	limit flowcontrol.RateLimiter
+	// underWay are the evictions that have had their turn and wait for their answer.
+	underWay chan struct{}
 
 	mu sync.Mutex
 	// waiting are those who wait for an eviction, by node; a turn is closed when it has come.
@@ -23,20 +34,26 @@ type turns struct {
 }
 
 func newTurns(limit flowcontrol.RateLimiter) *turns {
-	return &turns{limit: limit, waiting: map[string][]chan struct{}{}}
+	return &turns{limit: limit, underWay: make(chan struct{}, evictionsAtOnce), waiting: map[string][]chan struct{}{}}
 }
 
-// take returns when an eviction from the node may be asked for, or ctx is done.
-func (t *turns) take(ctx context.Context, node string) error {
+// take returns when an eviction from the node may be asked for, or ctx is done. Whoever had his turn calls answered when it is over.
+func (t *turns) take(ctx context.Context, node string) (answered func(), err error) {
 	turn := t.join(node)
 	select {
 	case <-turn:
-		return nil
+		over := sync.OnceFunc(t.makeRoom)
+		late := time.AfterFunc(lateAnswer, over)
+		return func() { late.Stop(); over() }, nil
 	case <-ctx.Done():
-		t.leave(node, turn)
-		return ctx.Err()
+		if !t.leave(node, turn) {
+			t.makeRoom() // the turn has come in that moment
+		}
+		return nil, ctx.Err()
 	}
 }
+
+func (t *turns) makeRoom() { <-t.underWay }
 
 func (t *turns) join(node string) chan struct{} {
 	t.mu.Lock()
@@ -53,13 +70,17 @@ func (t *turns) join(node string) chan struct{} {
 	return turn
 }
 
-func (t *turns) leave(node string, turn chan struct{}) {
+// leave reports whether the turn was still waited for.
+func (t *turns) leave(node string, turn chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := len(t.waiting[node])
 	t.waiting[node] = slices.DeleteFunc(t.waiting[node], func(other chan struct{}) bool { return other == turn })
-	if len(t.waiting[node]) == 0 {
+	left := len(t.waiting[node])
+	if left == 0 {
 		t.forget(node)
 	}
+	return left < before
 }
 
 func (t *turns) forget(node string) {
@@ -70,8 +91,11 @@ func (t *turns) forget(node string) {
 // serve gives turns, as the limit allows, as long as somebody waits.
 func (t *turns) serve() {
 	for t.awaited() {
+		t.underWay <- struct{}{}
 		t.limit.Accept()
-		t.next()
+		if !t.next() {
+			t.makeRoom()
+		}
 	}
 }
 
@@ -82,12 +106,12 @@ func (t *turns) awaited() bool {
 	return t.serving
 }
 
-// next gives the first node in order one turn, and puts it last if it waits for more.
-func (t *turns) next() {
+// next gives the first node in order one turn, and puts it last if it waits for more. It reports whether anybody was there to have one.
+func (t *turns) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {
-		return // who waited has left
+		return false // who waited has left
 	}
 	node := t.order[0]
 	queue := t.waiting[node]
@@ -96,4 +120,5 @@ func (t *turns) next() {
 	if len(queue) > 1 {
 		t.waiting[node], t.order = queue[1:], append(t.order, node)
 	}
+	return true
 }

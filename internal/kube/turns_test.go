@@ -3,9 +3,12 @@ package kube
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/util/flowcontrol"
 	"pgregory.net/rapid"
@@ -50,9 +53,13 @@ func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
 	turns := newTurns(limit)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, turns.take(ctx, "a"), context.Canceled)
+	_, err := turns.take(ctx, "a")
+	require.ErrorIs(t, err, context.Canceled)
 	ended := make(chan error, 1)
-	go func() { ended <- turns.take(t.Context(), "b") }()
+	go func() {
+		_, err := turns.take(t.Context(), "b")
+		ended <- err
+	}()
 	for {
 		select {
 		case limit.tokens <- struct{}{}:
@@ -64,6 +71,40 @@ func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
 			t.Fatal("b never had its turn")
 		}
 	}
+}
+
+func TestSoManyEvictionsAreUnderWayAtOnceAndThoseThatAreNotAnsweredMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(flowcontrol.NewFakeAlwaysRateLimiter())
+		var had []func()
+		var mu sync.Mutex
+		count := func() int {
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			return len(had)
+		}
+		for i := range 2*evictionsAtOnce + 2 {
+			go func() {
+				answered, err := turns.take(t.Context(), fmt.Sprintf("node-%d", i%3))
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				had = append(had, answered)
+			}()
+		}
+		require.Equal(t, evictionsAtOnce, count())
+		had[0]()
+		require.Equal(t, evictionsAtOnce+1, count())
+		had[0]() // once more: it makes room once
+		require.Equal(t, evictionsAtOnce+1, count())
+		time.Sleep(lateAnswer)
+		require.Equal(t, 2*evictionsAtOnce+1, count(), "all the others are late")
+		had[1]() // its answer, after all
+		require.Equal(t, 2*evictionsAtOnce+1, count())
+		had[2*evictionsAtOnce]()
+		require.Equal(t, 2*evictionsAtOnce+2, count())
+	})
 }
 
 // Whoever comes, goes and waits: a node that waits has its turn before any other has had two, turns go to those who wait, first come first for each
