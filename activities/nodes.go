@@ -236,8 +236,8 @@ type ReturnNodeResult struct {
 }
 
 // ReturnNode removes the Job that has finished on the node, uncordons the node if we cordoned it and nobody wants it kept so, removes our marks and
-// conditions, withdraws the requests to its workload locks and the cluster's, and gives its slot back, in this order. A node that is gone, or not ours, is
-// left as it is. Called again, it goes on.
+// conditions, and withdraws the requests to its workload locks and the cluster's, in this order. Its slot is given back as soon as the node is. A node that is
+// gone, or not ours, is left as it is. Called again, it goes on.
 func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -254,6 +254,10 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 		return result, err
 	}
 	defer announceEnd(ctx, cluster, in, result)()
+	// The next node waits for this one: what is left to do here need not be over when no lock has let go.
+	if !in.AwaitLocks || nodeLocks(ctx, cluster, in.Node).Active {
+		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
+	}
 	if in.Withdraw {
 		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
 	}
@@ -261,7 +265,7 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 		err = withdrawCluster(ctx, cluster, in.Owner, in.ClusterRequestUID)
 		result.ClusterWithdrawn = err == nil
 	}
-	if err == nil && (!in.AwaitLocks || result.Locks.Active) {
+	if !result.SlotReturned && result.Locks.Active {
 		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
 	}
 	return result, err
