@@ -55,7 +55,7 @@ func doctorNamesMissingCRDs(t *testing.T) {
 	var findings []finding
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &findings))
 	require.Equal(t, finding{
-		Check: "hub hub: CRDs", Detail: "missing: clustergroupupgrades.ran.openshift.io", Fix: "run `drydock setup --hub-context hub`",
+		Check: "hub hub: CRDs", Detail: "missing: clustergroupupgrades.ran.openshift.io, precachingconfigs.ran.openshift.io", Fix: "run `drydock setup --hub-context hub`",
 	}, find(t, findings, "hub hub: CRDs"))
 	require.True(t, find(t, findings, "hub hub: managed clusters").OK)
 	require.Contains(t, find(t, findings, "spoke hub: CRDs").Detail, lockCRD)

@@ -34,7 +34,9 @@ func newOnboardingStart(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Start a rollout for each cluster that becomes available, until stopped",
-		Long: `Start a rollout for each ManagedCluster that becomes Available and has no label ztp-done: of its policies, in the order of their annotations
+		Long: `Start a rollout for each cluster that becomes available, until stopped.
+
+A rollout is started for each ManagedCluster that becomes Available and has no label ztp-done: of its policies, in the order of their annotations
 ran.openshift.io/ztp-deploy-wave. It goes on until "onboarding stop".`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {

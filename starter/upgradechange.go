@@ -61,7 +61,9 @@ func newUpgradeEdit(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit -f FILE",
 		Short: "Change the spec of a rollout that is not enabled; later, only its times",
-		Long: `Change the spec of a rollout to that of a file. One that is not enabled is planned anew. Once it is enabled, only
+		Long: `Change the spec of a rollout that is not enabled; later, only its times.
+
+The spec becomes that of the file. One that is not enabled is planned anew. Once it is enabled, only
 spec.remediationStrategy.timeout and spec.batchTimeoutAction can be changed.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
@@ -102,8 +104,9 @@ func newUpgradeRetry(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry NAME",
 		Short: "Do once more what has failed or timed out, with the same plan",
-		Long: `Do once more what has failed or timed out in a rollout that is over: a new run of the same name, with the spec and the plan that
-the hub has kept, for those clusters only. With --unfinished also for those that were cancelled or whose turn did not come.`,
+		Long: `Do once more what has failed or timed out, with the same plan.
+
+The rollout is over: it gets a new run of the same name, with the spec and the plan that the hub has kept, for those clusters only. With --unfinished also for those that were cancelled or whose turn did not come.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
 		RunE: c.verb(func(ctx context.Context, args []string) error {

@@ -135,8 +135,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	g.withdraw = withdraw
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	g.listen(listening)
 	g.holds.follow(work, "")
 	g.changeCompleted(listening)

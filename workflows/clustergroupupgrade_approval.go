@@ -24,13 +24,13 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	expired := func() bool { return false }
 	var until *time.Time
 	timing, stop := workflow.WithCancel(ctx)
-	defer stop()
 	if expiry := rollout.ApprovalExpiry(approvals); expiry > 0 {
 		until = new(workflow.Now(ctx).Add(expiry))
 		expired = workflow.NewTimerWithOptions(timing, expiry, workflow.TimerOptions{Summary: fmt.Sprintf("%s must be approved within %v", awaited, expiry)}).IsReady
 	}
 	g.record.awaitingApproval(ctx, g.awaited, until)
 	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
+	stop()
 	unapproved := g.awaited != nil
 	g.awaited = nil
 	g.record.awaitingApproval(ctx, nil, nil)

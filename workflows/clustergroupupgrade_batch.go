@@ -126,8 +126,7 @@ func (g *groupUpgrade) batchesLeft() int {
 func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
 	b.withdraw = withdraw
-	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	defer stopWaiting()
+	waiting, _ := workflow.NewDisconnectedContext(ctx)
 	b.group.runClock(ctx)
 	for {
 		b.changed = false

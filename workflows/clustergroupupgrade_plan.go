@@ -56,8 +56,9 @@ func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
 	g.record.planned(ctx, plan.Plan)
 	g.record.preparations(&g.spec, plan)
-	g.register(ctx)
 	if plan.Valid() {
+		// One that waits for a rollout that waits for it is not known: it would stop the other, which was there first.
+		g.register(ctx)
 		g.precache(ctx)
 	}
 	return plan.Valid(), nil

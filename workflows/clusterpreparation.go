@@ -60,8 +60,7 @@ type clusterPreparation struct {
 }
 
 func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Standing, error) {
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	onSignal(listening, temporal.SignalObserved, "What an activity of ours waits for.", p.observed)
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		workflow.GoNamed(listening, "progress", func(ctx workflow.Context) {

@@ -100,8 +100,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	c.withdraw = withdraw
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	c.listen(listening)
 
 	err := c.upgrade(work)

@@ -47,8 +47,7 @@ func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout 
 // returns a continue-as-new error when the run's history is long enough and no node is at work.
 func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	r.pending = nodes
-	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	defer stopWaiting()
+	waiting, _ := workflow.NewDisconnectedContext(ctx)
 	for {
 		r.changed = false
 		r.startGranted(ctx)

@@ -134,8 +134,7 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 
 // run does the work, and takes everything back however the work ended. To be cancelled is a word of the requestor's: others may need the node.
 func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenanceStatus, error) {
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	work, withdraw := workflow.WithCancel(listening)
 	m.withdraw = withdraw
 	m.listen(listening)

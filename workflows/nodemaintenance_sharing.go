@@ -94,11 +94,11 @@ func (m *nodeMaintenance) turnWait() *drydockv1.Wait {
 // useShared works on the node of another maintenance, which has it cordoned and drained, and returns it when all are done. It ends without an error
 // when the requestors are done, or the node is lost.
 func (m *nodeMaintenance) useShared(ctx workflow.Context) error {
-	watching, stop := workflow.WithCancel(ctx)
-	defer stop()
-	m.lookAfterHolder(watching)
-	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
-	return m.workTogether(ctx)
+	return within(ctx, func(watching workflow.Context) error {
+		m.lookAfterHolder(watching)
+		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+		return m.workTogether(ctx)
+	})
 }
 
 // lookAfterHolder looks whether the holder goes on, until ctx is cancelled.
@@ -151,11 +151,16 @@ func (m *nodeMaintenance) lose(ctx workflow.Context) {
 // join shares the node that another maintenance has, for a rollout. What is the rollout's is done when the holder has returned the node well, as if it
 // had been maintained for the rollout alone: until then the next batch would begin while the node is out of service.
 func (m *nodeMaintenance) join(ctx workflow.Context) error {
+	m.sharing.holder, m.sharing.want = *m.in.Join, maintenancev1.RequestorAtWork
+	return within(ctx, func(watching workflow.Context) error {
+		m.lookAfterHolder(watching)
+		return m.shareUntilReturned(ctx)
+	})
+}
+
+// shareUntilReturned asks the holder to share its node, and waits until the holder has returned it.
+func (m *nodeMaintenance) shareUntilReturned(ctx workflow.Context) error {
 	s := &m.sharing
-	s.holder, s.want = *m.in.Join, maintenancev1.RequestorAtWork
-	watching, stop := workflow.WithCancel(ctx)
-	defer stop()
-	m.lookAfterHolder(watching)
 	m.record.reason.set(ctx, ReasonJoined, s.holder.WorkflowID+" has node "+m.node.Node+", and is asked to share it")
 	if err := workflow.Await(ctx, func() bool { return s.joined || s.heard.Refused != "" || s.lost != "" }); err != nil {
 		return err

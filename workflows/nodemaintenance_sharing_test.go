@@ -32,7 +32,7 @@ func (w *world) claims(number int64, state maintenancev1.RequestorState) func() 
 
 // lastShare is what the peer was told last.
 func (w *world) lastShare() scheduling.Share {
-	told := w.told[temporal.SignalShare]
+	told := w.toldOf(temporal.SignalShare)
 	require.NotEmpty(w.t, told)
 	return told[len(told)-1].(scheduling.Share)
 }
@@ -70,7 +70,7 @@ func TestAJoinedMaintenanceIsToldWhenTheNodeIsReady(t *testing.T) {
 		w.claims(1, maintenancev1.RequestorAtWork)()
 		close(release)
 	})
-	w.when(func() bool { return len(w.told[temporal.SignalShare]) == 2 }, func() {
+	w.when(func() bool { return len(w.toldOf(temporal.SignalShare)) == 2 }, func() {
 		require.True(t, w.lastShare().Ready)
 		w.claims(2, maintenancev1.RequestorDone)()
 		w.SignalWorkflow(temporal.SignalDone, nil)
@@ -105,7 +105,7 @@ func TestAClaimForAnEarlierMaintenanceOfTheIDDoesNothing(t *testing.T) {
 	}, w.signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	requireResult[nodeStatus](w)
-	require.Empty(t, w.told[temporal.SignalShare])
+	require.Empty(t, w.toldOf(temporal.SignalShare))
 }
 
 func TestAClaimThatIsNotCoveredOrComesTooLateIsRefused(t *testing.T) {
@@ -168,7 +168,7 @@ func (w *world) shares(share scheduling.Share) func() {
 
 // lastClaim is what the peer was told last.
 func (w *world) lastClaim() scheduling.Claim {
-	told := w.told[temporal.SignalClaim]
+	told := w.toldOf(temporal.SignalClaim)
 	require.NotEmpty(w.t, told)
 	return told[len(told)-1].(scheduling.Claim)
 }
@@ -213,7 +213,7 @@ func TestAMaintenanceThatCannotJoinWaitsAndSaysWhy(t *testing.T) {
 			w.occupy(tc.holder)
 			refuse := w.shares(scheduling.Share{Number: 1, Refused: "it does not drain the node"})
 			if tc.holder != peer {
-				refuse = func() { require.Empty(t, w.told[temporal.SignalClaim]) }
+				refuse = func() { require.Empty(t, w.toldOf(temporal.SignalClaim)) }
 			}
 			w.say(refuse, func() {
 				wait := statusOf[nodeStatus](w).Wait

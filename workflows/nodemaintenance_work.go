@@ -84,9 +84,13 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	m.handedOver = true
 	defer func() { m.handedOver = false }()
 	m.shareWithAll(ctx, "")
-	watching, stop := workflow.WithCancel(ctx)
-	defer stop()
-	workflow.GoNamed(watching, "staleness", m.followStaleness)
+	return within(ctx, func(watching workflow.Context) error {
+		workflow.GoNamed(watching, "staleness", m.followStaleness)
+		return m.awaitThemAll(ctx)
+	})
+}
+
+func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 	var told maintenancev1.NodeState
 	for m.requestors.needed() && m.sharing.lost == "" {
 		if m.collect() {

@@ -61,8 +61,7 @@ func newOnboarding(ctx workflow.Context, in OnboardingInput) *onboarding {
 func (o *onboarding) run(ctx workflow.Context) (OnboardingStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	o.withdraw = withdraw
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	o.drain = onSignal(listening, temporal.SignalCancel, "End. Rollouts that were started go on.", func(r temporal.SignalRequest) {
 		if o.withdrawn == nil {
 			o.withdrawn = &r

@@ -68,13 +68,13 @@ func TestAHistoryThatTheWorkflowWouldNotMakeIsRefused(t *testing.T) {
 	for _, run := range runs {
 		for _, event := range run.Events {
 			if scheduled := event.GetActivityTaskScheduledEventAttributes(); scheduled != nil && scheduled.ActivityType.Name == "Drain" {
-				scheduled.ActivityType.Name = "Drain"
+				scheduled.ActivityType.Name = "RunJob"
 				require.Error(t, replay(run))
 				return
 			}
 		}
 	}
-	t.Fatal("no history in which a node is cordoned")
+	t.Fatal("no history in which a node is drained")
 }
 
 func replayer() worker.WorkflowReplayer {

@@ -50,6 +50,8 @@ func (w *world) onSignals() {
 		}).Maybe()
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).Return(
 		func(_, _, _, signal string, payload any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.told[signal] = append(w.told[signal], payload)
 			return nil
 		}).Maybe()

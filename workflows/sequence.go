@@ -194,9 +194,10 @@ func (s *sequence) awaitPressing(ctx workflow.Context) error {
 		return nil
 	}
 	gathering, stop := workflow.WithCancel(ctx)
-	defer stop()
 	late := workflow.NewTimerWithOptions(gathering, removalsBehind, workflow.TimerOptions{Summary: "gather clusters that are through"})
-	return workflow.Await(ctx, func() bool { return s.pressing || late.IsReady() })
+	err := workflow.Await(ctx, func() bool { return s.pressing || late.IsReady() })
+	stop()
+	return err
 }
 
 // changes are the items whose clusters are others than the hub has been told. Those that only lose clusters come first: never more are at work than may be.

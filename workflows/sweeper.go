@@ -79,8 +79,7 @@ func newSweeper(ctx workflow.Context, in SweeperInput) (*sweeper, error) {
 func (s *sweeper) run(ctx workflow.Context) (SweeperStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	s.withdraw = withdraw
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	s.listen(listening)
 
 	err := s.sweep(work)

@@ -63,8 +63,7 @@ func newLockController(ctx workflow.Context, in WorkloadLockControllerInput) (*l
 func (c *lockController) run(ctx workflow.Context) (WorkloadLockControllerStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	c.withdraw = withdraw
-	listening, hangUp := workflow.NewDisconnectedContext(ctx)
-	defer hangUp()
+	listening, _ := workflow.NewDisconnectedContext(ctx)
 	c.listen(listening)
 
 	err := c.keep(work)

@@ -220,6 +220,13 @@ func (w *world) inputsOf(activity string) []any {
 	return slices.Clone(w.inputs[activity])
 }
 
+// toldOf is what workflows have told others by that signal so far.
+func (w *world) toldOf(signal string) []any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.told[signal])
+}
+
 // once fails the first call with the error, and no other.
 func once(err error) func(int) error {
 	return func(call int) error {

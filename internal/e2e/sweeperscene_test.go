@@ -120,6 +120,13 @@ func marksOf(t *testing.T, at site) []string {
 			marks = append(marks, "NodeMaintenanceRequest "+requests.Items[i].Name)
 		}
 	}
+	var clusterRequests lcmv1.ClusterMaintenanceRequestList
+	require.NoError(t, watched.Client.List(t.Context(), &clusterRequests))
+	for i := range clusterRequests.Items {
+		if ours(kube.Owner(&clusterRequests.Items[i])) {
+			marks = append(marks, "ClusterMaintenanceRequest "+clusterRequests.Items[i].Name)
+		}
+	}
 	var jobs batchv1.JobList
 	require.NoError(t, watched.Client.List(t.Context(), &jobs))
 	for i := range jobs.Items {
