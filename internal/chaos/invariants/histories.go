@@ -133,10 +133,14 @@ func (j *judgement) forgivable(id int64) bool {
 	case enumspb.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
 		return event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().SignalName != temporal.SignalCancel
 	case enumspb.EVENT_TYPE_TIMER_STARTED:
-		return strings.Contains(string(event.GetUserMetadata().GetSummary().GetData()), pauseBetweenMessages)
+		summary := string(event.GetUserMetadata().GetSummary().GetData())
+		return strings.Contains(summary, pauseBetweenMessages) || strings.Contains(summary, pauseBeforeAsking)
 	}
 	return false
 }
 
-// pauseBetweenMessages is the summary of the timer that runs between two messages to a parent.
-const pauseBetweenMessages = "gather further changes for the parent"
+// Summaries of timers that run on until their workflow ends: between two messages to a parent, and before a scheduler is told everything again.
+const (
+	pauseBetweenMessages = "gather changes for the parent"
+	pauseBeforeAsking    = "ask for a slot again"
+)
