@@ -99,10 +99,19 @@ func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
 }
 
 // expect refuses what a maintenance in its present state would not take as it is meant: done and fail are about a node that has been handed
-// over. What the state is when nobody answers is left to the workflow. It returns who else needs the node.
+// over. While no worker answers, the state is the last that the server knows. It returns who else needs the node.
 func (s *server) expect(ctx context.Context, target subject, told nodeSignal, requestor string) (others string, err error) {
 	var status maintenancev1.NodeMaintenanceStatus
-	if err := s.query(ctx, target, "", &status); err != nil || status.State.Over() {
+	unanswered := s.query(ctx, target, "", &status)
+	if unanswered != nil {
+		execution, err := s.describe(ctx, target, "")
+		if err != nil {
+			return "", err
+		}
+		phase, _ := execution.TypedSearchAttributes.GetKeyword(temporal.AttributePhase)
+		status.State = maintenancev1.NodeState(phase)
+	}
+	if status.State.Over() {
 		return "", nil
 	}
 	if len(told.from) > 0 && !slices.Contains(told.from, status.State) {
@@ -110,6 +119,9 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 			return "", fmt.Errorf("%s is %s: there is no failure to recover from", target, status.State)
 		}
 		return "", fmt.Errorf("%s is %s: the node is not handed over; wait for %s, or cancel", target, status.State, maintenancev1.NodeReady)
+	}
+	if unanswered != nil {
+		return "", nil
 	}
 	if len(status.Requestors) == 0 && requestor != "" {
 		execution, err := s.describe(ctx, target, "")

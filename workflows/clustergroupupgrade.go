@@ -132,6 +132,11 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor}."}))
 }
 
+// insist returns the insistence of this rollout on the hub: its status says why an activity does not succeed.
+func (g *groupUpgrade) insist() insistence {
+	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+}
+
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	g.withdraw = withdraw

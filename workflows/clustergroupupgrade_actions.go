@@ -74,7 +74,7 @@ func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []st
 	if len(clusters) > 1 {
 		summary += fmt.Sprintf(" and %d more", len(clusters)-1)
 	}
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	insist := g.insist()
 	return insist.effect(ctx, summary, g.hub.ChangeClusters, activities.ChangeClustersInput{Clusters: clusters, Change: change}, nil)
 }
 

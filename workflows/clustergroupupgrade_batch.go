@@ -9,7 +9,6 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // clustersAtOnce is how many clusters one run keeps at work at most that have a child each: the server blocks a run with too many.
@@ -155,7 +154,7 @@ func (b *batch) dropVanished(ctx workflow.Context, names []string) {
 		return
 	}
 	now := workflow.Now(ctx)
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set, giveUpAt: now.Add(b.left(now))}
+	insist := g.insist().until(now.Add(b.left(now)))
 	var vanished []string
 	if insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished) != nil {
 		return

@@ -15,7 +15,7 @@ func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 	}
 	// The rest of the spec does not matter, and may be long.
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.spec.BlockingCRs}}
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	insist := g.insist()
 	err := insist.wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
 	switch {
 	case ctx.Err() != nil:

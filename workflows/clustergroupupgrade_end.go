@@ -121,7 +121,7 @@ const keepLimit = 10 * time.Minute
 func (g *groupUpgrade) keep(ctx workflow.Context) {
 	kept := g.in.Object
 	kept.Status = g.result()
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set, giveUpAt: workflow.Now(ctx).Add(keepLimit)}
+	insist := g.insist().until(workflow.Now(ctx).Add(keepLimit))
 	err := insist.effect(ctx, "keep the final status on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: kept, Owner: owner(ctx)}, nil)
 	g.record.reason.set(ctx, "", "")
 	if err != nil {

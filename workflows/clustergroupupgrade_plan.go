@@ -49,7 +49,7 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 // plan selects the clusters and divides them into batches, next to the hub's objects.
 func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	var plan activities.RolloutPlan
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	insist := g.insist()
 	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // recall begins once more what is over: with the spec and the plan that the hub has kept, for the clusters that are taken.
 func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	insist := g.insist()
 	in := activities.RecallRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
 	var recalled activities.RecalledRollout
 	err := insist.effect(ctx, "recall the rollout", g.hub.RecallRollout, in, &recalled)

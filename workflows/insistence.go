@@ -42,6 +42,12 @@ type insistence struct {
 	giveUpAt time.Time
 }
 
+// until returns an insistence that gives up then.
+func (i insistence) until(then time.Time) insistence {
+	i.giveUpAt = then
+	return i
+}
+
 // effect runs a short activity.
 func (i insistence) effect(ctx workflow.Context, summary string, activity, input, result any) error {
 	return i.run(ctx, workflow.ActivityOptions{StartToCloseTimeout: effectTimeout, Summary: summary}, activity, input, result)

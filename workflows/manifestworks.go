@@ -10,7 +10,6 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // workItems are the manifest works of a rollout: each cluster has its own, in its namespace on the hub, for as long as its turn lasts.
@@ -28,10 +27,6 @@ func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
 	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Templates: object.Spec.ManifestWorkTemplates}
 }
 
-func (w *workItems) insist() insistence {
-	return insistence{taskQueue: temporal.TaskQueue, waiting: w.group.record.reason.set}
-}
-
 func (w *workItems) count() int { return len(w.group.spec.ManifestWorkTemplates) }
 
 func (w *workItems) planned(*ranv1.ClusterStatus) int { return -1 }
@@ -45,7 +40,7 @@ func (w *workItems) awaited() string {
 
 func (w *workItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	var prepared []activities.PreparedWork
-	if err := w.insist().effect(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
+	if err := w.group.insist().effect(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
 		return nil, err
 	}
 	items, names := &preparedItems{Soaks: make([]time.Duration, len(prepared))}, map[string]string{}
@@ -65,7 +60,7 @@ func (w *workItems) place(ctx workflow.Context, placements []placement) (gone []
 			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(placed.Template), len(placed.Added), len(placed.Removed)))
 		}
 		var homeless []string
-		if err := w.insist().effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &homeless); err != nil {
+		if err := w.group.insist().effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &homeless); err != nil {
 			return gone, err
 		}
 		gone = append(gone, homeless...)
@@ -101,26 +96,19 @@ func (w *workItems) parts(placements []placement) [][]activities.PlacedWorks {
 func (w *workItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
 	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
 	var news []policies.ClusterStanding
-	err := w.insist().wait(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), nil, "", w.hub.AwaitManifestWorks, in, &news)
+	err := w.group.insist().wait(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), nil, "", w.hub.AwaitManifestWorks, in, &news)
 	return news, err
 }
 
-func (w *workItems) read(ctx workflow.Context, clusters []string, patience time.Duration) ([]policies.ClusterStanding, error) {
+func (w *workItems) read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error) {
 	in := activities.ReadWorksInput{Rollout: w.rollout(ctx), Clusters: clusters}
 	var seen []policies.ClusterStanding
-	insist := w.insist()
-	if patience > 0 {
-		insist.giveUpAt = workflow.Now(ctx).Add(patience)
-	}
 	err := insist.effect(ctx, fmt.Sprintf("look at the works of %d clusters", len(clusters)), w.hub.ReadManifestWorks, in, &seen)
 	return seen, err
 }
 
-func (w *workItems) withdraw(ctx workflow.Context, succeeded bool) error {
-	if succeeded && w.group.keepsObjects() {
-		return nil
-	}
-	return w.insist().effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
+func (w *workItems) withdraw(ctx workflow.Context) error {
+	return w.group.insist().effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
 }
 
 func (w *workItems) describe(status *ranv1.ClusterStatus, item int, _ policies.Compliance) {

@@ -80,9 +80,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 
 // cleanUpInsistence is that of a whole clean-up: all its steps share one limit.
 func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
-	insist := m.insist()
-	insist.giveUpAt = workflow.Now(ctx).Add(cleanUpLimit)
-	return insist
+	return m.insist().until(workflow.Now(ctx).Add(cleanUpLimit))
 }
 
 // returnNode returns the node; what always goes with that goes with it.

@@ -12,7 +12,6 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // policyItems are the policies of a rollout: they are enforced on a cluster by listing it in a placement on the hub.
@@ -44,10 +43,6 @@ func (p *policyItems) stay() bool { return false }
 
 func (p *policyItems) awaited() string { return "waiting for the cluster to comply" }
 
-func (p *policyItems) insist() insistence {
-	return insistence{taskQueue: temporal.TaskQueue, waiting: p.group.record.reason.set}
-}
-
 func (p *policyItems) count() int { return len(p.group.status.ManagedPoliciesForUpgrade) }
 
 func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
@@ -59,7 +54,7 @@ func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
 
 func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	var prepared []activities.PreparedPolicy
-	if err := p.insist().effect(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {
+	if err := p.group.insist().effect(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {
 		return nil, err
 	}
 	items, names := &preparedItems{}, map[string]string{}
@@ -80,32 +75,25 @@ func (p *policyItems) place(ctx workflow.Context, placements []placement) (gone 
 		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters})
 		words = append(words, fmt.Sprintf("%s on %d", p.name(placed.item), len(placed.clusters)))
 	}
-	return nil, p.insist().effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, nil)
+	return nil, p.group.insist().effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, nil)
 }
 
 func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
 	in := activities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
 	var news []policies.ClusterStanding
-	err := p.insist().wait(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), nil, "", p.hub.AwaitCompliance, in, &news)
+	err := p.group.insist().wait(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), nil, "", p.hub.AwaitCompliance, in, &news)
 	return news, err
 }
 
-func (p *policyItems) read(ctx workflow.Context, clusters []string, patience time.Duration) ([]policies.ClusterStanding, error) {
+func (p *policyItems) read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error) {
 	in := activities.ReadComplianceInput{Policies: p.refs(), Clusters: clusters}
 	var seen []policies.ClusterStanding
-	insist := p.insist()
-	if patience > 0 {
-		insist.giveUpAt = workflow.Now(ctx).Add(patience)
-	}
 	err := insist.effect(ctx, fmt.Sprintf("look how %d clusters comply", len(clusters)), p.hub.ReadCompliance, in, &seen)
 	return seen, err
 }
 
-func (p *policyItems) withdraw(ctx workflow.Context, succeeded bool) error {
-	if succeeded && p.group.keepsObjects() {
-		return nil
-	}
-	return p.insist().effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
+func (p *policyItems) withdraw(ctx workflow.Context) error {
+	return p.group.insist().effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
 }
 
 func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance) {

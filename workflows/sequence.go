@@ -22,10 +22,10 @@ type items interface {
 	stay() bool
 	// await returns as soon as clusters stand in another way than is known.
 	await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error)
-	// read asks how clusters stand, and gives up after a while; 0: never.
-	read(ctx workflow.Context, clusters []string, patience time.Duration) ([]policies.ClusterStanding, error)
-	// withdraw removes everything that was made, unless it is to be kept after a rollout that has succeeded.
-	withdraw(ctx workflow.Context, succeeded bool) error
+	// read asks how clusters stand, as long as it insists.
+	read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error)
+	// withdraw removes everything that was made.
+	withdraw(ctx workflow.Context) error
 	// count is how many items there are; planned is the one for which a cluster is in the plan, or -1.
 	count() int
 	planned(cluster *ranv1.ClusterStatus) int
@@ -266,7 +266,10 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 		return
 	}
 	s.settle(ctx)
-	if err := s.items.withdraw(ctx, succeeded); err != nil {
+	if succeeded && s.group.keepsObjects() {
+		return
+	}
+	if err := s.items.withdraw(ctx); err != nil {
 		s.group.record.note("what the rollout has made on the hub could not be removed: " + temporal.ErrorMessage(err))
 	}
 }
@@ -275,7 +278,7 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 func (s *sequence) completeNow(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
 	for some := range slices.Chunk(clusters, readAtOnce) {
-		seen, err := s.items.read(ctx, some, keepLimit)
+		seen, err := s.items.read(ctx, s.group.insist().until(workflow.Now(ctx).Add(keepLimit)), some)
 		if err != nil {
 			return complete, err
 		}

@@ -182,7 +182,7 @@ func (f *flight) due(ctx workflow.Context) ([]policies.ClusterStanding, error) {
 		}
 	}
 	for some := range slices.Chunk(soaked, readAtOnce) {
-		read, err := f.sequence.items.read(ctx, some, 0)
+		read, err := f.sequence.items.read(ctx, f.sequence.group.insist(), some)
 		if err != nil {
 			return nil, err
 		}

@@ -68,7 +68,7 @@ func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T
 	unlock(t, spoke)
 	for _, at := range []site{first, second} {
 		awaitDone(t, at.name(), spoke)
-		require.Zero(t, drydock(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch").code)
+		must(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
 	}
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
@@ -87,7 +87,7 @@ func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
 			return len(s.Queue) > 0 && s.Queue[0].Rank == 0 && s.Queue[0].Requestor == "ann.example.com"
 		})
 		awaitDone(t, status.Queue[0].Name, spoke)
-		require.Zero(t, drydock(t, "node", "status", status.Queue[0].Name, "--cluster", spoke.Name, "--watch").code)
+		must(t, "node", "status", status.Queue[0].Name, "--cluster", spoke.Name, "--watch")
 	}
 	_, code := end(t, "shared")
 	require.Zero(t, code)
