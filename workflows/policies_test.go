@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -133,12 +134,17 @@ func (w *policyWorld) stand(cluster string, policy int, now policies.Compliance)
 }
 
 func (w *policyWorld) run(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
-	object := aRollout()
-	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	object := policyRollout()
 	for _, change := range changes {
 		change(&object.Spec)
 	}
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+}
+
+func policyRollout() ranv1.ClusterGroupUpgrade {
+	object := aRollout()
+	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	return object
 }
 
 // requireNothingEnforced requires that what the rollout made was removed, or at least that it lists no cluster.
@@ -321,8 +327,7 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 
 func TestARunThatContinuesGoesOnWithWhatWasPrepared(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	object := aRollout()
-	object.Spec.NodeMaintenance, object.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	object := policyRollout()
 	started := metav1.NewTime(w.Now())
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object, Carried: &ClusterGroupUpgradeCarried{
 		Phase: phaseBatches, NextBatch: 1, Prepared: &preparedItems{Soaks: []time.Duration{0, time.Minute}}, Held: w.held,
@@ -337,4 +342,32 @@ func TestARunThatContinuesGoesOnWithWhatWasPrepared(t *testing.T) {
 	require.Empty(t, w.inputsOf("PreparePolicies"), "what is enforced was frozen with the plan")
 	require.Equal(t, 3*time.Minute, status.Status.CompletedAt.Sub(started.Time).Round(time.Minute), "the last one soaks")
 	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+}
+
+func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
+	first := newPolicyWorld(t, []string{"c1", "c2"})
+	first.takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c2" && policy == 1 {
+			return -1
+		}
+		return time.Minute
+	}
+	first.run()
+	over := requireFailure[groupStatus](first.world, ranv1.ReasonTimedOut)
+	planned := first.inputsOf("PreparePolicies")[0].(activities.PolicyRollout)
+	next, err := rollout.Retry(over, rollout.RetryRequest{})
+	require.NoError(t, err)
+
+	w := newPolicyWorld(t, []string{"c1", "c2"})
+	w.standings = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
+	object := policyRollout()
+	w.recalledRollout = activities.RecalledRollout{Object: object}
+	w.recalledRollout.Object.Status = next
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{
+		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
+	})
+	status := requireResult[groupStatus](w.world)
+	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
+	require.Equal(t, planned.Policies, w.inputsOf("PreparePolicies")[0].(activities.PolicyRollout).Policies, "by name and namespace")
+	require.Equal(t, []activities.PlacedClusters{{Policy: 1, Clusters: []string{"c2"}}}, w.inputsOf("PlaceClusters")[0].(activities.PlaceClustersInput).Placements)
 }

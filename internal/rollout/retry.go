@@ -52,6 +52,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 		RemediationPlan:                       over.RemediationPlan,
 		ManagedPoliciesForUpgrade:             over.ManagedPoliciesForUpgrade,
 		ManagedPoliciesCompliantBeforeUpgrade: over.ManagedPoliciesCompliantBeforeUpgrade,
+		ManagedPoliciesNs:                     over.ManagedPoliciesNs,
 		Precaching:                            over.Precaching,
 		Backup:                                over.Backup,
 	}

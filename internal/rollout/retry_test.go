@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -59,6 +60,48 @@ func TestOnlyWhatFailedIsDoneOnceMoreWithTheSamePlan(t *testing.T) {
 			require.Equal(t, tt.want, states)
 			require.Len(t, next.Conditions, 2, "it is planned, and has not begun")
 		})
+	}
+}
+
+func TestWhatWasPlannedIsPinnedAndWhatTheRunSawBeginsAnew(t *testing.T) {
+	pinned := []string{
+		"Conditions", "ComputedMaxConcurrency", "ComputedMaxFailures", "RemediationPlan", "ManagedPoliciesForUpgrade",
+		"ManagedPoliciesCompliantBeforeUpgrade", "ManagedPoliciesNs", "Precaching", "Backup", "Clusters",
+	}
+	var over ranv1.ClusterGroupUpgradeStatus
+	fields := reflect.ValueOf(&over).Elem()
+	for i := range fields.NumField() {
+		fill(fields.Field(i))
+	}
+	given := ended(ranv1.ClusterFailed)
+	over.Conditions, over.Clusters, over.RemediationPlan, over.Outcomes = given.Conditions, given.Clusters, given.RemediationPlan, nil
+	next, err := rollout.Retry(over, rollout.RetryRequest{})
+	require.NoError(t, err)
+	kept := reflect.ValueOf(next)
+	for i := range kept.NumField() {
+		name := kept.Type().Field(i).Name
+		require.Equal(t, slices.Contains(pinned, name), !kept.Field(i).IsZero(), name)
+	}
+}
+
+// fill gives a value something that is not nothing.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.Zero(v.Type().Key()), reflect.Zero(v.Type().Elem()))
+	case reflect.Struct:
+		fill(v.Field(0))
+	case reflect.String:
+		v.SetString("given")
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetInt(1)
 	}
 }
 
