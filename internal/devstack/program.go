@@ -21,7 +21,7 @@ func (s *Stack) Add(program Program) (*Process, error) {
 		return nil, fmt.Errorf("add %s: the stack has ended: %w", program.Name, s.reason)
 	}
 	process := s.process("", program.Name, program.Args, httpReady(program.ReadyURL))
-	process.path = program.Path
+	process.path, process.env = program.Path, nil
 	s.added = append(s.added, process)
 	return process, nil
 }

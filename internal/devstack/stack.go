@@ -178,6 +178,7 @@ func (s *Stack) process(part, name string, args []string, ready func(context.Con
 		LogFile: filepath.Join(s.Dir, part, name+".log"),
 		path:    s.programs[name],
 		args:    args,
+		env:     []string{"GOGC=300"}, // a server's heap is small here and its garbage much
 		group:   s.group,
 		ready:   ready,
 		died:    s.fail,

@@ -81,8 +81,6 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 		args = append(args, "--headless")
 	}
 	t.Process = s.process("", "temporal", args, t.serving)
-	// Its heap is small and its garbage much.
-	t.Process.env = []string{"GOGC=300"}
 	return t, nil
 }
 
