@@ -157,15 +157,15 @@ type AnnounceStateInput struct {
 	Message    string `json:"message"`
 }
 
-// AnnounceState records an Event on the node for a state that no effect on the node begins: it is handed over, or the work on it has failed.
+// AnnounceState records an Event on the node for a state that no effect on the node begins: it is handed over, the work on it has failed, or the
+// maintenance has failed and cannot return it.
 func (n *Nodes) AnnounceState(ctx context.Context, in AnnounceStateInput) error {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	record(ctx, cluster, in.NodeRef, nodeEvent{
-		reason: string(in.State), occurrence: in.Occurrence, warning: in.State == maintenancev1.NodeRequestorFailed, message: in.Message,
-	})
+	failed := in.State == maintenancev1.NodeRequestorFailed || in.State == maintenancev1.NodeFailed
+	record(ctx, cluster, in.NodeRef, nodeEvent{reason: string(in.State), occurrence: in.Occurrence, warning: failed, message: in.Message})
 	return nil
 }
 

@@ -12,12 +12,12 @@ import (
 
 // announce says on the node itself that the maintenance has entered a state, and why, where no activity does so that begins it. Nothing depends
 // on it: it is tried for one round, and the workflow goes on.
-func (m *nodeMaintenance) announce(ctx workflow.Context, message string) {
+func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) {
 	m.announced++
 	insist := m.insist()
 	insist.giveUpAt = time.Unix(0, 0) // long over: one round is tried all the same
-	in := activities.AnnounceStateInput{NodeRef: m.node, State: m.status.State, Occurrence: m.announced, Message: message}
-	_ = insist.effect(ctx, "announce "+string(m.status.State)+" on "+m.node.Node, m.nodes.AnnounceState, in, nil)
+	in := activities.AnnounceStateInput{NodeRef: m.node, State: state, Occurrence: m.announced, Message: message}
+	_ = insist.effect(ctx, "announce "+string(state)+" on "+m.node.Node, m.nodes.AnnounceState, in, nil)
 }
 
 // endState is the state in which a maintenance ends whose work has ended so.

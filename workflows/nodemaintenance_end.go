@@ -55,13 +55,16 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 }
 
 // cleanUp takes back what was done, in reverse order: the job, the cordon, the request to the locks. What cannot be taken back
-// within the limit is reported.
+// within the limit is reported. A node whose job could not be removed is kept.
 func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	m.record.enter(ctx, maintenancev1.NodeCleaningUp)
 	insist := m.cleanUpInsistence(ctx)
 	// A job that may be at work is ended before anything else, however long that takes.
 	if m.jobStarted && !m.jobFinished {
-		_ = m.removeJob(ctx, insist)
+		if left := m.removeJob(ctx, insist); left != nil {
+			m.keepNode(ctx, left)
+			return
+		}
 	}
 	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
 	mayHaveLetGo := m.locked || m.requested && !m.answered
@@ -76,6 +79,19 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 		m.awaitLocksActive(ctx)
 	}
 	m.withdrawCluster(ctx, insist)
+}
+
+// keepNode leaves the node as it is, out of service and with its locks let go: a job that could not be removed may be at work on it. All that bears our
+// mark is left to the sweeper, which takes it back in the same order, the job first.
+func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
+	message := "the node is kept out of service until its job is gone: " + temporal.ErrorMessage(left)
+	m.record.note(message + "; workflow " + temporal.SweeperID(m.in.Cluster) + " returns it then")
+	if m.status.Failure == nil {
+		m.status.Failure = failureOf(left)
+		m.status.Failure.Message = message
+	}
+	m.status.LeftCordoned = m.cordoned && m.cordons()
+	m.announce(ctx, maintenancev1.NodeFailed, message)
 }
 
 // cleanUpInsistence is that of a whole clean-up: all its steps share one limit.
@@ -104,7 +120,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	m.slotReturned = result.SlotReturned
 	m.record.note(result.Note)
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
-	m.status.LeftCordoned = undone != nil && m.cordoned || result.LeftCordoned
+	m.status.LeftCordoned = undone != nil && m.cordoned && m.cordons() || result.LeftCordoned
 	if undone == nil {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
 		m.requested = false

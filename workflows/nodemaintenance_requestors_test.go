@@ -126,6 +126,32 @@ func TestAJobWhoseRequestorLeavesIsStoppedAndTheOthersKeepTheNode(t *testing.T) 
 	require.Len(t, w.inputs["RemoveJob"], 1)
 }
 
+func TestTheOthersDoNotGetTheNodeBeforeTheJobOfTheOneThatLeftIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RunJob"] = true
+	attempts := int(2 * cleanUpLimit / laterRetry) // at 10 s each longer than any clean-up
+	w.fail["RemoveJob"] = func(call int) error {
+		if call > attempts {
+			return nil
+		}
+		require.Empty(t, w.inputsOf("AnnounceState"), "the node is handed over")
+		return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.say(w.signal(temporal.SignalCancel, ""))
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, activities.ReasonJobStopping, statusOf[nodeStatus](w).Wait.Reason)
+	}, cleanUpLimit)
+	w.when(func() bool { return len(w.inputsOf("AnnounceState")) > 0 }, w.signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	status := requireCancelled[nodeStatus](w)
+	require.False(t, status.LeftCordoned)
+	require.Len(t, w.inputs["RemoveJob"], attempts+1)
+	require.Contains(t, w.called(), "AwaitNodeHealthy", "gpu.example.com has worked on the node")
+}
+
 func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {
 	w := newWorld(t)
 	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600}}

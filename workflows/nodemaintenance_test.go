@@ -337,6 +337,44 @@ func TestAFailedJobOfARolloutReturnsTheNodeAtOnce(t *testing.T) {
 	require.Contains(t, w.called(), "ReturnNode")
 }
 
+func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
+	for _, cordon := range []bool{true, false} {
+		w := newWorld(t)
+		w.locked = true
+		w.blocked["RunJob"] = true
+		w.fail["RemoveJob"] = always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x", nil))
+		signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"})
+		in := wholeMaintenance()
+		in.Object.Spec.Cordon = &cordon
+		w.ExecuteWorkflow(NodeMaintenance, in)
+
+		status := requireFailure[nodeStatus](w, activities.ReasonJobStopping)
+		require.Equal(t, maintenancev1.NodeFailed, status.State)
+		kept := "the node is kept out of service until its job is gone: job ops/n1 was stopped; waiting until its pods are gone: ops/n1-x"
+		require.Equal(t, kept, status.Failure.Message)
+		require.Contains(t, status.Notes, kept+"; workflow sweeper/c1 returns it then")
+		require.Equal(t, cordon, status.LeftCordoned)
+		called := w.called()
+		require.NotContains(t, called[slices.Index(called, "RemoveJob"):], "ReturnNode", "firmware may be in the midst of being written")
+		require.NotContains(t, called, "WithdrawNodeMaintenance", "its locks must not take the node back")
+		require.NotContains(t, called, "WithdrawClusterMaintenance")
+		require.Equal(t, maintenancev1.NodeFailed, w.inputs["AnnounceState"][0].(activities.AnnounceStateInput).State)
+		require.Equal(t, []scheduling.Release{{Namespace: "ops", Name: "n1", Number: 1, LeftOut: cordon}}, w.schedulerCalls[len(w.schedulerCalls)-1].Released)
+	}
+}
+
+func TestANodeKeptForItsJobSaysFirstWhyTheWorkFailed(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: it was not complete in time", nil))
+	w.fail["RemoveJob"] = always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
+	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireFailure[nodeStatus](w, temporal.ErrJobFailed)
+	require.True(t, status.LeftCordoned)
+	require.NotContains(t, w.called(), "ReturnNode")
+}
+
 func TestDoneWhileAJobIsAtWorkDoesNotHideThatItFails(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})

@@ -56,9 +56,8 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() == nil && running.Err() != nil:
-		clean, _ := workflow.NewDisconnectedContext(ctx)
-		m.jobStarted = m.removeJob(clean, m.cleanUpInsistence(clean)) != nil
-		return nil
+		// The others get the node when the job is gone, however long that takes.
+		return m.removeJob(ctx, m.insist())
 	case temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "":
 		return err
 	}
@@ -73,7 +72,9 @@ func (m *nodeMaintenance) jobInput() activities.RunJobInput {
 }
 
 func (m *nodeMaintenance) removeJob(ctx workflow.Context, insist insistence) error {
-	return m.undo(ctx, insist, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+	err := insist.effect(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+	m.jobStarted = err != nil
+	return err
 }
 
 // awaitRequestors waits until nobody needs the node any more. While the work of one has failed, the node is held.
@@ -129,7 +130,7 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 		}
 	}
 	if m.status.State != told {
-		m.announce(ctx, announcement)
+		m.announce(ctx, m.status.State, announcement)
 	}
 	return m.status.State
 }
