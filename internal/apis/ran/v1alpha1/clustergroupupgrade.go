@@ -222,9 +222,10 @@ type BlockingCR struct {
 	Namespace string `json:"namespace"`
 }
 
-// ObjectRef names an object.
+// ObjectRef names an object; empty: none.
 type ObjectRef struct {
-	Name string `json:"name"`
+	// +optional
+	Name string `json:"name,omitempty"`
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
