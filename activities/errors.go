@@ -38,11 +38,12 @@ func explain(cluster *kube.Cluster, doing string, err error) error {
 // explainNode is explain for a request about a node: not found means NodeGone.
 func explainNode(cluster *kube.Cluster, node, doing string, err error) error {
 	if apierrors.IsNotFound(err) {
-		return nodeGone(cluster, node)
+		return NodeGone(cluster.Name, node)
 	}
 	return explain(cluster, doing+" node "+node, err)
 }
 
-func nodeGone(cluster *kube.Cluster, node string) error {
-	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s does not exist, or not any more", node, cluster.Name), nil)
+// NodeGone is the error of whoever works on a node that the cluster does not have.
+func NodeGone(cluster, node string) error {
+	return temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("node %s of cluster %s does not exist, or not any more", node, cluster), nil)
 }

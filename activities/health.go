@@ -74,7 +74,7 @@ func evaluateNode(objects objects, in AwaitNodeHealthyInput) ([]health.Result, e
 		return nil, explainCheck(objects.cluster, err)
 	}
 	if node.Reason == health.ReasonNodeMissing {
-		return nil, nodeGone(objects.cluster, in.Node)
+		return nil, NodeGone(objects.cluster.Name, in.Node)
 	}
 	declared, err := evaluate(objects, in.Checks, in.Node)
 	return append([]health.Result{node}, declared...), err

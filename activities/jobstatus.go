@@ -92,7 +92,7 @@ func (s jobSeen) judge() (*drydockv1.Wait, bool, error) {
 		return nil, false, s.deleted("somebody deleted it at " + at.UTC().Format(time.RFC3339))
 	}
 	if s.nodeGone {
-		return nil, false, nodeGone(s.cluster, s.run.node)
+		return nil, false, NodeGone(s.cluster.Name, s.run.node)
 	}
 	return s.wait(), false, nil
 }

@@ -8,6 +8,10 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/scheduling"
@@ -68,6 +72,40 @@ func (s *Scheduler) FindAskers(ctx context.Context, cluster string) ([]string, e
 		return nil, fmt.Errorf("find those that may have slots of %s: %w", cluster, err)
 	}
 	return askers, nil
+}
+
+// FindGoneInput says which nodes of which cluster to look for.
+type FindGoneInput struct {
+	Cluster string   `json:"cluster"`
+	Nodes   []string `json:"nodes"`
+}
+
+// FindGone returns those of the nodes that the cluster does not have. The API server is asked: what a watch has shown may be behind.
+func (s *Scheduler) FindGone(ctx context.Context, in FindGoneInput) ([]string, error) {
+	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	isGone := make([]bool, len(in.Nodes))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(requestsAtOnce)
+	for i, name := range in.Nodes {
+		reads.Go(func() error {
+			err := cluster.Client.Get(reading, kubeclient.ObjectKey{Name: name}, &corev1.Node{})
+			isGone[i] = apierrors.IsNotFound(err)
+			return kubeclient.IgnoreNotFound(err)
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, explain(cluster, "look for nodes", err)
+	}
+	var gone []string
+	for i, name := range in.Nodes {
+		if isGone[i] {
+			gone = append(gone, name)
+		}
+	}
+	return gone, nil
 }
 
 // FindLost returns the askers whose workflow is over, each with those of its maintenances that go on.

@@ -147,9 +147,11 @@ func TestANodeThatSomeoneElseMaintainsHoldsASlot(t *testing.T) {
 	s.requireGranted(t, "a")
 }
 
-func TestANodeThatIsGoneNeedsNoSlot(t *testing.T) {
-	bareNodes(t, "a")
-	watching(t, "a", "gone").requireGranted(t, "a", "gone")
+func TestNodesThatAreGoneAreToldFromThoseThatExist(t *testing.T) {
+	bareNodes(t, "a", "b")
+	gone, err := (&Scheduler{Clusters: clusters}).FindGone(t.Context(), FindGoneInput{Cluster: hubName, Nodes: []string{"gone", "b", "never", "a"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"gone", "never"}, gone)
 }
 
 func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -50,6 +51,7 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	waiting, _ := workflow.NewDisconnectedContext(ctx)
 	for {
 		r.changed = false
+		r.endGone(ctx)
 		r.startGranted(ctx)
 		r.joinHolders(ctx)
 		if r.mustLeave(ctx) {
@@ -135,6 +137,17 @@ func (r *nodeRollout) explain(ctx workflow.Context) {
 		r.upgrade.record.reason.replace(r.slots.trouble)
 	default:
 		r.upgrade.record.reason.replace(r.slots.wait)
+	}
+}
+
+// endGone ends what was to be done on nodes that were deleted before they had a slot.
+func (r *nodeRollout) endGone(ctx workflow.Context) {
+	for _, slot := range r.slots.takeGone() {
+		if !slices.Contains(r.pending, slot.Node) {
+			continue // it is shared, and its maintenance finds out
+		}
+		r.pending = without(r.pending, slot.Node)
+		r.ended(ctx, slot.Node, maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeGone, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}, nil, false)
 	}
 }
 

@@ -165,6 +165,19 @@ func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
 	require.Equal(t, []string{"w1"}, w.inputs["AwaitClusterHealthy"][0].(activities.AwaitClusterHealthyInput).Nodes)
 }
 
+func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 3, 1)
+	w.missing = []string{"w1"}
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	result := requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, ranv1.ClusterComplete, result.State)
+	require.EqualValues(t, 3, result.Nodes.Done)
+	require.Equal(t, []string{"+w0", "-w0", "+w2", "-w2"}, nodes.story())
+	require.Equal(t, []string{"w0", "w2"}, w.inputs["AwaitClusterHealthy"][0].(activities.AwaitClusterHealthyInput).Nodes)
+	require.True(t, w.book.Empty())
+}
+
 func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
 	nodes.ends["w0"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }

@@ -38,10 +38,6 @@ const (
 	lingerTime = 5 * time.Minute
 	// watchAgainAfter is when the nodes are watched again that could not be.
 	watchAgainAfter = 30 * time.Second
-	// lostInterval is how often it is asked whether the workflows that have slots, or wait for them, go on.
-	lostInterval = 30 * time.Second
-	// lostAtOnce is about how many of them is asked in one activity.
-	lostAtOnce = 100
 )
 
 // MaintenanceScheduler grants the slots of a cluster to whoever asks for them: rollouts, other requestors and people share its budgets. It decides
@@ -67,6 +63,8 @@ type maintenanceScheduler struct {
 	// decided is the last decision.
 	decided scheduling.Decision
 
+	// queue is where the cluster's activities run; empty: that is not known yet.
+	queue string
 	// stopWatching stops the watch over the nodes; nil when there is none. trouble is why they cannot be seen.
 	stopWatching workflow.CancelFunc
 	trouble      *drydockv1.Wait
@@ -120,6 +118,7 @@ func (s *maintenanceScheduler) listen(ctx workflow.Context) {
 // run decides whenever something has changed.
 func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 	workflow.GoNamed(ctx, "find lost holders", s.findLost)
+	workflow.GoNamed(ctx, "find nodes that are gone", s.findGone)
 	if !s.roll.complete {
 		workflow.GoNamed(ctx, "call the roll", s.callRoll)
 	}
@@ -216,11 +215,10 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	watching, stop := workflow.WithCancel(ctx)
 	s.stopWatching = stop
 	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
-		var queue string
 		hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.blind}
-		err := hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &queue)
+		err := hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &s.queue)
 		if err == nil {
-			err = insistence{taskQueue: queue, waiting: s.blind}.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
+			err = insistence{taskQueue: s.queue, waiting: s.blind}.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}
 		if err == nil || ctx.Err() != nil {
 			return
@@ -238,53 +236,6 @@ func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message strin
 	s.trouble, s.changed = nil, true
 	if reason != "" {
 		s.trouble = &drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))}
-	}
-}
-
-// findLost asks again and again whether those in the book go on. Slots of those that do not are freed; the sweeper takes back what they have left.
-func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
-	for {
-		if s.book.Empty() {
-			if workflow.Await(ctx, func() bool { return !s.book.Empty() }) != nil {
-				return
-			}
-			s.lookedAfter = workflow.Now(ctx)
-		}
-		timing, stop := workflow.WithCancel(ctx)
-		// Runs may be shorter than the interval.
-		pause := max(0, s.lookedAfter.Add(lostInterval).Sub(workflow.Now(ctx)))
-		timer := workflow.NewTimerWithOptions(timing, pause, workflow.TimerOptions{Summary: "look after those that have slots"})
-		err := workflow.Await(ctx, func() bool { return s.doubtful || timer.IsReady() })
-		stop()
-		if err != nil {
-			return
-		}
-		s.doubtful = false
-		s.lookAfter(ctx)
-	}
-}
-
-func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
-	s.lookedAfter = workflow.Now(ctx)
-	askers := s.book.Holders()
-	for len(askers) > 0 {
-		some := askers[:min(lostAtOnce, len(askers))]
-		askers = askers[len(some):]
-		var lost []scheduling.Holder
-		hub := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
-		if hub.effect(ctx, "which of those with slots go on", s.scheduler.FindLost, some, &lost) != nil {
-			return
-		}
-		left := 0
-		for _, holder := range lost {
-			left += len(s.book.Lose(holder, workflow.Now(ctx)))
-		}
-		if len(lost) > 0 {
-			s.changed = true
-		}
-		if left > 0 {
-			_ = wakeSweeper(ctx, hub.waiting, s.in.Cluster, "maintenances ended without returning their slots").Get(ctx, nil)
-		}
 	}
 }
 

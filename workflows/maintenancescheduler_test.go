@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
@@ -24,6 +26,8 @@ type schedulerWorld struct {
 	lost  []scheduling.Holder
 	// askers run in the cluster; called are those that were asked for all their slots.
 	askers, called []string
+	// unseen are nodes that the cluster has, and that the watch has not shown.
+	unseen []string
 }
 
 func newSchedulerWorld(t *testing.T) *schedulerWorld {
@@ -53,6 +57,11 @@ func (w *schedulerWorld) play() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.lost
+	})
+	play(w.world, "FindGone", func(in activities.FindGoneInput) any {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.DeleteFunc(slices.Clone(in.Nodes), func(node string) bool { return slices.Contains(w.unseen, node) })
 	})
 	play(w.world, "FindAskers", func(string) any { return append([]string{}, w.askers...) })
 	w.blocked["WatchNodes"] = true
@@ -183,6 +192,30 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 	w.carried()
 	require.NotEmpty(t, w.inputsOf("WakeSweeper"))
 	require.Equal(t, []string{"node/c1/ops/a"}, w.inputsOf("FindLost")[0].([]scheduling.Holder)[0].Maintenances)
+}
+
+func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.unseen = []string{"new"}
+	gone := func() (names []string) {
+		for _, turn := range w.turns {
+			for _, over := range turn.Gone {
+				names = append(names, turn.Asker.WorkflowID+" "+over.Name)
+			}
+		}
+		return names
+	}
+	w.after(
+		func() { w.seeAll(); w.call("june", asks(slotFor("gone", 1), slotFor("new", 2))) },
+		func() {
+			require.Empty(t, w.grants(), "nobody sees how many nodes are out of service")
+			require.Equal(t, []string{"june gone"}, gone())
+			require.Equal(t, scheduling.NodeNotFound, statusOf[MaintenanceSchedulerStatus](w.world).Queue[0].Reason)
+			w.unseen = nil // it was deleted before it was ever shown
+		},
+		func() { require.Equal(t, []string{"june gone", "june new"}, gone()) },
+	)
+	require.Empty(t, w.carried().Book.Parties)
 }
 
 func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {

@@ -251,6 +251,9 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 		}
 	}
 	m.record.reason.replace(nil)
+	if len(m.slots.takeGone()) > 0 && !m.sharing.joined {
+		return activities.NodeGone(m.in.Cluster, m.node.Node)
+	}
 	return nil
 }
 

@@ -513,6 +513,16 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
 }
 
+func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
+	w := newWorld(t)
+	w.missing = []string{"n1"}
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.Equal(t, maintenancev1.NodeGone, requireFailure[nodeStatus](w, temporal.ErrNodeGone).State)
+	require.NotContains(t, w.called(), "TakeNode")
+	require.True(t, w.book.Empty())
+}
+
 func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
 	tests := []struct {
 		name            string

@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/stretchr/testify/mock"
@@ -17,7 +18,7 @@ import (
 
 var errGone = errors.New("workflow not found")
 
-// playScheduler plays the scheduler with a real book, in which every node that is asked for exists and is available. Its slots are those of the
+// playScheduler plays the scheduler with a real book, in which every node that is asked for is available, but for those that are missing. Its slots are those of the
 // world.
 func playScheduler(w *world) {
 	w.RegisterActivityWithOptions(func(_ context.Context, in activities.CallSchedulerInput) error {
@@ -69,7 +70,7 @@ func (w *world) callScheduler(call scheduling.Call) {
 		Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(w.slots))},
 	}
 	for _, slot := range call.Slots {
-		if !seen[slot.Node] {
+		if !seen[slot.Node] && !slices.Contains(w.missing, slot.Node) {
 			sight.Nodes = append(sight.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: slot.Node}})
 		}
 	}
@@ -83,6 +84,10 @@ func (w *world) decideSlots() {
 	for _, turn := range outcome.Turns {
 		// Whoever is over needs not be told.
 		_ = w.SignalWorkflowByID(turn.Asker.WorkflowID, temporal.SignalTurn, turn)
+	}
+	if missing := outcome.Missing(); len(missing) > 0 {
+		w.book.Miss(missing)
+		outcome.Again = w.Now()
 	}
 	if !outcome.Again.IsZero() {
 		w.RegisterDelayedCallback(w.decideSlots, max(time.Nanosecond, outcome.Again.Sub(w.Now())))

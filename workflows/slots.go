@@ -29,6 +29,8 @@ type slotKeeper struct {
 	// slots that were asked for and not released, in that order. number is that of the last.
 	slots  []scheduling.Slot
 	number int64
+	// gone are slots that were asked for nodes that the cluster does not have.
+	gone []scheduling.Slot
 	// wait is why the first that was not granted waits; turn is the number of the message that said so. scheduler is when the one began that was
 	// heard last.
 	wait *drydockv1.Wait
@@ -67,6 +69,9 @@ func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 		for _, grant := range turn.Granted {
 			k.take(grant)
 		}
+		for _, over := range turn.Gone {
+			k.miss(over)
+		}
 		if turn.Number > k.turn {
 			k.turn, k.wait, k.holder, k.held = turn.Number, turn.Wait, turn.Holder, turn.Held
 		}
@@ -102,6 +107,21 @@ func (k *slotKeeper) take(grant scheduling.Grant) {
 		return
 	}
 	k.unsaid.Released = append(k.unsaid.Released, scheduling.Release{Namespace: grant.Namespace, Name: grant.Name, Number: grant.Number})
+}
+
+// miss takes in that the node of a request is gone.
+func (k *slotKeeper) miss(over scheduling.Grant) {
+	if slot := k.find(over.Namespace, over.Name); slot != nil && slot.Number == over.Number && !slot.Granted {
+		k.gone = append(k.gone, *slot)
+		k.forget(over.Namespace, over.Name)
+	}
+}
+
+// takeGone returns, once, the slots that were asked for nodes that the cluster does not have.
+func (k *slotKeeper) takeGone() []scheduling.Slot {
+	gone := k.gone
+	k.gone = nil
+	return gone
 }
 
 func (k *slotKeeper) find(namespace, name string) *scheduling.Slot {

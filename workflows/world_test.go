@@ -47,7 +47,9 @@ type world struct {
 	// vanished are the clusters that the hub does not have any more.
 	vanished []string
 	// slots is how many nodes may be at work at once, as the book has it. schedulerGone: signals do not reach the scheduler.
+	// missing are nodes that the cluster does not have.
 	slots          int
+	missing        []string
 	book           scheduling.Book
 	schedulerCalls []scheduling.Call
 	schedulerGone  bool

@@ -37,6 +37,8 @@ type Book struct {
 type Party struct {
 	Asker Asker   `json:"asker"`
 	Slots []Entry `json:"slots"`
+	// Gone are requests that are over because their node is gone, and of which it was not told.
+	Gone []Grant `json:"gone,omitempty"`
 	// Told is the reason of the wait that it was told last, ToldHolder who has the node, and ToldHeld who could be joined; News is since when that is
 	// otherwise.
 	Told       string     `json:"told,omitempty"`
@@ -53,6 +55,8 @@ type Entry struct {
 	// Until is when a slot ends whose holder ended without returning it.
 	Until time.Time `json:"until,omitzero"`
 }
+
+func (e *Entry) name() Grant { return Grant{Namespace: e.Namespace, Name: e.Name, Number: e.Number} }
 
 // Returned is a maintenance that has returned its node.
 type Returned struct {
@@ -170,7 +174,7 @@ func (b *Book) Lose(over Holder, now time.Time) (lost []Slot) {
 		return nil
 	}
 	party.Slots = slices.DeleteFunc(party.Slots, func(e Entry) bool { return !e.Granted })
-	party.Told, party.ToldHolder, party.ToldHeld, party.News = "", Asker{}, nil, time.Time{} // nobody is there to be told anything
+	party.Told, party.ToldHolder, party.ToldHeld, party.Gone, party.News = "", Asker{}, nil, nil, time.Time{} // nobody is there to be told anything
 	for i := range party.Slots {
 		if e := &party.Slots[i]; e.Until.IsZero() && !slices.Contains(over.Maintenances, e.Maintenance) {
 			lost = append(lost, e.Slot)
@@ -181,9 +185,23 @@ func (b *Book) Lose(over Holder, now time.Time) (lost []Slot) {
 	return lost
 }
 
-// forgetSilent forgets askers that ask for nothing.
+// forgetSilent forgets askers that ask for nothing and have nothing to be told.
 func (b *Book) forgetSilent() {
-	b.Parties = slices.DeleteFunc(b.Parties, func(p Party) bool { return len(p.Slots) == 0 })
+	b.Parties = slices.DeleteFunc(b.Parties, func(p Party) bool { return len(p.Slots)+len(p.Gone) == 0 })
+}
+
+// Miss takes in that the cluster does not have these nodes: requests that wait for them are over. One that was seen meanwhile is there.
+func (b *Book) Miss(nodes []string) {
+	for i := range b.Parties {
+		party := &b.Parties[i]
+		over := func(e Entry) bool { return !e.Granted && b.node(e.Node) == nil && slices.Contains(nodes, e.Node) }
+		for _, e := range party.Slots {
+			if over(e) {
+				party.Gone = append(party.Gone, e.name())
+			}
+		}
+		party.Slots = slices.DeleteFunc(party.Slots, over)
+	}
 }
 
 // See takes in what is seen of the cluster. What comes from an earlier watch than the last is out of date.

@@ -191,9 +191,32 @@ func TestBudgetsThatCannotBeReadAllowNothingUntilTheyCan(t *testing.T) {
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
-func TestANodeThatIsGoneIsGrantedForItsMaintenanceEndsAtOnce(t *testing.T) {
-	d := newDesk(1, "a")
-	require.Equal(t, []string{"june: on-a on-gone"}, d.ask("june", slot("a", 1), slot("gone", 2)))
+func TestARequestForANodeThatIsGoneIsOverAndItsAskerIsToldOnce(t *testing.T) {
+	d := newDesk(2, "a", "b")
+	require.Equal(t, []string{"june: on-a; NodeNotFound"}, d.ask("june", slot("a", 1), slot("gone", 2), slot("new", 3)))
+	require.Equal(t, []string{"gone", "new"}, d.book.Decide(d.now, nil).Missing())
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen("new")}})
+	d.book.Miss([]string{"a", "gone", "new"})
+	d.told = nil
+	require.Equal(t, []string{"june: on-new"}, d.decide(), "it was seen meanwhile")
+	require.Equal(t, []scheduling.Grant{{Namespace: "default", Name: "on-gone", Number: 2}}, d.told[0].Gone)
+	require.Empty(t, d.later())
+
+	d.ask("july", slot("gone", 1))
+	d.book.Miss([]string{"gone"})
+	require.Equal(t, []string{"july:"}, d.decide())
+	require.Len(t, d.book.Parties, 1, "july has nothing left to wait for")
+}
+
+func TestANodeThatComesBackIsGrantedWithinTheLimitsLikeAnyOther(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	d.ask("june", slot("a", 1))
+	d.ask("july", slot("b", 1))
+	d.book.See(scheduling.Sight{From: noon, Gone: []string{"a", "b"}})
+	require.Empty(t, d.decide(), "nothing is granted for a node that nobody sees")
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen("b")}})
+	require.Empty(t, d.decide(), "june has the slot until it gives it back: a may be back, too")
+	require.Equal(t, []string{"july: on-b"}, d.release("june", returned("a", 1)))
 }
 
 func TestANodeWithTheMarkOfAMaintenanceWithoutASlotHoldsOne(t *testing.T) {

@@ -30,16 +30,32 @@ func observe(in Input) *cluster {
 	for _, pool := range c.pools {
 		pool.limit(in.Config)
 	}
+	var absent []*member
 	for i := range in.Asks {
-		// A node that is gone holds nothing.
-		if node := c.nodes[in.Asks[i].Node]; node != nil && in.Asks[i].Granted {
-			node.hold(&in.Asks[i].Request)
+		ask := &in.Asks[i]
+		if !ask.Granted {
+			continue
 		}
+		if c.nodes[ask.Node] == nil {
+			absent = append(absent, c.remember(ask.Node))
+		}
+		c.nodes[ask.Node].hold(&ask.Request)
 	}
 	for i := range members {
 		members[i].count()
 	}
+	for _, node := range absent {
+		node.count()
+	}
 	return c
+}
+
+// remember adds a node that is gone and has a request in progress. It may be back before that ends, so it holds its slot; which budgets covered it
+// is not known.
+func (c *cluster) remember(name string) *member {
+	gone := &member{Node: Node{Name: name}, pools: c.pools[:1]}
+	c.nodes[name] = gone
+	return gone
 }
 
 // join adds a node to the pools that it belongs to, and returns those.

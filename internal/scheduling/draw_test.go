@@ -101,8 +101,7 @@ func drawBudget(t *rapid.T, name string) maintenancev1.Budget {
 func (c cluster) holding() []string {
 	var names []string
 	for _, request := range c.Requests {
-		exists := slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Name == request.Spec.NodeName })
-		if exists && slices.Contains([]string{"Scheduled", "Ready"}, stateOf(request)) {
+		if slices.Contains([]string{"Scheduled", "Ready"}, stateOf(request)) {
 			names = append(names, request.Spec.NodeName)
 		}
 	}
@@ -180,6 +179,12 @@ func (c cluster) limits() map[limitKey]int {
 // counts is what is used of each limit when these nodes are under maintenance.
 func (c cluster) counts(underMaintenance []string) map[limitKey]int {
 	counts, zones := map[limitKey]int{}, map[limitKey]bool{}
+	for _, name := range underMaintenance {
+		if !slices.ContainsFunc(c.Nodes, func(n corev1.Node) bool { return n.Name == name }) { // no zone, no budget: only the cluster's own limits
+			counts[limitKey{}.named(scheduling.NoSlot)]++
+			counts[limitKey{}.named(scheduling.MaxUnavailable)]++
+		}
+	}
 	c.pools(func(key limitKey, n corev1.Node, _, _ *intstr.IntOrString) {
 		working := slices.Contains(underMaintenance, n.Name)
 		if working {

@@ -75,6 +75,8 @@ type Turn struct {
 	// Number counts what a scheduler has said.
 	Number  int64   `json:"number"`
 	Granted []Grant `json:"granted,omitempty"`
+	// Gone are requests for nodes that the cluster does not have: they are over.
+	Gone []Grant `json:"gone,omitempty"`
 	// Wait is why the first of the asker's other requests waits; nil when none does.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// Holder asked for the node of that request before, and has it; nil: that is not what it waits for, or whoever has the node has no slot.
@@ -89,7 +91,7 @@ type HeldNode struct {
 	Holder Asker  `json:"holder"`
 }
 
-// Grant names a request that has a slot now.
+// Grant names a request to its asker: one that has a slot now, unless it is said otherwise.
 type Grant struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`

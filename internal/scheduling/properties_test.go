@@ -70,6 +70,7 @@ func TestARequestThatFitsIsNeverPassedOver(t *testing.T) {
 			case scheduling.LowerRank:
 				require.NotContains(t, c.holding(), waiting.Node)
 			case scheduling.NodeNotFound:
+				require.NotContains(t, c.holding(), waiting.Node)
 				require.Contains(t, []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}[len(c.Nodes):], waiting.Node)
 			default:
 				var reasons []scheduling.Reason

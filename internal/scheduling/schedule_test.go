@@ -211,10 +211,12 @@ func TestSchedule(t *testing.T) {
 			waiting:  map[string]scheduling.Reason{"r9": scheduling.NodeNotFound},
 		},
 		{
-			name:  "a node that is gone holds no slot",
-			nodes: nodes(1, 0), slots: 1,
-			requests: []maintenancev1.NodeMaintenance{request("w9", a, "n9", 9, maintenancev1.NodeDraining), pending("r0", b, "n0", 1)},
-			granted:  []string{"r0"},
+			name:  "a node that is gone holds its slot, for it may be back before its maintenance ends",
+			nodes: nodes(1, 0), slots: 0,
+			requests: []maintenancev1.NodeMaintenance{
+				request("w9", a, "n9", 9, maintenancev1.NodeDraining), pending("r9", b, "n9", 1), pending("r0", b, "n0", 1),
+			},
+			waiting: map[string]scheduling.Reason{"r0": scheduling.NoSlot, "r9": scheduling.NodeBusy},
 		},
 		{
 			name:  "a request without a condition is pending, and one that is over holds nothing",

@@ -51,7 +51,7 @@ func (b *Book) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 	for i := range b.Parties {
 		party := &b.Parties[i]
 		granted, due := party.news(waits[party.Asker], now)
-		if len(granted) == 0 && (due.IsZero() || due.After(now)) {
+		if len(granted)+len(party.Gone) == 0 && (due.IsZero() || due.After(now)) {
 			out.Again = Earlier(out.Again, due)
 			continue
 		}
@@ -62,7 +62,18 @@ func (b *Book) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 		b.Turns++
 		out.Turns = append(out.Turns, party.tell(b.Turns, granted, waits[party.Asker]))
 	}
+	b.forgetSilent()
 	return out
+}
+
+// Missing are the nodes that are waited for and that nobody has seen.
+func (d Decision) Missing() (nodes []string) {
+	for _, w := range d.Waiting {
+		if w.Reason == NodeNotFound && !slices.Contains(nodes, w.Node) {
+			nodes = append(nodes, w.Node)
+		}
+	}
+	return nodes
 }
 
 // lapse drops what is over by now, and returns when the next is.
@@ -109,8 +120,7 @@ const (
 	ReasonInvalidConfig = "InvalidConfig"
 )
 
-// decision decides on everything in the book. In a standstill, everybody waits for its end, in order of rank. A node that is gone needs no slot: its
-// maintenance is granted, and ends at once.
+// decision decides on everything in the book. In a standstill, everybody waits for its end, in order of rank.
 func (b *Book) decision(now time.Time, standstill *drydockv1.Wait) Decision {
 	standstill = b.Standstill(standstill)
 	in := b.input(now)
@@ -124,9 +134,6 @@ func (b *Book) decision(now time.Time, standstill *drydockv1.Wait) Decision {
 		switch {
 		case standstill != nil:
 			w.Reason, w.Message = Reason(standstill.Reason), standstill.Message
-		case w.Reason == NodeNotFound:
-			decision.Granted = append(decision.Granted, w.Request)
-			continue
 		case w.Reason == NodeBusy && seen != nil && b.heldByOthers(*seen):
 			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next when that has returned the node", w.Node, seen.Maintenance)
 		}
@@ -261,7 +268,7 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
 func (p *Party) news(wait *partyWait, now time.Time) (granted []Grant, due time.Time) {
 	for i := range p.Slots {
 		if e := &p.Slots[i]; e.Granted && !e.Told {
-			granted = append(granted, Grant{Namespace: e.Namespace, Name: e.Name, Number: e.Number})
+			granted = append(granted, e.name())
 		}
 	}
 	switch reason, holder, held := wait.key(); {
@@ -280,7 +287,8 @@ func (p *Party) tell(number int64, granted []Grant, wait *partyWait) Turn {
 	}
 	p.Told, p.ToldHolder, p.ToldHeld = wait.key()
 	p.News = time.Time{}
-	turn := Turn{Asker: p.Asker, Number: number, Granted: granted, Held: p.ToldHeld}
+	turn := Turn{Asker: p.Asker, Number: number, Granted: granted, Gone: p.Gone, Held: p.ToldHeld}
+	p.Gone = nil
 	if wait != nil {
 		turn.Wait = &wait.Wait
 	}
