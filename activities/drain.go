@@ -30,6 +30,8 @@ type DrainInput struct {
 	Attempt  int32      `json:"attempt"`
 	// Before is what an earlier drain of the same maintenance had reached; nil: there was none. The counts go on from there.
 	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
+	// Reports counts how often earlier attempts have reported what they saw: the more, the less often it is reported.
+	Reports int `json:"reports,omitempty"`
 }
 
 // Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
@@ -41,6 +43,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 		return maintenancev1.DrainStatus{}, err
 	}
 	report := newReport(ctx, in.Deadline)
+	report.sent = in.Reports
 	before := report.observed().Drain
 	if before == nil {
 		before = in.Before

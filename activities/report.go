@@ -32,6 +32,8 @@ const (
 type report struct {
 	activity string
 	deadline *time.Time
+	// sent counts the reports of the wait, also those of earlier activities that waited for the same.
+	sent int
 
 	mu      sync.Mutex
 	latest  temporal.Observation
@@ -109,8 +111,8 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	var due <-chan time.Time
-	var sent temporal.Observation
-	earliest, reports := time.Now().Add(firstReport), 0
+	var told temporal.Observation
+	earliest := time.Now().Add(firstReport)
 	for {
 		select {
 		case <-ctx.Done():
@@ -125,15 +127,15 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 				due = time.After(time.Until(earliest))
 			}
 		case <-due:
-			reports++
-			due, earliest = nil, time.Now().Add(pauseAfter(reports))
-			if latest := r.observed(); !equality.Semantic.DeepEqual(latest, sent) {
+			r.sent++
+			due, earliest = nil, time.Now().Add(pauseAfter(r.sent))
+			if latest := r.observed(); !equality.Semantic.DeepEqual(latest, told) {
 				if err := send(ctx, workflows, latest); err != nil {
 					activity.GetLogger(ctx).Warn("what is waited for could not be reported, will be tried again", "error", err)
 					due = time.After(reportInterval)
 					continue
 				}
-				sent = latest
+				told = latest
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -121,6 +123,30 @@ func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
 	require.Greater(t, prompt, 30*time.Minute, "a change is seen within 5 s")
 	require.Less(t, reports, 1000)
 	require.Equal(t, longestReportInterval, pauseAfter(1_000_000))
+}
+
+func TestReportsOfAWaitThatIsTriedAgainDoNotBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reported := &signals{}
+		suite := &testsuite.WorkflowTestSuite{}
+		environment := suite.NewTestActivityEnvironment()
+		observe := func(ctx context.Context) error {
+			r := newReport(ctx, nil)
+			r.sent = 1000
+			defer r.start(ctx, reported)()
+			changes := time.NewTicker(reportInterval)
+			defer changes.Stop()
+			for i := range 10 {
+				r.observe(temporal.Observation{Drain: &maintenancev1.DrainStatus{Evicted: int32(i)}})
+				<-changes.C
+			}
+			return nil
+		}
+		environment.RegisterActivity(observe)
+		_, err := environment.ExecuteActivity(observe)
+		require.NoError(t, err)
+		require.Len(t, reported.observed, 1)
+	})
 }
 
 func TestAWaitThatEndsAtOnceIsNotReported(t *testing.T) {

@@ -278,7 +278,8 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	return err
 }
 
-// drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled.
+// drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled. Further attempts have more time, and report less often,
+// so that one that cannot end does not fill its workflow's history.
 func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	if m.spec.DrainSpec == nil {
 		return nil
@@ -292,7 +293,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	m.draining = in
 	for {
 		in.Attempt++
-		in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec))
+		in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec, in.Attempt))
 		var result maintenancev1.DrainStatus
 		err := m.await(ctx, "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
 		if err == nil {
@@ -309,12 +310,18 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	}
 }
 
-// drainTimeout is the limit of one drain in seconds; 300 unless given.
-func drainTimeout(spec maintenancev1.DrainSpec) int32 {
-	if spec.TimeoutSeconds == nil {
-		return 300
+// drainTimeout is the limit of an attempt at a drain, in seconds: 300 for the first unless given, then twice that of the one before, up to as long as
+// an attempt at any wait may take.
+func drainTimeout(spec maintenancev1.DrainSpec, attempt int32) int32 {
+	const longest = int32(unlimitedWait / time.Second)
+	timeout := int32(300)
+	if spec.TimeoutSeconds != nil {
+		timeout = *spec.TimeoutSeconds
 	}
-	return *spec.TimeoutSeconds
+	for ; attempt > 1 && timeout < longest; attempt-- {
+		timeout = min(2*timeout, longest)
+	}
+	return timeout
 }
 
 // checkHealth waits until the node, its DaemonSet pods and the declared checks are well.

@@ -49,6 +49,7 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 	}
 	if o.Drain != nil {
 		m.status.Drain, m.draining.Before = o.Drain, o.Drain
+		m.draining.Reports++
 	}
 	m.status.WaitForCompletion = o.Pods
 	m.record.reason.replace(o.Wait)

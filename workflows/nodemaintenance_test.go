@@ -226,6 +226,38 @@ func TestAnotherDrainGoesOnFromWhatTheOneBeforeHadReached(t *testing.T) {
 	require.Equal(t, reached, w.inputs["Drain"][1].(activities.DrainInput).Before)
 }
 
+func TestADrainThatNeverSucceedsDoesNotFillItsHistory(t *testing.T) {
+	const attempts, reports = 30, 3
+	w := newWorld(t)
+	begin := w.Now()
+	w.fail["Drain"] = func(call int) error {
+		if call > attempts {
+			return nil
+		}
+		for range reports {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: &maintenancev1.DrainStatus{PodsToEvict: 1}})
+		}
+		return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil)
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.DrainSpec.TimeoutSeconds = ptr(int32(1))
+	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	requireResult[nodeStatus](w)
+	want := time.Second
+	for i, input := range w.inputs["Drain"] {
+		drain := input.(activities.DrainInput)
+		require.WithinDuration(t, begin.Add(want), *drain.Deadline, 30*time.Second, "attempt %d", i+1)
+		require.Equal(t, i*reports, drain.Reports, "reports do not begin anew with attempt %d", i+1)
+		want = min(2*want, 24*time.Hour)
+	}
+}
+
+func TestATimeoutOfMoreThanADayStaysWhatItIs(t *testing.T) {
+	require.Equal(t, int32(200_000), drainTimeout(maintenancev1.DrainSpec{TimeoutSeconds: ptr(int32(200_000))}, 9))
+}
+
 func TestDrainDeadlineIsFiveMinutesUnlessGivenAndNoneForZero(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -65,7 +65,7 @@ type Drain struct {
 
 // Run evicts the pods that must leave, never deletes one, and returns when they are gone: deleted, or running elsewhere under another
 // UID. It may be interrupted at any instant and run again. Errors: InvalidSpec; PodsNotEvictable, before anything is evicted, and
-// DrainTimedOut, both with every pod that is in the way; NodeGone; NodeBusy when the node is not ours.
+// DrainTimedOut, both with the pods that are in the way, the gravest first; NodeGone; NodeBusy when the node is not ours.
 func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	rules, err := newRules(d.Spec)
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *run) refuse(ctx context.Context) error {
 	if len(refused) == 0 {
 		return nil
 	}
-	return temporal.Error(temporal.ErrPodsNotEvictable, fmt.Sprintf("drain %s: %s", r.Node, summarize(refused)), nil, blockers(refused)...)
+	return temporal.Error(temporal.ErrPodsNotEvictable, fmt.Sprintf("drain %s: %s", r.Node, summarize(refused)), nil, blockers(gravestFirst(refused))...)
 }
 
 // evict asks for every pod that is due, all at once: the cluster's rate limiter is the only bound. It returns when to look again.
@@ -313,7 +313,7 @@ func (r *run) timeOut(ctx context.Context) error {
 		return err
 	}
 	left := r.progress.obstacles
-	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, summarize(left)), nil, blockers(left)...)
+	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, summarize(left)), nil, blockers(gravestFirst(left))...)
 }
 
 // watch wakes the loop whenever one of these has changed.

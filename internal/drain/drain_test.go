@@ -352,8 +352,9 @@ func TestAtItsDeadlineADrainNamesWhatIsInTheWay(t *testing.T) {
 			"1 pod cannot finish terminating while the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
 		blockers := temporal.Blockers(err)
 		require.Len(t, blockers, 3)
-		require.Equal(t, "DisruptionBudgetNever", blockers[2].Reason)
-		require.WithinDuration(t, w.began, blockers[2].Since.Time, 2*lookInterval)
+		require.Equal(t, "DisruptionBudgetNever", blockers[0].Reason, "the gravest come first")
+		require.Equal(t, "NodeNotReady", blockers[2].Reason)
+		require.WithinDuration(t, w.began, blockers[0].Since.Time, 2*lookInterval)
 		require.Equal(t, []string{"shop/stuck", "shop/web-000", "shop/web-001"}, status.WaitForEviction)
 	})
 }

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -110,6 +111,13 @@ func (p *progress) refused() []obstacle {
 // blocking returns the obstacles that something stands in the way of.
 func blocking(obstacles []obstacle) []obstacle {
 	return slices.DeleteFunc(slices.Clone(obstacles), func(o obstacle) bool { return !o.blocks() })
+}
+
+// gravestFirst orders obstacles by what a person would want to know first: not all of them can be named.
+func gravestFirst(obstacles []obstacle) []obstacle {
+	return slices.SortedStableFunc(slices.Values(obstacles), func(a, b obstacle) int {
+		return cmp.Compare(slices.Index(gravest, a.reason), slices.Index(gravest, b.reason))
+	})
 }
 
 func blockers(obstacles []obstacle) []drydockv1.Blocker {

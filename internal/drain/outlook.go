@@ -66,13 +66,13 @@ func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maint
 	return outlook, nil
 }
 
-// Err is PodsNotEvictable when the drain would end before the first eviction, with every pod because of which it would; otherwise nil.
+// Err is PodsNotEvictable when the drain would end before the first eviction, with the pods because of which it would, the gravest first; otherwise nil.
 func (o Outlook) Err() error {
 	if len(o.refused) == 0 {
 		return nil
 	}
 	return temporal.Error(temporal.ErrPodsNotEvictable,
-		fmt.Sprintf("node %s is not taken out of service, as its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(o.refused)...)
+		fmt.Sprintf("node %s is not taken out of service, as its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(gravestFirst(o.refused))...)
 }
 
 // Warning says to a person what is in the way, so that it can be changed before the drain begins; empty if nothing is.

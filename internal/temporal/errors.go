@@ -2,6 +2,7 @@ package temporal
 
 import (
 	"errors"
+	"fmt"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 
@@ -44,8 +45,15 @@ var NonRetryable = []string{
 	ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled,
 }
 
-// Error makes a typed error. Blockers, if any, travel as its details.
+// blockersNamed is how many blockers an error carries. It becomes part of its workflow's history, and of the parent's, and a node can have 250 pods.
+const blockersNamed = 20
+
+// Error makes a typed error. Blockers, if any, travel as its details: the first 20, and the message says how many more there are.
 func Error(errType, message string, cause error, blockers ...drydockv1.Blocker) error {
+	if more := len(blockers) - blockersNamed; more > 0 {
+		blockers = blockers[:blockersNamed]
+		message += fmt.Sprintf(" (%d of what is in the way are named, and there are %d more)", blockersNamed, more)
+	}
 	options := sdktemporal.ApplicationErrorOptions{Cause: cause}
 	for _, t := range NonRetryable {
 		options.NonRetryable = options.NonRetryable || t == errType

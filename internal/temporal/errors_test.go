@@ -1,0 +1,27 @@
+package temporal_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestAnErrorNamesTheFirstBlockersAndSaysHowManyMoreThereAre(t *testing.T) {
+	var blockers []drydockv1.Blocker
+	for i := range 250 {
+		blockers = append(blockers, drydockv1.Blocker{Kind: "Pod", Name: fmt.Sprint("web-", i)})
+	}
+	all := temporal.Error(temporal.ErrDrainTimedOut, "drain n1", nil, blockers[:20]...)
+	require.Equal(t, blockers[:20], temporal.Blockers(all))
+	require.Equal(t, "drain n1", temporal.ErrorMessage(all))
+
+	some := temporal.Error(temporal.ErrDrainTimedOut, "drain n1", nil, blockers...)
+	require.Equal(t, blockers[:20], temporal.Blockers(some))
+	require.Equal(t, "drain n1 (20 of what is in the way are named, and there are 230 more)", temporal.ErrorMessage(some))
+	again := temporal.Error(temporal.ErrDrainTimedOut, temporal.ErrorMessage(some), nil, temporal.Blockers(some)...)
+	require.Equal(t, temporal.ErrorMessage(some), temporal.ErrorMessage(again), "who tells it again counts no other way")
+}
