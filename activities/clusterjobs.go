@@ -23,6 +23,8 @@ import (
 // ends and goes by itself.
 type ClusterJob struct {
 	Cluster string `json:"cluster"`
+	// Preparation is what it is a part of.
+	Preparation string `json:"preparation"`
 	// Owner is the mark of the rollout's workflow.
 	Owner string        `json:"owner"`
 	Work  precache.Work `json:"work"`
@@ -30,10 +32,11 @@ type ClusterJob struct {
 	Deadline time.Time `json:"deadline"`
 }
 
-// name is the same for every attempt, and another for every rollout: two may prepare one cluster for different things.
+// name is the same for every attempt, and another for every preparation: two may prepare one cluster for different things, at the same time or one after
+// the other, and how one went says nothing about the next.
 func (in ClusterJob) name() string {
-	owner := sha256.Sum256([]byte(in.Owner))
-	return safename.Join("-", in.Work.Kind.JobName(), hex.EncodeToString(owner[:4]))
+	preparation := sha256.Sum256([]byte(in.Preparation))
+	return safename.Join("-", in.Work.Kind.JobName(), hex.EncodeToString(preparation[:4]))
 }
 
 func (in ClusterJob) run() jobRun {
@@ -88,7 +91,7 @@ func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data 
 	}
 	err := cluster.Client.Create(ctx, config)
 	if apierrors.IsAlreadyExists(err) {
-		return nil // by an attempt before: the name is that of the rollout
+		return nil // by an attempt before: the name is that of the preparation
 	}
 	return explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
 }

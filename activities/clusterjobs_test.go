@@ -17,10 +17,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// preparation is a Job for the shared spoke in the name of a rollout of that name.
+// preparation is a Job for the shared spoke in the name of a rollout of that name, and of its only preparation.
 func preparation(rollout string, kind precache.Kind) ClusterJob {
 	in := ClusterJob{
-		Cluster: spokeName, Owner: "cgu/ops/" + rollout + "/first-run", Deadline: time.Now().Add(time.Minute),
+		Cluster: spokeName, Owner: "cgu/ops/" + rollout + "/first-run", Preparation: "prepare/ops/" + rollout, Deadline: time.Now().Add(time.Minute),
 		Work: precache.Work{Kind: kind, Image: "registry.example.com/work:1", Timeout: time.Hour},
 	}
 	if kind == precache.Precaching {
@@ -101,6 +101,10 @@ func TestABackupThatFailsSaysHowAndIsKept(t *testing.T) {
 	require.ErrorContains(t, err, "no room in /var/recovery")
 	require.NoError(t, jobs().RemoveClusterJob(t.Context(), in))
 	require.NotNil(t, clusterJob(t, in), "for a day, by its ttlSecondsAfterFinished")
+
+	again := in
+	again.Preparation += "-2"
+	require.Nil(t, clusterJob(t, again), "the next preparation has a Job of its own")
 }
 
 func TestAJobThatDoesNotEndInTimeIsTimedOutAndStopped(t *testing.T) {

@@ -90,6 +90,8 @@ type groupUpgrade struct {
 	completions completions
 	// precaching and backup of the clusters; nil where there is none.
 	precaching, backup *preparation
+	// preparations is how many there were; partsAtWork is how many ClusterPreparations are at work.
+	preparations, partsAtWork int
 
 	enabled bool
 	// edited: the spec has changed since the plan was made.

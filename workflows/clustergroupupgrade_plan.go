@@ -25,18 +25,20 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 	fromTheStart := g.enabled
 	for {
 		g.edited = false
-		valid, err := g.plan(ctx)
+		enabled := g.enabled
+		outdated := func() bool { return g.edited || g.enabled != enabled }
+		valid, err := g.plan(ctx, outdated)
 		switch {
 		case ctx.Err() != nil:
 			return rollout.EndCancelled, nil
 		case err != nil:
 			return "", err
-		case g.edited:
+		case outdated():
 			continue
 		case !valid && fromTheStart:
 			return rollout.EndFinished, nil
 		case g.enabled && valid:
-			return "", nil
+			return g.unlessAllFailed(), nil
 		}
 		g.enabled = false
 		g.record.notEnabled(ctx, valid)
@@ -46,8 +48,8 @@ func (g *groupUpgrade) prepare(ctx workflow.Context) (rollout.End, error) {
 	}
 }
 
-// plan selects the clusters and divides them into batches, next to the hub's objects.
-func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
+// plan selects the clusters and divides them into batches, next to the hub's objects, and has them precached until the plan is outdated.
+func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
 	var plan activities.RolloutPlan
 	insist := g.insist()
 	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
@@ -55,11 +57,11 @@ func (g *groupUpgrade) plan(ctx workflow.Context) (valid bool, err error) {
 	}
 	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
 	g.record.planned(ctx, plan.Plan)
-	g.record.preparations(&g.spec, plan)
+	g.takePreparations(plan)
 	if plan.Valid() {
 		// One that waits for a rollout that waits for it is not known: it would stop the other, which was there first.
 		g.register(ctx)
-		g.precache(ctx)
+		g.precache(ctx, outdated)
 	}
 	return plan.Valid(), nil
 }

@@ -8,10 +8,8 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
@@ -27,40 +25,79 @@ const (
 
 // preparation is the precaching, or the backup, of a rollout's clusters.
 type preparation struct {
+	// id is that of no other preparation: what is said of one, and the Jobs that it has made, are not taken for those of another.
+	id   string
 	work precache.Work
-	// standings of the clusters that it was asked for.
+	// standings of the clusters that it was asked for; waiting are those whose Job is not asked for yet.
 	standings map[string]precache.Standing
-	// ctx of the ClusterPreparations; stop cancels them. Parts is how many were asked for, atWork how many have begun and are not over.
-	ctx           workflow.Context
-	stop          workflow.CancelFunc
-	parts, atWork int
+	waiting   []string
+	// ctx of the ClusterPreparations; stop cancels them. Parts is how many have begun.
+	ctx   workflow.Context
+	stop  workflow.CancelFunc
+	parts int
 }
 
 // PreparationProgress is what a ClusterPreparation tells its rollout.
 type PreparationProgress struct {
-	Kind      precache.Kind                `json:"kind"`
-	Standings map[string]precache.Standing `json:"standings"`
+	// Preparation is the one that it is a part of.
+	Preparation string                       `json:"preparation"`
+	Standings   map[string]precache.Standing `json:"standings"`
+}
+
+// takePreparations takes over what a plan says about precaching and backups. What was done before stays done, and what is at work goes on, unless it is
+// other work now, or not asked for any more. A plan that cannot be carried out says nothing about what is to be pulled.
+func (g *groupUpgrade) takePreparations(plan activities.RolloutPlan) {
+	s := &g.status
+	s.Backup = nil
+	if g.spec.Backup {
+		s.Backup = &ranv1.BackupStatus{Image: plan.BackupImage}
+	}
+	switch {
+	case !g.spec.PreCaching:
+		s.Precaching = nil
+		g.stopPrecaching()
+	case plan.Valid():
+		asked := &ranv1.PrecachingStatus{Spec: plan.Precaching, Image: plan.PreCacheImage}
+		//workflowcheck:ignore to compare values has no order that shows
+		if before := s.Precaching; before == nil || before.Image != asked.Image || !reflect.DeepEqual(before.Spec, asked.Spec) {
+			s.Precaching = asked
+		}
+		//workflowcheck:ignore to compare values has no order that shows
+		if g.precaching != nil && !reflect.DeepEqual(g.precaching.work, g.precachingWork()) {
+			g.stopPrecaching()
+		}
+	}
+}
+
+func (g *groupUpgrade) precachingWork() precache.Work {
+	asked := g.status.Precaching
+	return precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
+}
+
+// stopPrecaching stops the Jobs that pull. What they say from now on does not count.
+func (g *groupUpgrade) stopPrecaching() {
+	if g.precaching != nil {
+		g.precaching.stop()
+		g.precaching = nil
+	}
+	g.record.notPrecached()
 }
 
 // precache pulls onto the clusters of the plan what was asked for. It is done once for each cluster, however often it is planned anew: only one that is
-// new to the plan, or work that is another, is done. When the spec is edited it returns, and the Jobs go on.
-func (g *groupUpgrade) precache(ctx workflow.Context) {
+// new to the plan, or work that is another, is done. Interrupted, it returns, and the Jobs go on.
+func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	if !g.spec.PreCaching {
 		return
 	}
-	if !g.enabled {
+	if g.enabled {
+		g.record.enabled()
+	} else {
 		g.record.notEnabled(ctx, true)
 	}
-	asked := g.status.Precaching
-	work := precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
-	//workflowcheck:ignore to compare values has no order that shows
-	if g.precaching == nil || !reflect.DeepEqual(g.precaching.work, work) {
-		if g.precaching != nil {
-			g.precaching.stop()
-		}
-		g.precaching = newPreparation(ctx, work, asked.Status)
+	if g.precaching == nil {
+		g.precaching = g.newPreparation(ctx, g.precachingWork(), g.status.Precaching.Status)
 	}
-	g.prepareClusters(ctx, g.precaching, func() bool { return g.edited })
+	g.prepareClusters(ctx, g.precaching, interrupted)
 }
 
 // backUp makes a backup of every cluster of the plan, before the first is worked on.
@@ -73,23 +110,38 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	}
 	g.record.backingUp(ctx)
 	asked := g.status.Backup
-	g.backup = newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
+	g.backup = g.newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
 	g.prepareClusters(ctx, g.backup, func() bool { return false })
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
-	return "", nil
+	return g.unlessAllFailed(), nil
 }
 
-// newPreparation begins with what an earlier run of the rollout has done.
-func newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
-	p := &preparation{work: work, standings: map[string]precache.Standing{}}
+// unlessAllFailed ends a rollout of which no cluster could be prepared: it waits for nothing more.
+func (g *groupUpgrade) unlessAllFailed() rollout.End {
+	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) == 0 && len(g.record.inState(ranv1.ClusterFailed)) > 0 {
+		return rollout.EndFinished
+	}
+	return ""
+}
+
+// newPreparation begins with what was done before.
+func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
+	g.preparations++
+	meta, run := g.in.Object.ObjectMeta, workflow.GetInfo(ctx).WorkflowExecution.RunID
+	p := &preparation{
+		id:        temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), run[:8], g.preparations),
+		work:      work,
+		standings: map[string]precache.Standing{},
+	}
 	for _, cluster := range workflow.DeterministicKeys(before) {
 		if before[cluster] == ranv1.PreparationSucceeded {
 			p.standings[cluster] = precache.Standing{State: ranv1.PreparationSucceeded}
 		}
 	}
 	p.ctx, p.stop = workflow.WithCancel(ctx)
+	workflow.GoNamed(p.ctx, string(work.Kind), func(ctx workflow.Context) { g.startParts(ctx, p) })
 	return p
 }
 
@@ -97,81 +149,95 @@ func newPreparation(ctx workflow.Context, work precache.Work, before map[string]
 // stopped.
 func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
-	var todo []ClusterToPrepare
-	for _, name := range clusters {
-		if _, asked := p.standings[name]; !asked {
-			p.standings[name] = precache.Standing{State: ranv1.PreparationNotStarted}
-			todo = append(todo, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
-		}
-	}
+	p.ask(clusters)
 	g.record.preparing(ctx, p)
-	for some := range slices.Chunk(todo, preparedTogether) {
-		p.parts++
-		number := p.parts
-		workflow.GoNamed(p.ctx, fmt.Sprintf("%s, part %d", p.work.Kind, number), func(ctx workflow.Context) { g.preparePart(ctx, p, number, some) })
-	}
 	over := func() bool {
 		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.standings[name].State.Over() })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && p.atWork == 0 })
+	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && g.partsAtWork == 0 })
 	stopWaiting()
 	if ctx.Err() == nil && over() {
-		g.record.reason.set(ctx, "", "")
-		g.record.leavePlan(ctx, p)
+		g.record.prepared(ctx, p)
 	}
 }
 
-// preparePart has some of the clusters prepared, when it is their turn.
-func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, number int, clusters []ClusterToPrepare) {
-	if workflow.Await(ctx, func() bool { return p.atWork < preparationsAtOnce }) != nil {
-		return
+// ask asks for the clusters of the plan. One that is in it no more, and whose Job was not asked for yet, is not.
+func (p *preparation) ask(clusters []string) {
+	for _, name := range p.waiting {
+		delete(p.standings, name)
 	}
-	p.atWork++
-	defer func() { p.atWork-- }()
-	meta, info := g.in.Object.ObjectMeta, workflow.GetInfo(ctx)
+	p.waiting = nil
+	for _, name := range clusters {
+		if _, asked := p.standings[name]; !asked {
+			p.standings[name] = precache.Standing{State: ranv1.PreparationNotStarted}
+			p.waiting = append(p.waiting, name)
+		}
+	}
+}
+
+// startParts has the clusters prepared that wait, as many at once as may be.
+func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
+	for workflow.Await(ctx, func() bool { return g.partsAtWork < preparationsAtOnce && len(p.waiting) > 0 }) == nil {
+		some := slices.Clone(p.waiting[:min(len(p.waiting), preparedTogether)])
+		p.waiting = p.waiting[len(some):]
+		p.parts++
+		g.partsAtWork++
+		part := p.parts
+		workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, part), func(ctx workflow.Context) {
+			g.preparePart(ctx, p, part, some)
+			g.partsAtWork--
+		})
+	}
+}
+
+// preparePart has some of the clusters prepared.
+func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
+	meta := g.in.Object.ObjectMeta
+	in := ClusterPreparationInput{
+		Preparation: p.id, Owner: owner(ctx), Work: p.work, ProgressLimit: progressLimit(preparationsAtOnce, p.work.Timeout),
+	}
+	for _, name := range names {
+		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
+	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:          temporal.ClusterPreparationID(meta.Namespace, meta.Name, string(p.work.Kind), info.WorkflowExecution.RunID[:8], number),
+		WorkflowID:          fmt.Sprintf("%s-%d", p.id, part),
 		WaitForCancellation: true,
 		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		StaticSummary:       fmt.Sprintf("%s of %d clusters, %s and on", p.work.Kind, len(clusters), clusters[0].Name),
+		StaticSummary:       fmt.Sprintf("%s of %d clusters, %s and on", p.work.Kind, len(names), names[0]),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(meta.Namespace + "/" + meta.Name),
 		),
-	}), temporal.ClusterPreparation, ClusterPreparationInput{
-		Owner: owner(ctx), Work: p.work, Clusters: clusters, ProgressLimit: progressLimit(preparationsAtOnce, p.work.Timeout),
-	})
+	}), temporal.ClusterPreparation, in)
 	var standings map[string]precache.Standing
 	err := child.Get(ctx, &standings)
 	if ctx.Err() != nil {
 		return
 	}
-	for _, cluster := range clusters {
-		standing := standings[cluster.Name]
+	for _, name := range names {
+		standing := standings[name]
 		if err != nil {
 			standing = precache.Standing{State: ranv1.PreparationFailed, Reason: reasonOf(err), Message: temporal.ErrorMessage(err)}
 		}
-		p.standings[cluster.Name] = standing
+		p.standings[name] = standing
 	}
 	g.record.preparing(ctx, p)
 }
 
 // preparationProgressed takes in how clusters stand. What is over stays as it is.
 func (g *groupUpgrade) preparationProgressed(ctx workflow.Context, told PreparationProgress) {
-	p := g.precaching
-	if told.Kind == precache.Backup {
-		p = g.backup
-	}
-	if p == nil || p.ctx.Err() != nil {
-		return
-	}
-	//workflowcheck:ignore what is taken over has no order, either
-	for cluster, standing := range told.Standings {
-		if known, asked := p.standings[cluster]; asked && !known.State.Over() {
-			p.standings[cluster] = standing
+	for _, p := range []*preparation{g.precaching, g.backup} {
+		if p == nil || p.id != told.Preparation || p.ctx.Err() != nil {
+			continue
 		}
+		//workflowcheck:ignore what is taken over has no order, either
+		for cluster, standing := range told.Standings {
+			if known, asked := p.standings[cluster]; asked && !known.State.Over() {
+				p.standings[cluster] = standing
+			}
+		}
+		g.record.preparing(ctx, p)
 	}
-	g.record.preparing(ctx, p)
 }
 
 // taskQueueOf is where the activities of a cluster run.
@@ -180,68 +246,4 @@ func (g *groupUpgrade) taskQueueOf(cluster string) string {
 		return queue
 	}
 	return temporal.TaskQueue
-}
-
-// preparations takes over what a plan says about precaching and backups. What was done before stays done, unless it is other work now.
-func (r *groupRecord) preparations(spec *ranv1.ClusterGroupUpgradeSpec, plan activities.RolloutPlan) {
-	before := r.status.Precaching
-	r.status.Precaching, r.status.Backup = nil, nil
-	if spec.PreCaching {
-		r.status.Precaching = &ranv1.PrecachingStatus{Spec: plan.Precaching, Image: plan.PreCacheImage}
-		//workflowcheck:ignore to compare values has no order that shows
-		if before != nil && before.Image == plan.PreCacheImage && reflect.DeepEqual(before.Spec, plan.Precaching) {
-			r.status.Precaching = before
-		}
-	}
-	if spec.Backup {
-		r.status.Backup = &ranv1.BackupStatus{Image: plan.BackupImage}
-	}
-}
-
-// backingUp records that the rollout was enabled, and that backups come first.
-func (r *groupRecord) backingUp(ctx workflow.Context) {
-	r.status.Backup.StartedAt = r.now(ctx)
-	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
-	r.phase(ranv1.ReasonNotStarted)
-}
-
-// preparing records how the clusters stand, and who keeps the rollout waiting.
-func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
-	states := precache.States(p.standings)
-	if p.work.Kind == precache.Backup {
-		r.status.Backup.Status = states
-	} else {
-		r.status.Precaching.Status = states
-	}
-	verdict := p.work.Kind.Judge(states)
-	r.condition(ctx, p.work.Kind.Condition(), verdict.Status, verdict.Reason, verdict.Message)
-	if verdict.Reason != ranv1.ReasonInProgress {
-		r.show()
-		return
-	}
-	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: verdict.Message, Since: *r.now(ctx)}
-	for _, cluster := range workflow.DeterministicKeys(p.standings) {
-		standing := p.standings[cluster]
-		if !standing.State.Over() && standing.Message != "" && len(wait.Blockers) < 5 {
-			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: cluster, Reason: standing.Reason, Message: standing.Message})
-		}
-	}
-	r.reason.replace(wait)
-	r.show()
-}
-
-// leavePlan takes the clusters that could not be prepared out of the plan: they have failed.
-func (r *groupRecord) leavePlan(ctx workflow.Context, p *preparation) {
-	failed := precache.Failed(precache.States(p.standings))
-	s := r.status
-	for i := range s.Clusters {
-		if c := &s.Clusters[i]; slices.Contains(failed, c.Name) {
-			standing := p.standings[c.Name]
-			c.State, c.Since, c.CompletedAt = ranv1.ClusterFailed, r.now(ctx), r.now(ctx)
-			c.Reason, c.Message = string(standing.State), fmt.Sprintf("%s: %s", p.work.Kind, standing.Message)
-		}
-	}
-	rollout.Leave(s, failed)
-	r.list(s.Clusters)
-	r.show()
 }

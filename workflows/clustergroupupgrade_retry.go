@@ -28,8 +28,8 @@ func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
 	if err := g.checkDuties(&g.spec, g.starters); err != nil {
 		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	if g.precache(ctx); ctx.Err() != nil {
+	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
-	return "", nil
+	return g.unlessAllFailed(), nil
 }

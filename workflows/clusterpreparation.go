@@ -15,6 +15,8 @@ import (
 
 // ClusterPreparationInput says what is done on which clusters of a rollout. It is started by the rollout.
 type ClusterPreparationInput struct {
+	// Preparation is the one that this is a part of; no other has its id.
+	Preparation string `json:"preparation"`
 	// Owner is the mark of the rollout's workflow, in whose name the Jobs are made.
 	Owner    string             `json:"owner"`
 	Work     precache.Work      `json:"work"`
@@ -65,7 +67,7 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Stan
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		workflow.GoNamed(listening, "progress", func(ctx workflow.Context) {
 			p.progress.report(ctx, parent.ID, temporal.SignalPreparationProgress, p.in.ProgressLimit, func() any {
-				return PreparationProgress{Kind: p.in.Work.Kind, Standings: p.standings}
+				return PreparationProgress{Preparation: p.in.Preparation, Standings: p.standings}
 			})
 		})
 	}
@@ -87,7 +89,7 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Stan
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
 	deadline := workflow.Now(ctx).Add(p.in.Work.Timeout + jobGrace)
-	job := activities.ClusterJob{Cluster: cluster.Name, Owner: p.in.Owner, Work: p.in.Work, Deadline: deadline}
+	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work, Deadline: deadline}
 	insist := insistence{taskQueue: cluster.TaskQueue, waiting: func(_ workflow.Context, reason, message string) {
 		standing := p.standings[cluster.Name]
 		standing.Reason, standing.Message = reason, message

@@ -34,8 +34,8 @@ func ClusterUpgradeID(namespace, name, cluster string) string {
 	return ClusterGroupUpgradeID(namespace, name) + "/" + cluster
 }
 
-// ClusterPreparationID is the workflow id of the precaching or backup of some clusters of a rollout's run: the part of that number.
-func ClusterPreparationID(namespace, name, kind, run string, number int) string {
+// PreparationID names a precaching or backup of a rollout's run: the one of that number. The workflow ids of its parts begin with it.
+func PreparationID(namespace, name, kind, run string, number int) string {
 	return fmt.Sprintf("prepare/%s/%s/%s/%s-%d", namespace, name, kind, run, number)
 }
 
