@@ -218,6 +218,11 @@ func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *te
 	require.Empty(t, w.carried().Book.Parties)
 }
 
+func TestASlotIsKeptUntilTheLastEffectOfWhoHadItWasSeen(t *testing.T) {
+	const toBeSeen = 3 * time.Second // marks are shown a second later than they are made
+	require.GreaterOrEqual(t, scheduling.UncleanPause, lastWrites+toBeSeen)
+}
+
 func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
 	w := &schedulerWorld{world: newWorld(t)}
 	w.play()

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// uncleanPause is how long a slot is kept whose holder ended without returning it: marks that it left are seen within that time, and hold
-	// the node from then on.
-	uncleanPause = 5 * time.Second
+	// UncleanPause is how long a slot is kept whose holder ended without returning it. Until then its last effect is over, which may take the
+	// node after its workflow has ended, and a mark that this left was seen, which holds the node from then on.
+	UncleanPause = 15 * time.Second
 	// returnedFor is for how long the mark of a maintenance that returned its node does not count: what is seen may be behind.
 	returnedFor = 30 * time.Second
 )
@@ -141,7 +141,7 @@ func (b *Book) release(asker Asker, release Release, now time.Time) {
 // end keeps the slot for a little longer, and not more.
 func (e *Entry) end(now time.Time) {
 	if e.Until.IsZero() {
-		e.Until = now.Add(uncleanPause)
+		e.Until = now.Add(UncleanPause)
 	}
 }
 

@@ -250,7 +250,7 @@ func TestASlotWhoseHolderEndedUncleanIsKeptUntilItsMarksWereSeen(t *testing.T) {
 	unclean := returned("a", 1)
 	unclean.Unclean = true
 	require.Empty(t, d.release("june", unclean))
-	require.Equal(t, noon.Add(5*time.Second), d.again)
+	require.Equal(t, noon.Add(scheduling.UncleanPause), d.again)
 	marked := seen("a")
 	marked.Maintenance = "node/c/default/on-a"
 	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
@@ -277,7 +277,7 @@ func TestAnAskerThatIsOverLosesWhatItWaitsForAndTheSlotsNobodyWorksOn(t *testing
 	require.Equal(t, "a", lost[0].Node)
 	d.ask("july", slot("c", 1))
 	require.Empty(t, d.book.Lose(scheduling.Holder{Asker: asker("june"), Maintenances: []string{"node/c/default/on-b"}}, d.now), "told once")
-	d.now = noon.Add(5 * time.Second)
+	d.now = noon.Add(scheduling.UncleanPause)
 	require.Equal(t, []string{"july: on-c"}, d.decide())
 }
 
