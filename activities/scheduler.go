@@ -2,10 +2,12 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
@@ -37,18 +39,27 @@ type CallSchedulerInput struct {
 	Call    scheduling.Call `json:"call"`
 }
 
-// CallScheduler tells the scheduler of a cluster what an asker wants, and starts it where it does not run.
+// CallScheduler tells the scheduler of a cluster what an asker wants, and starts it where it does not run. One that is started learns whether another
+// one ran before, which may have granted slots in its last moments.
 func (s *Scheduler) CallScheduler(ctx context.Context, in CallSchedulerInput) error {
 	// As workflows.MaintenanceSchedulerInput reads it.
 	type start struct {
 		Cluster string `json:"cluster"`
+		First   bool   `json:"first,omitempty"`
 	}
-	_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), temporal.SignalCall, in.Call,
-		client.StartWorkflowOptions{
-			TaskQueue:             temporal.TaskQueue,
-			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:         "grants slots to the maintenances of " + in.Cluster,
-		}, temporal.MaintenanceScheduler, start{in.Cluster})
+	call := func(reuse enumspb.WorkflowIdReusePolicy, start start) error {
+		_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), temporal.SignalCall, in.Call,
+			client.StartWorkflowOptions{
+				TaskQueue:             temporal.TaskQueue,
+				WorkflowIDReusePolicy: reuse,
+				StaticSummary:         "grants slots to the maintenances of " + in.Cluster,
+			}, temporal.MaintenanceScheduler, start)
+		return err
+	}
+	err := call(enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, start{Cluster: in.Cluster, First: true})
+	if _, ended := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ended {
+		err = call(enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, start{Cluster: in.Cluster})
+	}
 	if err != nil {
 		return fmt.Errorf("ask the scheduler of %s: %w", in.Cluster, err)
 	}

@@ -2,13 +2,17 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	temporalclient "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	corev1 "k8s.io/api/core/v1"
@@ -192,6 +196,36 @@ func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
 	require.Contains(t, wait, first.Name)
 	require.NoError(t, cluster.Client.Delete(t.Context(), second))
 	s.requireGranted(t, "a")
+}
+
+// aSchedulerThatEnded is a Temporal server that knows a scheduler which is over.
+type aSchedulerThatEnded struct {
+	aScheduler
+	inputs []any
+}
+
+func (s *aSchedulerThatEnded) SignalWithStartWorkflow(
+	_ context.Context, _, _ string, _ any, options temporalclient.StartWorkflowOptions, _ any, args ...any,
+) (temporalclient.WorkflowRun, error) {
+	if options.WorkflowIDReusePolicy == enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE {
+		return nil, serviceerror.NewWorkflowExecutionAlreadyStarted("it has ended", "", "")
+	}
+	s.inputs = append(s.inputs, args...)
+	return nil, nil
+}
+
+func TestASchedulerLearnsWhetherAnotherOneHasEndedBefore(t *testing.T) {
+	in := CallSchedulerInput{Cluster: "c1"}
+	fresh, ended := &aScheduler{someWorkflows: newWorkflows()}, &aSchedulerThatEnded{}
+	require.NoError(t, (&Scheduler{Temporal: fresh}).CallScheduler(t.Context(), in))
+	require.Len(t, fresh.woken, 1, "nobody else may have started one meanwhile, that has ended")
+	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, fresh.woken[0].WorkflowIDReusePolicy)
+
+	require.NoError(t, (&Scheduler{Temporal: ended}).CallScheduler(t.Context(), in))
+	require.Len(t, ended.inputs, 1)
+	text, err := json.Marshal(ended.inputs[0])
+	require.NoError(t, err)
+	require.JSONEq(t, `{"cluster": "c1"}`, string(text), "it is not the first")
 }
 
 func TestAskersThatAreOverAreFoundWithTheMaintenancesThatGoOn(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 // MaintenanceSchedulerInput says which cluster's slots are granted.
 type MaintenanceSchedulerInput struct {
 	Cluster string `json:"cluster"`
+	// First: no scheduler of the cluster has ended before, as far back as Temporal remembers, so none has granted a slot a moment ago.
+	First bool `json:"first,omitempty"`
 	// Carried is the state of the run before; nil in the first.
 	Carried *MaintenanceSchedulerCarried `json:"carried,omitempty"`
 }
@@ -254,5 +256,5 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	carried := &MaintenanceSchedulerCarried{
 		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter, StartedAt: s.startedAt,
 	}
-	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: s.in.Cluster, Carried: carried})
+	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})
 }

@@ -18,6 +18,9 @@ const (
 	// rollCallPauseLimit.
 	rollCallPause      = 2 * time.Second
 	rollCallPauseLimit = time.Minute
+	// visibleAfter is when everybody is found who may have been granted a slot by a scheduler that was terminated: Temporal finds a workflow about
+	// a second after it has begun.
+	visibleAfter = 10 * time.Second
 )
 
 // rollCall lets the slots of a cluster survive that somebody terminates the workflow of its scheduler. Who was granted a slot and has not marked
@@ -61,20 +64,30 @@ func (r *rollCall) standstill() *drydockv1.Wait {
 	return wait
 }
 
-// callRoll asks everybody who may have a slot until all have answered, or are over.
+// callRoll asks everybody who may have a slot until all have answered, or are over. Where another scheduler was terminated, those are looked for once
+// more that had just begun.
 func (s *maintenanceScheduler) callRoll(ctx workflow.Context) {
 	s.roll.since = workflow.Now(ctx)
+	allVisible := s.startedAt
+	if !s.in.First {
+		allVisible = s.startedAt.Add(visibleAfter)
+	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) {
 		s.roll.trouble, s.changed = message, true
 	}}
 	for pause := rollCallPause; ; pause = min(2*pause, rollCallPauseLimit) {
 		var askers []string
+		asked := workflow.Now(ctx)
 		if hub.effect(ctx, "who may have slots in "+s.in.Cluster, s.scheduler.FindAskers, s.in.Cluster, &askers) != nil {
 			return
 		}
 		s.roll.silent = slices.DeleteFunc(askers, func(id string) bool { return slices.Contains(s.roll.heard, id) })
 		s.changed = true
 		if len(s.roll.silent) == 0 {
+			if rest := allVisible.Sub(asked); rest > 0 {
+				_ = workflow.NewTimerWithOptions(ctx, rest, workflow.TimerOptions{Summary: "until everybody who has just begun is found"}).Get(ctx, nil)
+				continue
+			}
 			s.roll = rollCall{complete: true}
 			return
 		}

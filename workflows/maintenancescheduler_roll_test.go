@@ -49,6 +49,29 @@ func TestASchedulerThatRemembersNothingGrantsNothingUntilItKnowsWhoHasSlots(t *t
 	require.Empty(t, carried.Heard)
 }
 
+// Temporal finds a workflow only some time after it has begun.
+func TestASchedulerAfterOneThatWasTerminatedLooksOnceMoreForThoseThatHadJustBegun(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.RegisterDelayedCallback(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) }, 0)
+	w.RegisterDelayedCallback(func() { w.askers = []string{"july"} }, 3*time.Second)
+	w.RegisterDelayedCallback(func() { w.call("july", scheduling.Call{Slots: []scheduling.Slot{granted(slotFor("b", 1))}, All: true}) }, 30*time.Second)
+	w.after(func() {
+		require.Contains(t, w.called, "july")
+		require.Empty(t, w.grants(), "july has the one slot")
+		require.Nil(t, statusOf[MaintenanceSchedulerStatus](w.world).Wait)
+	})
+	require.True(t, w.carried().Complete)
+}
+
+func TestTheFirstSchedulerOfAClusterGrantsAtOnce(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.RegisterDelayedCallback(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) }, 0)
+	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.grants()) }, time.Second)
+	w.after()
+	w.ExecuteWorkflow(MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: "c1", First: true})
+	require.True(t, w.IsWorkflowCompleted())
+}
+
 func TestASchedulerThatContinuesAsNewBeforeAllHaveAnsweredKnowsWhoHas(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.askers = []string{"july", "august"}
