@@ -224,6 +224,7 @@ func (l *nodeLookout) show(ctx context.Context, sight scheduling.Sight) error {
 	if err := temporal.LeaseOver(ctx); err != nil {
 		return err
 	}
+	activity.RecordHeartbeat(ctx) // many parts may take longer than it may be silent
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	return l.scheduler.Temporal.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalSight, sight)

@@ -3,6 +3,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -40,6 +41,8 @@ type insistence struct {
 	waiting func(ctx workflow.Context, reason, message string)
 	// giveUpAt ends the insistence; the zero time means never. At least one round is tried, however late it is.
 	giveUpAt time.Time
+	// silence is how long a waiting activity may be silent; 0: heartbeatTimeout.
+	silence time.Duration
 }
 
 // until returns an insistence that gives up then.
@@ -56,7 +59,7 @@ func (i insistence) effect(ctx workflow.Context, summary string, activity, input
 // wait runs an activity that waits, heartbeating, until its deadline, or without limit when that is nil. The activity ends by itself at
 // the deadline and says what is left; if nobody could look, it ends with the error type timedOut soon after.
 func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
-	options := workflow.ActivityOptions{StartToCloseTimeout: unlimitedWait, HeartbeatTimeout: heartbeatTimeout, Summary: summary}
+	options := workflow.ActivityOptions{StartToCloseTimeout: unlimitedWait, HeartbeatTimeout: cmp.Or(i.silence, heartbeatTimeout), Summary: summary}
 	if deadline != nil {
 		options.StartToCloseTimeout = max(0, deadline.Sub(workflow.Now(ctx))) + deadlineGrace
 		i.giveUpAt = deadline.Add(deadlineGrace)

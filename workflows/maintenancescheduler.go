@@ -38,6 +38,9 @@ type MaintenanceSchedulerCarried struct {
 const (
 	// lingerTime is for how long the nodes of a cluster are watched after the last maintenance: often another follows.
 	lingerTime = 5 * time.Minute
+	// blindTime is how long whoever watches the nodes may be silent before another worker takes over. Until then it is decided on what was seen
+	// last: a node that has gone down meanwhile does not count. To be sooner sure that somebody watches, without a heartbeat, would cost events all the time.
+	blindTime = 10 * time.Second
 	// watchAgainAfter is when the nodes are watched again that could not be.
 	watchAgainAfter = 30 * time.Second
 )
@@ -220,7 +223,7 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 		hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.blind}
 		err := hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &s.queue)
 		if err == nil {
-			err = insistence{taskQueue: s.queue, waiting: s.blind}.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
+			err = insistence{taskQueue: s.queue, waiting: s.blind, silence: blindTime}.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}
 		if err == nil || ctx.Err() != nil {
 			return

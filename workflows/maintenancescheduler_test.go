@@ -1,12 +1,14 @@
 package workflows
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -256,6 +258,22 @@ func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
 		},
 		func() { require.Equal(t, []string{"june a", "june b"}, w.grants()) },
 	)
+	w.carried()
+}
+
+func TestAnotherWatchesSoonWhenTheOneThatDidIsSilent(t *testing.T) {
+	w := newSchedulerWorld(t)
+	silences := map[string]time.Duration{}
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		silences[info.ActivityType.Name] = info.HeartbeatTimeout
+	})
+	w.after(func() { w.call("june", asks(slotFor("a", 1))) }, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.Equal(t, 10*time.Second, silences["WatchNodes"], "as docs/node-maintenance.md says: nodes that go down meanwhile are not counted")
+	})
 	w.carried()
 }
 

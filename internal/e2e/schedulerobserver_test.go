@@ -17,9 +17,9 @@ import (
 
 const (
 	// newsOnTheWay is how old the view of the nodes may be on which a node was granted that is marked now; afterDeath the same when a worker
-	// has just died: another takes over the watch when the dead one has been silent for long enough.
+	// has just died: another takes over the watch when the dead one has been silent for ten seconds, and has to see all nodes first.
 	newsOnTheWay = 10 * time.Second
-	afterDeath   = time.Minute
+	afterDeath   = 30 * time.Second
 )
 
 // observer sees every change of the nodes of the arena in the order in which the API server made them, and holds each against the budgets.
