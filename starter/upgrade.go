@@ -22,16 +22,16 @@ func newUpgrade(c *cli) *cobra.Command {
 			says: "is enabled: its plan is made once more, then the first batch starts",
 		}),
 		newRolloutSignal(c, rolloutSignal{
-			name: temporal.SignalPause, short: "Start nothing new: no cluster and no node",
-			says: "pauses: clusters and nodes at work finish, nothing new starts, its clock stands still",
+			name: temporal.SignalPause, short: "Start nothing new: no cluster, no policy, no node",
+			says: "pauses: what is at work finishes, nothing new starts, its clock stands still",
 		}),
 		newRolloutSignal(c, rolloutSignal{
 			name: temporal.SignalResume, short: "Go on after a pause",
 			says: "goes on",
 		}),
 		newRolloutSignal(c, rolloutSignal{
-			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn and nodes are returned",
-			says: "is being cancelled: work is withdrawn and nodes are returned",
+			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn, nodes are returned",
+			says: "is being cancelled: remediation is withdrawn, nodes are returned",
 		}),
 		newUpgradeApprove(c),
 		newUpgradeEdit(c),

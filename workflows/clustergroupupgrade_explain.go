@@ -121,10 +121,10 @@ func (r *groupRecord) held(ctx workflow.Context, hold *drydockv1.Hold) {
 // cancelling records that the rollout is being taken back.
 func (r *groupRecord) cancelling(ctx workflow.Context, who temporal.SignalRequest) {
 	r.withdrawal = "Cancelling"
-	r.reason.set(ctx, r.withdrawal, "cancelled"+byWhom(who)+"; nodes at work are returned")
+	r.reason.set(ctx, r.withdrawal, "cancelled"+byWhom(who)+"; what is at work is withdrawn")
 }
 
-// withdrawing records that the clusters at work return their nodes.
+// withdrawing records that the clusters at work are withdrawn.
 func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
 	if timedOut {
 		r.withdrawal = "WithdrawingTimedOut"
@@ -185,7 +185,7 @@ func (r *groupRecord) explainBatch(ctx workflow.Context) {
 	}
 	if r.withdrawal != "" {
 		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
-		wait.Message = fmt.Sprintf("%sclusters that return their nodes: %d", batch, atWork)
+		wait.Message = fmt.Sprintf("%s%s: %d", batch, r.remediation.Withdrawing(), atWork)
 	}
 	r.leads(ctx, lead)
 	r.reason.replace(wait)

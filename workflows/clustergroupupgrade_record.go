@@ -32,7 +32,7 @@ type groupRecord struct {
 	failures int
 	// lead says in the condition Progressing why the rollout does not start more at the moment; "": it does.
 	lead string
-	// withdrawal is the reason while the clusters at work return their nodes; "" while they go on.
+	// withdrawal is the reason while the clusters at work are withdrawn; "" while they go on.
 	withdrawal string
 	// completed is told which clusters are complete.
 	completed func(clusters ...string)

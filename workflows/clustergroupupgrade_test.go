@@ -365,7 +365,11 @@ func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testin
 		return err
 	}
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, "not today") }, time.Minute)
-	w.RegisterDelayedCallback(func() { require.Equal(t, "Cancelling", statusOf[groupStatus](w).Wait.Reason) }, 2*time.Hour)
+	w.RegisterDelayedCallback(func() {
+		wait := statusOf[groupStatus](w).Wait
+		require.Equal(t, "Cancelling", wait.Reason)
+		require.Equal(t, "batch 1 of 1: clusters that return their nodes: 1", wait.Message)
+	}, 2*time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	status := requireCancelled[groupStatus](w)

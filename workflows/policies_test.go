@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
@@ -263,6 +265,23 @@ func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
 	w.requireNothingEnforced()
 	last := w.called()
 	require.Equal(t, []string{"PlaceClusters", "WithdrawPolicies", "KeepRollout"}, last[len(last)-3:])
+}
+
+func TestACancelledRolloutOfPoliciesSaysThatClustersAreTakenOffThePlacements(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1", "c2"})
+	w.fail["PlaceClusters"] = func(call int) error {
+		if call == 2 {
+			return errors.New("the hub is away for a moment")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 30*time.Second)
+	var cancelling *drydockv1.Wait
+	w.RegisterDelayedCallback(func() { cancelling = statusOf[groupStatus](w.world).Wait }, 30*time.Second+100*time.Millisecond)
+	w.run()
+	requireCancelled[groupStatus](w.world)
+	require.Equal(t, "Cancelling", cancelling.Reason)
+	require.Equal(t, "batch 1 of 1: clusters that are taken off the placements of their policies: 2", cancelling.Message)
 }
 
 func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {

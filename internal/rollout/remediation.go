@@ -38,6 +38,17 @@ func (r Remediation) InProgress() string {
 	return "Remediating non-compliant policies"
 }
 
+// Withdrawing is what the clusters at work do when the rollout, or their batch, is over.
+func (r Remediation) Withdrawing() string {
+	switch r {
+	case NodeMaintenance:
+		return "clusters that return their nodes"
+	case ManifestWorks:
+		return "clusters whose manifestworks are deleted"
+	}
+	return "clusters that are taken off the placements of their policies"
+}
+
 func (r Remediation) completed() string {
 	switch r {
 	case NodeMaintenance:
