@@ -66,9 +66,6 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 // managedClusterKind is what registers a cluster on the hub.
 var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
-// reasonClusterUnreachable of the condition Validated: no worker could do anything to a cluster of the plan.
-const reasonClusterUnreachable = temporal.ErrClusterUnreachable
-
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
 // invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; InvalidSpec for labels and annotations of actions that no cluster
 // can have, and for a selector or filter of the work on nodes that cannot be read: a rollout need not come through the CLI, and something would
@@ -106,9 +103,6 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	return plan, r.serve(ctx, &plan, now)
 }
 
-// reasonNoBackupImage of the condition Validated: backups are asked for, and nothing says by what.
-const reasonNoBackupImage = "BackupImageMissing"
-
 // chooseImages finds the images of the Jobs that prepare clusters. Where there is none, the plan is invalid.
 func (r *Rollouts) chooseImages(plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
 	if !plan.Valid() {
@@ -123,7 +117,7 @@ func (r *Rollouts) chooseImages(plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrad
 		}
 	}
 	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasonNoBackupImage,
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, ranv1.ReasonBackupImageMissing,
 			"spec.backup: no image for the Jobs that make backups: start the workers with --backup-image", now)
 	}
 	if !plan.Valid() {
@@ -182,7 +176,7 @@ func (r *Rollouts) serve(ctx context.Context, plan *RolloutPlan, now time.Time) 
 	}
 	if len(unreachable) > 0 {
 		plan.RemediationPlan = [][]string{}
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasonClusterUnreachable,
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, ranv1.ReasonClusterUnreachable,
 			"no worker has credentials for "+strings.Join(unreachable, ", ")+": "+howToServe, now)
 	}
 	return nil

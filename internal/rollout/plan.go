@@ -187,7 +187,7 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, policies policyChoice, in
 	missing := missingTemplates(cgu, inventory.ManifestWorkTemplates)
 	if v.good && len(missing) > 0 {
 		return verdict{
-			condition: ranv1.ConditionValidated, reason: reasonNotAllManifestTemplatesExist,
+			condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManifestTemplatesExist,
 			message: fmt.Sprintf("Missing manifest templates: %s", missing),
 		}
 	}

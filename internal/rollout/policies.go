@@ -12,8 +12,6 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-const reasonNotAllManifestTemplatesExist = "NotAllManifestTemplatesExist"
-
 // policyChoice is what becomes of the policies that a rollout names.
 type policyChoice struct {
 	forUpgrade, compliantBefore []Policy

@@ -26,6 +26,11 @@ const (
 	ReasonNotAllManagedPoliciesExist    = "NotAllManagedPoliciesExist"
 	ReasonAmbiguousManagedPoliciesNames = "AmbiguousManagedPoliciesNames"
 	ReasonUnresolvableDependency        = "UnresolvableDependency"
+	ReasonNotAllManifestTemplatesExist  = "NotAllManifestTemplatesExist"
+	// ReasonClusterUnreachable: no worker could do anything to a cluster of the plan.
+	ReasonClusterUnreachable = "ClusterUnreachable"
+	// ReasonBackupImageMissing: backups are asked for, and nothing says by what.
+	ReasonBackupImageMissing = "BackupImageMissing"
 
 	ReasonPrecacheSpecIsWellFormed = "PrecacheSpecIsWellFormed"
 	ReasonPrecacheSpecIncomplete   = "PrecacheSpecIncomplete"
@@ -44,6 +49,8 @@ const (
 	ReasonFailed               = "Failed"
 	ReasonCancelled            = "Cancelled"
 	ReasonAborted              = "Aborted"
+
+	// Of waits, not of conditions:
 
 	// ReasonBatchInProgress is what a rollout waits for while nothing else keeps it: its clusters at work.
 	ReasonBatchInProgress = "BatchInProgress"
