@@ -13,9 +13,11 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
+	sdktemporal "go.temporal.io/sdk/temporal"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
 )
 
 func newNode(c *cli) *cobra.Command {
@@ -23,16 +25,16 @@ func newNode(c *cli) *cobra.Command {
 	cmd.AddCommand(
 		newNodeMaintain(c),
 		newNodeSignal(c, nodeSignal{
-			verb: "done", signal: temporal.SignalDone, from: handedOverStates, short: "Say that the work on a node is finished: it is checked and returned",
+			verb: "done", signal: temporal.SignalDone, refuses: notHandedOver, short: "Say that the work on a node is finished: it is checked and returned",
 			says: "is handed back: the node is checked and returned", saysOne: "is done with the node, which is checked and returned when all are",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "fail", signal: temporal.SignalFail, from: handedOverStates, short: "Say that the work on a node has failed: the node stays out of service (recover takes that back)",
+			verb: "fail", signal: temporal.SignalFail, refuses: notHandedOver, short: "Say that the work on a node has failed: the node stays out of service (recover takes that back)",
 			says:    "has failed: the node stays out of service until recover, done or cancel",
 			saysOne: "has failed: the node stays out of service until it says recover, done or cancel",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "recover", signal: temporal.SignalRecover, from: handedOverStates[1:], short: "Say that the work on a node goes on after a failure",
+			verb: "recover", signal: temporal.SignalRecover, refuses: notFailed, short: "Say that the work on a node goes on after a failure",
 			says: "has recovered: it waits for the requestor's done again", saysOne: "has recovered: its done is waited for again",
 		}),
 		newNodeSignal(c, nodeSignal{
@@ -52,12 +54,31 @@ type nodeSignal struct {
 	verb, signal, short string
 	// says is what follows for the maintenance, saysOne what follows for one of several requestors.
 	says, saysOne string
-	// from are the states in which it means something; empty: all.
-	from []maintenancev1.NodeState
+	// refuses says why a maintenance that stands so would not take it as it is meant, and what to do; empty: it does. nil: it is always taken.
+	refuses func(maintenancev1.NodeMaintenanceStatus) string
 }
 
-// handedOverStates are those in which a person has the node.
-var handedOverStates = []maintenancev1.NodeState{maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed}
+// notHandedOver refuses what only who has the node can say.
+func notHandedOver(status maintenancev1.NodeMaintenanceStatus) string {
+	switch {
+	case status.HandedOver:
+		return ""
+	case status.State == maintenancev1.NodeReady:
+		return "the node is not handed over: its job says by itself when it is done; wait for that, or cancel"
+	}
+	return fmt.Sprintf("the node is not handed over; wait for %s, or cancel", maintenancev1.NodeReady)
+}
+
+// notFailed refuses to take back a failure that there is not.
+func notFailed(status maintenancev1.NodeMaintenanceStatus) string {
+	switch status.State {
+	case maintenancev1.NodeRequestorFailed:
+		return ""
+	case maintenancev1.NodeReady:
+		return "there is no failure to recover from"
+	}
+	return notHandedOver(status)
+}
 
 // newNodeSignal makes a command that tells a maintenance something for one of its requestors.
 func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
@@ -108,17 +129,15 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 		if err != nil {
 			return "", err
 		}
-		phase, _ := execution.TypedSearchAttributes.GetKeyword(temporal.AttributePhase)
-		status.State = maintenancev1.NodeState(phase)
+		status = statusSeen(execution.TypedSearchAttributes)
 	}
 	if status.State.Over() {
 		return "", nil
 	}
-	if len(told.from) > 0 && !slices.Contains(told.from, status.State) {
-		if status.State == maintenancev1.NodeReady {
-			return "", fmt.Errorf("%s is %s: there is no failure to recover from", target, status.State)
+	if told.refuses != nil {
+		if problem := told.refuses(status); problem != "" {
+			return "", fmt.Errorf("%s is %s: %s", target, status.State, problem)
 		}
-		return "", fmt.Errorf("%s is %s: the node is not handed over; wait for %s, or cancel", target, status.State, maintenancev1.NodeReady)
 	}
 	if unanswered != nil {
 		return "", nil
@@ -132,6 +151,20 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 		status.Requestors = []maintenancev1.RequestorStatus{{RequestorID: own}}
 	}
 	return othersOf(target, status, requestor)
+}
+
+// statusSeen is the status of a maintenance as far as its search attributes tell it.
+func statusSeen(attributes sdktemporal.SearchAttributes) maintenancev1.NodeMaintenanceStatus {
+	phase, _ := attributes.GetKeyword(temporal.AttributePhase)
+	reason, _ := attributes.GetKeyword(temporal.AttributeReason)
+	status := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeState(phase)}
+	switch status.State {
+	case maintenancev1.NodeRequestorFailed:
+		status.HandedOver = true
+	case maintenancev1.NodeReady:
+		status.HandedOver = reason == workflows.ReasonAwaitingRequestor || reason == workflows.ReasonStale
+	}
+	return status
 }
 
 // othersOf returns the requestors beside the one that is named, and refuses one that the maintenance does not have.

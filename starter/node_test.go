@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
 )
 
 func (s *stage) maintainsANode(t *testing.T) {
@@ -26,6 +29,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	}, drydock(t, "node", "done", "worker-1-kim.example.com"))
 
 	s.showsTheQueue(t)
+	s.refusesDoneForAJob(t)
 	watch := begin(t, "node", "status", "worker-1-kim.example.com", "--watch")
 	watch.prints(t, "worker-1: Draining")
 	untilReady := begin(t, "node", "status", "worker-1-kim.example.com", "--watch", "--for", "Ready")
@@ -54,7 +58,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Contains(t, table, "node worker-1 in cluster spoke-1   Completed   maintenance default/worker-1-kim.example.com for kim.example.com\n")
 	require.Regexp(t, `(?m)^Draining +\d\d:\d\d:\d\d +\S+$`, table)
 	becomes(t, func(list listing) bool {
-		return len(list.Items) == 2 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
+		return len(list.Items) == 3 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
 	require.Equal(t, outcome{
 		status: exitFailed,
@@ -80,6 +84,8 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	require.Zero(t, queue.Queue[0].Rank, "it has a slot")
 	require.Equal(t, "lee.example.com", queue.Queue[1].Requestor)
 	require.Equal(t, 1, queue.Queue[1].Rank)
+	require.Regexp(t, `^error: node worker-1 is under several maintenances: name one of default/\S+ \(requestor \S+\), default/\S+ \(requestor \S+\)\n$`,
+		drydock(t, "node", "done", "worker-1").stderr)
 	table := succeeds(t, "node", "list")
 	require.Regexp(t, `(?m)^spoke-1 +slot +worker-1 +default/worker-1-kim.example.com +kim.example.com +\S+ ago$`, table)
 	require.Regexp(t, `(?m)^spoke-1 +1 +worker-1 +default/second +lee.example.com +\S+ ago +NodeBusy: `, table)
@@ -88,6 +94,55 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	succeeds(t, "node", "cancel", "second")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
+}
+
+// refusesDoneForAJob: nobody but the Job says that it is done, and what is said to the maintenance of one changes nothing.
+func (s *stage) refusesDoneForAJob(t *testing.T) {
+	succeeds(t, "node", "maintain", "-f", file(t, "job.yaml", `
+apiVersion: maintenance.nvidia.com/v1alpha1
+kind: NodeMaintenance
+metadata: {name: flash, namespace: default}
+spec:
+  requestorID: firmware.example.com
+  additionalRequestors: [gpu.example.com]
+  nodeName: worker-2
+  action:
+    type: job
+    job: {namespace: ops, template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: flash, image: flash}]}}}}}
+`))
+	nodeReaches(t, "flash", maintenancev1.NodeReady)
+	for _, said := range [][]string{{"done"}, {"fail"}, {"done", "--requestor", "gpu.example.com"}, {"fail", "--requestor", "gpu.example.com"}} {
+		require.Equal(t, outcome{
+			status: exitFailed,
+			stderr: "error: maintenance default/flash in cluster spoke-1 is Ready: the node is not handed over: its job says by itself when it is done; wait for that, or cancel\n",
+		}, drydock(t, append([]string{"node", said[0], "flash"}, said[1:]...)...))
+	}
+	require.Contains(t, drydock(t, "node", "recover", "flash").stderr, "is Ready: there is no failure to recover from")
+	succeeds(t, "node", "cancel", "flash", "--requestor", "gpu.example.com")
+	succeeds(t, "node", "cancel", "flash")
+	ended := nodeReaches(t, "flash", maintenancev1.NodeCancelled)
+	require.Len(t, ended.Status.Notes, 2, ended.Status.Notes)
+}
+
+func TestWhatIsKnownOfAMaintenanceWithoutAWorkerSaysWhetherItsNodeIsHandedOver(t *testing.T) {
+	tests := []struct {
+		phase      maintenancev1.NodeState
+		reason     string
+		handedOver bool
+	}{
+		{maintenancev1.NodeDraining, "DisruptionBudget", false},
+		{maintenancev1.NodeReady, "", false},
+		{maintenancev1.NodeReady, "JobRunning", false},
+		{maintenancev1.NodeReady, workflows.ReasonAwaitingRequestor, true},
+		{maintenancev1.NodeReady, workflows.ReasonStale, true},
+		{maintenancev1.NodeRequestorFailed, "RequestorFailed", true},
+	}
+	for _, tt := range tests {
+		status := statusSeen(sdktemporal.NewSearchAttributes(
+			temporal.AttributePhase.ValueSet(string(tt.phase)), temporal.AttributeReason.ValueSet(tt.reason)))
+		require.Equal(t, tt.phase, status.State)
+		require.Equal(t, tt.handedOver, status.HandedOver, "%s %s", tt.phase, tt.reason)
+	}
 }
 
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {

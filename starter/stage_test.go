@@ -107,6 +107,8 @@ func (s *stage) startWorker(t *testing.T) {
 		"WakeSweeper":      (&activities.Sweeper{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":     s.awaitOrphans,
 		"Drain":            s.drain,
+		"RunJob":           func(ctx context.Context, _ activities.RunJobInput) error { return untilCancelled(ctx, nil) },
+		"RemoveJob":        func(context.Context, activities.RunJobInput) error { return nil },
 		"AwaitNodeHealthy": func(context.Context, activities.AwaitNodeHealthyInput) error { return nil },
 		"ReturnNode": func(context.Context, activities.ReturnNodeInput) (activities.ReturnNodeResult, error) {
 			return activities.ReturnNodeResult{Uncordoned: true}, nil

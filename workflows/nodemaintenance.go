@@ -89,9 +89,9 @@ type nodeMaintenance struct {
 
 	// announced counts the states that were announced on the node.
 	announced int32
-	// requestors need the node. handedOver: they have it. returning: it is on its way back, whoever needs it.
-	requestors            *requestorKeeper
-	handedOver, returning bool
+	// requestors need the node. returning: it is on its way back, whoever needs it.
+	requestors *requestorKeeper
+	returning  bool
 	// stopJob ends the Job that is at work. keepFor left with a failure, and wants the node kept out of service.
 	stopJob workflow.CancelFunc
 	keepFor *requestor

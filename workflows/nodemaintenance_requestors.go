@@ -156,7 +156,7 @@ func (m *nodeMaintenance) said(verb string, who *requestor, r temporal.SignalReq
 func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
 	switch who := m.spokenFor(r, "done"); {
 	case who == nil || m.returning || !who.State.NeedsNode():
-	case m.handedOver:
+	case m.status.HandedOver:
 		who.failure = nil
 		m.requestors.set(who, maintenancev1.RequestorDone, byWhom(r))
 		m.record.note(m.said("done", who, r))
@@ -164,14 +164,14 @@ func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
 	case who == m.requestors.own() && m.status.State == maintenancev1.NodeReady:
 		m.record.note(m.said("done", who, r) + ", but a job is at work: nothing done")
 	default:
-		m.leave(who, r)
+		m.leave("done", who, r)
 	}
 }
 
 func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 	switch who := m.spokenFor(r, "fail"); {
 	case who == nil:
-	case !m.handedOver || !who.State.NeedsNode():
+	case !m.status.HandedOver || !who.State.NeedsNode():
 		m.record.note(m.said("fail", who, r) + ", but the node is not handed over: nothing done")
 	default:
 		m.requestors.set(who, maintenancev1.RequestorFailed, byWhom(r))
@@ -182,7 +182,7 @@ func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 
 func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
 	who := m.spokenFor(r, "recover")
-	if who == nil || !m.handedOver || who.State != maintenancev1.RequestorFailed {
+	if who == nil || !m.status.HandedOver || who.State != maintenancev1.RequestorFailed {
 		return
 	}
 	who.failure = nil
@@ -194,12 +194,13 @@ func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
 // takeBack takes in that a requestor does not want the node any more.
 func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
 	if who := m.spokenFor(r, "cancel"); who != nil {
-		m.leave(who, r)
+		m.leave("cancel", who, r)
 	}
 }
 
-// leave lets one requestor go. When nobody else needs the node, everything is taken back; otherwise only what is at work for that one ends.
-func (m *nodeMaintenance) leave(who *requestor, r temporal.SignalRequest) {
+// leave lets one requestor go, for what was said. When nobody else needs the node, everything is taken back; otherwise only what is at work for that
+// one ends.
+func (m *nodeMaintenance) leave(said string, who *requestor, r temporal.SignalRequest) {
 	if who == m.requestors.own() && m.withdrawn == nil {
 		m.withdrawn = &r
 	}
@@ -210,14 +211,14 @@ func (m *nodeMaintenance) leave(who *requestor, r temporal.SignalRequest) {
 		m.stopJob()
 	}
 	if m.requestors.needed() {
-		m.record.note(m.said("cancel", who, r) + ": the node is kept for " + names(m.requestors.who(needsNode)))
+		m.record.note(m.said(said, who, r) + ": the node is kept for " + names(m.requestors.who(needsNode)))
 	}
 	m.withdrawUnneeded()
 }
 
 // withdrawUnneeded takes everything back when nobody needs the node. One on which somebody has worked is checked before.
 func (m *nodeMaintenance) withdrawUnneeded() {
-	if !m.requestors.needed() && !(m.handedOver && m.requestors.worked()) {
+	if !m.requestors.needed() && !(m.status.HandedOver && m.requestors.worked()) {
 		m.returning = true
 		m.withdraw()
 	}
@@ -304,7 +305,7 @@ func (m *nodeMaintenance) heed(joined *requestor, claim scheduling.Claim) {
 func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, refused string) {
 	m.shares++
 	share := scheduling.Share{
-		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, State: m.status.State, Ready: m.handedOver && refused == "",
+		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, State: m.status.State, Ready: m.status.HandedOver && refused == "",
 	}
 	// One that is over needs not be told: nothing to do about an error.
 	m.unheard++

@@ -292,12 +292,30 @@ func TestTheRequestorHasTheNodeUntilItSaysDone(t *testing.T) {
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, maintenancev1.NodeReady, status.State)
 		require.Equal(t, "AwaitingRequestor", status.Wait.Reason)
+		require.True(t, status.HandedOver)
 		require.NotContains(t, w.called(), "ReturnNode")
 		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Actor: "driver"})
 	}, 24*time.Hour)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 
-	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	status := requireResult[nodeStatus](w)
+	require.Equal(t, maintenancev1.NodeCompleted, status.State)
+	require.False(t, status.HandedOver)
+}
+
+func TestANodeOnWhichAJobIsAtWorkIsNotHandedOver(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RunJob"] = true
+	in := wholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.say(w.keepsNode(maintenancev1.NodeReady), func() {
+		require.False(t, statusOf[nodeStatus](w).HandedOver)
+	}, func() {
+		w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Requestor: "gpu.example.com", Actor: "kim"})
+	}, w.signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	status := requireCancelled[nodeStatus](w)
+	require.Contains(t, status.Notes, "done was said for gpu.example.com by kim: the node is kept for ops.example.com")
 }
 
 func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {

@@ -82,8 +82,8 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	if !m.requestors.needed() {
 		return ctx.Err()
 	}
-	m.handedOver = true
-	defer func() { m.handedOver = false }()
+	m.status.HandedOver = true
+	defer func() { m.status.HandedOver = false }()
 	m.shareWithAll(ctx, "")
 	return within(ctx, func(watching workflow.Context) error {
 		workflow.GoNamed(watching, "staleness", m.followStaleness)
@@ -109,8 +109,13 @@ func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// ReasonStale is why a maintenance is waited for that has been ready for longer than its cluster allows.
-const ReasonStale = "Stale"
+// Reasons why a maintenance whose node is handed over waits.
+const (
+	// ReasonAwaitingRequestor: its requestors have the node.
+	ReasonAwaitingRequestor = "AwaitingRequestor"
+	// ReasonStale: they have it for longer than its cluster allows.
+	ReasonStale = "Stale"
+)
 
 // sayWhoHasTheNode keeps the state and its reason, and announces on the node what it was not told yet.
 func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenancev1.NodeState) maintenancev1.NodeState {
@@ -126,7 +131,7 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 		if message := "the node is handed over to " + who + "; waiting for done"; m.stale.Stale {
 			m.record.reason.set(ctx, ReasonStale, fmt.Sprintf("%s for longer than %d s (maxNodeMaintenanceTimeSeconds)", message, m.stale.LimitSeconds))
 		} else {
-			m.record.reason.set(ctx, "AwaitingRequestor", message)
+			m.record.reason.set(ctx, ReasonAwaitingRequestor, message)
 		}
 	}
 	if m.status.State != told {
@@ -175,7 +180,7 @@ func (m *nodeMaintenance) collect() (collected bool) {
 	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.stale.LimitSeconds)
 	for _, r := range m.requestors.ours() {
 		if r.State.NeedsNode() {
-			m.leave(r, temporal.SignalRequest{Reason: reason})
+			m.leave("cancel", r, temporal.SignalRequest{Reason: reason})
 			collected = true
 		}
 	}

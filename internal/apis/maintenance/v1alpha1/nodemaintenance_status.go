@@ -96,6 +96,10 @@ type NodeMaintenanceStatus struct {
 	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
 	// +optional
 	CordonedByUs bool `json:"cordonedByUs,omitempty"`
+	// HandedOver: its requestors have the node, and done, fail and recover are about that. It is not while a Job is at work there, though the state is Ready
+	// (addition).
+	// +optional
+	HandedOver bool `json:"handedOver,omitempty"`
 	// Requestors of the node where there are several: those of this maintenance, then those that joined it with one of their own (addition).
 	// +optional
 	Requestors []RequestorStatus `json:"requestors,omitempty"`
