@@ -2,18 +2,22 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
@@ -97,21 +101,37 @@ type PlacedWorks struct {
 	Removed  []string `json:"removed,omitempty"`
 }
 
-// PlaceManifestWorks makes and deletes works, and returns the clusters that have no namespace on the hub. Errors: NotFound and InvalidSpec when a template
-// is not what it was when the rollout began: clusters must not get different things from one rollout.
-func (m *ManifestWorks) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) ([]string, error) {
+// RefusedWork is a work that could not be made, or deleted, for a reason that has to do with its cluster alone.
+type RefusedWork struct {
+	Cluster string `json:"cluster"`
+	// Template is its number among those of the rollout.
+	Template int `json:"template"`
+	// Reason is a CamelCase word, Message says it to a person.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Final: no further attempt can change that.
+	Final bool `json:"final,omitempty"`
+}
+
+// reasonNotPlaced is the reason of a work that the hub refuses for now.
+const reasonNotPlaced = "NotPlaced"
+
+// PlaceManifestWorks makes and deletes works, and returns those that could not be: one cluster must not keep the others waiting. Errors: NotFound and
+// InvalidSpec when a template is not what it was when the rollout began: clusters must not get different things from one rollout.
+func (m *ManifestWorks) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) ([]RefusedWork, error) {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex
-	homeless := []string{}
+	refused := []RefusedWork{}
 	for _, placed := range in.Works {
 		name := in.Rollout.Templates[placed.Template]
-		for _, cluster := range placed.Removed {
-			if err := in.Rollout.remove(ctx, hub, cluster, name); err != nil {
-				return nil, err
-			}
+		found, err := placed.each(ctx, placed.Removed, func(ctx context.Context, cluster string) error {
+			return in.Rollout.remove(ctx, hub, cluster, name)
+		})
+		refused = append(refused, found...)
+		if err != nil {
+			return nil, err
 		}
 		if len(placed.Added) == 0 {
 			continue
@@ -123,26 +143,58 @@ func (m *ManifestWorks) PlaceManifestWorks(ctx context.Context, in PlaceWorksInp
 		if manifestworks.Pin(template) != placed.Pin {
 			return nil, temporal.Error(temporal.ErrInvalidSpec, nameOf(template)+" has been changed since the rollout began: start another rollout with it", nil)
 		}
-		writes, writing := errgroup.WithContext(ctx)
-		writes.SetLimit(requestsAtOnce)
-		for _, cluster := range placed.Added {
-			writes.Go(func() error {
-				err := in.Rollout.bring(writing, hub, template, cluster)
-				if !apierrors.IsNotFound(err) {
-					return err
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				homeless = append(homeless, cluster)
-				return nil
-			})
-		}
-		if err := writes.Wait(); err != nil {
+		found, err = placed.each(ctx, placed.Added, func(ctx context.Context, cluster string) error {
+			return in.Rollout.bring(ctx, hub, template, cluster)
+		})
+		refused = append(refused, found...)
+		if err != nil {
 			return nil, err
 		}
 	}
-	slices.Sort(homeless)
-	return homeless, nil
+	return refused, nil
+}
+
+// each writes the works of clusters side by side, and returns those that are refused, by cluster.
+func (p PlacedWorks) each(ctx context.Context, clusters []string, write func(context.Context, string) error) ([]RefusedWork, error) {
+	var mu sync.Mutex
+	var refused []RefusedWork
+	writes, writing := errgroup.WithContext(ctx)
+	writes.SetLimit(requestsAtOnce)
+	for _, cluster := range clusters {
+		writes.Go(func() error {
+			err := write(writing, cluster)
+			refusal := refusalOf(cluster, err)
+			if refusal == nil {
+				return err
+			}
+			refusal.Cluster, refusal.Template = cluster, p.Template
+			mu.Lock()
+			defer mu.Unlock()
+			refused = append(refused, *refusal)
+			return nil
+		})
+	}
+	err := writes.Wait()
+	slices.SortFunc(refused, func(a, b RefusedWork) int { return strings.Compare(a.Cluster, b.Cluster) })
+	return refused, err
+}
+
+// refusalOf tells what has to do with one cluster from what any other request would meet as well; nil: it is none.
+func refusalOf(cluster string, err error) *RefusedWork {
+	var deleted beingDeleted
+	switch {
+	case apierrors.IsNotFound(err):
+		return &RefusedWork{Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true}
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return &RefusedWork{Reason: reasonNotPlaced, Message: "namespace " + cluster + " of the hub is being deleted"}
+	case errors.As(err, &deleted):
+		return &RefusedWork{Reason: reasonNotPlaced, Message: deleted.message}
+	case temporal.Final(err):
+		return &RefusedWork{Reason: temporal.ErrorType(err), Message: temporal.ErrorMessage(err), Final: true}
+	case apierrors.IsForbidden(err):
+		return &RefusedWork{Reason: reasonNotPlaced, Message: temporal.ErrorMessage(err)}
+	}
+	return nil
 }
 
 func (r WorkRollout) bring(ctx context.Context, hub *kube.Cluster, template *unstructured.Unstructured, cluster string) error {
@@ -173,17 +225,16 @@ func (m *ManifestWorks) WithdrawManifestWorks(ctx context.Context, in WorkRollou
 	if err := hub.Client.List(ctx, list, client.MatchingLabels(policies.RolloutLabels(in.name()))); err != nil {
 		return explain(hub, "list the manifest works of the rollout", err)
 	}
+	var deletes errgroup.Group // one that cannot be deleted keeps no other
+	deletes.SetLimit(requestsAtOnce)
 	for i := range list.Items {
 		work := &list.Items[i]
 		work.SetGroupVersionKind(manifestworks.Works)
-		if !kube.OwnedBy(work, in.Owner) {
-			continue
-		}
-		if err := deleteOurs(ctx, hub, nameOf(work), work); err != nil {
-			return err
+		if kube.OwnedBy(work, in.Owner) && work.GetDeletionTimestamp() == nil {
+			deletes.Go(func() error { return deleteOurs(ctx, hub, nameOf(work), work) })
 		}
 	}
-	return nil
+	return deletes.Wait()
 }
 
 // AwaitWorksInput says how clusters stood to the works of templates when that was last looked at.

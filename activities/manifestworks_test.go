@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +65,7 @@ func (s *workScene) prepare() {
 	}
 }
 
-func (s *workScene) place(template int, added, removed []string) ([]string, error) {
+func (s *workScene) place(template int, added, removed []string) ([]RefusedWork, error) {
 	return s.activities.PlaceManifestWorks(s.t.Context(), PlaceWorksInput{Rollout: s.rollout, Works: []PlacedWorks{{Template: template, Pin: s.pins[template], Added: added, Removed: removed}}})
 }
 
@@ -100,9 +101,8 @@ func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T
 		assert.NoError(t, err)
 		news <- found
 	}()
-	gone, err := s.place(0, []string{one, "nowhere"}, nil)
+	_, err := s.place(0, []string{one}, nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"nowhere"}, gone, "a cluster without a namespace on the hub")
 	require.Equal(t, policies.Standing("PU"), s.standing(one))
 	require.Equal(t, policies.Standing("UU"), s.standing(two))
 	s.say(one, "os", done)
@@ -143,6 +143,58 @@ func TestWhatAnEarlierRunHasBroughtSaysNothingUntilThisOneHasBroughtIt(t *testin
 	_, err = s.place(0, s.clusters[:1], nil)
 	require.NoError(t, err)
 	require.Equal(t, policies.Standing("CU"), s.standing(s.clusters[0]), "the same, brought again, is there already")
+}
+
+// One cluster whose work cannot be written keeps the others waiting as little as the rollout's end.
+func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
+	s := newWorkScene(t)
+	hub := stack.Cluster(hubName)
+	leaving, theirs, offline := devstacktest.Namespace(t, hub), devstacktest.Namespace(t, hub), devstacktest.Namespace(t, hub)
+	require.NoError(t, hub.Client.CoreV1().Namespaces().Delete(t.Context(), leaving, metav1.DeleteOptions{}))
+	key := func(cluster string) client.ObjectKey {
+		return client.ObjectKey{Namespace: cluster, Name: manifestworks.WorkName(s.rollout.name(), "os")}
+	}
+	work := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	work.SetGroupVersionKind(manifestworks.Works)
+	work.SetNamespace(theirs)
+	work.SetName(key(theirs).Name)
+	work.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
+	require.NoError(t, s.hub.Client.Create(t.Context(), work))
+	// The work of an earlier run, which the agent of a cluster that is offline does not let go of.
+	_, err := s.place(0, []string{offline}, nil)
+	require.NoError(t, err)
+	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
+	work.SetFinalizers([]string{"test.drydock.dev/agent"})
+	require.NoError(t, s.hub.Client.Update(t.Context(), work))
+	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout))
+	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout), "what is being deleted already keeps nobody")
+
+	refused, err := s.place(0, []string{s.clusters[0], "nowhere", leaving, theirs, offline, s.clusters[1]}, nil)
+	require.NoError(t, err)
+	found := map[string]RefusedWork{}
+	for _, r := range refused {
+		found[r.Cluster] = r
+	}
+	require.Len(t, found, 4)
+	require.Equal(t, RefusedWork{Cluster: "nowhere", Reason: "ClusterVanished", Message: "the hub has no namespace for the cluster", Final: true}, found["nowhere"])
+	require.Equal(t, RefusedWork{Cluster: leaving, Reason: "NotPlaced", Message: "namespace " + leaving + " of the hub is being deleted"}, found[leaving])
+	require.Equal(t, temporal.ErrInvalidSpec, found[theirs].Reason)
+	require.True(t, found[theirs].Final)
+	require.Contains(t, found[theirs].Message, "it belongs to cgu/elsewhere/july")
+	require.Equal(t, RefusedWork{
+		Cluster: offline, Reason: "NotPlaced",
+		Message: "ManifestWork " + key(offline).String() + " is still being deleted: one of its finalizers [test.drydock.dev/agent] holds it",
+	}, found[offline])
+	for _, cluster := range s.clusters {
+		require.Equal(t, policies.Standing("PU"), s.standing(cluster))
+	}
+
+	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
+	work.SetFinalizers(nil)
+	require.NoError(t, s.hub.Client.Update(t.Context(), work))
+	refused, err = s.place(0, []string{offline}, nil)
+	require.NoError(t, err)
+	require.Empty(t, refused)
 }
 
 func TestATemplateThatChangesOrGoesDuringARolloutIsBroughtToNoOtherCluster(t *testing.T) {

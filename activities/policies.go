@@ -119,10 +119,15 @@ func takeOver(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstr
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s exists and is not of this rollout (it belongs to %s): delete it, or give the rollout another name",
 			nameOf(object), cmp.Or(holder, "nobody known")), nil)
 	case existing.DeletionTimestamp != nil:
-		return fmt.Errorf("%s is still being deleted: one of its finalizers %v holds it", nameOf(object), existing.Finalizers)
+		return beingDeleted{fmt.Sprintf("%s is still being deleted: one of its finalizers %v holds it", nameOf(object), existing.Finalizers)}
 	}
 	return applyOurs(ctx, hub, object, owner)
 }
+
+// beingDeleted is that an object cannot be made before the one of that name is gone.
+type beingDeleted struct{ message string }
+
+func (b beingDeleted) Error() string { return b.message }
 
 // applyOurs makes an object, or changes it, with our mark.
 func applyOurs(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string) error {

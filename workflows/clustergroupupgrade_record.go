@@ -284,13 +284,10 @@ func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 		if c.State != ranv1.ClusterPending && c.State != ranv1.ClusterComplete {
 			continue
 		}
-		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, reasonClusterVanished, "its ManagedCluster is not on the hub any more", r.now(ctx)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, "its ManagedCluster is not on the hub any more", r.now(ctx)
 	}
 	r.explain(ctx)
 }
-
-// reasonClusterVanished is the reason of a cluster whose ManagedCluster was deleted while the rollout ran.
-const reasonClusterVanished = "ClusterVanished"
 
 // inState are the names of the clusters in that state.
 func (r *groupRecord) inState(state ranv1.ClusterState) []string {

@@ -52,20 +52,22 @@ func (w *workItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	return items, nil
 }
 
-func (w *workItems) place(ctx workflow.Context, placements []placement) (gone []string, err error) {
+func (w *workItems) place(ctx workflow.Context, placements []placement) (refused []refusal, err error) {
 	for _, part := range w.parts(placements) {
 		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Works: part}
 		var words []string
 		for _, placed := range part {
 			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(placed.Template), len(placed.Added), len(placed.Removed)))
 		}
-		var homeless []string
-		if err := w.group.insist().effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &homeless); err != nil {
-			return gone, err
+		var found []activities.RefusedWork
+		if err := w.group.insist().effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &found); err != nil {
+			return refused, err
 		}
-		gone = append(gone, homeless...)
+		for _, r := range found {
+			refused = append(refused, refusal{item: r.Template, cluster: r.Cluster, reason: r.Reason, message: r.Message, final: r.Final})
+		}
 	}
-	return gone, nil
+	return refused, nil
 }
 
 // parts divides what is to be changed among activities, so that each is short.
@@ -107,8 +109,8 @@ func (w *workItems) read(ctx workflow.Context, insist insistence, clusters []str
 	return seen, err
 }
 
-func (w *workItems) withdraw(ctx workflow.Context) error {
-	return w.group.insist().effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
+func (w *workItems) withdraw(ctx workflow.Context, insist insistence) error {
+	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
 }
 
 func (w *workItems) describe(status *ranv1.ClusterStatus, item int, _ policies.Compliance) {

@@ -2,8 +2,8 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // newWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
@@ -30,16 +31,21 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 	play(w.world, "PlaceManifestWorks", func(in activities.PlaceWorksInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		gone := []string{}
+		refused := []activities.RefusedWork{}
 		for _, placed := range in.Works {
 			name := in.Rollout.Templates[placed.Template]
 			for _, cluster := range placed.Removed {
+				if slices.Contains(w.stays, cluster) {
+					refused = append(refused, activities.RefusedWork{Cluster: cluster, Template: placed.Template, Reason: "NotPlaced", Message: "the hub forbids it"})
+					continue
+				}
 				story = append(story, "-"+name+" "+cluster)
 				w.standings[cluster][placed.Template] = byte(policies.Unknown)
 			}
 			for _, cluster := range placed.Added {
-				if strings.HasPrefix(cluster, "gone") {
-					gone = append(gone, cluster)
+				if refusal, is := w.refuses[cluster]; is {
+					refusal.Cluster, refusal.Template = cluster, placed.Template
+					refused = append(refused, refusal)
 					continue
 				}
 				story = append(story, "+"+name+" "+cluster)
@@ -49,7 +55,7 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 				}
 			}
 		}
-		return gone
+		return refused
 	})
 	play(w.world, "WithdrawManifestWorks", func(activities.WorkRollout) any { return nil })
 	play(w.world, "ReadManifestWorks", func(in activities.ReadWorksInput) any {
@@ -80,6 +86,10 @@ func (w *policyWorld) runWorks(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) 
 	}}, changes...)...)
 }
 
+func statusOfCluster(status groupStatus, name string) ranv1.ClusterStatus {
+	return status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })]
+}
+
 func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
 	w, story := newWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.runWorks()
@@ -99,13 +109,79 @@ func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
 }
 
 func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
-	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2", "gone1"})
+	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.runWorks()
 	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete", "gone1": "failed"}, clusterStates(status))
-	late := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == "c1" })]
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, clusterStates(status))
+	late := statusOfCluster(status, "c1")
 	require.Equal(t, &ranv1.ManifestWorkStatus{Name: "os"}, late.CurrentManifestWork)
 	require.Less(t, slices.Index(*story, "-os c1"), slices.Index(*story, "+os c2"), "taken back before the next batch")
+}
+
+// The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
+func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
+	w, story := newWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
+	offline := activities.RefusedWork{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
+	w.refuses = map[string]activities.RefusedWork{
+		"c1": offline, "c4": offline,
+		"c2": {Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true},
+	}
+	w.RegisterDelayedCallback(func() { delete(w.refuses, "c4") }, 4*time.Minute)
+	var during groupStatus
+	w.RegisterDelayedCallback(func() { during = statusOf[groupStatus](w.world) }, 3*time.Minute)
+	w.runWorks()
+
+	waiting := statusOfCluster(during, "c1")
+	require.Equal(t, "NotPlaced", waiting.Reason)
+	require.Equal(t, "ManifestWork c1/safe-os is still being deleted; tried again until the time is over", waiting.Message)
+	require.Equal(t, "manifest work os", waiting.Step)
+	require.Equal(t, ranv1.ClusterComplete, statusOfCluster(during, "c3").State)
+
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "failed", "c3": "complete", "c4": "complete", "c5": "complete"}, clusterStates(status))
+	require.Contains(t, statusOfCluster(status, "c1").Message, "ManifestWork c1/safe-os is still being deleted")
+	require.Equal(t, ranv1.ReasonClusterVanished, statusOfCluster(status, "c2").Reason)
+	require.NotContains(t, *story, "-os c1", "it was never there")
+	require.Less(t, len(w.inputsOf("PlaceManifestWorks")), 70, "the hub is asked less and less often")
+}
+
+func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
+	for name, refuse := range map[string]func(*policyWorld){
+		"of one cluster": func(w *policyWorld) { w.stays = []string{"c1"} },
+		"of all clusters": func(w *policyWorld) {
+			w.fail["PlaceManifestWorks"] = func(call int) error {
+				if call == 1 {
+					return nil
+				}
+				return errors.New("the hub does not answer")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newWorkWorld(t, []string{"c1", "c2"}, []string{"c1", "c2"})
+			refuse(w)
+			w.fail["WithdrawManifestWorks"] = always(errors.New("the hub forbids it"))
+			start := w.Now()
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 5*time.Minute)
+			w.runWorks()
+			status := requireCancelled[groupStatus](w.world)
+			require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled"}, clusterStates(status))
+			require.Less(t, w.Now().Sub(start), 40*time.Minute)
+			require.Len(t, status.Notes, 1)
+			require.Contains(t, status.Notes[0], "could not be removed from c1")
+			require.Contains(t, status.Notes[0], "the hub forbids it")
+		})
+	}
+}
+
+func TestTheNextBatchDoesNotWaitForAHubThatKeepsAWork(t *testing.T) {
+	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
+	w.stays = []string{"c1"}
+	w.runWorks()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, clusterStates(status))
+	require.Contains(t, *story, "+os c2")
+	require.Empty(t, status.Notes, "at last it was removed")
 }
 
 func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {

@@ -68,7 +68,7 @@ func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	return items, nil
 }
 
-func (p *policyItems) place(ctx workflow.Context, placements []placement) (gone []string, err error) {
+func (p *policyItems) place(ctx workflow.Context, placements []placement) (refused []refusal, err error) {
 	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx)}
 	var words []string
 	for _, placed := range placements {
@@ -92,8 +92,8 @@ func (p *policyItems) read(ctx workflow.Context, insist insistence, clusters []s
 	return seen, err
 }
 
-func (p *policyItems) withdraw(ctx workflow.Context) error {
-	return p.group.insist().effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
+func (p *policyItems) withdraw(ctx workflow.Context, insist insistence) error {
+	return insist.effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
 }
 
 func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance) {

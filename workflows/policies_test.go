@@ -31,6 +31,9 @@ type policyWorld struct {
 	most     int
 	// watching are the activities that wait for news.
 	watching []watching
+	// refuses says why clusters get no work, and stays are those from which the hub deletes none.
+	refuses map[string]activities.RefusedWork
+	stays   []string
 }
 
 type watching struct {

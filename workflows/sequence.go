@@ -16,16 +16,16 @@ import (
 type items interface {
 	// prepare makes what the whole rollout needs. It puts nothing on any cluster.
 	prepare(ctx workflow.Context) (*preparedItems, error)
-	// place puts items on clusters, and takes them off. It returns the clusters that nothing can be put on, as they are not on the hub.
-	place(ctx workflow.Context, placements []placement) (gone []string, err error)
+	// place puts items on clusters, and takes them off. What is refused has to do with single clusters; an error is about all of them.
+	place(ctx workflow.Context, placements []placement) (refused []refusal, err error)
 	// stay: what was put on a cluster last stays there when the cluster is complete.
 	stay() bool
 	// await returns as soon as clusters stand in another way than is known.
 	await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error)
 	// read asks how clusters stand, as long as it insists.
 	read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error)
-	// withdraw removes everything that was made.
-	withdraw(ctx workflow.Context) error
+	// withdraw removes everything that was made, as long as it insists.
+	withdraw(ctx workflow.Context, insist insistence) error
 	// count is how many items there are; planned is the one for which a cluster is in the plan, or -1.
 	count() int
 	planned(cluster *ranv1.ClusterStatus) int
@@ -45,12 +45,6 @@ type preparedItems struct {
 	Pins []string `json:"pins,omitempty"`
 }
 
-// placement is on which clusters an item is to be, and what that changes.
-type placement struct {
-	item                     int
-	clusters, added, removed []string
-}
-
 // sequence is the remedy that takes clusters through items: each cluster has them one after the other, and clusters do not wait for each other. It has no
 // child workflow for a cluster: one activity watches all clusters that were started together, and reports changes in bulk.
 type sequence struct {
@@ -64,14 +58,8 @@ type sequence struct {
 	atWork map[string]*member
 	// staying are the complete clusters on which an item stays.
 	staying map[string]int
-	// placed is what the hub has been told: the clusters of each item, sorted.
-	placed [][]string
-	// dirty: what is to be placed may have changed; pressing: that cannot wait. writing: the hub is being told.
-	dirty, pressing, writing, serving bool
+	placing
 }
-
-// removalsBehind is how long a cluster may stay placed that is through: then its removal goes together with that of others, or with what comes next.
-const removalsBehind = 2 * time.Second
 
 // member is a cluster that a sequence works on.
 type member struct {
@@ -80,6 +68,8 @@ type member struct {
 	turn     policies.Turn
 	step     policies.Step
 	standing policies.Standing
+	// refused is why the item could not be put on it; nil: it is there, or nobody has tried yet.
+	refused *refusal
 	// withdrawn: it is to be taken off the hub. over: its end has been told.
 	withdrawn, over bool
 }
@@ -96,11 +86,7 @@ func (s *sequence) atOnce() int { return membersAtOnce }
 
 // start implements remedy.
 func (s *sequence) start(b *batch, clusters []*clusterAtWork) {
-	serving, _ := workflow.NewDisconnectedContext(clusters[0].ctx)
-	if !s.serving {
-		s.serving, s.placed = true, make([][]string, s.items.count())
-		workflow.GoNamed(serving, "place clusters", s.keepPlaced)
-	}
+	serving := s.serve(clusters[0].ctx)
 	f := &flight{sequence: s}
 	for _, cluster := range clusters {
 		m := &member{
@@ -121,7 +107,7 @@ func (s *sequence) awaitWithdrawal(ctx workflow.Context, m *member) {
 	}
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	m.withdrawn, s.dirty, s.pressing = true, true, true
-	_ = workflow.Await(ctx, func() bool { return m.over || !s.writing && !s.isPlaced(m.name) || s.failure != nil })
+	s.awaitOff(ctx, m)
 	s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterCancelled})
 }
 
@@ -159,88 +145,6 @@ func (s *sequence) prepared(ctx workflow.Context) error {
 	return err
 }
 
-// keepPlaced is the only one that tells the hub on which clusters items are to be. What changes meanwhile is told together.
-func (s *sequence) keepPlaced(ctx workflow.Context) {
-	for {
-		if workflow.Await(ctx, func() bool { return s.dirty }) != nil || s.awaitPressing(ctx) != nil {
-			return
-		}
-		s.dirty, s.pressing = false, false
-		placements := s.changes()
-		if len(placements) == 0 {
-			continue
-		}
-		s.writing = true
-		gone, err := s.items.place(ctx, placements)
-		s.writing = false
-		if err != nil {
-			s.fail(ctx, err)
-			return
-		}
-		for _, p := range placements {
-			s.placed[p.item] = p.clusters
-		}
-		for _, cluster := range gone {
-			if m := s.atWork[cluster]; m != nil {
-				s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: reasonClusterVanished, Message: "the hub has no namespace for the cluster"})
-			}
-		}
-	}
-}
-
-// awaitPressing waits a while for more when the only change is that clusters are through.
-func (s *sequence) awaitPressing(ctx workflow.Context) error {
-	if s.pressing {
-		return nil
-	}
-	gathering, stop := workflow.WithCancel(ctx)
-	late := workflow.NewTimerWithOptions(gathering, removalsBehind, workflow.TimerOptions{Summary: "gather clusters that are through"})
-	err := workflow.Await(ctx, func() bool { return s.pressing || late.IsReady() })
-	stop()
-	return err
-}
-
-// changes are the items whose clusters are others than the hub has been told. Those that only lose clusters come first: never more are at work than may be.
-func (s *sequence) changes() []placement {
-	wanted := make([][]string, len(s.placed))
-	for _, name := range workflow.DeterministicKeys(s.atWork) {
-		if m := s.atWork[name]; m.turn.Begun && !m.withdrawn {
-			wanted[m.turn.Policy] = append(wanted[m.turn.Policy], name)
-		}
-	}
-	for _, name := range workflow.DeterministicKeys(s.staying) {
-		wanted[s.staying[name]] = append(wanted[s.staying[name]], name)
-	}
-	var changes []placement
-	for item, clusters := range wanted {
-		slices.Sort(clusters)
-		p := placement{item: item, clusters: clusters, added: notAmong(clusters, s.placed[item]), removed: notAmong(s.placed[item], clusters)}
-		if len(p.added)+len(p.removed) > 0 {
-			changes = append(changes, p)
-		}
-	}
-	slices.SortStableFunc(changes, func(a, b placement) int { return min(len(a.added), 1) - min(len(b.added), 1) })
-	return changes
-}
-
-// notAmong returns the names that are not among the others, which are sorted.
-func notAmong(names, others []string) []string {
-	var left []string
-	for _, name := range names {
-		if _, found := slices.BinarySearch(others, name); !found {
-			left = append(left, name)
-		}
-	}
-	return left
-}
-
-func (s *sequence) isPlaced(cluster string) bool {
-	return slices.ContainsFunc(s.placed, func(clusters []string) bool {
-		_, found := slices.BinarySearch(clusters, cluster)
-		return found
-	})
-}
-
 // fail ends every cluster at work, and keeps others from being worked on.
 func (s *sequence) fail(ctx workflow.Context, err error) {
 	s.failure = err
@@ -257,20 +161,21 @@ func failedFor(err error) ranv1.ClusterStatus {
 // settle implements remedy.
 func (s *sequence) settle(ctx workflow.Context) {
 	s.dirty, s.pressing = true, true
-	_ = workflow.Await(ctx, func() bool { return s.failure != nil || !s.serving || !s.dirty && !s.writing })
+	_ = workflow.Await(ctx, s.settled)
 }
 
-// takeBack implements remedy.
+// takeBack implements remedy. It does not insist for longer than a rollout does on keeping its status: a hub that refuses would keep it from ever being over.
 func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	if !s.touched && s.group.prepared == nil {
 		return
 	}
-	s.settle(ctx)
+	limit := workflow.Now(ctx).Add(keepLimit)
+	s.stopPlacing(ctx)
 	if succeeded && s.group.keepsObjects() {
 		return
 	}
-	if err := s.items.withdraw(ctx); err != nil {
-		s.group.record.note("what the rollout has made on the hub could not be removed: " + temporal.ErrorMessage(err))
+	if err := s.items.withdraw(ctx, s.group.insist().until(limit)); err != nil {
+		s.group.record.note("what the rollout has made on the hub could not be removed" + s.stillPlaced() + ": " + temporal.ErrorMessage(err))
 	}
 }
 

@@ -108,7 +108,7 @@ func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
 		if !before.Begun || before.Policy != m.turn.Policy {
 			s.dirty, s.pressing = true, true
 		}
-		stands = append(stands, f.status(m))
+		stands = append(stands, s.status(m))
 	}
 	s.group.record.clustersStand(ctx, stands)
 }
@@ -126,14 +126,16 @@ const (
 )
 
 // status is how a cluster at work stands.
-func (f *flight) status(m *member) ranv1.ClusterStatus {
+func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	standing := m.standing.Of(m.turn.Policy)
-	status := ranv1.ClusterStatus{Name: m.name, State: m.step.State, Reason: standing.String(), Message: f.sequence.items.awaited()}
+	status := ranv1.ClusterStatus{Name: m.name, State: m.step.State, Reason: standing.String(), Message: s.items.awaited()}
 	if status.Reason == "" {
 		status.Reason = reasonPending
 	}
-	f.sequence.items.describe(&status, m.turn.Policy, standing)
+	s.items.describe(&status, m.turn.Policy, standing)
 	switch {
+	case m.refused != nil:
+		status.Reason, status.Message = m.refused.reason, m.refused.message+"; tried again until the time is over"
 	case m.step.State == ranv1.ClusterSoaking:
 		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
 	case m.step.Waits:

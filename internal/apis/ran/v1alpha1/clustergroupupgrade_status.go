@@ -60,6 +60,9 @@ const (
 	ReasonSoaking = "Soaking"
 )
 
+// ReasonClusterVanished is the reason of a cluster whose ManagedCluster, or namespace on the hub, was deleted while the rollout ran.
+const ReasonClusterVanished = "ClusterVanished"
+
 // ClusterState is where a cluster of a rollout stands.
 type ClusterState string
 

@@ -1,0 +1,254 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// placing is what a sequence knows of what the hub has been told.
+type placing struct {
+	// placed are the clusters of each item, sorted.
+	placed [][]string
+	// dirty: what is to be placed may have changed; pressing: that cannot wait. writing: the hub is being told.
+	dirty, pressing, writing bool
+	// ctx is that of all that serves clusters at work, nil before the first; stop ends the telling, told is that it has ended.
+	ctx  workflow.Context
+	stop workflow.CancelFunc
+	told bool
+	// pause is how long nothing is told again that the hub has refused; 0: it has refused nothing. pausing: that time is not over.
+	pause   time.Duration
+	pausing bool
+	// leaving is how many clusters wait to be taken off the hub, and patience when they do not any more.
+	leaving  int
+	patience workflow.Future
+	loseIt   workflow.CancelFunc
+}
+
+const (
+	// removalsBehind is how long a cluster may stay placed that is through: then its removal goes together with that of others, or with what comes next.
+	removalsBehind = 2 * time.Second
+	// shortestPause and longestPause are how long nothing is told again that the hub has refused.
+	shortestPause = 2 * time.Second
+	longestPause  = time.Minute
+)
+
+// placement is on which clusters an item is to be, and what that changes. The names are sorted.
+type placement struct {
+	item                     int
+	clusters, added, removed []string
+}
+
+// refusal is that an item could not be put on a cluster, or taken off, for a reason that has to do with that cluster alone.
+type refusal struct {
+	item            int
+	cluster         string
+	reason, message string
+	// final: no further attempt can change that.
+	final bool
+}
+
+// reached are the clusters that an item is on after the hub has refused some: those that are not on and those that are not off.
+func (p placement) reached(refused []refusal) []string {
+	clusters := slices.Clone(p.clusters)
+	for _, r := range refused {
+		i, wanted := slices.BinarySearch(clusters, r.cluster)
+		switch {
+		case r.item != p.item:
+		case wanted:
+			clusters = slices.Delete(clusters, i, i+1)
+		default:
+			clusters = slices.Insert(clusters, i, r.cluster)
+		}
+	}
+	return clusters
+}
+
+// serve starts to tell the hub on which clusters items are to be, and returns the context of what serves the clusters at work.
+func (s *sequence) serve(ctx workflow.Context) workflow.Context {
+	if s.ctx == nil {
+		ctx, _ = workflow.NewDisconnectedContext(ctx)
+		s.ctx, s.stop = workflow.WithCancel(ctx)
+		s.placed = make([][]string, s.items.count())
+		workflow.GoNamed(s.ctx, "place clusters", func(ctx workflow.Context) {
+			s.keepPlaced(ctx)
+			s.told = true
+		})
+	}
+	return s.ctx
+}
+
+// keepPlaced is the only one that tells the hub on which clusters items are to be. What changes meanwhile is told together.
+func (s *sequence) keepPlaced(ctx workflow.Context) {
+	for {
+		if workflow.Await(ctx, func() bool { return s.dirty }) != nil || s.awaitPressing(ctx) != nil {
+			return
+		}
+		s.dirty, s.pressing = false, false
+		placements := s.changes()
+		if len(placements) == 0 {
+			continue
+		}
+		s.writing = true
+		refused, err := s.items.place(ctx, placements)
+		s.writing = false
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			s.fail(ctx, err)
+			return
+		}
+		s.takeAnswer(ctx, placements, refused)
+	}
+}
+
+// takeAnswer takes over what the hub has done. Clusters that it has refused an item for good have failed; the others say what they wait for.
+func (s *sequence) takeAnswer(ctx workflow.Context, placements []placement, refused []refusal) {
+	var stands []ranv1.ClusterStatus
+	for _, p := range placements {
+		s.placed[p.item] = p.reached(refused)
+		for _, name := range p.added {
+			if m := s.atWork[name]; m != nil && m.refused != nil {
+				m.refused = nil
+				stands = append(stands, s.status(m))
+			}
+		}
+	}
+	passing := false
+	for _, r := range refused {
+		passing = passing || !r.final
+		m := s.atWork[r.cluster]
+		switch {
+		case m == nil || m.withdrawn || m.turn.Policy != r.item:
+		case r.final:
+			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: r.reason, Message: r.message})
+		default:
+			m.refused = &r
+			stands = append(stands, s.status(m))
+		}
+	}
+	s.group.record.clustersStand(ctx, stands)
+	s.tellAgain(ctx, passing)
+}
+
+// tellAgain tells the hub after a while what it has refused now, at longer and longer intervals.
+func (s *sequence) tellAgain(ctx workflow.Context, refused bool) {
+	if !refused {
+		s.pause = 0
+		return
+	}
+	if s.pausing {
+		return
+	}
+	s.pausing, s.pause = true, min(max(2*s.pause, shortestPause), longestPause)
+	workflow.GoNamed(ctx, "tell the hub again", func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, s.pause, workflow.TimerOptions{Summary: "tell the hub again what it has refused"})
+		if timer.Get(ctx, nil) == nil {
+			s.pausing, s.dirty, s.pressing = false, true, true
+		}
+	})
+}
+
+// awaitPressing waits a while for more when the only change is that clusters are through.
+func (s *sequence) awaitPressing(ctx workflow.Context) error {
+	if s.pressing {
+		return nil
+	}
+	gathering, stop := workflow.WithCancel(ctx)
+	late := workflow.NewTimerWithOptions(gathering, removalsBehind, workflow.TimerOptions{Summary: "gather clusters that are through"})
+	err := workflow.Await(ctx, func() bool { return s.pressing || late.IsReady() })
+	stop()
+	return err
+}
+
+// changes are the items whose clusters are others than the hub has been told. Those that only lose clusters come first: never more are at work than may be.
+func (s *sequence) changes() []placement {
+	wanted := make([][]string, len(s.placed))
+	for _, name := range workflow.DeterministicKeys(s.atWork) {
+		if m := s.atWork[name]; m.turn.Begun && !m.withdrawn {
+			wanted[m.turn.Policy] = append(wanted[m.turn.Policy], name)
+		}
+	}
+	for _, name := range workflow.DeterministicKeys(s.staying) {
+		wanted[s.staying[name]] = append(wanted[s.staying[name]], name)
+	}
+	var changes []placement
+	for item, clusters := range wanted {
+		slices.Sort(clusters)
+		p := placement{item: item, clusters: clusters, added: notAmong(clusters, s.placed[item]), removed: notAmong(s.placed[item], clusters)}
+		if len(p.added)+len(p.removed) > 0 {
+			changes = append(changes, p)
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b placement) int { return min(len(a.added), 1) - min(len(b.added), 1) })
+	return changes
+}
+
+// notAmong returns the names that are not among the others, which are sorted.
+func notAmong(names, others []string) []string {
+	var left []string
+	for _, name := range names {
+		if _, found := slices.BinarySearch(others, name); !found {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+func (s *sequence) isPlaced(cluster string) bool {
+	return slices.ContainsFunc(s.placed, func(clusters []string) bool {
+		_, found := slices.BinarySearch(clusters, cluster)
+		return found
+	})
+}
+
+// awaitOff waits until a cluster that is withdrawn has been taken off the hub. When some have waited for keepLimit, the hub is not waited for any more:
+// it would keep the rollout from ever going on or ending. It is told all the same, as long as the rollout goes on.
+func (s *sequence) awaitOff(ctx workflow.Context, m *member) {
+	off := func() bool { return m.over || !s.writing && !s.isPlaced(m.name) || s.failure != nil }
+	if off() {
+		return
+	}
+	if s.leaving == 0 {
+		waiting, stop := workflow.WithCancel(ctx)
+		s.patience = workflow.NewTimerWithOptions(waiting, keepLimit, workflow.TimerOptions{Summary: "take clusters off the hub"})
+		s.loseIt = stop
+	}
+	s.leaving++
+	_ = workflow.Await(ctx, func() bool { return off() || s.patience.IsReady() })
+	s.leaving--
+	if s.leaving == 0 {
+		s.loseIt()
+	}
+}
+
+// settled: nothing is under way, and nothing is to be told.
+func (s *sequence) settled() bool { return s.failure != nil || s.ctx == nil || !s.dirty && !s.writing }
+
+// stopPlacing tells the hub what is left to be told, and nothing from then on. It does not insist for longer than keepLimit.
+func (s *sequence) stopPlacing(ctx workflow.Context) {
+	if s.ctx == nil {
+		return
+	}
+	s.dirty, s.pressing = true, true
+	waiting, stop := workflow.WithCancel(ctx)
+	limit := workflow.NewTimerWithOptions(waiting, keepLimit, workflow.TimerOptions{Summary: "take clusters off the hub"})
+	_ = workflow.Await(ctx, func() bool { return s.settled() || limit.IsReady() })
+	stop()
+	s.stop()
+	_ = workflow.Await(ctx, func() bool { return s.told })
+}
+
+// stillPlaced says on which clusters items are, as far as is known.
+func (s *sequence) stillPlaced() string {
+	clusters := slices.Concat(s.placed...)
+	if len(clusters) == 0 {
+		return ""
+	}
+	slices.Sort(clusters)
+	return " from " + listed(slices.Compact(clusters))
+}
