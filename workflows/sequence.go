@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -188,7 +187,7 @@ func (s *sequence) completeNow(ctx workflow.Context, clusters []string) ([]strin
 			return complete, err
 		}
 		for _, one := range seen {
-			if standing := strings.Trim(string(one.Standing), string(rune(policies.Unbound))); standing != "" && strings.Trim(standing, string(rune(policies.Compliant))) == "" {
+			if one.Standing.Complete() {
 				complete = append(complete, one.Cluster)
 			}
 		}

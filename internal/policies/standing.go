@@ -56,12 +56,29 @@ func (s Standing) Of(policy int) Compliance {
 	return Compliance(s[policy])
 }
 
+// Complete reports whether the cluster is Compliant with all that is bound to it. One to which nothing is bound is not: nobody can say.
+func (s Standing) Complete() bool {
+	bound := false
+	for policy := range s {
+		switch s.Of(policy) {
+		case Compliant:
+			bound = true
+		case Unbound:
+		default:
+			return false
+		}
+	}
+	return bound
+}
+
 // ClusterStanding is how one cluster stands.
 type ClusterStanding struct {
 	Cluster  string   `json:"cluster"`
 	Standing Standing `json:"standing"`
 	// Dipped: since it was said last, the cluster was not Compliant with the policy whose turn it is, if only for a moment.
 	Dipped bool `json:"dipped,omitempty"`
+	// Vanished: it is no ManagedCluster any more.
+	Vanished bool `json:"vanished,omitempty"`
 }
 
 // KnownCluster is what is known of a cluster: nothing, if Standing is empty.

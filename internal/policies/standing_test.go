@@ -68,6 +68,26 @@ func TestOnlyWhatMattersToTheTurnIsNews(t *testing.T) {
 	}
 }
 
+func TestAClusterIsCompleteThatCompliesWithAllThatIsBoundToIt(t *testing.T) {
+	tests := []struct {
+		name     string
+		standing policies.Standing
+		want     bool
+	}{
+		{"with all", "CCC", true},
+		{"one at the end is not bound", "CC-", true},
+		{"one in the middle is not bound", "C-C", true},
+		{"one does not comply", "CNC", false},
+		{"one has not said yet", "CU-", false},
+		{"one is pending", "P", false},
+		{"none is bound", "---", false},
+		{"nothing is known", "", false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.standing.Complete()) })
+	}
+}
+
 func TestReportsAreGatheredTheLongerTheMoreThereAre(t *testing.T) {
 	require.Equal(t, "20ms", policies.Gather(10, 0).String())
 	require.Equal(t, "250ms", policies.Gather(500, 0).String())
