@@ -225,7 +225,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Held: g.holds.state, Starters: g.starters,
+		Completed: g.completions.due, Prepared: g.prepared, Held: g.holds.state, Starters: g.starters,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -88,9 +88,11 @@ func (g *groupUpgrade) replan(ctx workflow.Context) {
 		g.enabled = g.spec.Enable == nil || *g.spec.Enable
 		return
 	}
+	if g.begun != nil {
+		g.begun.Budget = rollout.BatchBudget(g.timeout(), g.begun.ChargedBefore, g.batchesLeft())
+	}
 	if b := g.batch; b != nil {
-		b.time.Budget = rollout.BatchBudget(g.timeout(), b.time.ChargedBefore, g.batchesLeft())
-		*g.begun = b.time
+		b.time = *g.begun
 		b.disarm()
 		b.changed = true
 		g.runClock(ctx)

@@ -133,6 +133,9 @@ func (o *onboarding) startAll(ctx workflow.Context) {
 	for _, cluster := range o.record.next(onboardedAtOnce) {
 		// A rollout is not withdrawn when onboarding is stopped.
 		following, _ := workflow.NewDisconnectedContext(ctx)
+		if cluster.RunID == "" {
+			o.starting++
+		}
 		workflow.GoNamed(following, cluster.Name, func(ctx workflow.Context) {
 			end, err := o.onboard(ctx, cluster)
 			if err != nil {
@@ -157,7 +160,7 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster OnboardingCluster) (a
 		if _, running := errors.AsType[*sdktemporal.ChildWorkflowExecutionAlreadyStartedError](err); !running {
 			return activities.RolloutEnd{}, err
 		}
-		o.record.started(ctx, cluster.Name, "")
+		o.record.foundAtWork(ctx, cluster.Name)
 	}
 	var end activities.RolloutEnd
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
@@ -167,7 +170,6 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster OnboardingCluster) (a
 
 // start starts the rollout of a cluster, which goes on whatever becomes of this workflow.
 func (o *onboarding) start(ctx workflow.Context, cluster OnboardingCluster) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
-	o.starting++
 	defer func() { o.starting-- }()
 	object := rollout.OnboardingRollout(cluster.Name, cluster.Policies)
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{

@@ -30,7 +30,7 @@ const (
 type OnboardingCluster struct {
 	Name  string          `json:"name"`
 	State OnboardingState `json:"state"`
-	// Policies of its rollout until that is started, in order; none: it is only labelled.
+	// Policies of its rollout until it is known which run that is, in order; none: it is only labelled.
 	Policies []string `json:"policies,omitempty"`
 	// RunID of its rollout.
 	RunID string `json:"runID,omitempty"`
@@ -162,6 +162,13 @@ func (r *onboardingRecord) started(ctx workflow.Context, name, runID string) {
 	r.show()
 }
 
+// foundAtWork records that somebody else has started the rollout of a cluster. Its policies are kept: when that run is over before it is known which it
+// is, the next one is of these.
+func (r *onboardingRecord) foundAtWork(ctx workflow.Context, name string) {
+	r.cluster(name).Since = metav1.NewTime(workflow.Now(ctx))
+	r.show()
+}
+
 // ended records how the rollout of a cluster ended. One that is onboarded is of no further concern.
 func (r *onboardingRecord) ended(ctx workflow.Context, name string, end activities.RolloutEnd) {
 	delete(r.followed, name)
@@ -170,7 +177,8 @@ func (r *onboardingRecord) ended(ctx workflow.Context, name string, end activiti
 		r.status.Clusters = slices.DeleteFunc(r.status.Clusters, func(c OnboardingCluster) bool { return c.Name == name })
 	} else {
 		c := r.cluster(name)
-		c.State, c.Reason, c.Message, c.Since, c.RunID = OnboardingFailed, end.Reason, end.Message, metav1.NewTime(workflow.Now(ctx)), ""
+		c.State, c.Reason, c.Message, c.Since = OnboardingFailed, end.Reason, end.Message, metav1.NewTime(workflow.Now(ctx))
+		c.RunID, c.Policies = "", nil
 	}
 	r.show()
 }

@@ -347,25 +347,6 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
 }
 
-func TestARunThatContinuesGoesOnWithWhatWasPrepared(t *testing.T) {
-	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	object := policyRollout()
-	started := metav1.NewTime(w.Now())
-	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object, Carried: &ClusterGroupUpgradeCarried{
-		Phase: phaseBatches, NextBatch: 1, Prepared: &preparedItems{Soaks: []time.Duration{0, time.Minute}}, Held: w.held,
-		Status: groupStatus{
-			RemediationPlan:           [][]string{{"c1"}, {"c2"}},
-			ManagedPoliciesForUpgrade: []string{"kernel", "network"}, ManagedPoliciesNs: w.plan.PolicyNamespaces,
-			Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterComplete, Batch: 1}, {Name: "c2", State: ranv1.ClusterPending, Batch: 2}},
-			Status:   ranv1.RunStatus{StartedAt: &started},
-		},
-	}})
-	status := requireResult[groupStatus](w.world)
-	require.Empty(t, w.inputsOf("PreparePolicies"), "what is enforced was frozen with the plan")
-	require.Equal(t, 3*time.Minute, status.Status.CompletedAt.Sub(started.Time).Round(time.Minute), "the last one soaks")
-	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
-}
-
 func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	first := newPolicyWorld(t, []string{"c1", "c2"})
 	first.takes = func(cluster string, policy int) time.Duration {

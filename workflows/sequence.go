@@ -49,8 +49,8 @@ type preparedItems struct {
 type sequence struct {
 	group *groupUpgrade
 	items items
-	// preparing: somebody is at it. touched: something may have been made.
-	preparing, touched bool
+	// preparing: somebody is at it.
+	preparing bool
 	// failure is what keeps every cluster from being worked on.
 	failure error
 
@@ -134,7 +134,7 @@ func (s *sequence) prepared(ctx workflow.Context) error {
 	if s.group.prepared != nil || s.failure != nil {
 		return s.failure
 	}
-	s.preparing, s.touched = true, true
+	s.preparing = true
 	prepared, err := s.items.prepare(ctx)
 	s.preparing = false
 	if ctx.Err() != nil {
@@ -165,8 +165,8 @@ func (s *sequence) settle(ctx workflow.Context) {
 
 // takeBack implements remedy. It does not insist for longer than a rollout does on keeping its status: a hub that refuses would keep it from ever being over.
 func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
-	if !s.touched && s.group.prepared == nil {
-		return
+	if s.group.status.Status.CurrentBatchStartedAt == nil {
+		return // nothing has been made, in no run
 	}
 	limit := workflow.Now(ctx).Add(keepLimit)
 	s.stopPlacing(ctx)
