@@ -63,9 +63,14 @@ func (r *groupRecord) condition(ctx workflow.Context, conditionType string, stat
 	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, message, workflow.Now(ctx))
 }
 
-// planned takes over a plan.
+// planned takes over a plan. What an earlier one said of itself counts no more.
 func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s := r.status
+	for _, t := range rollout.PlanConditions() {
+		if meta.FindStatusCondition(plan.Conditions, t) == nil {
+			meta.RemoveStatusCondition(&s.Conditions, t)
+		}
+	}
 	for _, c := range plan.Conditions {
 		r.condition(ctx, c.Type, c.Status, c.Reason, c.Message)
 	}
@@ -105,7 +110,7 @@ func (r *groupRecord) valid() bool { return r.problems() == "" }
 // problems are the messages of what keeps the plan from being carried out.
 func (r *groupRecord) problems() string {
 	var problems []string
-	for _, t := range []string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid} {
+	for _, t := range rollout.PlanConditions() {
 		if c := meta.FindStatusCondition(r.status.Conditions, t); c != nil && c.Status != metav1.ConditionTrue {
 			problems = append(problems, c.Message)
 		}

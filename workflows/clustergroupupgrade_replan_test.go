@@ -105,6 +105,22 @@ func TestAConfigurationThatWasMendedIsPulledWhereTheOldOneFailed(t *testing.T) {
 	require.NotEqual(t, jobs[0].Preparation, jobs[3].Preparation)
 }
 
+func TestAPlanThatNeedsNoPrecachingIsNotJudgedByOneThatDid(t *testing.T) {
+	w, _ := newPreparedWorld(t, nil, []string{"c1"})
+	good := w.plan
+	w.plan = planOf()
+	w.plan.JudgePrecaching("nothing to pull", w.Now())
+	w.RegisterDelayedCallback(func() {
+		require.Contains(t, messageOf(statusOf[groupStatus](w), ranv1.ConditionProgressing), "nothing to pull")
+		w.plan = good
+		w.edit(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching, spec.Enable = false, nil })
+	}, time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: plannedOnly()})
+	status := requireResult[groupStatus](w)
+	requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	require.Nil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionPrecacheSpecValid))
+}
+
 func TestClustersThatWereEditedOutOfThePlanDoNotCount(t *testing.T) {
 	w, _ := newPreparedWorld(t, map[string]error{"precaching c2": jobFailed("no room")}, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() {

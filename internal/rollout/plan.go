@@ -86,6 +86,11 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	return plan
 }
 
+// PlanConditions are the types of the conditions of a plan.
+func PlanConditions() []string {
+	return []string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid}
+}
+
 // Problems returns the messages of everything that keeps the plan from being carried out.
 func (p Plan) Problems() []string {
 	var problems []string

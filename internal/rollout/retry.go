@@ -57,7 +57,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 		Backup:                                over.Backup,
 	}
 	for _, condition := range over.Conditions {
-		if slices.Contains([]string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid}, condition.Type) {
+		if slices.Contains(PlanConditions(), condition.Type) {
 			next.Conditions = append(next.Conditions, condition)
 		}
 	}
