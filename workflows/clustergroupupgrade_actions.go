@@ -35,8 +35,7 @@ func (c *completions) add(clusters ...string) {
 // changeBefore does what beforeEnable asks for, before any cluster is worked on. What afterCompletion asks for is due for the clusters that need no
 // work.
 func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
-	skipped := g.record.inState(ranv1.ClusterSkipped)
-	before := rollout.ClustersToChange(g.record.remediation, g.status.RemediationPlan, skipped)
+	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
 	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
 		for some := range slices.Chunk(before, changedAtOnce) {
 			err := g.change(ctx, "beforeEnable", some, change)
@@ -48,7 +47,7 @@ func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 			}
 		}
 	}
-	g.completions.add(skipped...)
+	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
 	return "", nil
 }
 

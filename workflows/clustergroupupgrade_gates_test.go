@@ -304,7 +304,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	next, err := rollout.Retry(over, rollout.RetryRequest{})
 	require.NoError(t, err)
 	w, clusters := newGroupWorld(t)
-	w.recalledRollout = activities.RecalledRollout{Object: aRollout("c1")}
+	w.recalledRollout = activities.RecalledRollout{Object: withActions(aRollout("c1"))}
 	w.recalledRollout.Object.Status = next
 	clusters.ends["c2"] = never
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: aRollout().ObjectMeta}
@@ -314,12 +314,13 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, []string{"+c2", "-c2", "+c5", "-c5"}, clusters.events)
 	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
+	require.Equal(t, map[string][]string{"begun": {"c2", "c5"}, "done": {"c5"}}, w.changed(), "those that are complete are not touched")
 	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, TimedOut: 1}, status.Counts)
 	require.NotContains(t, w.called(), "PlanRollout", "the plan is pinned")
 	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "half of the time is c2's: batches that are done have no share")
 	kept := w.inputs["KeepRollout"]
 	require.Len(t, kept, 1, "what can be retried is not written over before the end")
-	require.Equal(t, aRollout("c1").Spec, kept[0].(activities.KeepRolloutInput).Object.Spec)
+	require.Equal(t, withActions(aRollout("c1")).Spec, kept[0].(activities.KeepRolloutInput).Object.Spec)
 }
 
 func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {

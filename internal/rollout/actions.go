@@ -61,12 +61,15 @@ func changes(added, deleted map[string]string, removed []string) map[string]*str
 	return changes
 }
 
-// ClustersToChange are the clusters that beforeEnable is for: those that the rollout works on. One that has nothing to remediate is only there for
-// its actions, so beforeEnable is for all that were selected.
-func ClustersToChange(remediation Remediation, plan [][]string, skipped []string) []string {
-	names := slices.Concat(plan...)
-	if remediation == Nothing {
-		names = append(names, skipped...)
+// ClustersToChange are the clusters that beforeEnable is for: those that the rollout is to work on, of which one that is done once more takes a part
+// only. One that has nothing to remediate is only there for its actions, so beforeEnable is for all that were selected.
+func ClustersToChange(remediation Remediation, clusters []ranv1.ClusterStatus) []string {
+	var names []string
+	for i := range clusters {
+		state := clusters[i].State
+		if state == ranv1.ClusterPending || state == ranv1.ClusterSkipped && remediation == Nothing {
+			names = append(names, clusters[i].Name)
+		}
 	}
 	return names
 }
