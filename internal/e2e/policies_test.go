@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,8 +72,9 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 	for _, edge := range edges {
 		register(t, edge, nil)
 	}
+	var mended atomic.Bool
 	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
-		if cluster == "edge-2" && strings.Contains(policy, "network") {
+		if cluster == "edge-2" && strings.Contains(policy, "network") && !mended.Load() {
 			return -1
 		}
 		return 200 * time.Millisecond
@@ -112,6 +114,17 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 	}
 	require.True(t, began("edge-3", "kernel").At.After(clusterOf(status, "edge-2").CompletedAt.Time.Add(-time.Second)), "the second batch after the first")
 	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, 10*time.Second, 50*time.Millisecond, "nothing is enforced any more")
+	requireNothingMadeFor(t, "policies")
+
+	mended.Store(true)
+	before := len(hub.Enforcements())
+	must(t, "upgrade", "retry", "policies")
+	status, code = end(t, "policies")
+	require.Zero(t, code, "%v", status.Conditions)
+	require.EqualValues(t, len(edges), status.Counts.Complete)
+	for _, enforcement := range hub.Enforcements()[before:] {
+		require.Equal(t, "edge-2", enforcement.Cluster, "what was complete is not touched")
+	}
 	requireNothingMadeFor(t, "policies")
 }
 
