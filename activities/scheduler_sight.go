@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"reflect"
 	"sync"
@@ -23,8 +24,8 @@ const (
 	// each maintenance, and which the scheduler knows of itself unless they are of one that ended.
 	gatherChanges = 20 * time.Millisecond
 	marksBehind   = time.Second
-	// nodesInAPart is how many nodes a sight has at most: a message stays under 256 KiB.
-	nodesInAPart = 1000
+	// partSize is how many bytes the nodes of a sight take at most: with the budgets a message stays under 256 KiB.
+	partSize = 200 << 10
 )
 
 // WatchNodes watches the nodes and the budgets of a cluster, and shows its workflow all of them, and then each change, until it is
@@ -141,7 +142,7 @@ func (l *nodeLookout) run(ctx context.Context) error {
 		case <-l.changed:
 			latest := l.seen()
 			if !whole {
-				if err := l.showAll(ctx, latest); err != nil {
+				if err := l.showAll(ctx, latest, sightOf(latest, l.from)); err != nil {
 					return err
 				}
 				whole = true
@@ -160,7 +161,8 @@ func (l *nodeLookout) run(ctx context.Context) error {
 			}
 		case <-due:
 			due = nil
-			if err := l.showChanges(ctx, l.seen()); err != nil {
+			latest := l.seen()
+			if err := l.showAll(ctx, latest, changesOf(l.shown, latest, l.from)); err != nil {
 				return err
 			}
 		}
@@ -182,40 +184,63 @@ func difference(before, now view) (changed, pressing bool) {
 	return changed, false
 }
 
-func (l *nodeLookout) showAll(ctx context.Context, now view) error {
-	sight := scheduling.Sight{From: l.from, First: true, Config: &now.config, ConfigTrouble: now.configTrouble}
+// sightOf is a whole cluster, in as many parts as it takes.
+func sightOf(now view, from time.Time) []scheduling.Sight {
+	part := scheduling.Sight{From: from, First: true, Config: &now.config, ConfigTrouble: now.configTrouble}
+	var parts []scheduling.Sight
+	size := 0
 	for _, node := range now.nodes {
-		if len(sight.Nodes) == nodesInAPart {
-			if err := l.show(ctx, sight); err != nil {
-				return err
-			}
-			sight = scheduling.Sight{From: l.from}
+		if size += sizeOf(node); size > partSize {
+			parts = append(parts, part)
+			part, size = scheduling.Sight{From: from}, sizeOf(node)
 		}
-		sight.Nodes = append(sight.Nodes, node)
+		part.Nodes = append(part.Nodes, node)
 	}
-	sight.Last = true
-	l.shown = now
-	return l.show(ctx, sight)
+	part.Last = true
+	return append(parts, part)
 }
 
-// showChanges shows what has changed since the last time. To show something twice changes nothing.
-func (l *nodeLookout) showChanges(ctx context.Context, now view) error {
-	sight := scheduling.Sight{From: l.from, ConfigTrouble: now.configTrouble}
-	if now.configTrouble != l.shown.configTrouble || !reflect.DeepEqual(now.config, l.shown.config) {
+// changesOf is what is different now. To show it twice changes nothing. What does not fit into one message is shown as a whole: on half of it nothing
+// may be decided.
+func changesOf(before, now view, from time.Time) []scheduling.Sight {
+	sight := scheduling.Sight{From: from, ConfigTrouble: now.configTrouble}
+	if now.configTrouble != before.configTrouble || !reflect.DeepEqual(now.config, before.config) {
 		sight.Config = &now.config
 	}
+	size := 0
 	for name, node := range now.nodes {
-		if known, exists := l.shown.nodes[name]; !exists || !reflect.DeepEqual(known, node) {
+		if known, exists := before.nodes[name]; !exists || !reflect.DeepEqual(known, node) {
 			sight.Nodes = append(sight.Nodes, node)
+			size += sizeOf(node)
 		}
 	}
-	for name := range l.shown.nodes {
+	for name := range before.nodes {
 		if _, exists := now.nodes[name]; !exists {
 			sight.Gone = append(sight.Gone, name)
+			size += sizeOf(name)
 		}
 	}
+	if size > partSize {
+		return sightOf(now, from)
+	}
+	return []scheduling.Sight{sight}
+}
+
+// sizeOf is how many bytes something takes in a list.
+func sizeOf(value any) int {
+	text, _ := json.Marshal(value) // names and labels always can be
+	return len(text) + len(",")
+}
+
+// showAll sends the parts of a sight. The workflow knows then how the cluster is.
+func (l *nodeLookout) showAll(ctx context.Context, now view, parts []scheduling.Sight) error {
 	l.shown = now
-	return l.show(ctx, sight)
+	for _, part := range parts {
+		if err := l.show(ctx, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // show sends a sight to the workflow, whichever of its runs is at work. What cannot be sent ends the attempt: the next one shows

@@ -253,9 +253,7 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	for _, drain := range s.drains {
 		drain()
 	}
-	if s.book.Empty() {
-		s.book.Forget() // the next run watches the nodes only when somebody asks
-	}
+	s.book.Forget() // the next run sees for itself how the nodes are, when somebody asks; thousands of them would not fit into its input
 	carried := &MaintenanceSchedulerCarried{
 		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter, StartedAt: s.startedAt,
 	}

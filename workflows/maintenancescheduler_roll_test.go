@@ -117,15 +117,30 @@ func TestOnlySoManyAreToldAtATime(t *testing.T) {
 	require.LessOrEqual(t, most, 2*tellAtOnce)
 }
 
-func TestWhatWasSeenIsForgottenByARunThatDoesNotWatch(t *testing.T) {
+func TestTheNextRunSeesTheNodesForItself(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.after(
-		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
-		func() { w.call("june", returns("a", 1)) },
+		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1), slotFor("b", 2))) },
+		func() { require.Equal(t, []string{"june a"}, w.grants()) },
 	)
 	carried := w.carried()
-	require.True(t, carried.Book.Empty())
-	require.False(t, carried.Book.Whole, "the nodes may be in any state when the next request comes")
+	require.Empty(t, carried.Book.Nodes, "a message stays under 256 KiB, however many there are")
+	require.False(t, carried.Book.Whole)
+	require.Len(t, carried.Book.Parties[0].Slots, 2)
+
+	next := newSchedulerWorld(t)
+	next.after(
+		func() { next.see(scheduling.Sight{Last: true}) },
+		func() {
+			wait := statusOf[MaintenanceSchedulerStatus](next.world).Wait
+			require.Equal(t, scheduling.ReasonNodesUnknown, wait.Reason, "what the watch of the run before shows last is not all")
+			next.seeAll()
+			next.call("june", returns("a", 1))
+		},
+		func() { require.Equal(t, []string{"june b"}, next.grants()) },
+	)
+	next.ExecuteWorkflow(MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: "c1", Carried: &carried})
+	require.True(t, next.IsWorkflowCompleted())
 }
 
 func TestRunsThatAreShorterThanTheIntervalLookAfterThoseWithSlots(t *testing.T) {

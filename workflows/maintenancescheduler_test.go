@@ -149,7 +149,6 @@ func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 	)
 	carried := w.carried()
 	require.Len(t, carried.Book.Parties, 2)
-	require.True(t, carried.Book.Whole)
 }
 
 func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {

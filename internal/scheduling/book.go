@@ -24,7 +24,7 @@ type Book struct {
 	Nodes         []SeenNode                                  `json:"nodes,omitempty"`
 	Config        maintenancev1.MaintenanceOperatorConfigSpec `json:"config"`
 	ConfigTrouble string                                      `json:"configTrouble,omitempty"`
-	// Seen is who sees the nodes; Whole: all of them have been seen.
+	// Seen is when whoever sees the nodes began to; Whole: all of them have been seen.
 	Seen  time.Time `json:"seen"`
 	Whole bool      `json:"whole,omitempty"`
 	// Turns counts what was told.
@@ -241,5 +241,5 @@ func (b *Book) node(name string) *SeenNode {
 	return nil
 }
 
-// Forget forgets what was seen, when nobody watches any more.
-func (b *Book) Forget() { b.Nodes, b.Whole = nil, false }
+// Forget forgets what was seen. What another watch shows begins with the first part of a whole sight.
+func (b *Book) Forget() { b.Nodes, b.Whole, b.Seen = nil, false, time.Time{} }
