@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -27,18 +28,27 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 
 func TestHelpListsTheVerbs(t *testing.T) {
 	alone(t)
-	for noun, verbs := range map[string][]string{
-		"":                {"upgrade", "node", "lock", "setup", "doctor", "version", "completion"},
-		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "status", "list"},
-		"node":            {"maintain", "done", "fail", "cancel", "status", "list", "drain", "schedule"},
+	nouns := map[string][]string{
+		"":                {"upgrade", "node", "lock", "window", "harbor", "onboarding", "health", "hold", "release", "setup", "doctor", "version", "completion", "help"},
+		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list"},
+		"node":            {"maintain", "done", "fail", "recover", "cancel", "status", "list", "drain", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
-		"window":          {"phase", "preview", "allows"},
 		"lock controller": {"start", "status", "cancel"},
-	} {
-		help := succeeds(t, strings.Fields(noun)...)
-		for _, verb := range verbs {
-			require.Contains(t, help, "\n  "+verb+" ", noun)
+		"window":          {"phase", "preview", "allows"},
+		"harbor":          {"evaluate"},
+		"onboarding":      {"start", "stop", "status"},
+		"health":          {"check"},
+	}
+	verb := regexp.MustCompile(`(?m)^  (\S+) `)
+	for noun, verbs := range nouns {
+		_, list, found := strings.Cut(succeeds(t, strings.Fields(noun)...), "Commands:\n")
+		require.True(t, found, noun)
+		list, _, _ = strings.Cut(list, "\n\n")
+		var listed []string
+		for _, match := range verb.FindAllStringSubmatch(list, -1) {
+			listed = append(listed, match[1])
 		}
+		require.ElementsMatch(t, verbs, listed, noun)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/workflow"
@@ -75,6 +77,22 @@ func TestVersioningIsOffUnlessAskedFor(t *testing.T) {
 	require.True(t, versioning.UseVersioning)
 	require.Equal(t, "1.2", versioning.Version.BuildID)
 	require.Equal(t, workflow.VersioningBehaviorPinned, versioning.DefaultVersioningBehavior)
+}
+
+func TestTheDocumentationHasEveryFlagAndNoOther(t *testing.T) {
+	text, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "| flag | default | meaning |\n|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented, flags []string
+	for row := range strings.Lines(table) {
+		for _, match := range regexp.MustCompile("`--([a-z-]+)").FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+			documented = append(documented, match[1])
+		}
+	}
+	newCommand().Flags().VisitAll(func(flag *pflag.Flag) { flags = append(flags, flag.Name) })
+	require.ElementsMatch(t, flags, documented)
 }
 
 func TestAWorkerLivesFromReadyToStopped(t *testing.T) {

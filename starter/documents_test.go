@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// document is a file that tells users what to type.
+type document struct{ path, text string }
+
+func documents(t *testing.T) []document {
+	t.Helper()
+	var found []document
+	for _, pattern := range []string{"../README.md", "../docs/*.md", "../docs/examples/*.yaml"} {
+		paths, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, paths, pattern)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			found = append(found, document{path, string(text)})
+		}
+	}
+	return found
+}
+
+var (
+	// typedForms are how a document shows a command line as it is typed: after a prompt, or in the comment that an example begins with.
+	typedForms = regexp.MustCompile(`(?m)^(?:\$ |#   )(?:.*(?:;|&&|do) )?drydock ([^\n]*)`)
+	// namedForms are how a sentence names a command; what it is about may be left out.
+	namedForms = regexp.MustCompile("`drydock ([^`\n]*)`")
+	// endOfCommand is where the shell, or a remark, goes on.
+	endOfCommand = regexp.MustCompile(`\s+#.*|\s*[;|&].*|\s+\d?>.*`)
+	// words of a command line: quoted, or without blanks.
+	words = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+)
+
+// wordsOf are the arguments of a command line.
+func wordsOf(line string) []string {
+	found := words.FindAllString(endOfCommand.ReplaceAllString(line, ""), -1)
+	for i := range found {
+		found[i] = strings.NewReplacer("'", "", `"`, "").Replace(found[i])
+	}
+	return found
+}
+
+func TestEveryCommandInTheDocumentationIsOne(t *testing.T) {
+	alone(t)
+	typed := 0
+	for _, document := range documents(t) {
+		for _, match := range typedForms.FindAllStringSubmatch(document.text, -1) {
+			typed++
+			cmd := requireUnderstood(t, document.path, match[1])
+			require.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), "%s: drydock %s", document.path, match[1])
+			require.NoError(t, cmd.ValidateRequiredFlags(), "%s: drydock %s", document.path, match[1])
+		}
+		for _, match := range namedForms.FindAllStringSubmatch(document.text, -1) {
+			requireUnderstood(t, document.path, match[1])
+		}
+	}
+	require.Greater(t, typed, 50)
+}
+
+// requireUnderstood requires that there is such a command, with such flags.
+func requireUnderstood(t *testing.T, path, line string) *cobra.Command {
+	t.Helper()
+	cmd, rest, err := newRoot(&cli{}).Find(wordsOf(line))
+	require.NoError(t, err, "%s: drydock %s", path, line)
+	require.True(t, cmd.Runnable(), "%s: drydock %s: %s does nothing by itself", path, line, cmd.CommandPath())
+	require.NoError(t, cmd.ParseFlags(rest), "%s: drydock %s", path, line)
+	return cmd
+}
+
+func TestTheDocumentationNamesEveryVerbAndEveryFlag(t *testing.T) {
+	var text strings.Builder
+	for _, document := range documents(t) {
+		text.WriteString(document.text)
+	}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		if !cmd.Runnable() || cmd.Hidden {
+			return
+		}
+		verb := strings.TrimPrefix(cmd.CommandPath(), "drydock ")
+		if !regexp.MustCompile("[`$#;].*\\b" + verb + `\b`).MatchString(text.String()) {
+			t.Errorf("drydock %s is nowhere", verb)
+		}
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			form := "--" + flag.Name
+			if flag.Shorthand != "" {
+				form += "|[` ]-" + flag.Shorthand
+			}
+			if !regexp.MustCompile("(" + form + `)\b`).MatchString(text.String()) {
+				t.Errorf("drydock %s --%s is nowhere", verb, flag.Name)
+			}
+		})
+	}
+	visit(newRoot(&cli{}))
+}
+
+func TestTheDocumentationNamesNoFlagThatThereIsNot(t *testing.T) {
+	known := []string{"--help", "--version"}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) { known = append(known, "--"+flag.Name) })
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot(&cli{}))
+	all := documents(t)
+	// Those of the worker are held to its table by the worker's own test.
+	row := regexp.MustCompile("(?m)^\\| (`--.*?) \\|")
+	flag := regexp.MustCompile("`(--[a-z][a-z-]*)")
+	for _, document := range all {
+		for _, match := range row.FindAllStringSubmatch(document.text, -1) {
+			for _, name := range flag.FindAllStringSubmatch(match[1], -1) {
+				known = append(known, name[1])
+			}
+		}
+	}
+	for _, document := range all {
+		for _, name := range flag.FindAllStringSubmatch(document.text, -1) {
+			require.True(t, slices.Contains(known, name[1]), "%s: no command has a flag %s", document.path, name[1])
+		}
+	}
+}
