@@ -313,7 +313,7 @@ func changeSeenNode(ctx context.Context, cluster *kube.Cluster, name string, wor
 const conflictAttempts = 5
 
 // changeNode reads a node from the API server and applies the patch that is worked out from it; nil is none. The node that was handed to workOut is
-// then as the API server answers.
+// then as the API server answers. What workOut itself patches may conflict likewise.
 func changeNode(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
 	for attempt := 1; ; attempt++ {
 		node := &corev1.Node{}
@@ -321,10 +321,9 @@ func changeNode(ctx context.Context, cluster *kube.Cluster, name string, workOut
 			return err
 		}
 		patch, err := workOut(node)
-		if err != nil || patch == nil {
-			return err
+		if err == nil && patch != nil {
+			err = cluster.Client.Patch(ctx, node, patch)
 		}
-		err = cluster.Client.Patch(ctx, node, patch)
 		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
 			return err
 		}

@@ -398,6 +398,21 @@ func TestAWriterInBetweenMakesUsWorkOutTheChangeAnew(t *testing.T) {
 	require.ErrorContains(t, err, "the object has been modified")
 }
 
+func TestAPlanIsTakenBackThoughTheNodeHasChangedInBetween(t *testing.T) {
+	ref := testNode(t)
+	require.NoError(t, planMaintenance(t.Context(), ref))
+	looks := 0
+	err := changeNode(t.Context(), testCluster(t), ref.Node, func(node *corev1.Node) (client.Patch, error) {
+		if looks++; looks == 1 {
+			changed(t, ref.Node, annotated("interruption", "once"))
+		}
+		return nil, testCluster(t).RemoveNodeConditions(t.Context(), node, ref.Owner)
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, looks)
+	require.Nil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned))
+}
+
 func TestANodeThatWasReplacedInBetweenIsLookedAtAnew(t *testing.T) {
 	cluster := bareNodes(t, "replaced")
 	looks := 0

@@ -100,17 +100,22 @@ func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 }
 
 // RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read; it is then
-// as the API server answers.
+// as the API server answers. Errors: as the API server's; Conflict when the node was planned for this owner and has changed since it was read, as the
+// plan may be that of another one, too, by now.
 func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, owner string) error {
 	var patch []any
 	version := ""
 	for _, conditionType := range NodeConditions() {
 		old := FindNodeCondition(node, conditionType)
-		switch {
-		case old == nil || !ConditionOwnedBy(*old, owner):
-		case len(ConditionOwners(*old)) > 1:
-			patch, version = append(patch, withoutOwner(*old, owner)), node.ResourceVersion // others may come and go
-		default:
+		if old == nil || !ConditionOwnedBy(*old, owner) {
+			continue
+		}
+		if conditionType == ConditionMaintenancePlanned {
+			version = node.ResourceVersion
+		}
+		if len(ConditionOwners(*old)) > 1 {
+			patch = append(patch, withoutOwner(*old, owner))
+		} else {
 			patch = append(patch, deletion(conditionType))
 		}
 	}

@@ -91,6 +91,21 @@ func TestOnlyTheConditionsOfTheOwnerAreRemoved(t *testing.T) {
 	require.NotNil(t, kube.FindNodeCondition(left, corev1.NodeReady))
 }
 
+func TestThePlanOfAnotherThatComesAsTheLastOneGoesStands(t *testing.T) {
+	cluster := spoke(t)
+	node, other := newNode(t, cluster), "node/spoke/default/other/run"
+	planned := kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "planned")
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, owner, kube.AnyNode, planned))
+	seen := node.DeepCopy()
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), node, other, kube.AnyNode, planned))
+
+	err := cluster.RemoveNodeConditions(t.Context(), seen, owner)
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	current := reread(t, cluster, node)
+	require.NoError(t, cluster.RemoveNodeConditions(t.Context(), current, owner))
+	require.Equal(t, []string{other}, kube.ConditionOwners(*kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionMaintenancePlanned)))
+}
+
 func TestANewNodeOfTheSameNameIsNotMarked(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)
