@@ -185,10 +185,26 @@ func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
 	require.Contains(t, w.called(), "ReturnNode")
 }
 
+func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RunJob"] = true
+	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
+	w.say(w.keepsNode(maintenancev1.NodeReady), func() {
+		require.Contains(t, statusOf[nodeStatus](w).Notes[0], "the job began 3600 s before, and is at work still")
+		require.NotContains(t, w.called(), "RemoveJob")
+	}, w.signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireCancelled[nodeStatus](w)
+	require.Equal(t, int64(1), w.counters.of("drydock_stale_maintenances", "c1"))
+}
+
 func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollected(t *testing.T) {
 	w := newWorld(t)
 	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
-	w.staleness = []scheduling.Staleness{{Stale: true, LimitSeconds: 3600, Collect: true}}
+	beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+		// The first who asks is the Job's.
+		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, len(w.inputs["AwaitStale"]) == 2
+	})
 	w.say(w.keepsNode(maintenancev1.NodeRequestorFailed), w.signal(temporal.SignalRecover, ""))
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireCancelled[nodeStatus](w)

@@ -15,8 +15,7 @@ import (
 
 // work hands the node over: to the requestors, or to a Job first. While the cluster is held nobody gets it; a node that nobody works on is returned.
 func (m *nodeMaintenance) work(ctx workflow.Context) error {
-	job := m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
-	if job || !m.in.DoneWhenReady {
+	if m.byJob() || !m.in.DoneWhenReady {
 		if err := m.awaitRelease(ctx); err != nil {
 			return err
 		}
@@ -25,7 +24,7 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	m.record.stages.begin(ctx, maintenancev1.StageWorkDone)
 	var err error
 	switch own := m.requestors.own(); {
-	case job && own.State.NeedsNode():
+	case m.byJob() && own.State.NeedsNode():
 		err = m.runJob(ctx)
 	case m.in.DoneWhenReady:
 		m.requestors.set(own, maintenancev1.RequestorDone, "")
@@ -37,6 +36,11 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	return err
 }
 
+// byJob reports whether a Job does the work.
+func (m *nodeMaintenance) byJob() bool {
+	return m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
+}
+
 // runJob does the work with a Job. When it fails, the node stays out of service until somebody decides; a rollout has decided already: it
 // does not go on. When the requestor leaves while others need the node, only the Job ends.
 func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
@@ -46,7 +50,10 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	running, stop := workflow.WithCancel(ctx)
 	m.stopJob = stop
 	defer func() { m.stopJob = nil }()
-	err := m.await(running, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+	err := within(running, func(watching workflow.Context) error {
+		workflow.GoNamed(watching, "staleness", m.followStaleness)
+		return m.await(watching, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+	})
 	m.jobFinished = err == nil
 	own := m.requestors.own()
 	switch {
@@ -151,7 +158,7 @@ func spoken(message string) string {
 	return ": " + message
 }
 
-// followStaleness looks whether the node has been handed over for longer than the cluster allows, until ctx is cancelled.
+// followStaleness looks whether the node has been handed over, or its job at work, for longer than the cluster allows, until ctx is cancelled.
 func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	m.stale = scheduling.Staleness{}
 	in := activities.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
@@ -159,13 +166,16 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	insist := insistence{taskQueue: m.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
 	for {
 		var found scheduling.Staleness
-		if insist.wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil {
+		if insist.wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil || ctx.Err() != nil {
 			return
 		}
 		if found.Stale && !m.stale.Stale {
 			since := in.ReadySince.Add(time.Duration(found.LimitSeconds) * time.Second)
-			m.record.note(fmt.Sprintf("stale since %s: the node was handed over %d s before, and nobody has said done (maxNodeMaintenanceTimeSeconds)",
-				since.UTC().Format(time.RFC3339), found.LimitSeconds))
+			what := "the node was handed over %d s before, and nobody has said done"
+			if !m.status.HandedOver {
+				what = "the job began %d s before, and is at work still"
+			}
+			m.record.note(fmt.Sprintf("stale since %s: "+what+" (maxNodeMaintenanceTimeSeconds)", since.UTC().Format(time.RFC3339), found.LimitSeconds))
 			workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"cluster": m.in.Cluster}).Counter("drydock_stale_maintenances").Inc(1)
 		}
 		m.stale, in.Known = found, found
