@@ -41,8 +41,8 @@ func EventReasons() []string {
 		string(maintenancev1.NodePending), EventDrainObstructed, string(maintenancev1.NodeScheduled), string(maintenancev1.NodeCordon),
 		string(maintenancev1.NodeWaitForPodCompletion), EventPodCompletionTimedOut,
 		string(maintenancev1.NodeDraining), EventDrained, temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable,
-		EventJobStarted, temporal.ErrJobFailed, string(maintenancev1.NodeReady), string(maintenancev1.NodeRequestorFailed),
-		string(maintenancev1.NodeHealthChecks), temporal.ErrHealthGateFailed,
+		string(maintenancev1.NodeReady), EventJobStarted, temporal.ErrJobFailed, string(maintenancev1.NodeRequestorFailed),
+		string(maintenancev1.NodeHealthChecks), temporal.ErrHealthGateFailed, string(maintenancev1.NodeCleaningUp),
 		string(maintenancev1.NodeCompleted), string(maintenancev1.NodeFailed), string(maintenancev1.NodeCancelled), string(maintenancev1.NodeGone), EventTakenBack,
 	}
 }

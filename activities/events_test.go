@@ -22,7 +22,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// eventsOf returns the Events of ours that kubectl describe lists for a node, found and sorted as it does.
+// eventsOf returns the Events of ours that kubectl describe lists for a node, found and sorted as it does a dozen; of more it does not keep those of one
+// second in the order of their names.
 func eventsOf(t *testing.T, node string) []corev1.Event {
 	t.Helper()
 	kind, namespace := "Node", ""
@@ -33,7 +34,7 @@ func eventsOf(t *testing.T, node string) []corev1.Event {
 		require.NoError(t, err)
 		found = append(found, list.Items...)
 	}
-	sort.Sort(event.SortableEvents(found))
+	sort.Stable(event.SortableEvents(found))
 	return slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "drydock" })
 }
 
@@ -67,7 +68,8 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 		func() error { _, err := drains.Drain(t.Context(), DrainInput{NodeRef: ref, Attempt: 1}); return err },
 		func() error { return jobs().RunJob(t.Context(), job) },
 		func() error {
-			return nodes().AnnounceState(t.Context(), AnnounceStateInput{NodeRef: ref, State: maintenancev1.NodeReady, Occurrence: 1, Message: "the node is ready"})
+			in := AnnounceStateInput{NodeRef: ref, State: maintenancev1.NodeRequestorFailed, Occurrence: 1, Message: "the work on the node has failed"}
+			return nodes().AnnounceState(t.Context(), in)
 		},
 		func() error {
 			return checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30)})
@@ -89,9 +91,11 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 		"Normal WaitForPodCompletion: no pod has to end by itself",
 		"Normal Draining: pods are being evicted",
 		"Normal Drained: every pod that had to leave has left; evicted: 1",
+		"Normal Ready: the node is ready, and its job works on it",
 		"Normal JobStarted: job " + job.Job.Namespace + "/" + nameOfJob(job) + " works on the node",
-		"Normal Ready: the node is ready",
+		"Warning RequestorFailed: the work on the node has failed",
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
+		"Normal CleaningUp: what was done to the node is taken back",
 		"Normal Completed: the maintenance is completed; the node is uncordoned",
 	}, told(events))
 	for _, e := range events {
@@ -100,6 +104,16 @@ func TestEveryStateIsToldOnTheNodeOnceAlthoughEachActivityRunsTwice(t *testing.T
 		require.Equal(t, "default", e.Namespace)
 		require.True(t, strings.HasSuffix(e.Message, " (node/spoke/default/"+ref.Node+")"), "%s says whose maintenance it is", e.Message)
 	}
+}
+
+func TestANodeOnWhichNobodyWorksIsAnnouncedReadyWithItsChecks(t *testing.T) {
+	ref := testNode(t)
+	in := AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30), NoWork: true}
+	require.NoError(t, checkups().AwaitNodeHealthy(t.Context(), in))
+	require.Equal(t, []string{
+		"Normal Ready: the node is ready, and has no work to wait for",
+		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
+	}, told(eventsOf(t, ref.Node)))
 }
 
 func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
@@ -204,7 +218,7 @@ func TestAnEventOfANodeThatIsGoneIsFoundByItsName(t *testing.T) {
 	require.NoError(t, err)
 	list, err := testCluster(t).Clientset.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=never-there"})
 	require.NoError(t, err)
-	require.Equal(t, []string{"Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, told(list.Items))
+	require.Equal(t, []string{"Normal CleaningUp: what was done to the node is taken back", "Warning NodeGone: the maintenance has failed: NodeGone; the node is gone"}, told(list.Items))
 }
 
 func TestACancelledAttemptTellsNothing(t *testing.T) {

@@ -29,6 +29,8 @@ type AwaitNodeHealthyInput struct {
 	// Deadline for the node being Ready and its DaemonSet pods ready; each of Checks has its own limit.
 	Deadline *time.Time              `json:"deadline,omitempty"`
 	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
+	// NoWork: the node was ready, and nobody had work to do on it. No other activity says that on the node.
+	NoWork bool `json:"noWork,omitempty"`
 }
 
 // AwaitNodeHealthy waits until the node is Ready, its DaemonSet pods are ready and every check holds.
@@ -53,6 +55,9 @@ func (h *Health) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput)
 		evaluate: func(objects objects) ([]health.Result, error) {
 			return evaluateNode(objects, in)
 		},
+	}
+	if in.NoWork {
+		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeReady), message: "the node is ready, and has no work to wait for"})()
 	}
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeHealthChecks), message: checksMessage(len(in.Checks))})()
 	err = wait.run(ctx)

@@ -54,6 +54,7 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 	run := in.run()
 	err = startJob(ctx, cluster, job, run)
 	if err == nil {
+		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeReady), message: "the node is ready, and its job works on it"})()
 		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: EventJobStarted, message: jobPath(job) + " works on the node"})()
 		err = j.awaitJob(ctx, cluster, job, run)
 	}

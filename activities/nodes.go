@@ -243,6 +243,9 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	if err != nil {
 		return ReturnNodeResult{}, err
 	}
+	if in.Ended != nil {
+		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCleaningUp), message: "what was done to the node is taken back"})()
+	}
 	if in.FinishedJob != nil {
 		jobs := Jobs{Clusters: n.Clusters, Waits: n.Waits}
 		if err := jobs.RemoveJob(ctx, *in.FinishedJob); err != nil {

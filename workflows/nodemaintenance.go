@@ -328,7 +328,7 @@ func drainTimeout(spec maintenancev1.DrainSpec, attempt int32) int32 {
 func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.returning = true
 	m.record.enter(ctx, maintenancev1.NodeHealthChecks)
-	in := activities.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks}
+	in := activities.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, NoWork: m.in.DoneWhenReady && !m.byJob()}
 	in.Deadline = deadlineIn(ctx, healthTimeout(m.spec.HealthTimeoutSeconds))
 	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, lastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
 		m.health.AwaitNodeHealthy, in, nil)

@@ -58,6 +58,13 @@ func TestNobodyIsToldOfAHandOverToNobody(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireResult[nodeStatus](w)
 	require.NotContains(t, w.called(), "AnnounceState", "the Job's Events say all there is")
+	require.False(t, w.inputs["AwaitNodeHealthy"][0].(activities.AwaitNodeHealthyInput).NoWork)
+
+	w, in.Object.Spec.Action = newWorld(t), nil
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+	require.NotContains(t, w.called(), "AnnounceState")
+	require.True(t, w.inputs["AwaitNodeHealthy"][0].(activities.AwaitNodeHealthyInput).NoWork, "that it was ready is announced with its checks")
 }
 
 func TestTheNodeIsToldHowItsMaintenanceHasEnded(t *testing.T) {

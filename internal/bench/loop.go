@@ -108,6 +108,7 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 		tell("Draining"),
 		func() error { return l.drain(ctx, node) },
 		tell("Drained"),
+		tell("Ready"),
 		func() error {
 			if !work {
 				return nil
@@ -116,6 +117,7 @@ func (l loop) maintain(ctx context.Context, node string, work bool) error {
 		},
 		tell("HealthChecks"),
 		func() error { return l.awaitReady(ctx, node) },
+		tell("CleaningUp"),
 		func() error { return l.uncordon(ctx, node) },
 		tell("Completed"),
 		func() error { return l.Client.Delete(ctx, request) },
