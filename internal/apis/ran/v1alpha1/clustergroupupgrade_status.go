@@ -49,9 +49,10 @@ const (
 	ReasonFailed               = "Failed"
 	ReasonCancelled            = "Cancelled"
 	ReasonAborted              = "Aborted"
+)
 
-	// Of waits, not of conditions:
-
+// Reasons why a rollout waits.
+const (
 	// ReasonBatchInProgress is what a rollout waits for while nothing else keeps it: its clusters at work.
 	ReasonBatchInProgress = "BatchInProgress"
 	// ReasonWaitingForApproval: somebody has to approve what comes next.
