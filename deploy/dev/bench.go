@@ -20,28 +20,23 @@ func newBenchCommand() *cobra.Command {
 		Short: "Measure what rollouts cost, beside a plain loop and kubectl drain",
 		Long: `Measure what rollouts cost, beside a plain loop and kubectl drain that do the same to the same nodes.
 
-Every size is measured on a fleet of its own: one cluster whose nodes KWOK plays, and a Temporal server in memory.`,
+Every size is measured on a fleet of its own: one cluster whose nodes KWOK plays, and a Temporal server in memory. Policies are rolled out on a hub whose
+clusters are played: they comply as soon as a policy is enforced on them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(cmd.Context(), sizes, jsonFile, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	for _, size := range bench.DefaultSizes() {
-		sizes = append(sizes, size.String())
-	}
-	cmd.Flags().StringSliceVar(&sizes, "sizes", sizes, "sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS; with /drain after it no jobs are run")
+	cmd.Flags().StringSliceVar(&sizes, "sizes", bench.DefaultSizes().Strings(),
+		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain after it no jobs are run; or as CLUSTERSxPOLICIES@ATONCE/policies; pace: how promptly rollouts of policies go on")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write what was measured to this file, too")
 	return cmd
 }
 
 func runBench(ctx context.Context, sizes []string, jsonFile string, out, progress io.Writer) error {
-	var parsed []bench.Size
-	for _, text := range sizes {
-		size, err := bench.ParseSize(text)
-		if err != nil {
-			return err
-		}
-		parsed = append(parsed, size)
+	parsed, err := bench.ParseSizes(sizes)
+	if err != nil {
+		return err
 	}
 	report, err := bench.Run(ctx, parsed, progress)
 	if err != nil {

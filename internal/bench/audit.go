@@ -18,7 +18,7 @@ type observed struct {
 	asked []auditv1.Event
 }
 
-// Requests are numbers of requests for one node.
+// Requests are numbers of requests for one node or cluster.
 type Requests struct {
 	Total  float64            `json:"total"`
 	ByVerb map[string]float64 `json:"byVerb"`
@@ -39,7 +39,7 @@ func (s *scene) seen(users string) (observed, error) {
 	}
 	found := observed{
 		deeds: slices.DeleteFunc(deeds, func(d fleet.Deed) bool { return !strings.HasPrefix(d.By, users) }),
-		asked: slices.DeleteFunc(events, func(e auditv1.Event) bool { return !strings.HasPrefix(e.User.Username, users) || e.ObjectRef == nil }),
+		asked: events,
 	}
 	count := fleet.Count(nil, found.deeds)
 	for what, wanted := range map[string]int{
@@ -88,16 +88,16 @@ func (o observed) uncordonAfter(node string, released time.Time) (time.Time, boo
 	return time.Time{}, false
 }
 
-// requests counts what was asked, for one node. A watch is counted when it began: most go on.
-func (o observed) requests(size Size) Requests {
+// requestsOf counts what the users asked whose names begin so, for each of so many. A watch is counted when it began: most go on.
+func requestsOf(events []auditv1.Event, users string, among int) Requests {
 	r := Requests{ByVerb: map[string]float64{}, ByTarget: map[string]float64{}}
-	one := 1 / float64(size.maintenances())
-	for _, event := range o.asked {
+	one := 1 / float64(among)
+	for _, event := range events {
 		wanted := auditv1.StageResponseComplete
 		if event.Verb == "watch" {
 			wanted = auditv1.StageResponseStarted
 		}
-		if event.Stage != wanted {
+		if event.Stage != wanted || event.ObjectRef == nil || !strings.HasPrefix(event.User.Username, users) {
 			continue
 		}
 		target := event.Verb + " " + event.ObjectRef.Resource

@@ -18,8 +18,12 @@ import (
 
 // Report is what was measured, and on what.
 type Report struct {
-	Machine Machine  `json:"machine"`
-	Results []Result `json:"results"`
+	Machine Machine `json:"machine"`
+	// Results are those of rollouts that maintain nodes, Policies of rollouts of policies.
+	Results  []Result       `json:"results,omitempty"`
+	Policies []PolicyResult `json:"policies,omitempty"`
+	// Pace is measured beside the latter.
+	Pace *Pace `json:"pace,omitempty"`
 }
 
 // Result is what one size costs. All times are in seconds.
@@ -42,13 +46,8 @@ type Result struct {
 	Requests     Requests `json:"requests"`
 	LoopRequests Requests `json:"loopRequests"`
 
-	// Events are those of all histories of the rollout for one node, by type; their sum is EventsPerNode.
-	EventsPerNode float64            `json:"eventsPerNode"`
-	Events        map[string]float64 `json:"events"`
-	// Activities are by name, WorkflowTasks by type of workflow. ActivitiesPerNode is the sum of the former.
-	ActivitiesPerNode float64         `json:"activitiesPerNode"`
-	Activities        map[string]Step `json:"activities"`
-	WorkflowTasks     map[string]Step `json:"workflowTasks"`
+	// What the histories hold, for one node.
+	Cost
 
 	// Worker is Drydock's; Temporal is the server.
 	Worker   Usage `json:"worker"`
@@ -65,9 +64,9 @@ type Walls struct {
 }
 
 // Run measures the sizes one after the other, each on a fleet of its own, and tells progress what it does.
-func Run(ctx context.Context, sizes []Size, progress io.Writer) (Report, error) {
+func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 	report := Report{Machine: thisMachine()}
-	for _, size := range sizes {
+	for _, size := range sizes.Nodes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
 		result, err := runOnFleet(ctx, size, progress)
 		if err != nil {
@@ -75,7 +74,10 @@ func Run(ctx context.Context, sizes []Size, progress io.Writer) (Report, error) 
 		}
 		report.Results = append(report.Results, result)
 	}
-	return report, nil
+	if err := report.runPolicies(ctx, sizes.Policies, progress); err != nil || !sizes.Pace {
+		return report, err
+	}
+	return report, report.runPace(ctx, progress)
 }
 
 func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, error) {
@@ -89,11 +91,7 @@ func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, err
 
 // measure maintains the worker nodes of the fleet's spoke: by Drydock, by the loop and by kubectl.
 func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer) (Result, error) {
-	options, err := temporal.Connection{Address: f.Temporal.Address, Namespace: f.Temporal.Namespace}.Options(nil, nil)
-	if err != nil {
-		return Result{}, err
-	}
-	server, err := temporal.Dial(ctx, options)
+	server, err := dial(ctx, f)
 	if err != nil {
 		return Result{}, err
 	}
@@ -114,6 +112,14 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	}
 	result.Wall.ToLoop = result.Wall.Drydock / result.Wall.Loop
 	return result, nil
+}
+
+func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {
+	options, err := temporal.Connection{Address: f.Temporal.Address, Namespace: f.Temporal.Namespace}.Options(nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return temporal.Dial(ctx, options)
 }
 
 // scene is where the measuring takes place.

@@ -16,7 +16,7 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size
 	drained.DrainOnly = true
-	report, err := Run(t.Context(), []Size{size, drained}, os.Stderr)
+	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}}, os.Stderr)
 	require.NoError(t, err)
 
 	require.Len(t, report.Results, 2)
@@ -32,8 +32,17 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 		"request to Ready": result.RequestToReady.P50, "release to uncordon": result.ReleaseToUncordon.P50,
 		"Drydock": result.Wall.Drydock, "the loop": result.Wall.Loop, "kubectl": result.Wall.Kubectl, "ratio": result.Wall.ToLoop,
 		"evictions": result.Requests.ByTarget["create pods/eviction"], "the loop's evictions": result.LoopRequests.ByTarget["create pods/eviction"],
-		"events": result.EventsPerNode, "drains": result.Activities["Drain"].Ran.P50, "tasks": result.WorkflowTasks["NodeMaintenance"].PerNode,
+		"events": result.EventsEach, "drains": result.Activities["Drain"].Ran.P50, "tasks": result.WorkflowTasks["NodeMaintenance"].Each,
 		"memory": float64(result.Worker.PeakMemoryBytes), "CPU": result.Worker.CPUSeconds, "CPU of Temporal": result.Temporal.CPUSeconds,
+	} {
+		require.Positive(t, measured, what)
+	}
+
+	rolled := report.Policies[0]
+	require.Equal(t, 1, rolled.HandOver.Count)
+	for what, measured := range map[string]float64{
+		"wall": rolled.Wall, "hand-over": rolled.HandOverMax, "writes": rolled.Requests.ByTarget["patch placementrules"], "events": rolled.EventsEach,
+		"memory": float64(rolled.Worker.PeakMemoryBytes),
 	} {
 		require.Positive(t, measured, what)
 	}
@@ -42,18 +51,32 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	report.Print(&table)
 	require.Contains(t, table.String(), "2 nodes x 1 pod")
 	require.Contains(t, table.String(), "Drydock / loop")
+	require.Contains(t, table.String(), "3 clusters x 2 policies")
 }
 
 func TestASizeIsWrittenAsItIsRead(t *testing.T) {
-	for _, size := range append(DefaultSizes(), Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true}) {
-		read, err := ParseSize(size.String())
-		require.NoError(t, err)
-		require.Equal(t, size, read)
-	}
+	sizes := DefaultSizes()
+	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true})
+	read, err := ParseSizes(sizes.Strings())
+	require.NoError(t, err)
+	require.Equal(t, sizes, read)
 	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*"} {
-		_, err := ParseSize(text)
+		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 20x10@5", text)
 	}
+	for _, text := range []string{"/policies", "20/policies", "20x0@5/policies", "20x1@5*2/policies", "20x1@5/drain/policies"} {
+		_, err := ParseSizes([]string{text})
+		require.ErrorContains(t, err, "e.g. 100x3@10/policies", text)
+	}
+}
+
+func TestABatchIsHandedOverFromTheLastThatCompliesToTheFirstOfTheNext(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 6, 1, 22, 0, second, 0, time.UTC) }
+	seen := enforcements{
+		enforced: map[string]time.Time{"edge-00001": at(0), "edge-00002": at(0), "edge-00003": at(9), "edge-00004": at(8), "edge-00005": at(20)},
+		complied: map[string]time.Time{"edge-00001": at(5), "edge-00002": at(4), "edge-00003": at(12), "edge-00004": at(13), "edge-00005": at(30)},
+	}
+	require.Equal(t, []time.Duration{3 * time.Second, 7 * time.Second}, seen.handOvers(PolicySize{Clusters: 5, Policies: 1, AtOnce: 2}))
 }
 
 func TestAQuantileIsATimeThatWasMeasured(t *testing.T) {

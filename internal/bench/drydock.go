@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -23,13 +25,13 @@ const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
 // byDrydock maintains the nodes with rollouts, each started by the command line.
 func byDrydock(ctx context.Context, s *scene, result *Result) error {
-	before, err := s.usage()
+	before, err := usageOfBoth(s.fleet)
 	if err != nil {
 		return err
 	}
 	var all []history
 	took, err := s.rounds(ctx, func(ctx context.Context, round int) (time.Duration, error) {
-		histories, err := s.rollOut(ctx, fmt.Sprintf("round-%d", round+1))
+		histories, err := rollOut(ctx, s.fleet, s.server, s.rollout(fmt.Sprintf("round-%d", round+1)))
 		if err != nil {
 			return 0, err
 		}
@@ -39,7 +41,7 @@ func byDrydock(ctx context.Context, s *scene, result *Result) error {
 	if err != nil {
 		return err
 	}
-	after, err := s.usage()
+	after, err := usageOfBoth(s.fleet)
 	if err != nil {
 		return err
 	}
@@ -49,38 +51,49 @@ func byDrydock(ctx context.Context, s *scene, result *Result) error {
 	}
 	result.Wall.Drydock = median(took)
 	result.HandOver = latency(seen.handOvers(s.size))
-	result.Requests = seen.requests(s.size)
+	result.Requests = requestsOf(seen.asked, workerUsers, s.size.maintenances())
 	result.Worker, result.Temporal = after[0].since(before[0]), after[1].since(before[1])
 	return result.readHistories(all, seen)
 }
 
-// usage is what the worker and Temporal have used.
-func (s *scene) usage() ([2]Usage, error) {
-	worker, err := usageOf(s.fleet.Worker.PID())
+// usageOfBoth is what the worker and Temporal have used.
+func usageOfBoth(f *fleet.Fleet) ([2]Usage, error) {
+	worker, err := usageOf(f.Worker.PID())
 	if err != nil {
 		return [2]Usage{}, err
 	}
-	server, err := usageOf(s.fleet.Temporal.Process.PID())
+	server, err := usageOf(f.Temporal.Process.PID())
 	return [2]Usage{worker, server}, err
 }
 
-// rollOut runs one rollout to its end and returns its history, followed by those of its children.
-func (s *scene) rollOut(ctx context.Context, name string) ([]history, error) {
-	file, err := yaml.Marshal(s.rollout(name))
-	if err != nil {
+// rollOut runs one rollout to its end and returns its history, followed by those of its later runs and its children.
+func rollOut(ctx context.Context, f *fleet.Fleet, server client.Client, rollout *ranv1.ClusterGroupUpgrade) ([]history, error) {
+	if err := startRollout(ctx, f, rollout); err != nil {
 		return nil, err
 	}
-	start := s.fleet.Command(ctx, "upgrade", "start", "-f", "-")
+	return awaitRollout(ctx, f, server, rollout.Name)
+}
+
+func startRollout(ctx context.Context, f *fleet.Fleet, rollout *ranv1.ClusterGroupUpgrade) error {
+	file, err := yaml.Marshal(rollout)
+	if err != nil {
+		return err
+	}
+	start := f.Command(ctx, "upgrade", "start", "-f", "-")
 	start.Stdin = bytes.NewReader(file)
 	if output, err := start.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("start the rollout: %w: %s", err, output)
+		return fmt.Errorf("start the rollout: %w: %s", err, output)
 	}
+	return nil
+}
+
+func awaitRollout(ctx context.Context, f *fleet.Fleet, server client.Client, name string) ([]history, error) {
 	id := temporal.ClusterGroupUpgradeID(rolloutNamespace, name)
-	if err := s.server.GetWorkflow(ctx, id, "").Get(ctx, nil); err != nil {
-		_ = s.fleet.Run(ctx, io.Discard, "upgrade", "cancel", name, "-n", rolloutNamespace)
+	if err := server.GetWorkflow(ctx, id, "").Get(ctx, nil); err != nil {
+		_ = f.Run(ctx, io.Discard, "upgrade", "cancel", name, "-n", rolloutNamespace)
 		return nil, fmt.Errorf("rollout %s: %w", name, err)
 	}
-	return readAll(ctx, s.server, id)
+	return readAll(ctx, server, id)
 }
 
 // rollout maintains all worker nodes of the spoke: a drain without limit, and a Job unless they are only drained.
@@ -116,17 +129,8 @@ func jobPod() corev1.PodTemplateSpec {
 // readHistories takes from the histories what they say of each node, and what they hold.
 func (r *Result) readHistories(histories []history, seen observed) error {
 	var ready, returned []time.Duration
-	nodes := float64(r.Size.maintenances())
-	r.Activities, r.WorkflowTasks = stepsOf(histories, r.Size.maintenances())
-	for _, step := range r.Activities {
-		r.ActivitiesPerNode += step.PerNode
-	}
-	r.Events = map[string]float64{}
+	r.Cost = costOf(histories, r.Size.maintenances())
 	for _, h := range histories {
-		for _, event := range h.events {
-			r.EventsPerNode += 1 / nodes
-			r.Events[h.kind()+" "+eventName(event)] += 1 / nodes
-		}
 		if h.kind() != temporal.NodeMaintenance {
 			continue
 		}

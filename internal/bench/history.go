@@ -36,8 +36,18 @@ func (h history) kind() string {
 
 func (h history) began() time.Time { return h.events[0].EventTime.AsTime() }
 
-func (h history) took() time.Duration {
-	return h.events[len(h.events)-1].EventTime.AsTime().Sub(h.began())
+func (h history) ended() time.Time { return h.events[len(h.events)-1].EventTime.AsTime() }
+
+func (h history) took() time.Duration { return h.ended().Sub(h.began()) }
+
+// firstTimer is when the first timer was started.
+func (h history) firstTimer() (time.Time, bool) {
+	for _, event := range h.events {
+		if event.GetTimerStartedEventAttributes() != nil {
+			return event.EventTime.AsTime(), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // maintenance reads from the history of a node's maintenance which node it was, when it was empty and handed over, and when the work on it was

@@ -52,7 +52,7 @@ func byLoop(ctx context.Context, s *scene, result *Result) error {
 	}
 	result.Wall.Loop = median(took)
 	result.LoopHandOver = latency(seen.handOvers(s.size))
-	result.LoopRequests = seen.requests(s.size)
+	result.LoopRequests = requestsOf(seen.asked, loopUser, s.size.maintenances())
 	return nil
 }
 

@@ -19,18 +19,6 @@ type Size struct {
 	DrainOnly bool `json:"drainOnly,omitempty"`
 }
 
-// DefaultSizes are those of `make bench`.
-func DefaultSizes() []Size {
-	return []Size{
-		{Nodes: 1, AtOnce: 1, Rounds: 20},
-		{Nodes: 20, Pods: 10, AtOnce: 5, Rounds: 5},
-		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1},
-		{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1},
-		{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1, DrainOnly: true},
-		{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1, DrainOnly: true},
-	}
-}
-
 // ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", *ROUNDS after it if there is more than one, and "/drain" if no Jobs are run.
 func ParseSize(text string) (Size, error) {
 	rest, drainOnly := strings.CutSuffix(text, drainSuffix)
@@ -82,11 +70,13 @@ func (s Size) title() string {
 	return counted(s.Nodes, "node") + " x " + counted(s.Pods, "pod") + "\n" + second
 }
 
-func counted(number int, noun string) string {
+func counted(number int, noun string) string { return several(number, noun, noun+"s") }
+
+func several(number int, one, more string) string {
 	if number == 1 {
-		return "1 " + noun
+		return "1 " + one
 	}
-	return fmt.Sprintf("%d %ss", number, noun)
+	return fmt.Sprintf("%d %s", number, more)
 }
 
 // maintenances is how many times a node is maintained in all rounds together.

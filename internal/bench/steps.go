@@ -6,10 +6,37 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 )
 
+// Cost is what the histories of rollouts hold, for each node or cluster that they are about.
+type Cost struct {
+	// Events by workflow and type; EventsEach is their sum.
+	Events     map[string]float64 `json:"events"`
+	EventsEach float64            `json:"eventsEach"`
+	// Activities by name, WorkflowTasks by type of workflow; ActivitiesEach is the sum of the former.
+	Activities     map[string]Step `json:"activities"`
+	ActivitiesEach float64         `json:"activitiesEach"`
+	WorkflowTasks  map[string]Step `json:"workflowTasks"`
+}
+
+// costOf shares what the histories hold among so many.
+func costOf(histories []history, among int) Cost {
+	cost := Cost{Events: map[string]float64{}}
+	cost.Activities, cost.WorkflowTasks = stepsOf(histories, among)
+	for _, step := range cost.Activities {
+		cost.ActivitiesEach += step.Each
+	}
+	for _, h := range histories {
+		for _, event := range h.events {
+			cost.EventsEach += 1 / float64(among)
+			cost.Events[h.kind()+" "+eventName(event)] += 1 / float64(among)
+		}
+	}
+	return cost
+}
+
 // Step is what an activity, or the tasks of a workflow, cost.
 type Step struct {
-	// PerNode is how often it ran for one node.
-	PerNode float64 `json:"perNode"`
+	// Each is how often it ran for one node or cluster.
+	Each float64 `json:"each"`
 	// Queued is how long it waited for the worker, Ran how long it took then. Only runs that completed count.
 	Queued Latency `json:"queued"`
 	Ran    Latency `json:"ran"`
@@ -22,12 +49,12 @@ type stepTimes struct {
 }
 
 // stepsOf returns the activities of the histories by name, and the tasks of the workflows by their types.
-func stepsOf(histories []history, nodes int) (activities, tasks map[string]Step) {
+func stepsOf(histories []history, among int) (activities, tasks map[string]Step) {
 	byActivity, byWorkflow := map[string]*stepTimes{}, map[string]*stepTimes{}
 	for _, h := range histories {
 		h.addSteps(byActivity, byWorkflow)
 	}
-	return summarized(byActivity, nodes), summarized(byWorkflow, nodes)
+	return summarized(byActivity, among), summarized(byWorkflow, among)
 }
 
 // addSteps finds the completed runs: an event that completes names those that scheduled and started it.
@@ -64,10 +91,10 @@ func (t *stepTimes) add(scheduled, started, completed *historypb.HistoryEvent) {
 	t.ran = append(t.ran, completed.EventTime.AsTime().Sub(started.EventTime.AsTime()))
 }
 
-func summarized(byName map[string]*stepTimes, nodes int) map[string]Step {
+func summarized(byName map[string]*stepTimes, among int) map[string]Step {
 	steps := map[string]Step{}
 	for name, times := range byName {
-		steps[name] = Step{PerNode: float64(times.count) / float64(nodes), Queued: latency(times.queued), Ran: latency(times.ran)}
+		steps[name] = Step{Each: float64(times.count) / float64(among), Queued: latency(times.queued), Ran: latency(times.ran)}
 	}
 	return steps
 }

@@ -10,26 +10,39 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Print writes the report as a table with a column for each size.
+// Print writes the report as tables with a column for each size.
 func (r Report) Print(out io.Writer) {
 	m := r.Machine
 	fmt.Fprintf(out, "%d x %s, %.0f GiB, %s, %s\n", m.Processors, m.Processor, float64(m.MemoryBytes)/(1<<30), m.Platform, m.Go)
+	printTable(out, r.Results, func(r Result) string { return r.Size.title() }, r.groups())
+	printTable(out, r.Policies, func(r PolicyResult) string { return r.Size.title() }, r.policyGroups())
+	if r.Pace != nil {
+		fmt.Fprintf(out, "success of a rollout to the first policy of the one that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
+		fmt.Fprintf(out, "end of a batch's time to the first write that withdraws it, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)
+	}
+}
+
+// printTable writes nothing when there is no result.
+func printTable[R any](out io.Writer, results []R, title func(R) string, groups [][]line[R]) {
+	if len(results) == 0 {
+		return
+	}
 	t := table.NewWriter()
 	t.SetOutputMirror(out)
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
 	header := table.Row{""}
 	configs := []table.ColumnConfig{{Number: 1, Align: text.AlignLeft}}
-	for i, result := range r.Results {
-		header = append(header, result.Size.title())
+	for i, result := range results {
+		header = append(header, title(result))
 		configs = append(configs, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(configs)
-	for _, group := range r.groups() {
+	for _, group := range groups {
 		for _, line := range group {
 			row := table.Row{line.title}
-			for _, result := range r.Results {
+			for _, result := range results {
 				row = append(row, line.of(result))
 			}
 			t.AppendRow(row)
@@ -39,14 +52,32 @@ func (r Report) Print(out io.Writer) {
 	t.Render()
 }
 
-// line is one line of the table.
-type line struct {
+// line is one line of a table.
+type line[R any] struct {
 	title string
-	of    func(Result) string
+	of    func(R) string
 }
 
-func (r Report) groups() [][]line {
-	return [][]line{
+func (r Report) policyGroups() [][]line[PolicyResult] {
+	return [][]line[PolicyResult]{
+		{
+			{"wall time", func(r PolicyResult) string { return seconds(r.Wall) }},
+			{"hand-over to the next batch, p50 / p99", func(r PolicyResult) string { return r.HandOver.String() }},
+			{"longest", func(r PolicyResult) string { return seconds(r.HandOverMax) }},
+		},
+		{
+			{"API requests per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.1f", r.Requests.Total) }},
+			{"Temporal events per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.1f", r.EventsEach) }},
+			{"activities per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.2f", r.ActivitiesEach) }},
+			{"worker: peak memory", func(r PolicyResult) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
+			{"worker: CPU, per 100 clusters", func(r PolicyResult) string { return r.Worker.shared(r.Size.Clusters, 100) }},
+			{"Temporal: CPU, per 100 clusters", func(r PolicyResult) string { return r.Temporal.shared(r.Size.Clusters, 100) }},
+		},
+	}
+}
+
+func (r Report) groups() [][]line[Result] {
+	return [][]line[Result]{
 		{
 			{"request to Ready, p50 / p99", func(r Result) string { return r.RequestToReady.String() }},
 			{"release to uncordon, p50 / p99", func(r Result) string { return r.ReleaseToUncordon.String() }},
@@ -59,19 +90,19 @@ func (r Report) groups() [][]line {
 			{"Drydock / loop", func(r Result) string { return fmt.Sprintf("%.2f", r.Wall.ToLoop) }},
 			{"wall time of kubectl drain", func(r Result) string { return seconds(r.Wall.Kubectl) }},
 		},
-		append([]line{{"API requests per node (the loop's)", func(r Result) string { return beside(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
+		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return beside(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
 		{
-			{"Temporal events per node", func(r Result) string { return fmt.Sprintf("%.1f", r.EventsPerNode) }},
-			{"activities per node", func(r Result) string { return fmt.Sprintf("%.1f", r.ActivitiesPerNode) }},
+			{"Temporal events per node", func(r Result) string { return fmt.Sprintf("%.1f", r.EventsEach) }},
+			{"activities per node", func(r Result) string { return fmt.Sprintf("%.1f", r.ActivitiesEach) }},
 			{"worker: peak memory", func(r Result) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
-			{"worker: CPU, per node", func(r Result) string { return r.cpu(r.Worker) }},
-			{"Temporal: CPU, per node", func(r Result) string { return r.cpu(r.Temporal) }},
+			{"worker: CPU, per node", func(r Result) string { return r.Worker.shared(r.Size.maintenances(), 1) }},
+			{"Temporal: CPU, per node", func(r Result) string { return r.Temporal.shared(r.Size.maintenances(), 1) }},
 		},
 	}
 }
 
 // verbs are the lines of those that were used.
-func (r Report) verbs() []line {
+func (r Report) verbs() []line[Result] {
 	used := map[string]bool{}
 	for _, result := range r.Results {
 		for _, requests := range []Requests{result.Requests, result.LoopRequests} {
@@ -80,16 +111,16 @@ func (r Report) verbs() []line {
 			}
 		}
 	}
-	var lines []line
+	var lines []line[Result]
 	for _, verb := range slices.Sorted(maps.Keys(used)) {
-		lines = append(lines, line{"  " + verb, func(r Result) string { return beside(r.Requests.ByVerb[verb], r.LoopRequests.ByVerb[verb]) }})
+		lines = append(lines, line[Result]{"  " + verb, func(r Result) string { return beside(r.Requests.ByVerb[verb], r.LoopRequests.ByVerb[verb]) }})
 	}
 	return lines
 }
 
-// cpu is the time in all and for one node.
-func (r Result) cpu(u Usage) string {
-	return seconds(u.CPUSeconds) + ", " + seconds(u.CPUSeconds/float64(r.Size.maintenances()))
+// shared is the CPU time in all, and for some of so many.
+func (u Usage) shared(among, some int) string {
+	return seconds(u.CPUSeconds) + ", " + seconds(u.CPUSeconds*float64(some)/float64(among))
 }
 
 // String is "p50 / p99"; a dash when nothing of the kind happened.

@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Pace is how promptly rollouts go on when there is nothing to wait for any more.
+type Pace struct {
+	// BlockerToStart is from the success of a rollout until the one that it blocked enforces its first policy.
+	BlockerToStart Latency `json:"blockerToStart"`
+	// TimeoutLateness is from the end of a batch's time until the first write that takes back what it has enforced.
+	TimeoutLateness Latency `json:"timeoutLateness"`
+}
+
+const (
+	// blockings and lates are how often each is measured.
+	blockings, lates = 20, 5
+	// neverPolicy is how the names of policies begin that no cluster ever complies with.
+	neverPolicy = "never"
+)
+
+// stubborn clusters never comply with some policies, and at once with all others.
+func stubborn(_, policy string) time.Duration {
+	if strings.Contains(policy, neverPolicy) {
+		return -1
+	}
+	return 0
+}
+
+// runPace measures how promptly rollouts go on, on a hub of its own.
+func (r *Report) runPace(ctx context.Context, progress io.Writer) error {
+	fmt.Fprintln(progress, "measuring how promptly rollouts start and time out")
+	return onHub(ctx, progress, stubborn, func(h *hubScene) (err error) {
+		r.Pace, err = h.pace(ctx)
+		return err
+	})
+}
+
+func (h *hubScene) pace(ctx context.Context) (*Pace, error) {
+	if err := h.register(ctx, 2); err != nil {
+		return nil, err
+	}
+	var pace Pace
+	var started []time.Duration
+	for i := range blockings {
+		took, err := h.blockerToStart(ctx, fmt.Sprintf("blocker-%d", i+1), fmt.Sprintf("blocked-%d", i+1))
+		if err != nil {
+			return nil, err
+		}
+		started = append(started, took)
+	}
+	late := make([]time.Duration, lates)
+	var group errgroup.Group
+	for i := range lates {
+		group.Go(func() (err error) {
+			late[i], err = h.timeoutLateness(ctx, fmt.Sprintf("%s-%d", neverPolicy, i+1))
+			return err
+		})
+	}
+	err := group.Wait()
+	pace.BlockerToStart, pace.TimeoutLateness = latency(started), latency(late)
+	return &pace, err
+}
+
+// blockerToStart lets one rollout wait for another, which then runs.
+func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) (time.Duration, error) {
+	if err := h.createPolicies(ctx, []string{blocker, blocked}, []string{clusterName(0), clusterName(1)}, 2); err != nil {
+		return 0, err
+	}
+	first, second := policyRollout(blocker, blocker), policyRollout(blocked, blocked)
+	first.Spec.Clusters, second.Spec.Clusters = []string{clusterName(0)}, []string{clusterName(1)}
+	first.Spec.Enable = new(false)
+	second.Spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: rolloutNamespace, Name: blocker}}
+	for _, rollout := range []*ranv1.ClusterGroupUpgrade{first, second} {
+		if err := startRollout(ctx, h.fleet, rollout); err != nil {
+			return 0, err
+		}
+	}
+	if err := h.await(ctx, blocked, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Wait != nil && s.Wait.Reason == ranv1.ReasonIncompleteBlockingCR
+	}); err != nil {
+		return 0, err
+	}
+	var said bytes.Buffer
+	if err := h.fleet.Run(ctx, &said, "upgrade", "enable", blocker, "-n", rolloutNamespace); err != nil {
+		return 0, fmt.Errorf("enable %s: %w: %s", blocker, err, said.String())
+	}
+	ended, err := awaitRollout(ctx, h.fleet, h.server, blocker)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := awaitRollout(ctx, h.fleet, h.server, blocked); err != nil {
+		return 0, err
+	}
+	success := ended[len(ended)-1].ended()
+	return h.firstPlacement(blocked, func(p placed) bool { return len(p.clusters) > 0 }, success)
+}
+
+// timeoutLateness lets the time of a batch run out.
+func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Duration, error) {
+	if err := h.createPolicies(ctx, []string{name}, []string{clusterName(0)}, 1); err != nil {
+		return 0, err
+	}
+	rollout := policyRollout(name, name)
+	rollout.Spec.Clusters, rollout.Spec.RemediationStrategy.Timeout = []string{clusterName(0)}, 1
+	if err := startRollout(ctx, h.fleet, rollout); err != nil {
+		return 0, err
+	}
+	id := temporal.ClusterGroupUpgradeID(rolloutNamespace, name)
+	if err := h.server.GetWorkflow(ctx, id, "").Get(ctx, nil); temporal.ErrorType(err) != ranv1.ReasonTimedOut {
+		return 0, fmt.Errorf("rollout %s did not time out: %w", name, err)
+	}
+	histories, err := readAll(ctx, h.server, id)
+	if err != nil {
+		return 0, err
+	}
+	began, found := histories[0].firstTimer() // with it the time of its only batch begins, which has all of the rollout's
+	if !found {
+		return 0, fmt.Errorf("the history of rollout %s has no timer", name)
+	}
+	over := began.Add(time.Minute)
+	return h.firstPlacement(name, func(p placed) bool { return len(p.clusters) == 0 && p.at.After(over) }, over)
+}
+
+// firstPlacement is how long after an instant a rollout first wrote such a placement of its copy of the policy that bears its name.
+func (h *hubScene) firstPlacement(rollout string, such func(placed) bool, after time.Time) (time.Duration, error) {
+	events, err := h.fleet.Hub.AuditEvents()
+	if err != nil {
+		return 0, err
+	}
+	for _, placed := range placementsOf(events) {
+		if strings.HasPrefix(placed.rule, rollout+"-"+rollout+"-") && such(placed) {
+			return placed.at.Sub(after), nil
+		}
+	}
+	return 0, fmt.Errorf("the audit log has no such placement of rollout %s", rollout)
+}
+
+// await asks for the status of a rollout until it is as wanted.
+func (h *hubScene) await(ctx context.Context, name string, seen func(ranv1.ClusterGroupUpgradeStatus) bool) error {
+	return wait.PollUntilContextCancel(ctx, lookInterval, true, func(ctx context.Context) (bool, error) {
+		var out bytes.Buffer
+		if err := h.fleet.Run(ctx, &out, "upgrade", "status", name, "-n", rolloutNamespace, "-o", "yaml"); err != nil {
+			return false, nil // nobody had the time to answer
+		}
+		var object ranv1.ClusterGroupUpgrade
+		err := yaml.Unmarshal(out.Bytes(), &object)
+		return err == nil && seen(object.Status), err
+	})
+}

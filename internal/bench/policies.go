@@ -1,0 +1,303 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/devstack/propagator"
+)
+
+// PolicyResult is what a rollout of policies costs. All times are in seconds.
+type PolicyResult struct {
+	Size PolicySize `json:"size"`
+	Wall float64    `json:"wall"`
+	// HandOver is from when the last cluster of a batch complies until something is enforced on the first of the next; HandOverMax is the longest.
+	HandOver    Latency `json:"handOver"`
+	HandOverMax float64 `json:"handOverMax"`
+	// Requests are those of Drydock's worker to the hub for one cluster.
+	Requests Requests `json:"requests"`
+	// What the histories hold, for one cluster.
+	Cost
+	Worker   Usage `json:"worker"`
+	Temporal Usage `json:"temporal"`
+}
+
+// runPolicies measures the sizes one after the other, each on a hub of its own.
+func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress io.Writer) error {
+	for _, size := range sizes {
+		fmt.Fprintf(progress, "measuring %s\n", size)
+		var result PolicyResult
+		err := onHub(ctx, progress, nil, func(h *hubScene) (err error) {
+			result, err = h.measure(ctx, size)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", size, err)
+		}
+		r.Policies = append(r.Policies, result)
+	}
+	return nil
+}
+
+// hubScene is a hub whose clusters are played.
+type hubScene struct {
+	fleet  *fleet.Fleet
+	hub    kubeclient.Client
+	server client.Client
+}
+
+// onHub starts a hub for as long as measure runs. Clusters take so long to comply as takes says; nil: they do at once.
+func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy string) time.Duration, measure func(*hubScene) error) error {
+	f, err := fleet.Start(ctx, fleet.Options{Temporal: devstack.TemporalOptions{}, Output: progress})
+	if err != nil {
+		return err
+	}
+	played, err := propagator.Start(ctx, f.Hub.Config, propagator.Options{Takes: takes})
+	if err != nil {
+		return errors.Join(err, f.Stop())
+	}
+	err = func() error {
+		server, err := dial(ctx, f)
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+		hub, err := kubeclient.New(f.Hub.Config, kubeclient.Options{})
+		if err != nil {
+			return err
+		}
+		return measure(&hubScene{fleet: f, hub: hub, server: server})
+	}()
+	played.Stop()
+	return errors.Join(err, f.Stop())
+}
+
+// measure rolls policies out to clusters that comply as soon as a policy is enforced on them.
+func (h *hubScene) measure(ctx context.Context, size PolicySize) (PolicyResult, error) {
+	if err := h.register(ctx, size.Clusters); err != nil {
+		return PolicyResult{}, err
+	}
+	var policies []string
+	for i := range size.Policies {
+		policies = append(policies, fmt.Sprintf("policy-%d", i+1))
+	}
+	if err := h.createPolicies(ctx, policies, nil, size.Clusters); err != nil {
+		return PolicyResult{}, err
+	}
+	rollout := policyRollout("policies", policies...)
+	rollout.Spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchLabels: benchLabels}}
+	rollout.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(size.AtOnce)
+
+	before, err := usageOfBoth(h.fleet)
+	if err != nil {
+		return PolicyResult{}, err
+	}
+	histories, err := rollOut(ctx, h.fleet, h.server, rollout)
+	if err != nil {
+		return PolicyResult{}, err
+	}
+	after, err := usageOfBoth(h.fleet)
+	if err != nil {
+		return PolicyResult{}, err
+	}
+	took := histories[len(histories)-1].ended().Sub(histories[0].began())
+	events, err := h.fleet.Hub.AuditEvents()
+	if err != nil {
+		return PolicyResult{}, err
+	}
+	gaps := enforcementsOf(events).handOvers(size)
+	return PolicyResult{
+		Size: size, Wall: took.Seconds(),
+		HandOver: latency(gaps), HandOverMax: quantile(gaps, 1),
+		Requests: requestsOf(events, workerUsers, size.Clusters), Cost: costOf(histories, size.Clusters),
+		Worker: after[0].since(before[0]), Temporal: after[1].since(before[1]),
+	}, nil
+}
+
+// policyRollout enforces policies with a copy each.
+func policyRollout(name string, policies ...string) *ranv1.ClusterGroupUpgrade {
+	return &ranv1.ClusterGroupUpgrade{
+		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: rolloutNamespace, Name: name},
+		Spec: ranv1.ClusterGroupUpgradeSpec{
+			ManagedPolicies:     policies,
+			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 60},
+		},
+	}
+}
+
+// benchLabels are those of every ManagedCluster.
+var benchLabels = map[string]string{"bench": "policies"}
+
+// clusterName sorts as it counts.
+func clusterName(i int) string { return fmt.Sprintf("edge-%05d", i+1) }
+
+// register makes the clusters known to the hub.
+func (h *hubScene) register(ctx context.Context, clusters int) error {
+	var group errgroup.Group
+	group.SetLimit(20)
+	for i := range clusters {
+		group.Go(func() error {
+			object := &unstructured.Unstructured{}
+			object.SetAPIVersion("cluster.open-cluster-management.io/v1")
+			object.SetKind("ManagedCluster")
+			object.SetName(clusterName(i))
+			object.SetLabels(benchLabels)
+			return h.hub.Create(ctx, object)
+		})
+	}
+	return group.Wait()
+}
+
+// createPolicies makes policies that inform about the clusters that are named, or all, and waits until the hub says of each how so many stand.
+func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string, count int) error {
+	for _, name := range names {
+		for _, object := range policyObjects(name, clusters) {
+			if err := h.hub.Create(ctx, object); err != nil {
+				return err
+			}
+		}
+	}
+	policy := object("policy.open-cluster-management.io/v1", "Policy", "")
+	return wait.PollUntilContextCancel(ctx, lookInterval, true, func(ctx context.Context) (bool, error) {
+		for _, name := range names {
+			if err := h.hub.Get(ctx, kubeclient.ObjectKey{Namespace: rolloutNamespace, Name: name}, policy); err != nil {
+				return false, err
+			}
+			if standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status"); len(standings) < count {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// lookInterval is the pause between two looks at what is not measured.
+const lookInterval = 50 * time.Millisecond
+
+// policyObjects are a policy that wants a ConfigMap of its name, and what binds it to the clusters.
+func policyObjects(name string, clusters []string) []*unstructured.Unstructured {
+	policy := object("policy.open-cluster-management.io/v1", "Policy", name)
+	policy.Object["spec"] = map[string]any{
+		"disabled": false, "remediationAction": "inform",
+		"policy-templates": []any{map[string]any{"objectDefinition": map[string]any{
+			"apiVersion": "policy.open-cluster-management.io/v1", "kind": "ConfigurationPolicy", "metadata": map[string]any{"name": name},
+			"spec": map[string]any{"object-templates": []any{map[string]any{
+				"complianceType":   "musthave",
+				"objectDefinition": map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}},
+			}}},
+		}}},
+	}
+	var named []any
+	for _, cluster := range clusters {
+		named = append(named, map[string]any{"name": cluster})
+	}
+	rule := object("apps.open-cluster-management.io/v1", "PlacementRule", name)
+	rule.Object["spec"] = map[string]any{"clusters": named}
+	binding := object("policy.open-cluster-management.io/v1", "PlacementBinding", name)
+	binding.Object["placementRef"] = map[string]any{"apiGroup": "apps.open-cluster-management.io", "kind": "PlacementRule", "name": name}
+	binding.Object["subjects"] = []any{map[string]any{"apiGroup": "policy.open-cluster-management.io", "kind": "Policy", "name": name}}
+	return []*unstructured.Unstructured{policy, rule, binding}
+}
+
+func object(apiVersion, kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(apiVersion)
+	object.SetKind(kind)
+	object.SetNamespace(rolloutNamespace)
+	object.SetName(name)
+	return object
+}
+
+// enforcements are when something was first enforced on each cluster, and when it complied last, as the hub's API server has seen it.
+type enforcements struct {
+	enforced, complied map[string]time.Time
+}
+
+func enforcementsOf(events []auditv1.Event) enforcements {
+	e := enforcements{enforced: map[string]time.Time{}, complied: map[string]time.Time{}}
+	for _, placed := range placementsOf(events) {
+		for _, cluster := range placed.clusters {
+			if _, before := e.enforced[cluster]; !before {
+				e.enforced[cluster] = placed.at
+			}
+		}
+	}
+	for _, event := range events {
+		var body struct{ Status struct{ Compliant string } }
+		if ref := event.ObjectRef; ref != nil && ref.Resource == "policies" && ref.Subresource == "status" && bodyOf(event, &body) && body.Status.Compliant == "Compliant" {
+			e.complied[ref.Namespace] = event.StageTimestamp.Time
+		}
+	}
+	return e
+}
+
+// placed is a write of Drydock's to a rule that says on which clusters something is enforced.
+type placed struct {
+	at       time.Time
+	rule     string
+	clusters []string
+}
+
+func placementsOf(events []auditv1.Event) []placed {
+	var all []placed
+	for _, event := range events {
+		if event.ObjectRef == nil || event.ObjectRef.Resource != "placementrules" || !strings.HasPrefix(event.User.Username, workerUsers) {
+			continue
+		}
+		var body struct {
+			Spec struct{ Clusters []struct{ Name string } }
+		}
+		if !bodyOf(event, &body) && event.Verb != "delete" {
+			continue
+		}
+		write := placed{at: event.StageTimestamp.Time, rule: event.ObjectRef.Name}
+		for _, cluster := range body.Spec.Clusters {
+			write.clusters = append(write.clusters, cluster.Name)
+		}
+		all = append(all, write)
+	}
+	return all
+}
+
+// bodyOf reads the body of a request that was answered, if it has one.
+func bodyOf(event auditv1.Event, body any) bool {
+	return event.Stage == auditv1.StageResponseComplete && event.RequestObject != nil && json.Unmarshal(event.RequestObject.Raw, body) == nil
+}
+
+// handOvers is how long nothing was done between two batches. Batches are made in the order of names.
+func (e enforcements) handOvers(size PolicySize) []time.Duration {
+	var gaps []time.Duration
+	for next := size.AtOnce; next < size.Clusters; next += size.AtOnce {
+		var last, first time.Time
+		for i := next - size.AtOnce; i < next; i++ {
+			if at := e.complied[clusterName(i)]; at.After(last) {
+				last = at
+			}
+		}
+		for i := next; i < min(next+size.AtOnce, size.Clusters); i++ {
+			if at := e.enforced[clusterName(i)]; first.IsZero() || at.Before(first) {
+				first = at
+			}
+		}
+		gaps = append(gaps, first.Sub(last))
+	}
+	return gaps
+}

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PolicySize is how many clusters policies are rolled out to, and to how many at once.
+type PolicySize struct {
+	Clusters int `json:"clusters"`
+	// Policies are enforced on each cluster, one after the other.
+	Policies int `json:"policies"`
+	// AtOnce is how many clusters a batch has.
+	AtOnce int `json:"atOnce"`
+}
+
+// policiesSuffix follows the size of a rollout of policies.
+const policiesSuffix = "/policies"
+
+// Sizes are those of rollouts that maintain nodes, and of rollouts of policies.
+type Sizes struct {
+	Nodes    []Size
+	Policies []PolicySize
+	// Pace: how promptly rollouts of policies go on is measured, too.
+	Pace bool
+}
+
+// paceSize stands for Sizes.Pace.
+const paceSize = "pace"
+
+// DefaultSizes are those of `make bench`.
+func DefaultSizes() Sizes {
+	return Sizes{
+		Nodes: []Size{
+			{Nodes: 1, AtOnce: 1, Rounds: 20},
+			{Nodes: 20, Pods: 10, AtOnce: 5, Rounds: 5},
+			{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1},
+			{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1},
+			{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1, DrainOnly: true},
+			{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1, DrainOnly: true},
+		},
+		Policies: []PolicySize{
+			{Clusters: 100, Policies: 1, AtOnce: 10},
+			{Clusters: 100, Policies: 3, AtOnce: 10},
+			{Clusters: 1000, Policies: 1, AtOnce: 100},
+		},
+		Pace: true,
+	}
+}
+
+// ParseSizes reads sizes as their String writes them.
+func ParseSizes(texts []string) (Sizes, error) {
+	var sizes Sizes
+	for _, text := range texts {
+		if text == paceSize {
+			sizes.Pace = true
+			continue
+		}
+		if strings.HasSuffix(text, policiesSuffix) {
+			size, err := ParsePolicySize(text)
+			if err != nil {
+				return Sizes{}, err
+			}
+			sizes.Policies = append(sizes.Policies, size)
+			continue
+		}
+		size, err := ParseSize(text)
+		if err != nil {
+			return Sizes{}, err
+		}
+		sizes.Nodes = append(sizes.Nodes, size)
+	}
+	return sizes, nil
+}
+
+// Strings are the sizes as ParseSizes reads them.
+func (s Sizes) Strings() []string {
+	var texts []string
+	for _, size := range s.Nodes {
+		texts = append(texts, size.String())
+	}
+	for _, size := range s.Policies {
+		texts = append(texts, size.String())
+	}
+	if s.Pace {
+		texts = append(texts, paceSize)
+	}
+	return texts
+}
+
+// ParsePolicySize reads CLUSTERSxPOLICIES@ATONCE/policies, such as "100x3@10/policies".
+func ParsePolicySize(text string) (PolicySize, error) {
+	rest, found := strings.CutSuffix(text, policiesSuffix)
+	rest, atOnce, _ := strings.Cut(rest, "@")
+	clusters, policies, _ := strings.Cut(rest, "x")
+	var size PolicySize
+	for number, digits := range map[*int]string{&size.Clusters: clusters, &size.Policies: policies, &size.AtOnce: atOnce} {
+		value, err := strconv.Atoi(digits)
+		if err != nil || value < 1 || !found {
+			return PolicySize{}, fmt.Errorf("size %q is not CLUSTERSxPOLICIES@ATONCE/policies, e.g. 100x3@10/policies", text)
+		}
+		*number = value
+	}
+	return size, nil
+}
+
+// String is what ParsePolicySize reads.
+func (s PolicySize) String() string {
+	return fmt.Sprintf("%dx%d@%d%s", s.Clusters, s.Policies, s.AtOnce, policiesSuffix)
+}
+
+// title is the size in words, on two lines.
+func (s PolicySize) title() string {
+	return counted(s.Clusters, "cluster") + " x " + several(s.Policies, "policy", "policies") + "\n" + fmt.Sprintf("%d at once", s.AtOnce)
+}
