@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,10 +44,7 @@ func (r *Rollouts) ChangeClusters(ctx context.Context, in ChangeClustersInput) e
 }
 
 func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, patch []byte) error {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(managedClusterKind)
-	object.SetName(cluster)
-	err := hub.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+	err := hub.Client.Patch(ctx, registeredCluster(cluster), client.RawPatch(types.MergePatchType, patch))
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("the labels and annotations of ManagedCluster %s may not be changed: apply deploy/rbac/hub.yaml on the hub: %w", cluster, err)
 	}

@@ -51,8 +51,23 @@ spec:
 			namespace, template, expected, template), &object.Object))
 		require.NoError(t, s.hub.Client.Create(t.Context(), object))
 	}
+	for _, cluster := range s.clusters {
+		s.register(cluster)
+	}
 	s.prepare()
 	return s
+}
+
+// register makes a ManagedCluster for the time of the test.
+func (s *workScene) register(name string) {
+	s.t.Helper()
+	cluster := &unstructured.Unstructured{Object: map[string]any{}}
+	cluster.SetGroupVersionKind(managedClusterKind)
+	cluster.SetName(name)
+	require.NoError(s.t, s.hub.Client.Create(s.t.Context(), cluster))
+	s.t.Cleanup(func() {
+		require.NoError(s.t, client.IgnoreNotFound(s.hub.Client.Delete(context.Background(), cluster)))
+	})
 }
 
 func (s *workScene) prepare() {
@@ -195,6 +210,45 @@ func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
 	refused, err = s.place(0, []string{offline}, nil)
 	require.NoError(t, err)
 	require.Empty(t, refused)
+}
+
+func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
+	s := newWorkScene(t)
+	_, err := s.place(0, s.clusters[:1], nil)
+	require.NoError(t, err)
+	news := make(chan []policies.ClusterStanding, 1)
+	go func() {
+		found, err := s.activities.AwaitManifestWorks(t.Context(), AwaitWorksInput{
+			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: s.clusters[0], Standing: "PU"}, {Cluster: s.clusters[1], Standing: "UU"}},
+		})
+		assert.NoError(t, err)
+		news <- found
+	}()
+	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	require.NoError(t, s.hub.Client.Delete(t.Context(), registeredCluster(s.clusters[0])))
+	select {
+	case found := <-news:
+		require.Equal(t, []policies.ClusterStanding{{Cluster: s.clusters[0], Standing: "PU", Vanished: true}}, found)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "no news")
+	}
+	for event := range readsOf(t, manifestworks.WorkName(s.rollout.name(), "firmware")) {
+		require.Fail(t, "a work that was known not to be there was asked for", "%v", event)
+	}
+}
+
+// readsOf are the requests for one object of that name, in any namespace of the hub.
+func readsOf(t *testing.T, name string) map[string]int {
+	t.Helper()
+	events, err := stack.Cluster(hubName).AuditEvents()
+	require.NoError(t, err)
+	reads := map[string]int{}
+	for _, event := range events {
+		if event.Verb == "get" && event.ObjectRef != nil && event.ObjectRef.Name == name {
+			reads[event.RequestURI]++
+		}
+	}
+	return reads
 }
 
 func TestATemplateThatChangesOrGoesDuringARolloutIsBroughtToNoOtherCluster(t *testing.T) {

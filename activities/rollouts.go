@@ -131,23 +131,39 @@ func (r *Rollouts) VanishedClusters(ctx context.Context, clusters []string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	vanished := []string{}
+	found := []string{}
 	for _, cluster := range clusters {
-		registered := &metav1.PartialObjectMetadata{}
-		registered.SetGroupVersionKind(managedClusterKind)
-		key := client.ObjectKey{Name: cluster}
-		err := hub.Cache.Get(ctx, key, registered)
-		if apierrors.IsNotFound(err) {
-			err = hub.Client.Get(ctx, key, registered) // the cache may not have it yet
+		gone, err := vanished(ctx, hub, cluster)
+		if err != nil {
+			return nil, err
 		}
-		switch {
-		case apierrors.IsNotFound(err) || err == nil && registered.DeletionTimestamp != nil:
-			vanished = append(vanished, cluster)
-		case err != nil:
-			return nil, explain(hub, "get ManagedCluster "+cluster, err)
+		if gone {
+			found = append(found, cluster)
 		}
 	}
-	return vanished, nil
+	return found, nil
+}
+
+// vanished reports whether a cluster is no ManagedCluster any more, or is being deleted. The API server has the last word: the cache may not have it yet.
+func vanished(ctx context.Context, hub *kube.Cluster, cluster string) (bool, error) {
+	registered := registeredCluster(cluster)
+	key := client.ObjectKeyFromObject(registered)
+	err := hub.Cache.Get(ctx, key, registered)
+	if apierrors.IsNotFound(err) {
+		err = hub.Client.Get(ctx, key, registered)
+	}
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return registered.DeletionTimestamp != nil, explain(hub, "get ManagedCluster "+cluster, err)
+}
+
+// registeredCluster is the metadata of a ManagedCluster, to be read.
+func registeredCluster(name string) *metav1.PartialObjectMetadata {
+	cluster := &metav1.PartialObjectMetadata{}
+	cluster.SetGroupVersionKind(managedClusterKind)
+	cluster.SetName(name)
+	return cluster
 }
 
 // CheckNodeMaintenance refuses a request that cannot be carried out, before anything is touched: it need not come through the CLI.

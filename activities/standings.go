@@ -27,7 +27,7 @@ type standings struct {
 // await waits until some of the clusters stand in another way than is known to the item whose turn it is, and says how. Changes are gathered for a while
 // from the first on. All who wait on the hub share one watch.
 func (s standings) await(ctx context.Context, clusters []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
-	l := &standingLookout{standings: s, clusters: clusters, now: map[string]policies.ClusterStanding{}, gone: map[client.ObjectKey]policies.Compliance{}}
+	l := s.lookout(clusters)
 	for {
 		if err := l.await(ctx, func() bool { return len(l.news()) > 0 }); err != nil {
 			return nil, explain(s.hub, "watch how clusters stand", err)
@@ -98,12 +98,25 @@ type standingLookout struct {
 	clusters []policies.KnownCluster
 	// now is how each cluster stood at the last look. Dipped stays.
 	now map[string]policies.ClusterStanding
-	// gone are objects that the API server has said do not exist, and what that means.
-	gone map[client.ObjectKey]policies.Compliance
+	// gone are objects that do not exist, as the API server has said, now or when it was looked at last.
+	gone map[client.ObjectKey]bool
+}
+
+// lookout begins with what is known: what did not exist then need not be asked for once more, the watch shows when it does.
+func (s standings) lookout(clusters []policies.KnownCluster) *standingLookout {
+	l := &standingLookout{standings: s, clusters: clusters, now: map[string]policies.ClusterStanding{}, gone: map[client.ObjectKey]bool{}}
+	for _, known := range clusters {
+		for i := range known.Standing {
+			if known.Standing.Of(i) == s.judge(nil) {
+				l.gone[client.ObjectKey{Namespace: known.Cluster, Name: s.names[i]}] = true
+			}
+		}
+	}
+	return l
 }
 
 func (l *standingLookout) await(ctx context.Context, until func() bool) error {
-	return Waits{}.await(ctx, l.hub, []client.Object{l.empty()}, func(ctx context.Context) (temporal.Observation, bool, error) {
+	return Waits{}.await(ctx, l.hub, []client.Object{l.empty(), registeredCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
 		err := l.look(ctx)
 		return temporal.Observation{}, err == nil && until(), err
 	})
@@ -119,7 +132,11 @@ func (l *standingLookout) look(ctx context.Context) error {
 			}
 			letters[i] = byte(compliance)
 		}
-		seen := policies.ClusterStanding{Cluster: known.Cluster, Standing: policies.Standing(letters)}
+		gone, err := vanished(ctx, l.hub, known.Cluster)
+		if err != nil {
+			return err
+		}
+		seen := policies.ClusterStanding{Cluster: known.Cluster, Standing: policies.Standing(letters), Vanished: gone}
 		seen.Dipped = l.now[known.Cluster].Dipped ||
 			known.Standing.Of(known.Policy) == policies.Compliant && seen.Standing.Of(known.Policy) != policies.Compliant
 		l.now[known.Cluster] = seen
@@ -139,12 +156,12 @@ func (l *standingLookout) compliance(ctx context.Context, key client.ObjectKey) 
 	if !apierrors.IsNotFound(err) {
 		return policies.Unknown, err
 	}
-	if known, asked := l.gone[key]; asked {
-		return known, nil
+	if l.gone[key] {
+		return l.judge(nil), nil
 	}
 	compliance, err := l.ask(ctx, key)
 	if err == nil && compliance == l.judge(nil) {
-		l.gone[key] = compliance
+		l.gone[key] = true
 	}
 	return compliance, err
 }
@@ -154,7 +171,7 @@ func (l *standingLookout) news() []policies.ClusterStanding {
 	var news []policies.ClusterStanding
 	for _, known := range l.clusters {
 		now := l.now[known.Cluster]
-		if now.Dipped || policies.News(known.Standing, now.Standing, known.Policy) {
+		if now.Dipped || now.Vanished || policies.News(known.Standing, now.Standing, known.Policy) {
 			news = append(news, now)
 		}
 	}

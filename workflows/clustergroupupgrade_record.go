@@ -282,14 +282,16 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 	r.explain(ctx)
 }
 
-// vanished records clusters that are no ManagedClusters any more. Those that have ended in another way than complete keep their reason.
+// messageVanished is the message of a cluster that is no ManagedCluster any more.
+const messageVanished = "its ManagedCluster is not on the hub any more"
+
+// vanished records clusters that are no ManagedClusters any more. Those that have failed keep their reason.
 func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
-		if c.State != ranv1.ClusterPending && c.State != ranv1.ClusterComplete {
-			continue
+		if c.State != ranv1.ClusterFailed {
+			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, messageVanished, r.now(ctx)
 		}
-		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, "its ManagedCluster is not on the hub any more", r.now(ctx)
 	}
 	r.explain(ctx)
 }

@@ -113,6 +113,11 @@ func (w *workItems) withdraw(ctx workflow.Context, insist insistence) error {
 	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
 }
 
+// lost: nothing is known of a work that is not there, or is being deleted.
+func (w *workItems) lost(before, now policies.Compliance) bool {
+	return before != policies.Unknown && now == policies.Unknown
+}
+
 func (w *workItems) describe(status *ranv1.ClusterStatus, item int, _ policies.Compliance) {
 	status.Step = "manifest work " + w.name(item)
 	status.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: w.name(item)}

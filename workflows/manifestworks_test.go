@@ -49,7 +49,7 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 					continue
 				}
 				story = append(story, "+"+name+" "+cluster)
-				w.standings[cluster][placed.Template] = byte(policies.Pending)
+				w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Template, policies.Pending) }, time.Second)
 				if !slices.Contains(stuck, cluster) {
 					w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Template, policies.Compliant) }, time.Minute)
 				}
@@ -143,6 +143,19 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 	require.Equal(t, ranv1.ReasonClusterVanished, statusOfCluster(status, "c2").Reason)
 	require.NotContains(t, *story, "-os c1", "it was never there")
 	require.Less(t, len(w.inputsOf("PlaceManifestWorks")), 70, "the hub is asked less and less often")
+}
+
+func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
+	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Unknown) }, 2*time.Minute)
+	var during groupStatus
+	w.RegisterDelayedCallback(func() { during = statusOf[groupStatus](w.world) }, 3*time.Minute)
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 4*time.Minute)
+	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 6*time.Minute)
+	w.runWorks()
+	require.Contains(t, statusOfCluster(during, "c1").Message, "had been deleted, and was put there again")
+	require.Equal(t, []string{"+os c1", "+os c1", "-os c1"}, (*story)[:3])
+	requireResult[groupStatus](w.world)
 }
 
 func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {

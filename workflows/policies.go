@@ -96,6 +96,9 @@ func (p *policyItems) withdraw(ctx workflow.Context, insist insistence) error {
 	return insist.effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
 }
 
+// lost: what enforces a policy is not a cluster's own.
+func (p *policyItems) lost(policies.Compliance, policies.Compliance) bool { return false }
+
 func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance) {
 	status.Step = "policy " + p.name(item)
 	status.CurrentPolicy = &ranv1.PolicyStatus{Name: p.name(item), Status: standing.String()}

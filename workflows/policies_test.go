@@ -94,7 +94,9 @@ func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.Cluste
 	var news []policies.ClusterStanding
 	for _, known := range in.Clusters {
 		now := policies.Standing(w.standings[known.Cluster])
-		if policies.News(known.Standing, now, known.Policy) {
+		if slices.Contains(w.vanished, known.Cluster) {
+			news = append(news, policies.ClusterStanding{Cluster: known.Cluster, Standing: now, Vanished: true})
+		} else if policies.News(known.Standing, now, known.Policy) {
 			news = append(news, policies.ClusterStanding{Cluster: known.Cluster, Standing: now})
 		}
 	}
@@ -117,10 +119,20 @@ func (w *policyWorld) place(in activities.PlaceClustersInput) any {
 	return nil
 }
 
-// stand changes how a cluster stands, and tells those who watch.
+// stand changes how a cluster stands.
 func (w *policyWorld) stand(cluster string, policy int, now policies.Compliance) {
+	w.change(func() { w.standings[cluster][policy] = byte(now) })
+}
+
+// vanish deletes the ManagedCluster of a cluster.
+func (w *policyWorld) vanish(cluster string) {
+	w.change(func() { w.world.vanished = append(w.world.vanished, cluster) })
+}
+
+// change changes something, and tells those who watch.
+func (w *policyWorld) change(something func()) {
 	w.mu.Lock()
-	w.standings[cluster][policy] = byte(now)
+	something()
 	waiting := w.watching
 	w.watching = nil
 	var told []func()
@@ -301,6 +313,16 @@ func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
 	require.Contains(t, messages["c2"], "Unbound: policy policies/network is not bound to the cluster any more")
 	require.Contains(t, messages["c3"], "Unbound: policy policies/kernel is not bound to the cluster any more")
 	w.requireNothingEnforced()
+}
+
+func TestAClusterThatVanishesAtWorkHasFailed(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1", "c2"})
+	w.RegisterDelayedCallback(func() { w.vanish("c2") }, 30*time.Second)
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, clusterStates(status))
+	require.Equal(t, ranv1.ReasonClusterVanished, statusOfCluster(status, "c2").Reason)
+	require.Equal(t, 2*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "nobody waits for it")
 }
 
 func TestPausedNoOtherPolicyBegins(t *testing.T) {

@@ -28,6 +28,8 @@ type items interface {
 	// count is how many items there are; planned is the one for which a cluster is in the plan, or -1.
 	count() int
 	planned(cluster *ranv1.ClusterStatus) int
+	// lost reports by how a cluster stood to the item whose turn it is, and stands now, that somebody has deleted what was put on it.
+	lost(before, now policies.Compliance) bool
 	// describe says in a cluster's status which item's turn it is, and how the cluster stands to it.
 	describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance)
 	// awaited says what a cluster at work is waited for.
@@ -69,6 +71,8 @@ type member struct {
 	standing policies.Standing
 	// refused is why the item could not be put on it; nil: it is there, or nobody has tried yet.
 	refused *refusal
+	// lost: somebody has deleted what was put on it; again: it was put there again.
+	lost, again bool
 	// withdrawn: it is to be taken off the hub. over: its end has been told.
 	withdrawn, over bool
 }

@@ -89,7 +89,14 @@ func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
 		if m == nil || m.withdrawn {
 			continue
 		}
-		before := m.turn
+		before, at := m.turn, m.turn.Policy
+		if seen.Vanished {
+			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: ranv1.ReasonClusterVanished, Message: messageVanished})
+			continue
+		}
+		if before.Begun && s.items.lost(m.standing.Of(at), seen.Standing.Of(at)) {
+			m.lost, s.dirty, s.pressing = true, true, true
+		}
 		m.standing = seen.Standing
 		m.turn, m.step = m.turn.Next(seen, s.group.prepared.Soaks, workflow.Now(ctx), s.mayBegin(m.name))
 		switch m.step.State {
@@ -133,6 +140,9 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 		status.Reason = reasonPending
 	}
 	s.items.describe(&status, m.turn.Policy, standing)
+	if m.again {
+		status.Message += "; what was put on it had been deleted, and was put there again"
+	}
 	switch {
 	case m.refused != nil:
 		status.Reason, status.Message = m.refused.reason, m.refused.message+"; tried again until the time is over"

@@ -88,6 +88,7 @@ func (s *sequence) keepPlaced(ctx workflow.Context) {
 			return
 		}
 		s.dirty, s.pressing = false, false
+		s.forgetLost()
 		placements := s.changes()
 		if len(placements) == 0 {
 			continue
@@ -106,13 +107,28 @@ func (s *sequence) keepPlaced(ctx workflow.Context) {
 	}
 }
 
+// forgetLost lets what somebody has deleted be put on its clusters again.
+func (s *sequence) forgetLost() {
+	for _, name := range workflow.DeterministicKeys(s.atWork) {
+		m := s.atWork[name]
+		if !m.lost {
+			continue
+		}
+		m.lost = false
+		placed := s.placed[m.turn.Policy]
+		if i, found := slices.BinarySearch(placed, name); found {
+			s.placed[m.turn.Policy], m.again = slices.Delete(slices.Clone(placed), i, i+1), true
+		}
+	}
+}
+
 // takeAnswer takes over what the hub has done. Clusters that it has refused an item for good have failed; the others say what they wait for.
 func (s *sequence) takeAnswer(ctx workflow.Context, placements []placement, refused []refusal) {
 	var stands []ranv1.ClusterStatus
 	for _, p := range placements {
 		s.placed[p.item] = p.reached(refused)
 		for _, name := range p.added {
-			if m := s.atWork[name]; m != nil && m.refused != nil {
+			if m := s.atWork[name]; m != nil && (m.refused != nil || m.again) {
 				m.refused = nil
 				stands = append(stands, s.status(m))
 			}
