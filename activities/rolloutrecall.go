@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -47,16 +46,29 @@ func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (Re
 	if object.Status, err = rollout.Retry(object.Status, in.Request); err != nil {
 		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
 	}
-	plan := RolloutPlan{Plan: rollout.Plan{RemediationPlan: object.Status.RemediationPlan, Conditions: object.Status.Conditions}, TaskQueues: map[string]string{}}
-	if rollout.RemediationOf(object) == rollout.NodeMaintenance {
-		if err := r.serve(ctx, &plan, time.Now()); err != nil {
-			return RecalledRollout{}, err
-		}
-		if !plan.Valid() {
-			return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, plan.Problems()[0], nil)
+	recalled := RecalledRollout{Object: *object}
+	if !worksOnClusters(object) {
+		return recalled, nil
+	}
+	var unreachable []string
+	if recalled.TaskQueues, unreachable, err = r.serve(ctx, pendingClusters(object.Status.Clusters)); err != nil {
+		return RecalledRollout{}, err
+	}
+	if len(unreachable) > 0 {
+		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %s", name, notServed(unreachable)), nil)
+	}
+	return recalled, nil
+}
+
+// pendingClusters are those that are done once more.
+func pendingClusters(clusters []ranv1.ClusterStatus) []string {
+	var names []string
+	for i := range clusters {
+		if clusters[i].State == ranv1.ClusterPending {
+			names = append(names, clusters[i].Name)
 		}
 	}
-	return RecalledRollout{Object: *object, TaskQueues: plan.TaskQueues}, nil
+	return names
 }
 
 // CheckRollout sets the defaults of a rollout and refuses one that cannot be carried out: it need not come through the CLI. Errors: InvalidSpec,

@@ -1,12 +1,8 @@
 package activities
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,33 +92,10 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
 	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
-	r.chooseImages(&plan, &cgu, now)
-	if rollout.RemediationOf(&cgu) != rollout.NodeMaintenance && !cgu.Spec.PreCaching && !cgu.Spec.Backup {
-		return plan, nil // nothing is done on the clusters themselves
-	}
-	return plan, r.serve(ctx, &plan, now)
-}
-
-// chooseImages finds the images of the Jobs that prepare clusters. Where there is none, the plan is invalid.
-func (r *Rollouts) chooseImages(plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
 	if !plan.Valid() {
-		return
+		return plan, nil
 	}
-	if cgu.Spec.PreCaching {
-		plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache)
-		if plan.PreCacheImage == "" {
-			name, _ := rollout.PreCachingConfigOf(cgu)
-			plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: spec.overrides.preCacheImage: Required value: "+
-				"the image of the Job that pulls; or start the workers with --precache-image", name), now)
-		}
-	}
-	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, ranv1.ReasonBackupImageMissing,
-			"spec.backup: no image for the Jobs that make backups: start the workers with --backup-image", now)
-	}
-	if !plan.Valid() {
-		plan.RemediationPlan = [][]string{}
-	}
+	return plan, r.equip(ctx, &plan, &cgu, now)
 }
 
 // VanishedClusters returns those of the clusters that are no ManagedClusters any more, or are being deleted.
@@ -174,68 +147,4 @@ func (r *Rollouts) CheckNodeMaintenance(_ context.Context, object maintenancev1.
 		return temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
 	}
 	return err
-}
-
-// serve finds who works on the clusters of a plan.
-func (r *Rollouts) serve(ctx context.Context, plan *RolloutPlan, now time.Time) error {
-	var unreachable []string
-	for _, cluster := range slices.Concat(plan.RemediationPlan...) {
-		queue, served, err := r.taskQueue(ctx, cluster)
-		switch {
-		case err != nil:
-			return err
-		case !served:
-			unreachable = append(unreachable, cluster)
-		case queue != temporal.TaskQueue:
-			plan.TaskQueues[cluster] = queue
-		}
-	}
-	if len(unreachable) > 0 {
-		plan.RemediationPlan = [][]string{}
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, ranv1.ReasonClusterUnreachable,
-			"no worker has credentials for "+strings.Join(unreachable, ", ")+": "+howToServe, now)
-	}
-	return nil
-}
-
-// howToServe is what to do about a cluster that no worker reaches.
-const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
-	kube.AnnotationWorker + "=" + kube.WorkerInCluster
-
-// LocateCluster returns the task queue on which the activities of a cluster run. Errors: NotFound.
-func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, error) {
-	queue, served, err := r.taskQueue(ctx, cluster)
-	if err == nil && !served {
-		err = temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe), nil)
-	}
-	return queue, err
-}
-
-// taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster
-// goes before the clusters file.
-func (r *Rollouts) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
-	annotations, err := r.annotations(ctx, cluster)
-	known, inClusterWorker := r.Clusters.Knows(cluster)
-	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
-		return temporal.ClusterTaskQueue(cluster), true, err
-	}
-	return temporal.TaskQueue, known, err
-}
-
-// annotations of a ManagedCluster; none if the hub does not have it, or there is no hub: a cluster can be maintained without.
-func (r *Rollouts) annotations(ctx context.Context, cluster string) (map[string]string, error) {
-	hub, err := r.Clusters.Hub(ctx)
-	if temporal.ErrorType(err) == temporal.ErrNotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	registered := &metav1.PartialObjectMetadata{}
-	registered.SetGroupVersionKind(managedClusterKind)
-	err = hub.Cache.Get(ctx, client.ObjectKey{Name: cluster}, registered)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return nil, nil
-	}
-	return registered.Annotations, explain(hub, "get ManagedCluster "+cluster, err)
 }

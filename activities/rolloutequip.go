@@ -1,0 +1,130 @@
+package activities
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// equip finds what the workers must have to carry a plan out: images of Jobs, and access to its clusters. What is missing makes the plan invalid, and is all
+// said at once.
+func (r *Rollouts) equip(ctx context.Context, plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
+	r.choosePrecacheImage(plan, cgu, now)
+	var reasons, problems []string
+	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
+		reasons = append(reasons, ranv1.ReasonBackupImageMissing)
+		problems = append(problems, "spec.backup: no image for the Jobs that make backups: start the workers with --backup-image")
+	}
+	if worksOnClusters(cgu) {
+		queues, unreachable, err := r.serve(ctx, slices.Concat(plan.RemediationPlan...))
+		if err != nil {
+			return err
+		}
+		plan.TaskQueues = queues
+		if len(unreachable) > 0 {
+			reasons = append(reasons, ranv1.ReasonClusterUnreachable)
+			problems = append(problems, notServed(unreachable))
+		}
+	}
+	if len(problems) > 0 {
+		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasons[0], strings.Join(problems, "; "), now)
+	}
+	if !plan.Valid() {
+		plan.RemediationPlan = [][]string{}
+	}
+	return nil
+}
+
+// worksOnClusters reports whether a rollout does anything on the clusters themselves, and not only on the hub.
+func worksOnClusters(cgu *ranv1.ClusterGroupUpgrade) bool {
+	return rollout.RemediationOf(cgu) == rollout.NodeMaintenance || cgu.Spec.PreCaching || cgu.Spec.Backup
+}
+
+// choosePrecacheImage finds the image of the Jobs that pull.
+func (r *Rollouts) choosePrecacheImage(plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
+	if !cgu.Spec.PreCaching {
+		return
+	}
+	plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache)
+	if plan.PreCacheImage == "" {
+		name, _ := rollout.PreCachingConfigOf(cgu)
+		plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: spec.overrides.preCacheImage: Required value: "+
+			"the image of the Job that pulls; or start the workers with --precache-image", name), now)
+	}
+}
+
+// serve finds who works on clusters: the task queues of those that the common one does not serve, and the clusters that no worker reaches.
+func (r *Rollouts) serve(ctx context.Context, clusters []string) (queues map[string]string, unreachable []string, err error) {
+	queues = map[string]string{}
+	for _, cluster := range clusters {
+		queue, served, err := r.taskQueue(ctx, cluster)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case !served:
+			unreachable = append(unreachable, cluster)
+		case queue != temporal.TaskQueue:
+			queues[cluster] = queue
+		}
+	}
+	return queues, unreachable, nil
+}
+
+func notServed(clusters []string) string {
+	return "no worker has credentials for " + strings.Join(clusters, ", ") + ": " + howToServe
+}
+
+// howToServe is what to do about a cluster that no worker reaches.
+const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
+	kube.AnnotationWorker + "=" + kube.WorkerInCluster
+
+// LocateCluster returns the task queue on which the activities of a cluster run. Errors: NotFound.
+func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, error) {
+	queue, served, err := r.taskQueue(ctx, cluster)
+	if err == nil && !served {
+		err = temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe), nil)
+	}
+	return queue, err
+}
+
+// taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster
+// goes before the clusters file.
+func (r *Rollouts) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
+	annotations, err := r.annotations(ctx, cluster)
+	known, inClusterWorker := r.Clusters.Knows(cluster)
+	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
+		return temporal.ClusterTaskQueue(cluster), true, err
+	}
+	return temporal.TaskQueue, known, err
+}
+
+// annotations of a ManagedCluster; none if the hub does not have it, or there is no hub: a cluster can be maintained without.
+func (r *Rollouts) annotations(ctx context.Context, cluster string) (map[string]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if temporal.ErrorType(err) == temporal.ErrNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	registered := &metav1.PartialObjectMetadata{}
+	registered.SetGroupVersionKind(managedClusterKind)
+	err = hub.Cache.Get(ctx, client.ObjectKey{Name: cluster}, registered)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return registered.Annotations, explain(hub, "get ManagedCluster "+cluster, err)
+}

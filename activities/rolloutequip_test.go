@@ -1,0 +1,55 @@
+package activities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func TestWhatTheWorkersLackIsSaidAllAtOnce(t *testing.T) {
+	managedCluster(t, "lonely", nil)
+	cgu := nodeRollout("lonely")
+	cgu.Spec.Backup = true
+	plan := plan(t, cgu)
+	require.Empty(t, plan.RemediationPlan)
+	require.Equal(t, "BackupImageMissing", plan.Conditions[1].Reason)
+	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image; no worker has credentials for lonely: add it")
+}
+
+func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
+	rollouts := &Rollouts{Clusters: clusters}
+	managedCluster(t, "inward", map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
+	require.Eventually(t, func() bool {
+		queue, err := rollouts.LocateCluster(t.Context(), "inward")
+		return err == nil && queue == "drydock.inward"
+	}, 5*time.Second, 20*time.Millisecond)
+	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (RecalledRollout, error) {
+		in := finalStatus("default", "again-"+failed, ranv1.ReasonFailed)
+		in.Object.Spec = spec
+		in.Object.Status.RemediationPlan = [][]string{{failed}, {"gone"}}
+		in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: failed, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
+		require.NoError(t, rollouts.KeepRollout(t.Context(), in))
+		return rollouts.RecallRollout(t.Context(), RecallRolloutInput{Namespace: "default", Name: in.Object.Name})
+	}
+	for name, spec := range map[string]ranv1.ClusterGroupUpgradeSpec{
+		"nodes":                  {NodeMaintenance: &ranv1.NodeMaintenanceRemediation{}},
+		"policies with a backup": {ManagedPolicies: []string{"p"}, Backup: true},
+		"works with precaching":  {ManifestWorkTemplates: []string{"w"}, PreCaching: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recalled, err := recall(t, spec, "inward")
+			require.NoError(t, err, "nobody needs to serve a cluster that is complete")
+			require.Equal(t, map[string]string{"inward": "drydock.inward"}, recalled.TaskQueues)
+			_, err = recall(t, spec, "elsewhere")
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
+		})
+	}
+	_, err := recall(t, ranv1.ClusterGroupUpgradeSpec{ManagedPolicies: []string{"p"}}, "elsewhere")
+	require.NoError(t, err, "policies alone are the hub's")
+}
