@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
@@ -31,6 +32,8 @@ type preparation struct {
 	// standings of the clusters that it was asked for; waiting are those whose Job is not asked for yet.
 	standings map[string]precache.Standing
 	waiting   []string
+	// hold is what keeps the Job of a cluster from being asked for; nil: nothing does.
+	hold func(cluster string) *drydockv1.Hold
 	// ctx of the ClusterPreparations; stop cancels them. Parts is how many have begun.
 	ctx   workflow.Context
 	stop  workflow.CancelFunc
@@ -105,9 +108,6 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	if !g.spec.Backup {
 		return "", nil
 	}
-	if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil {
-		return rollout.EndCancelled, nil
-	}
 	g.record.backingUp(ctx)
 	asked := g.status.Backup
 	g.backup = g.newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
@@ -134,6 +134,7 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, 
 		id:        temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), run[:8], g.preparations),
 		work:      work,
 		standings: map[string]precache.Standing{},
+		hold:      func(cluster string) *drydockv1.Hold { return g.holds.state.Of(cluster) },
 	}
 	for _, cluster := range workflow.DeterministicKeys(before) {
 		if before[cluster] == ranv1.PreparationSucceeded {
@@ -176,19 +177,44 @@ func (p *preparation) ask(clusters []string) {
 	}
 }
 
-// startParts has the clusters prepared that wait, as many at once as may be.
+// startParts has the clusters prepared that wait, as many at once as may be: none that is held, and none while the rollout is paused.
 func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for workflow.Await(ctx, func() bool { return g.partsAtWork < preparationsAtOnce && len(p.waiting) > 0 }) == nil {
-		some := slices.Clone(p.waiting[:min(len(p.waiting), preparedTogether)])
-		p.waiting = p.waiting[len(some):]
-		p.parts++
-		g.partsAtWork++
-		part := p.parts
-		workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, part), func(ctx workflow.Context) {
-			g.preparePart(ctx, p, part, some)
-			g.partsAtWork--
-		})
+	for g.holds.awaitKnown(ctx, g.record.reason) == nil && ctx.Err() == nil { // one that is stopped has no status any more
+		held := g.holds.state.Number
+		g.record.preparing(ctx, p)
+		mayStart := func() bool { return g.partsAtWork < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }
+		if workflow.Await(ctx, func() bool { return mayStart() || g.holds.state.Number != held }) == nil && ctx.Err() == nil && mayStart() {
+			g.startPart(ctx, p, p.next())
+		}
 	}
+}
+
+// next are the clusters that are prepared next, together.
+func (p *preparation) next() []string {
+	var next []string
+	for _, name := range p.waiting {
+		if len(next) == preparedTogether {
+			break
+		}
+		if p.hold(name) == nil {
+			next = append(next, name)
+		}
+	}
+	return next
+}
+
+func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters []string) {
+	for _, name := range clusters {
+		p.standings[name] = precache.Standing{State: ranv1.PreparationPreparingToStart}
+	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.standings[name].State != ranv1.PreparationNotStarted })
+	p.parts++
+	g.partsAtWork++
+	part := p.parts
+	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, part), func(ctx workflow.Context) {
+		g.preparePart(ctx, p, part, clusters)
+		g.partsAtWork--
+	})
 }
 
 // preparePart has some of the clusters prepared.

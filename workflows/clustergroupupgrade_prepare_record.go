@@ -11,6 +11,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 )
@@ -46,15 +47,36 @@ func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
 		r.show()
 		return
 	}
-	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: verdict.Message, Since: *r.now(ctx)}
+	r.before = r.waitFor(ctx, p, states, verdict.Message)
+	if !r.status.Paused {
+		r.reason.replace(new(*r.before))
+	}
+	r.show()
+}
+
+// waitFor says which clusters keep the rollout waiting, and why. Where every one of them is held, that is the reason.
+func (r *groupRecord) waitFor(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
+	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: message, Since: *r.now(ctx)}
+	allHeld := true
 	for _, cluster := range workflow.DeterministicKeys(states) {
 		standing := p.standings[cluster]
-		if !standing.State.Over() && standing.Message != "" && len(wait.Blockers) < 5 {
+		if standing.State.Over() {
+			continue
+		}
+		hold := p.hold(cluster)
+		if standing.State != ranv1.PreparationNotStarted || hold == nil {
+			allHeld = false
+		} else {
+			standing.Reason, standing.Message = emergency.ReasonHeld, emergency.Message(*hold)
+		}
+		if standing.Message != "" && len(wait.Blockers) < 5 {
 			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: cluster, Reason: standing.Reason, Message: standing.Message})
 		}
 	}
-	r.reason.replace(wait)
-	r.show()
+	if allHeld {
+		wait.Reason, wait.Message = emergency.ReasonHeld, wait.Blockers[0].Message
+	}
+	return wait
 }
 
 // statesOf are those of the clusters of the plan, and of those that have left it. Others were asked for by an earlier plan.
@@ -80,6 +102,8 @@ func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 	}
 	rollout.Leave(s, failed)
 	r.list(s.Clusters)
-	r.reason.set(ctx, "", "")
+	if r.before = nil; !r.status.Paused {
+		r.reason.set(ctx, "", "")
+	}
 	r.show()
 }

@@ -150,7 +150,7 @@ func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
 	w, _ := newPreparedWorld(t, nil, []string{"c1", "c2"})
 	w.blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, map[string]ranv1.PreparationState{"c1": "NotStarted", "c2": "NotStarted"}, statusOf[groupStatus](w).Precaching.Status)
+		require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart", "c2": "PreparingToStart"}, statusOf[groupStatus](w).Precaching.Status)
 		w.SignalWorkflow(temporal.SignalPreparationProgress, PreparationProgress{Preparation: w.precachings()[0].Preparation, Standings: map[string]precache.Standing{
 			"c1": {State: ranv1.PreparationActive, Reason: activities.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
 		}})

@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -76,7 +81,7 @@ func TestWhatIsPulledInsteadIsNotTakenForWhatWasPulledBefore(t *testing.T) {
 		})
 	}, 10*time.Minute+time.Second)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, map[string]ranv1.PreparationState{"c1": "NotStarted", "c2": "NotStarted"}, statusOf[groupStatus](w).Precaching.Status)
+		require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart", "c2": "PreparingToStart"}, statusOf[groupStatus](w).Precaching.Status)
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 10*time.Minute+2*time.Second)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: plannedOnly()})
@@ -176,4 +181,80 @@ func TestARolloutOfWhichNoClusterCouldBePrecachedWaitsForNobodyAndMakesNoBackup(
 	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
 	require.Equal(t, "Failed on 1 of 1 clusters; failed: c1", messageOf(status, ranv1.ConditionSucceeded))
 	require.Nil(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionBackupSucceeded))
+}
+
+func TestAClusterThatIsHeldIsNeitherPrecachedNorBackedUp(t *testing.T) {
+	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
+		t.Run(string(kind), func(t *testing.T) {
+			w, clusters := newPreparedWorld(t, nil, []string{"c1", "c2"})
+			w.held = emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldCluster("c2")}}}
+			object := aRollout()
+			object.Spec.PreCaching, object.Spec.Backup = kind == precache.Precaching, kind == precache.Backup
+			var held groupStatus
+			w.RegisterDelayedCallback(func() {
+				held = statusOf[groupStatus](w)
+				require.Equal(t, []string{"c1"}, w.jobsOf(kind), "the other goes on")
+				w.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
+			}, 10*time.Hour)
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+			requireResult[groupStatus](w)
+			require.Equal(t, []string{"c1", "c2"}, w.jobsOf(kind))
+			require.Len(t, clusters.story(), 4)
+			require.Equal(t, emergency.ReasonHeld, held.Wait.Reason)
+			require.Contains(t, held.Wait.Message, "drydock release --cluster c2")
+			require.Equal(t, "c2", held.Wait.Blockers[0].Name)
+			states := map[precache.Kind]func() map[string]ranv1.PreparationState{
+				precache.Precaching: func() map[string]ranv1.PreparationState { return held.Precaching.Status },
+				precache.Backup:     func() map[string]ranv1.PreparationState { return held.Backup.Status },
+			}
+			require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded", "c2": "NotStarted"}, states[kind]())
+		})
+	}
+}
+
+func TestWhileItIsNotKnownWhatIsHeldNothingIsPrecached(t *testing.T) {
+	w, _ := newPreparedWorld(t, nil, []string{"c1"})
+	w.untold = true
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, w.precachings())
+		require.Equal(t, emergency.ReasonUnknown, statusOf[groupStatus](w).Wait.Reason)
+		w.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 1})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.precachings(), 1)
+		require.Equal(t, ranv1.ReasonNotEnabled, statusOf[groupStatus](w).Wait.Reason)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: plannedOnly()})
+	requireCancelled[groupStatus](w)
+}
+
+func TestPausedNoOtherClusterIsBackedUp(t *testing.T) {
+	var many []string
+	for i := range (preparationsAtOnce + 1) * preparedTogether {
+		many = append(many, fmt.Sprintf("c%04d", i))
+	}
+	w, _ := newPreparedWorld(t, nil, many)
+	object := aRollout()
+	object.Spec.Backup = true
+	var begun atomic.Int32
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).After(10 * time.Minute).Return(func(context.Context, activities.ClusterJob) error {
+		begun.Add(1)
+		return nil
+	})
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.EqualValues(t, preparationsAtOnce*preparedTogether, begun.Load(), "those at work finish")
+		require.Equal(t, "Paused", statusOf[groupStatus](w).Wait.Reason)
+		w.SignalWorkflow(temporal.SignalResume, nil)
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, "BackingUp", statusOf[groupStatus](w).Wait.Reason)
+	}, time.Hour+time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.EqualValues(t, len(many), begun.Load())
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Hour+10*time.Minute+30*time.Second)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireCancelled[groupStatus](w)
 }
