@@ -111,8 +111,9 @@ func (b *Book) known(asker Asker) *Party {
 	return nil
 }
 
+// index finds a request; not a slot whose holder ended without returning it, beside which the same may be asked for anew.
 func (p *Party) index(namespace, name string) int {
-	return slices.IndexFunc(p.Slots, func(e Entry) bool { return e.Namespace == namespace && e.Name == name })
+	return slices.IndexFunc(p.Slots, func(e Entry) bool { return e.Namespace == namespace && e.Name == name && e.Until.IsZero() })
 }
 
 func (b *Book) release(asker Asker, release Release, now time.Time) {

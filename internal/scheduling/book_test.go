@@ -1,15 +1,12 @@
 package scheduling_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"pgregory.net/rapid"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -259,6 +256,31 @@ func TestASlotWhoseHolderEndedUncleanIsKeptUntilItsMarksWereSeen(t *testing.T) {
 	require.Equal(t, []string{"june: on-b"}, d.decide())
 }
 
+func TestAMaintenanceThatIsAskedForAnewWaitsUntilTheOneBeforeCanDoNothingMore(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	d.ask("june", slot("a", 1))
+	unclean := returned("a", 1)
+	unclean.Unclean = true
+	d.release("june", unclean)
+	require.Empty(t, d.ask("june", slot("a", 2)))
+	require.Empty(t, d.ask("july", slot("b", 1)), "june's first may still cordon its node")
+	d.now = noon.Add(scheduling.UncleanPause)
+	require.Contains(t, d.decide(), "july: on-b")
+}
+
+func TestTheMarkOfAMaintenanceCountsAlthoughOneOfTheSameNameHasJustReturnedItsNode(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	d.ask("june", slot("a", 1))
+	d.release("june", returned("a", 1))
+	d.ask("june", slot("a", 2))
+	d.book.Lose(scheduling.Holder{Asker: asker("june")}, d.now)
+	marked := seen("a")
+	marked.Maintenance = "node/c/default/on-a"
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.now = noon.Add(scheduling.UncleanPause)
+	require.Empty(t, d.ask("july", slot("b", 1)))
+}
+
 func TestANodeThatWasLeftOutOfServiceIsUnavailableAtOnce(t *testing.T) {
 	d := newDesk(2, "a", "b", "c")
 	d.book.See(scheduling.Sight{From: noon, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxUnavailable: new(intstr.FromInt(1))}})
@@ -302,86 +324,6 @@ func TestTheQueueNamesHoldersAndThenThoseThatWaitInOrderOfRank(t *testing.T) {
 		queue = append(queue, fmt.Sprintf("%d %s %s", place.Rank, place.Node, place.Reason))
 	}
 	require.Equal(t, []string{"0 a ", "1 c NoSlot", "2 b NoSlot"}, queue)
-}
-
-// TestSlotsAreNeitherLostNorDoubled lets askers do anything, in any order and any number of times, and carries the book over from run to run.
-func TestSlotsAreNeitherLostNorDoubled(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		nodes := []string{"a", "b", "c", "d"}
-		parallel := rapid.IntRange(1, 3).Draw(t, "parallel")
-		d := newDesk(parallel, nodes...)
-		number := int64(0)
-		// holds is what each asker knows of its slots.
-		holds := map[string]map[string]int64{"june": {}, "july": {}}
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) {
-				for _, turn := range d.told {
-					for _, grant := range turn.Granted {
-						holds[turn.Asker.WorkflowID][grant.Name] = grant.Number
-					}
-				}
-				d.told = nil
-				held := map[string]bool{}
-				for _, slots := range holds {
-					for name := range slots {
-						require.False(t, held[name], "one maintenance a node")
-						held[name] = true
-					}
-				}
-				require.LessOrEqual(t, len(held), parallel)
-			},
-			"ask": func(t *rapid.T) {
-				who, node := rapid.SampledFrom([]string{"june", "july"}).Draw(t, "who"), rapid.SampledFrom(nodes).Draw(t, "node")
-				if _, has := holds[who]["on-"+node]; has {
-					return
-				}
-				number++
-				asked := slot(node, number)
-				for range rapid.IntRange(1, 2).Draw(t, "times") {
-					d.book.Take(scheduling.Call{Asker: asker(who), Slots: []scheduling.Slot{asked}}, d.now)
-				}
-				d.decide()
-			},
-			"return": func(t *rapid.T) {
-				who := rapid.SampledFrom([]string{"june", "july"}).Draw(t, "who")
-				for _, node := range nodes {
-					if granted, has := holds[who]["on-"+node]; has {
-						delete(holds[who], "on-"+node)
-						d.release(who, returned(node, granted))
-						return
-					}
-				}
-			},
-			"time goes by": func(t *rapid.T) {
-				d.now = d.now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
-				d.decide()
-			},
-			"continue as new": func(t *rapid.T) {
-				text, err := json.Marshal(d.book)
-				require.NoError(t, err)
-				d.book = scheduling.Book{}
-				require.NoError(t, json.Unmarshal(text, &d.book))
-				d.decide()
-			},
-		})
-		// When everything is returned, whoever waits still gets its turn.
-		for range 2 * len(nodes) {
-			for who, slots := range holds {
-				for name, granted := range slots {
-					d.release(who, scheduling.Release{Namespace: "default", Name: name, Number: granted})
-				}
-				clear(slots)
-			}
-			for _, turn := range d.told {
-				for _, grant := range turn.Granted {
-					holds[turn.Asker.WorkflowID][grant.Name] = grant.Number
-				}
-			}
-			d.told = nil
-		}
-		waiting := slices.ContainsFunc(d.book.Queue(d.now, nil), func(p scheduling.Place) bool { return p.Rank > 0 })
-		require.False(t, waiting, "everybody has had a turn")
-	})
 }
 
 func TestWhoWaitsForANodeIsToldWhoHasItAndWhenThatIsSomebodyElse(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 )
 
 // roundTrip passes an input on as a workflow does.
-func roundTrip(t require.TestingT, in scheduling.Input) scheduling.Input {
+func roundTrip[T any](t require.TestingT, in T) T {
 	text, err := json.Marshal(in)
 	require.NoError(t, err)
-	var passed scheduling.Input
+	var passed T
 	require.NoError(t, json.Unmarshal(text, &passed))
 	return passed
 }

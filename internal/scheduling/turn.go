@@ -173,12 +173,14 @@ func (b *Book) heldByOthers(seen SeenNode) bool {
 	return true
 }
 
-// grant enters what was granted.
+// grant enters what was granted. A mark is that of the new maintenance from now on, though one of the same id had returned the node before.
 func (b *Book) grant(granted []Request) {
 	entries := b.unserved()
 	for _, request := range granted {
 		if found := entries[request]; len(found) > 0 {
-			found[0].entry.Granted = true
+			entry := found[0].entry
+			entry.Granted = true
+			b.Returned = slices.DeleteFunc(b.Returned, func(r Returned) bool { return r.Maintenance == entry.Maintenance })
 		}
 	}
 }
