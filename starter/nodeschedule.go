@@ -8,18 +8,24 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/snapshot"
 )
 
 func newNodeSchedule(c *cli) *cobra.Command {
 	var flags decisionFlags
+	var file string
 	cmd := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show which node maintenances may start now, and why each of the others waits",
 		Long: `Show which node maintenances may start now, and why each of the others waits. Nothing is touched: it is decided on the nodes, the
 NodeMaintenances and the MaintenanceOperatorConfig of the cluster (--context), or of a file (--snapshot), by the function that grants slots to
 maintenances.
+
+With -f it is decided with the MaintenanceOperatorConfig in that file instead of the cluster's, once that has been found to be valid: see what budgets do
+before you apply them.
 
 With --at it is decided as if it were another time: requests that have waited for longer than agingSeconds go first.`,
 		Args: operands(),
@@ -28,11 +34,15 @@ With --at it is decided as if it were another time: requests that have waited fo
 			if err != nil {
 				return err
 			}
+			budgets, err := c.budgets(file)
+			if err != nil {
+				return err
+			}
 			reader, err := c.reader(flags)
 			if err != nil {
 				return err
 			}
-			in, err := snapshot.Scheduling(ctx, reader, now)
+			in, err := snapshot.Scheduling(ctx, reader, budgets, now)
 			if err != nil {
 				return err
 			}
@@ -44,9 +54,23 @@ With --at it is decided as if it were another time: requests that have waited fo
 			return c.print(decision, func(w io.Writer) { renderSchedule(w, scheduling.Ranked(in), decision) }, granted...)
 		}),
 	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "decide with the MaintenanceOperatorConfig in this file, or - for standard input")
+	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
 	return cmd
+}
+
+// budgets are those of the MaintenanceOperatorConfig in a file; nil without one.
+func (c *cli) budgets(file string) (*maintenancev1.MaintenanceOperatorConfigSpec, error) {
+	if file == "" {
+		return nil, nil
+	}
+	config, err := manifest.LoadOne[*maintenancev1.MaintenanceOperatorConfig](file, c.In)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	return &config.Spec, nil
 }
 
 // renderSchedule shows the requests in order of rank, each with what was decided.

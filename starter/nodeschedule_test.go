@@ -104,6 +104,38 @@ spec: {requestorID: kim.example.com, nodeName: worker-1}
 	require.Equal(t, "node worker-1 is under maintenance for node/spoke-1/default/kernel", decision.Waiting[0].Message)
 }
 
+func TestBudgetsAreTriedBeforeTheyAreApplied(t *testing.T) {
+	alone(t)
+	objects := file(t, "cluster.yaml", schedulingObjects)
+	budgets := func(spec string) string {
+		return file(t, "budgets.yaml", "{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {name: budgets}, spec: "+spec+"}")
+	}
+	decision := parsed[scheduling.Decision](t, "node", "schedule", "--snapshot", objects, "--at", beforeAging, "-f",
+		budgets("{maxParallelOperations: 1, budgets: [{name: a, nodeSelector: {matchLabels: {topology.kubernetes.io/zone: b}}, maxParallelOperations: 0}]}"))
+	require.Equal(t, 1, decision.AvailableSlots)
+	require.Nil(t, decision.CanBecomeUnavailable, "the cluster's own limit does not count")
+	require.Equal(t, "driver-1", decision.Granted[0].Name)
+	require.Equal(t, scheduling.Reason("Budget/a"), decision.Waiting[0].Reason)
+
+	for name, tt := range map[string]struct{ spec, problem string }{
+		"an operator that there is not": {
+			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchExpressions: [{key: zone, operator: Im, values: [b]}]}}]}",
+			`spec.budgets[0].nodeSelector.matchExpressions[0].operator: Invalid value: "Im": not a valid selector operator`,
+		},
+		"a selector that can pick nothing": {
+			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchLabels: {zone: a}, matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}}]}",
+			`spec.budgets[0].nodeSelector: Invalid value: "zone=a,zone notin (a)": can never pick anything: nothing meets all that it asks of the label zone`,
+		},
+		"a limit that is none": {"{maxUnavailable: 5 %}", `spec.maxUnavailable: Invalid value: "5 %": must be a number of at least 0 or a percentage from 0% to 100%`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drydock(t, "node", "schedule", "--snapshot", objects, "-f", budgets(tt.spec))
+			require.Equal(t, exitUsage, got.status)
+			require.Contains(t, got.stderr, "MaintenanceOperatorConfig budgets: "+tt.problem)
+		})
+	}
+}
+
 // schedulesAlike is part of the test on a real cluster.
 func schedulesAlike(t *testing.T, objects dynamic.Interface) {
 	resources := map[string]schema.GroupVersionResource{

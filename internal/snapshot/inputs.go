@@ -108,8 +108,10 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 	return found, nil
 }
 
-// Scheduling reads what the scheduling of node maintenance depends on; now is when it is decided.
-func Scheduling(ctx context.Context, reader client.Reader, now time.Time) (scheduling.Input, error) {
+// Scheduling reads what the scheduling of node maintenance depends on; now is when it is decided. With budgets these count, and not the cluster's.
+func Scheduling(
+	ctx context.Context, reader client.Reader, budgets *maintenancev1.MaintenanceOperatorConfigSpec, now time.Time,
+) (scheduling.Input, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
 		return scheduling.Input{}, fmt.Errorf("list nodes: %w", err)
@@ -118,11 +120,14 @@ func Scheduling(ctx context.Context, reader client.Reader, now time.Time) (sched
 	if err := listIfServed(ctx, reader, &requests); err != nil {
 		return scheduling.Input{}, err
 	}
-	config, err := MaintenanceConfig(ctx, reader)
-	if err != nil {
-		return scheduling.Input{}, err
+	if budgets == nil {
+		config, err := MaintenanceConfig(ctx, reader)
+		if err != nil {
+			return scheduling.Input{}, err
+		}
+		budgets = &config
 	}
-	in := scheduling.InputOf(nodes.Items, requests.Items, config, now)
+	in := scheduling.InputOf(nodes.Items, requests.Items, *budgets, now)
 	in.Asks = append(in.Asks, marked(nodes.Items, in.Asks)...)
 	return in, nil
 }

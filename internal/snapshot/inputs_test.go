@@ -46,7 +46,7 @@ func decisions(t *testing.T, reader client.Reader) map[string]string {
 
 	inventory, err := snapshot.Inventory(t.Context(), reader, cgu)
 	require.NoError(t, err)
-	schedulingInput, err := snapshot.Scheduling(t.Context(), reader, noon)
+	schedulingInput, err := snapshot.Scheduling(t.Context(), reader, nil, noon)
 	require.NoError(t, err)
 	drainInput, err := drain.Read(t.Context(), reader, "n1")
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestAClusterHasOneConfiguration(t *testing.T) {
 		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}\n---\n"+
 		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}"))
 	require.NoError(t, err)
-	_, err = snapshot.Scheduling(t.Context(), file, noon)
+	_, err = snapshot.Scheduling(t.Context(), file, nil, noon)
 	require.EqualError(t, err, "there are 2 MaintenanceOperatorConfigs (a/default, b/default), and there may be one: delete the others")
 }
 
