@@ -36,6 +36,9 @@ type batch struct {
 	withdraw workflow.CancelFunc
 	timedOut bool
 	changed  bool
+	// seen are clusters that wait and were ManagedClusters when that was asked last, at seenAt.
+	seen   map[string]bool
+	seenAt time.Time
 }
 
 // runBatches takes batch after batch.
@@ -74,7 +77,6 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	}
 	g.batch = b
 	g.runClock(ctx)
-	b.dropVanished(ctx, b.pending)
 	b.run(ctx)
 	b.dropVanished(ctx, b.clusters)
 	g.batch = nil
@@ -134,8 +136,8 @@ func (b *batch) run(ctx workflow.Context) {
 			b.disarm()
 			b.group.record.withdrawing(waiting, b.timedOut)
 		} else {
-			b.startClusters(work)
 			b.arm(waiting)
+			b.startClusters(work)
 		}
 		if b.over(work) {
 			break
@@ -148,19 +150,56 @@ func (b *batch) run(ctx workflow.Context) {
 
 // dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
 // nothing. It does not insist for longer than the batch has time: a hub that cannot be asked until then ends nothing that works.
-func (b *batch) dropVanished(ctx workflow.Context, names []string) {
+func (b *batch) dropVanished(ctx workflow.Context, names []string) error {
 	g := b.group
 	if len(names) == 0 || ctx.Err() != nil {
-		return
+		return ctx.Err()
 	}
 	now := workflow.Now(ctx)
 	insist := g.insist().until(now.Add(b.left(now)))
 	var vanished []string
-	if insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished) != nil {
-		return
-	}
+	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished)
 	g.record.vanished(ctx, vanished)
 	b.pending = g.record.pending(b.pending)
+	return err
+}
+
+const (
+	// seenHolds is how long a cluster that waits is taken for a ManagedCluster once it was seen to be one.
+	seenHolds = 10 * time.Second
+	// askedAhead is how many clusters are asked for together at least.
+	askedAhead = 50
+)
+
+// seenNext are the clusters to start now. Those that have vanished since they were planned have failed: a rolling rollout, or what is left of a large
+// batch, may come to them hours later. There are none when nobody can say.
+func (b *batch) seenNext(ctx workflow.Context) []string {
+	for {
+		next, now := b.next(ctx), workflow.Now(ctx)
+		unseen := func(name string) bool { return !b.seen[name] || now.Sub(b.seenAt) >= seenHolds }
+		if !slices.ContainsFunc(next, unseen) {
+			return next
+		}
+		asked := b.waiting(max(b.window().Free(), askedAhead))
+		if b.dropVanished(ctx, asked) != nil {
+			return nil
+		}
+		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)
+		for _, name := range asked {
+			b.seen[name] = true
+		}
+	}
+}
+
+// waiting are the first clusters that wait for their turn and are not held.
+func (b *batch) waiting(most int) []string {
+	var waiting []string
+	for _, cluster := range b.pending {
+		if len(waiting) < most && b.group.holds.state.Of(cluster) == nil {
+			waiting = append(waiting, cluster)
+		}
+	}
+	return waiting
 }
 
 // over: no cluster is at work, none is to be started, and none soaks for the sake of others.
@@ -197,7 +236,7 @@ func (b *batch) othersFollow() bool {
 // startClusters starts the clusters of the batch that are not held, as far as the window is open.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
-		next := b.next(ctx)
+		next := b.seenNext(ctx)
 		if len(next) == 0 {
 			return
 		}
@@ -212,6 +251,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
 		b.group.remedy.start(b, clusters)
 		b.group.record.clustersStarted(ctx, next)
+		b.changed = true // some may have less time than the batch
 		if len(next) == childrenAtOnce && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest would have come in another task
 		}
@@ -224,14 +264,7 @@ func (b *batch) next(ctx workflow.Context) []string {
 	if g.status.Paused || ctx.Err() != nil || mustContinueAsNew(ctx, g.signals) {
 		return nil
 	}
-	free := min(b.window().Free(), childrenAtOnce)
-	var next []string
-	for _, cluster := range b.pending {
-		if len(next) < free && g.holds.state.Of(cluster) == nil {
-			next = append(next, cluster)
-		}
-	}
-	return next
+	return b.waiting(min(b.window().Free(), childrenAtOnce))
 }
 
 // window says how many clusters may be at work, and fail.

@@ -62,6 +62,31 @@ func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
 	require.Equal(t, int32(4), status.Status.CurrentBatch)
 }
 
+func TestAClusterThatVanishesBeforeItsTurnInARollingRolloutIsNotWorkedOn(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"}, []string{"c5"})
+	clusters.ends["c1"] = takes(10 * time.Minute)
+	w.RegisterDelayedCallback(func() { w.vanished = []string{"c4"} }, 30*time.Second)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollingRollout()})
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.NotContains(t, clusters.events, "+c4")
+	require.Equal(t, ranv1.ReasonClusterVanished, statusOfCluster(status, "c4").Reason)
+	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, Failed: 1}, status.Counts)
+}
+
+func TestClustersThatAreStartedTogetherAreAskedForTogether(t *testing.T) {
+	w, _ := newGroupWorld(t)
+	var many []string
+	for i := range 120 {
+		many = append(many, fmt.Sprintf("c%03d", i))
+	}
+	w.plan = planOf(many)
+	object := aRollout()
+	object.Spec.RemediationStrategy.MaxConcurrency.IntVal = 120
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	requireResult[groupStatus](w)
+	require.Len(t, w.inputsOf("VanishedClusters"), 2, "before they start, and at the end of the batch")
+}
+
 func TestARollingRolloutThatIsOutOfTimeWithdrawsWhatIsAtWork(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.ends["c1"], clusters.ends["c2"] = never, never
