@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,7 +81,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 		plan.ComputedMaxFailures = shareOf(*strategy.MaxFailures, len(selected))
 	}
 
-	working := plan.divideWork(cgu, selected, policies.forUpgrade)
+	working := plan.divideWork(cgu, selected, policies)
 	plan.RemediationPlan = append(plan.RemediationPlan,
 		batches(selected, working, strategy.Canaries, int(plan.ComputedMaxConcurrency))...)
 	return plan
@@ -122,21 +123,21 @@ func (p *Plan) judge(v verdict, now time.Time) bool {
 }
 
 // divideWork tells the clusters that need work from those that do not, which it lists as skipped.
-func (p *Plan) divideWork(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies []Policy) map[string]bool {
+func (p *Plan) divideWork(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice) map[string]bool {
 	working := map[string]bool{}
 	for _, cluster := range selected {
 		if RemediationOf(cgu) == NodeMaintenance || RemediationOf(cgu) == ManifestWorks {
 			working[cluster] = true
 			continue
 		}
-		start, bound := firstPolicyToEnforce(cluster, policies)
+		start, bound := firstPolicyToEnforce(cluster, policies.forUpgrade)
 		switch {
 		case start >= 0:
 			working[cluster] = true
 			p.StartPolicyIndex[cluster] = start
 		case RemediationOf(cgu) == Nothing:
 			p.skip(cluster, "the rollout has nothing to remediate")
-		case !bound:
+		case !bound && !slices.ContainsFunc(policies.compliantBefore, func(p Policy) bool { return p.BoundTo(cluster) }):
 			p.skip(cluster, "no policy of the rollout is bound to the cluster")
 		default:
 			p.skip(cluster, "compliant with every policy of the rollout that is bound to the cluster")

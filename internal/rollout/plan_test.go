@@ -252,6 +252,22 @@ func TestPlanOfPolicies(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsSkippedIsToldWhy(t *testing.T) {
+	cgu := rolloutOf(1, []string{"c1", "c2"}, managing("p1", "p2"))
+	skipped := func(policies ...rollout.Policy) map[string]string {
+		messages := map[string]string{}
+		for _, cluster := range rollout.NewPlan(cgu, rollout.Inventory{Clusters: fleet(), Policies: policies}, noon).Skipped {
+			messages[cluster.Cluster] = cluster.Message
+		}
+		return messages
+	}
+	const unbound, complies = "no policy of the rollout is bound to the cluster", "compliant with every policy of the rollout that is bound to the cluster"
+	require.Equal(t, map[string]string{"c2": unbound}, skipped(policy("p1", compliance{"c1": false}), policy("p2", compliance{"c1": false})))
+	require.Equal(t, map[string]string{"c2": complies}, skipped(policy("p1", compliance{"c1": false, "c2": true}), policy("p2", compliance{"c1": false})))
+	require.Equal(t, map[string]string{"c1": complies, "c2": complies},
+		skipped(policy("p1", compliance{"c1": true, "c2": true}), policy("p2", compliance{"c1": true, "c2": true})), "also with policies that are left out")
+}
+
 func TestAnInvalidChoiceOfPoliciesNamesEverythingThatIsWrong(t *testing.T) {
 	tests := []struct {
 		name, reason, message string
