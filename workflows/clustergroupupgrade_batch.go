@@ -252,7 +252,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		b.group.remedy.start(b, clusters)
 		b.group.record.clustersStarted(ctx, next)
 		b.changed = true // some may have less time than the batch
-		if len(next) == childrenAtOnce && workflow.Sleep(ctx, time.Millisecond) != nil {
+		if len(next) == b.group.remedy.startedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest would have come in another task
 		}
 	}
@@ -264,7 +264,7 @@ func (b *batch) next(ctx workflow.Context) []string {
 	if g.status.Paused || ctx.Err() != nil || mustContinueAsNew(ctx, g.signals) {
 		return nil
 	}
-	return b.waiting(min(b.window().Free(), childrenAtOnce))
+	return b.waiting(min(b.window().Free(), g.remedy.startedTogether()))
 }
 
 // window says how many clusters may be at work, and fail.

@@ -82,6 +82,9 @@ func (nodeRemedy) completeNow(workflow.Context, []string) ([]string, error) { re
 // atOnce: each has a child workflow.
 func (nodeRemedy) atOnce() int { return clustersAtOnce }
 
+// startedTogether: a child is a command of a workflow task.
+func (nodeRemedy) startedTogether() int { return childrenAtOnce }
+
 // settle: a ClusterUpgrade has cleaned up when it is over.
 func (nodeRemedy) settle(workflow.Context) {}
 

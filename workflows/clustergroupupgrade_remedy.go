@@ -18,8 +18,9 @@ type remedy interface {
 	start(b *batch, clusters []*clusterAtWork)
 	// completeNow returns those of the clusters, which have timed out, that are found complete after all.
 	completeNow(ctx workflow.Context, clusters []string) ([]string, error)
-	// atOnce is how many clusters one run can keep at work.
+	// atOnce is how many clusters one run can keep at work, and startedTogether how many it can start in one workflow task.
 	atOnce() int
+	startedTogether() int
 	// settle returns when nothing is under way any more for clusters whose work is over.
 	settle(ctx workflow.Context)
 	// takeBack removes what was made for the rollout as a whole. No cluster is at work.

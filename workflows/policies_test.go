@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -29,8 +30,9 @@ type policyWorld struct {
 	// enforced are the clusters of each policy now; most is how many were at work at once at most.
 	enforced map[int][]string
 	most     int
-	// watching are the activities that wait for news.
-	watching []watching
+	// watching are the activities that wait for news, and mostWatching how many there were at most for which somebody waited.
+	watching     []watching
+	mostWatching int
 	// refuses says why clusters get no work, and stays are those from which the hub deletes none.
 	refuses map[string]activities.RefusedWork
 	stays   []string
@@ -84,10 +86,20 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 		if news := w.news(in); len(news) > 0 {
 			return news, nil
 		}
-		w.watching = append(w.watching, watching{token: activity.GetInfo(ctx).TaskToken, in: in})
+		w.watch(watching{token: activity.GetInfo(ctx).TaskToken, in: in})
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitCompliance"})
 	return w
+}
+
+// watch takes in an activity that waits. One whose clusters it watches as well is not waited for any more.
+func (w *policyWorld) watch(in watching) {
+	watches := func(cluster policies.KnownCluster) bool {
+		return slices.ContainsFunc(in.in.Clusters, func(c policies.KnownCluster) bool { return c.Cluster == cluster.Cluster })
+	}
+	w.watching = slices.DeleteFunc(w.watching, func(other watching) bool { return slices.ContainsFunc(other.in.Clusters, watches) })
+	w.watching = append(w.watching, in)
+	w.mostWatching = max(w.mostWatching, len(w.watching))
 }
 
 func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterStanding {
@@ -204,6 +216,28 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 	require.Equal(t, 2, w.most)
 	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
 	require.Len(t, w.inputsOf("PreparePolicies"), 1)
+}
+
+// The activities of a worker are not without number: those that watch must leave some to those that enforce.
+func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
+	var clusters []string
+	for i := range 260 {
+		clusters = append(clusters, fmt.Sprintf("c%03d", i))
+	}
+	w := newPolicyWorld(t, clusters[:130], clusters[130:])
+	w.takes = func(cluster string, _ int) time.Duration { // one after the other, so that others come one after the other
+		return time.Minute + time.Duration(slices.Index(clusters, cluster)%130)*time.Second
+	}
+	w.plan.ComputedMaxConcurrency = 130
+	w.run(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Rollout = ranv1.Rolling })
+	status := requireResult[groupStatus](w.world)
+	require.Equal(t, int32(260), status.Counts.Complete)
+	require.LessOrEqual(t, w.mostWatching, 3)
+	for _, in := range w.inputsOf("PlaceClusters") {
+		for _, placed := range in.(activities.PlaceClustersInput).Placements {
+			require.LessOrEqual(t, len(placed.Clusters), 130)
+		}
+	}
 }
 
 func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {

@@ -47,7 +47,7 @@ type preparedItems struct {
 }
 
 // sequence is the remedy that takes clusters through items: each cluster has them one after the other, and clusters do not wait for each other. It has no
-// child workflow for a cluster: one activity watches all clusters that were started together, and reports changes in bulk.
+// child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
 type sequence struct {
 	group *groupUpgrade
 	items items
@@ -56,7 +56,8 @@ type sequence struct {
 	// failure is what keeps every cluster from being worked on.
 	failure error
 
-	atWork map[string]*member
+	atWork  map[string]*member
+	flights []*flight
 	// staying are the complete clusters on which an item stays.
 	staying map[string]int
 	placing
@@ -87,20 +88,41 @@ const membersAtOnce = 2000
 // atOnce implements remedy.
 func (s *sequence) atOnce() int { return membersAtOnce }
 
+// startedTogether implements remedy: no cluster costs a command.
+func (s *sequence) startedTogether() int { return membersAtOnce }
+
 // start implements remedy.
 func (s *sequence) start(b *batch, clusters []*clusterAtWork) {
 	serving := s.serve(clusters[0].ctx)
-	f := &flight{sequence: s}
-	for _, cluster := range clusters {
+	members := make([]*member, len(clusters))
+	for i, cluster := range clusters {
 		m := &member{
 			clusterAtWork: cluster, batch: b,
 			turn: policies.NewTurn(s.items.count(), s.items.planned(s.group.record.cluster(cluster.name))),
 		}
-		s.atWork[cluster.name] = m
-		f.members = append(f.members, m)
+		s.atWork[cluster.name], members[i] = m, m
 		workflow.GoNamed(cluster.ctx, "withdraw "+cluster.name, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
 	}
-	workflow.GoNamed(serving, "clusters of a batch", f.run)
+	for len(members) > 0 {
+		f := s.flightWithRoom(serving)
+		some := members[:min(f.room(), len(members))]
+		members = members[len(some):]
+		f.join(serving, some)
+	}
+}
+
+// flightWithRoom returns a flight that more clusters can join.
+func (s *sequence) flightWithRoom(ctx workflow.Context) *flight {
+	s.flights = slices.DeleteFunc(s.flights, func(f *flight) bool { return f.landed })
+	for _, f := range s.flights {
+		if f.room() > 0 {
+			return f
+		}
+	}
+	f := &flight{sequence: s}
+	s.flights = append(s.flights, f)
+	workflow.GoNamed(ctx, "clusters that are watched together", f.run)
+	return f
 }
 
 // awaitWithdrawal takes a cluster off the hub when its context is cancelled before it is through.

@@ -10,23 +10,54 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// flight is the clusters of a sequence that were started together: one activity watches them.
+// flight is clusters of a sequence that one activity watches. Others join it as those that it began with are over: a rolling rollout starts them one
+// by one, and with an activity for each, the workers would have none left for anything else.
 type flight struct {
 	sequence *sequence
 	members  []*member
-	// watch is the number of the activity that watches now; reports is how often one has reported.
+	// watching is the context of the activity that watches; nil before the first.
+	watching workflow.Context
+	// watch is the number of the activity that watches now; reports is how often one has reported, less what was to be expected.
 	watch, reports int
 	stopWatch      workflow.CancelFunc
+	// landed: nobody can join any more.
+	landed bool
+}
+
+const (
+	// watchedTogether is how many clusters one activity watches: each that joins makes it begin anew, with all of them in its input.
+	watchedTogether = 100
+	// reportsExpected is how often a cluster is reported that goes through its items without trouble, roughly.
+	reportsExpected = 5
+)
+
+// room is how many clusters can join.
+func (f *flight) room() int {
+	if f.landed {
+		return 0
+	}
+	return watchedTogether - len(f.atWork())
+}
+
+// join takes in clusters.
+func (f *flight) join(ctx workflow.Context, members []*member) {
+	f.members = append(slices.DeleteFunc(f.members, func(m *member) bool { return m.over }), members...)
+	f.reports = max(0, f.reports-reportsExpected*len(members))
+	if f.watching != nil {
+		f.startWatch(f.watching)
+	}
 }
 
 // run takes the clusters through the items until all are over.
 func (f *flight) run(ctx workflow.Context) {
 	serving, stop := workflow.WithCancel(ctx)
-	workflow.GoNamed(ctx, "end of a batch's watch", func(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "end of a watch", func(ctx workflow.Context) {
 		_ = workflow.Await(ctx, f.over)
+		f.landed = true
 		stop()
 	})
 	if err := f.sequence.prepared(serving); err != nil {
+		f.landed = true
 		for _, m := range f.members {
 			if !m.withdrawn && f.sequence.failure != nil {
 				f.sequence.end(ctx, m, failedFor(err))
@@ -34,6 +65,7 @@ func (f *flight) run(ctx workflow.Context) {
 		}
 		return
 	}
+	f.watching = serving
 	f.startWatch(serving)
 	f.keepTime(serving)
 }
