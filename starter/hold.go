@@ -32,7 +32,7 @@ func newHold(c *cli) *cobra.Command {
 		Short: "Emergency stop: start no new disruption in a cluster, or anywhere, until release",
 		Long: `Emergency stop: start no new disruption in a cluster, or anywhere, until release.
 
-Steps at work finish: a drain goes on to its end. No further cluster, node or step begins: no locks are asked for, no node is cordoned, drained or
+Steps at work finish: a drain goes on to its end. No further cluster, node, policy or step begins: no locks are asked for, no node is cordoned, drained or
 handed over, no job is started. Health checks, clean-up and the return of nodes go on, and a cancel works. The clocks of rollouts with a cluster
 that is held stand still. It holds until it is released, whatever is restarted meanwhile.
 

@@ -54,8 +54,8 @@ With --at it is decided as if it were another time: requests that have waited fo
 			return c.print(decision, func(w io.Writer) { renderSchedule(w, scheduling.Ranked(in), decision) }, granted...)
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "decide with the MaintenanceOperatorConfig in this file, or - for standard input")
-	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json")
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the MaintenanceOperatorConfig to decide with, instead of the cluster's; - is standard input")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
 	return cmd
