@@ -93,24 +93,39 @@ func (p *Policy) readCompliance(object map[string]any) error {
 	return nil
 }
 
-// readDependencies reads spec.dependencies, as far as they are policies. One without a namespace is in that of the policy.
+// readDependencies reads spec.dependencies and what its templates need besides.
 func (p *Policy) readDependencies(object map[string]any) error {
-	dependencies, _, err := unstructured.NestedSlice(object, "spec", "dependencies")
+	if err := p.dependOn(object, "spec.dependencies", "spec", "dependencies"); err != nil {
+		return err
+	}
+	templates, _, _ := unstructured.NestedSlice(object, "spec", "policy-templates") // readTemplates says what is wrong with them
+	for i, template := range templates {
+		fields, _ := template.(map[string]any)
+		if err := p.dependOn(fields, fmt.Sprintf("spec.policy-templates[%d].extraDependencies", i), "extraDependencies"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dependOn reads a list of dependencies, as far as they are policies. One without a namespace is in that of the policy.
+func (p *Policy) dependOn(object map[string]any, at string, path ...string) error {
+	dependencies, _, err := unstructured.NestedSlice(object, path...)
 	if err != nil {
 		return err
 	}
 	for i, dependency := range dependencies {
 		fields, ok := dependency.(map[string]any)
 		if !ok {
-			return fmt.Errorf("spec.dependencies[%d]: must be an object", i)
+			return fmt.Errorf("%s[%d]: must be an object", at, i)
 		}
 		name, _, err := unstructured.NestedString(fields, "name")
 		if err != nil {
-			return fmt.Errorf("spec.dependencies[%d]: %w", i, err)
+			return fmt.Errorf("%s[%d]: %w", at, i, err)
 		}
 		namespace, _, err := unstructured.NestedString(fields, "namespace")
 		if err != nil {
-			return fmt.Errorf("spec.dependencies[%d]: %w", i, err)
+			return fmt.Errorf("%s[%d]: %w", at, i, err)
 		}
 		if kind, _, _ := unstructured.NestedString(fields, "kind"); kind == policies.Policies.Kind {
 			p.DependsOn = append(p.DependsOn, types.NamespacedName{Namespace: cmp.Or(namespace, p.Namespace), Name: name})

@@ -92,13 +92,18 @@ spec:
   - {kind: Policy, name: other, namespace: elsewhere, compliance: Compliant}
   - {kind: ConfigurationPolicy, name: local, compliance: Compliant}
   policy-templates:
-  - objectDefinition:
+  - extraDependencies:
+    - {kind: Policy, name: extra, compliance: Compliant}
+    - {kind: ConfigurationPolicy, name: local, compliance: Compliant}
+    objectDefinition:
       kind: ConfigurationPolicy
       spec: {object-templates: [{objectDefinition: {data: {a: '{{hub .ManagedClusterName hub}}', b: 'x {{hub fromConfigMap "" "sizes" "b" hub}}'}}}]}`)
 	policy, err := rollout.ReadPolicy(object)
 	require.NoError(t, err)
 	require.True(t, policy.ReadsNamespace)
-	require.Equal(t, []types.NamespacedName{{Namespace: "default", Name: "base"}, {Namespace: "elsewhere", Name: "other"}}, policy.DependsOn)
+	require.Equal(t, []types.NamespacedName{
+		{Namespace: "default", Name: "base"}, {Namespace: "elsewhere", Name: "other"}, {Namespace: "default", Name: "extra"},
+	}, policy.DependsOn)
 
 	for value, problem := range map[string]string{
 		"60": "", "0": "",
@@ -114,9 +119,10 @@ spec:
 
 func TestAPolicyWithFieldsOfTheWrongTypeIsAnErrorThatNamesThem(t *testing.T) {
 	for text, message := range map[string]string{
-		"spec: {remediationAction: 1}":           "policy default/p: .spec.remediationAction accessor error: 1 is of the type float64, expected string",
-		"spec: {dependencies: [base]}":           "policy default/p: spec.dependencies[0]: must be an object",
-		"spec: {dependencies: [{name: 1}]}":      "policy default/p: spec.dependencies[0]: .name accessor error: 1 is of the type float64, expected string",
+		"spec: {remediationAction: 1}":      "policy default/p: .spec.remediationAction accessor error: 1 is of the type float64, expected string",
+		"spec: {dependencies: [base]}":      "policy default/p: spec.dependencies[0]: must be an object",
+		"spec: {dependencies: [{name: 1}]}": "policy default/p: spec.dependencies[0]: .name accessor error: 1 is of the type float64, expected string",
+		"spec: {policy-templates: [{extraDependencies: [base], objectDefinition: {spec: {}}}]}": "policy default/p: spec.policy-templates[0].extraDependencies[0]: must be an object",
 		"status: {status: {}}":                   "policy default/p: .status.status accessor error: map[] is of the type map[string]interface {}, expected []interface{}",
 		"status: {status: [c1]}":                 "policy default/p: status.status[0]: must be an object",
 		"status: {status: [{clustername: [a]}]}": "policy default/p: status.status[0]: .clustername accessor error: [a] is of the type []interface {}, expected string",
