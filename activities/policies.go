@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -55,13 +56,22 @@ func (p *Policies) PreparePolicies(ctx context.Context, in PolicyRollout) ([]Pre
 	if err != nil {
 		return nil, err
 	}
-	var prepared []PreparedPolicy
-	for _, ref := range in.Policies {
-		one, err := prepare(ctx, hub, in, ref)
-		if err != nil {
-			return nil, err
-		}
-		prepared = append(prepared, one)
+	return preparePolicies(ctx, hub, in)
+}
+
+// preparePolicies works on many side by side: an attempt must be over in time on a hub that is slow to answer.
+func preparePolicies(ctx context.Context, hub *kube.Cluster, in PolicyRollout) ([]PreparedPolicy, error) {
+	prepared := make([]PreparedPolicy, len(in.Policies))
+	preparations, preparing := errgroup.WithContext(ctx)
+	preparations.SetLimit(requestsAtOnce)
+	for i, ref := range in.Policies {
+		preparations.Go(func() (err error) {
+			prepared[i], err = prepare(preparing, hub, in, ref)
+			return err
+		})
+	}
+	if err := preparations.Wait(); err != nil {
+		return nil, err
 	}
 	return prepared, nil
 }
@@ -184,27 +194,38 @@ func (p *Policies) WithdrawPolicies(ctx context.Context, in PolicyRollout) error
 	if err != nil {
 		return err
 	}
+	return withdrawPolicies(ctx, hub, in)
+}
+
+func withdrawPolicies(ctx context.Context, hub *kube.Cluster, in PolicyRollout) error {
+	var withdrawals errgroup.Group // one that cannot be removed keeps no other
+	withdrawals.SetLimit(requestsAtOnce)
 	for _, ref := range in.Policies {
-		names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
-		if err != nil {
-			continue // then nothing was made
-		}
-		// The binding first: from then on, nothing is enforced.
-		objects := []*unstructured.Unstructured{
-			policies.Binding(in.name(), names, ref.Name, in.Enforcement), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil),
-		}
-		if names.Copy != "" {
-			made := &unstructured.Unstructured{}
-			made.SetGroupVersionKind(policies.Policies)
-			made.SetNamespace(names.Namespace)
-			made.SetName(names.Copy)
-			objects = append(objects, made)
-		}
-		for _, object := range objects {
-			object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})
-			if err := deleteOurs(ctx, hub, nameOf(object), object); err != nil {
-				return err
-			}
+		withdrawals.Go(func() error { return withdrawPolicy(ctx, hub, in, ref) })
+	}
+	return withdrawals.Wait()
+}
+
+// withdrawPolicy removes what was made for a policy: the binding first, and from then on nothing is enforced.
+func withdrawPolicy(ctx context.Context, hub *kube.Cluster, in PolicyRollout, ref policies.Ref) error {
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	if err != nil {
+		return nil // then nothing was made
+	}
+	objects := []*unstructured.Unstructured{
+		policies.Binding(in.name(), names, ref.Name, in.Enforcement), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil),
+	}
+	if names.Copy != "" {
+		made := &unstructured.Unstructured{}
+		made.SetGroupVersionKind(policies.Policies)
+		made.SetNamespace(names.Namespace)
+		made.SetName(names.Copy)
+		objects = append(objects, made)
+	}
+	for _, object := range objects {
+		object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})
+		if err := deleteOurs(ctx, hub, nameOf(object), object); err != nil {
+			return err
 		}
 	}
 	return nil

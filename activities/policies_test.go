@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -224,6 +226,42 @@ func TestWhatIsMadeForPoliciesIsNamedAndTheSoakIsRead(t *testing.T) {
 		require.Contains(t, names, one.SafeNames["june-"+one.Name])
 		require.Contains(t, names, one.SafeNames["june-"+one.Name+"-placement"])
 	}
+}
+
+// Each has seven requests: one policy after the other, an attempt would be over before they are, and begin again.
+func TestManyPoliciesArePreparedInTimeOnASlowHub(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.rollout.Policies = nil
+	for i := range 30 {
+		policy := policies.Ref{Namespace: s.rollout.Namespace, Name: fmt.Sprintf("policy-%d", i)}
+		s.create(informing(policy, ""))
+		s.rollout.Policies = append(s.rollout.Policies, policy)
+	}
+	config := rest.CopyConfig(stack.Cluster(hubName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return slow{next} })
+	faraway, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	hub := &kube.Cluster{Name: hubName, Client: client.WithFieldOwner(faraway, "drydock")}
+	attempt, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	prepared, err := preparePolicies(attempt, hub, s.rollout)
+	require.NoError(t, err)
+	for i, one := range prepared {
+		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of their turns")
+	}
+	require.NoError(t, withdrawPolicies(attempt, hub, s.rollout))
+	require.Empty(t, s.made())
+}
+
+// slow answers as a hub that is far away.
+type slow struct{ http.RoundTripper }
+
+func (s slow) RoundTrip(request *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(50 * time.Millisecond):
+	case <-request.Context().Done():
+	}
+	return s.RoundTripper.RoundTrip(request)
 }
 
 func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {

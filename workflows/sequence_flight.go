@@ -225,14 +225,11 @@ func (f *flight) due(ctx workflow.Context) ([]policies.ClusterStanding, error) {
 			soaked = append(soaked, m.name)
 		}
 	}
-	for some := range slices.Chunk(soaked, readAtOnce) {
-		read, err := f.sequence.items.read(ctx, f.sequence.group.insist(), some)
-		if err != nil {
-			return nil, err
-		}
-		seen = append(seen, read...)
+	read, err := f.sequence.read(ctx, f.sequence.group.insist(), soaked)
+	if err != nil {
+		return nil, err
 	}
-	return seen, nil
+	return append(seen, read...), nil
 }
 
 // soakEnds is when the first soak of a cluster is over; nil: none soaks.
