@@ -199,6 +199,9 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 		if end == endRun {
 			return g.continueAsNew(ctx)
 		}
+		if end != "" && phase.name == phaseBatches {
+			_, _ = g.lookAgain(ctx) // also in a rollout that stops early, which has its end already
+		}
 		if end != "" || err != nil {
 			return end, err
 		}

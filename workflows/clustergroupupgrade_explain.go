@@ -156,13 +156,13 @@ func (r *groupRecord) explainBatch(ctx workflow.Context) {
 	for i := range s.Clusters {
 		c := &s.Clusters[i]
 		switch {
-		case c.State == ranv1.ClusterSoaking:
-			soaking++
-		case c.State == ranv1.ClusterRunning:
+		case working(c):
 			atWork++
 			if c.Reason != "" && len(blockers) < 5 {
 				blockers = append(blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: c.Name, Reason: c.Reason, Message: strings.TrimPrefix(c.Step+": "+c.Message, ": "), Since: c.Since})
 			}
+		case c.State == ranv1.ClusterSoaking:
+			soaking++
 		}
 	}
 	batch := fmt.Sprintf("batch %d of %d: ", s.Status.CurrentBatch, len(s.RemediationPlan))

@@ -168,11 +168,16 @@ func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time)
 // batchTimedOut records what each cluster at work was doing when the time of the batch was over, before it is withdrawn.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
-		if c := r.cluster(name); c.State == ranv1.ClusterRunning && c.Reason != reasonClusterTimedOut {
+		if c := r.cluster(name); working(c) && c.Reason != reasonClusterTimedOut {
 			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
 		}
 	}
 	r.explain(ctx)
+}
+
+// working reports whether a cluster is at work: also while it soaks with one of several policies, and not while it soaks for the sake of others.
+func working(c *ranv1.ClusterStatus) bool {
+	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
 }
 
 // clusterTimedOut records what a cluster was doing when its own time was over, before it is withdrawn.

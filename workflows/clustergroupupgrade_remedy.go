@@ -57,7 +57,7 @@ type clusterAtWork struct {
 // lookAgain looks once more at the clusters that have timed out: those that are complete by now count as complete.
 func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 	late := g.record.inState(ranv1.ClusterTimedOut)
-	if len(late) == 0 {
+	if len(late) == 0 || ctx.Err() != nil {
 		return "", nil
 	}
 	complete, err := g.remedy.completeNow(ctx, late)

@@ -257,6 +257,31 @@ func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
 	w.requireNothingEnforced()
 }
 
+func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.soaks[0] = 10 * time.Hour
+	var soaking groupStatus
+	w.RegisterDelayedCallback(func() { soaking = statusOf[groupStatus](w.world) }, 3*time.Minute)
+	w.run()
+	require.Equal(t, ranv1.ReasonBatchInProgress, soaking.Wait.Reason)
+	require.Contains(t, soaking.Wait.Message, "clusters at work: 1")
+	late := statusOfCluster(requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut), "c1")
+	require.Equal(t, "BatchTimedOut", late.Reason)
+	require.Contains(t, late.Message, "at that moment: policy kernel: Soaking: must stay so until")
+}
+
+// However the batches end, what has complied meanwhile is complete.
+func TestAClusterThatCompliesAfterItsTimeIsCompleteInARolloutThatStopsEarly(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
+	w.takes = func(cluster string, policy int) time.Duration { return -1 }
+	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 21*time.Minute)
+	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 21*time.Minute)
+	w.plan.ComputedMaxFailures = 2
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonAborted)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "pending"}, clusterStates(status))
+}
+
 // What the watch has shown may be behind.
 func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"})
