@@ -43,6 +43,30 @@ func (n tenant) awaitPods(t *testing.T, count int) {
 	}))
 }
 
+// askedBefore counts, from the audit log, how often each other pod's eviction was asked for, accepted or not, between the last mark on a pod's node
+// before it was evicted, with which its drain begins, and its own eviction.
+func (n tenant) askedBefore(t *testing.T, node, pod string) map[string]int {
+	t.Helper()
+	events, err := stack.Cluster(spokeName).AuditEvents()
+	require.NoError(t, err)
+	asked := map[string]int{}
+	for _, event := range events {
+		object := event.ObjectRef
+		switch {
+		case object == nil:
+		case object.Resource == "nodes" && object.Subresource == "status" && object.Name == node && event.Verb == "patch":
+			clear(asked)
+		case object.Namespace != n.namespace || object.Subresource != "eviction":
+		case object.Name == pod:
+			return asked
+		default:
+			asked[object.Name]++
+		}
+	}
+	require.Fail(t, "the pod was not evicted", pod)
+	return nil
+}
+
 func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 	const blocked = 50
 	shop := newTenant(t)
@@ -68,6 +92,9 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 	_, err := drainNode(t, DrainInput{NodeRef: small, Attempt: 1})
 	require.NoError(t, err)
 	shop.requireEvictions(t, "small")
+	for pod, asked := range shop.askedBefore(t, small.Node, "small") {
+		require.LessOrEqual(t, asked, 1, "%s had more than its turn while the small drain waited", pod)
+	}
 	for _, result := range ended {
 		require.Empty(t, result, "the others wait")
 	}

@@ -221,7 +221,8 @@ func (r *run) refuse(ctx context.Context) error {
 	return temporal.Error(temporal.ErrPodsNotEvictable, fmt.Sprintf("drain %s: %s", r.Node, summarize(refused)), nil, blockers(gravestFirst(refused))...)
 }
 
-// evict asks for every pod that is due, all at once: the cluster's rate limiter is the only bound. It returns when to look again.
+// evict asks for every pod that is due, without waiting for the answers: how many are under way at once is the Evictor's to say, for all the drains of
+// a cluster. It returns when to look again.
 func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 	due, next := r.requests.due(preview.remaining(), time.Now())
 	for _, decision := range due {

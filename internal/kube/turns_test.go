@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,34 +75,38 @@ func TestWhoGivesUpLeavesTheTurnsToTheOthers(t *testing.T) {
 func TestSoManyEvictionsAreUnderWayAtOnceAndThoseThatAreNotAnsweredMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(flowcontrol.NewFakeAlwaysRateLimiter())
-		var had []func()
-		var mu sync.Mutex
-		count := func() int {
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			return len(had)
-		}
+		began, taken := time.Now(), make(chan func())
 		for i := range 2*evictionsAtOnce + 2 {
 			go func() {
 				answered, err := turns.take(t.Context(), fmt.Sprintf("node-%d", i%3))
 				assert.NoError(t, err)
-				mu.Lock()
-				defer mu.Unlock()
-				had = append(had, answered)
+				taken <- answered
 			}()
 		}
-		require.Equal(t, evictionsAtOnce, count())
-		had[0]()
-		require.Equal(t, evictionsAtOnce+1, count())
-		had[0]() // once more: it makes room once
-		require.Equal(t, evictionsAtOnce+1, count())
-		time.Sleep(lateAnswer)
-		require.Equal(t, 2*evictionsAtOnce+1, count(), "all the others are late")
-		had[1]() // its answer, after all
-		require.Equal(t, 2*evictionsAtOnce+1, count())
-		had[2*evictionsAtOnce]()
-		require.Equal(t, 2*evictionsAtOnce+2, count())
+		// so many have their turns, that long after the beginning, and no more until something happens
+		had := func(count int, after time.Duration) (answered []func()) {
+			for range count {
+				answered = append(answered, <-taken)
+				require.Equal(t, after, time.Since(began))
+			}
+			synctest.Wait()
+			select {
+			case <-taken:
+				require.Fail(t, "one too many is under way")
+			default:
+			}
+			return answered
+		}
+		first := had(evictionsAtOnce, 0)
+		first[0]()
+		had(1, 0)
+		first[0]() // once more: it makes room once
+		had(0, 0)
+		second := had(evictionsAtOnce, lateAnswer) // all the others are late
+		first[1]()                                 // its answer, after all
+		had(0, lateAnswer)
+		second[0]()
+		had(1, lateAnswer)
 	})
 }
 

@@ -1,0 +1,93 @@
+package activities
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/rest"
+
+	"drydock.dev/drydock/internal/kube"
+)
+
+// Each time that the blocked pod is asked for once more, the drain has looked again: how long that takes does not matter.
+func TestWaitsReadNothingMoreHoweverLongTheyWait(t *testing.T) {
+	const user = "waiter"
+	theirs := clustersOf(t, user)
+	ref, shop := testNode(t), newTenant(t)
+	mark(t, ref)
+	shop.pod(t, ref.Node, "web")
+	shop.budget(t, "web", 1, 1)
+	heldNode(t, "ceph", ref.Node)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() {
+		_, err := (&Drains{Clusters: theirs}).Drain(ctx, DrainInput{NodeRef: ref, Attempt: 1})
+		ended <- err
+	}()
+	go func() { ended <- (&Locks{Clusters: theirs}).AwaitNodeLocks(ctx, NodeLockInput{NodeRef: ref}) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		<-ended
+	})
+
+	early := shop.readsUntilAskedFor(t, user, 2)
+	require.NotEmpty(t, early, "the caches are filled")
+	require.Equal(t, early, shop.readsUntilAskedFor(t, user, 4))
+	require.Empty(t, ended, "both wait")
+}
+
+// clustersOf are the clusters as a user of that name reaches them, who may do everything.
+func clustersOf(t *testing.T, user string) *kube.Clusters {
+	t.Helper()
+	config, err := stack.Cluster(spokeName).UserConfig(user)
+	require.NoError(t, err)
+	_, err = testCluster(t).Clientset.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, Name: user}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	theirs := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: config}), kube.Options{})
+	t.Cleanup(theirs.Close)
+	return theirs
+}
+
+// readsUntilAskedFor returns, from the audit log, what a user had read when he had asked so often for evictions from the namespace.
+func (n tenant) readsUntilAskedFor(t *testing.T, user string, times int) (reads []string) {
+	t.Helper()
+	asked := 0
+	require.Eventually(t, func() bool {
+		asked, reads = 0, nil
+		events, err := stack.Cluster(spokeName).AuditEvents()
+		if err != nil {
+			return false
+		}
+		for _, event := range events {
+			if event.User.Username != user || event.ObjectRef == nil {
+				continue
+			}
+			if event.ObjectRef.Namespace == n.namespace && event.ObjectRef.Subresource == "eviction" {
+				if asked++; asked == times {
+					return true
+				}
+			}
+			if slices.Contains([]string{"get", "list"}, event.Verb) {
+				reads = append(reads, readOf(event))
+			}
+		}
+		return false
+	}, 40*time.Second, 200*time.Millisecond, "asked for %d times only", &asked)
+	return reads
+}
+
+func readOf(event auditv1.Event) string {
+	return event.Verb + " " + event.ObjectRef.Resource + " " + event.ObjectRef.Name
+}
