@@ -22,7 +22,8 @@ func newUpgradePlan(c *cli) *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Show which clusters a rollout would take, in which batches",
 		Long: `Show which clusters a rollout would take, in which batches. Nothing is started: the plan is made from the objects of the hub (--context),
-or of a file (--snapshot), by the function that plans the rollout itself.
+or of a file (--snapshot), by the function that plans the rollout itself. It knows nothing of the workers: that they lack the image of a Job, or
+credentials for a cluster, is said by the rollout.
 
 The exit status is 1 if the rollout could not be carried out; what keeps it from that is in the conditions.`,
 		Args: operands(),
