@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"go.temporal.io/sdk/workflow"
@@ -81,11 +80,13 @@ func (r *groupRecord) waitFor(ctx workflow.Context, p *preparation, states map[s
 
 // statesOf are those of the clusters of the plan, and of those that have left it. Others were asked for by an earlier plan.
 func (r *groupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState {
-	states := precache.States(p.standings)
-	maps.DeleteFunc(states, func(name string, _ ranv1.PreparationState) bool {
-		c := r.cluster(name)
-		return c == nil || c.State == ranv1.ClusterSkipped
-	})
+	states := map[string]ranv1.PreparationState{}
+	for i := range r.status.Clusters {
+		c := &r.status.Clusters[i]
+		if standing, asked := p.standings[c.Name]; asked && c.State != ranv1.ClusterSkipped {
+			states[c.Name] = standing.State
+		}
+	}
 	return states
 }
 

@@ -8,13 +8,3 @@ type Standing struct {
 	Reason  string                 `json:"reason,omitempty"`
 	Message string                 `json:"message,omitempty"`
 }
-
-// States are those of the clusters without the reasons.
-func States(standings map[string]Standing) map[string]ranv1.PreparationState {
-	states := map[string]ranv1.PreparationState{}
-	//workflowcheck:ignore what is made has no order, either
-	for cluster, standing := range standings {
-		states[cluster] = standing.State
-	}
-	return states
-}

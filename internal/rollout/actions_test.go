@@ -90,8 +90,11 @@ func TestMarksThatNoObjectCanHaveAreNamedAllAtOnce(t *testing.T) {
 
 func TestBeforeEnableIsForTheClustersThatAreWorkedOn(t *testing.T) {
 	clusters := []ranv1.ClusterStatus{
-		{Name: "c1", State: ranv1.ClusterPending}, {Name: "c2", State: ranv1.ClusterComplete}, {Name: "c3", State: ranv1.ClusterPending},
-		{Name: "c4", State: ranv1.ClusterFailed}, {Name: "c5", State: ranv1.ClusterSkipped},
+		{Name: "c1", State: ranv1.ClusterPending},
+		{Name: "c2", State: ranv1.ClusterComplete},
+		{Name: "c3", State: ranv1.ClusterPending},
+		{Name: "c4", State: ranv1.ClusterFailed},
+		{Name: "c5", State: ranv1.ClusterSkipped},
 	}
 	require.Equal(t, []string{"c1", "c3"}, rollout.ClustersToChange(rollout.NodeMaintenance, clusters), "what is done already is not begun once more")
 	require.Equal(t, []string{"c5"}, rollout.ClustersToChange(rollout.Nothing, clusters[4:]), "a rollout that does nothing else is there for that")
