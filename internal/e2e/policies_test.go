@@ -128,6 +128,66 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 	requireNothingMadeFor(t, "policies")
 }
 
+// The policies are enforced by bindings beside those that people made. The worker is killed while a cluster is at work, and a policy deleted while another is.
+func TestPoliciesAreEnforcedInPlaceOnceEachWhateverHappensMeanwhile(t *testing.T) {
+	cores := []string{"core-1", "core-2"}
+	for _, core := range cores {
+		createOnHub(t, ringed(core))
+	}
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
+		if cluster == "core-2" && strings.Contains(policy, "dns") {
+			return -1
+		}
+		return 3 * time.Second
+	}})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	createOnHub(t, informing("clock", "", cores...))
+	createOnHub(t, informing("dns", "", cores...))
+	awaitStandings(t, len(cores), "clock", "dns")
+
+	startRollout(t, `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {namespace: default, name: in-place}
+spec:
+  clusters: [core-1, core-2]
+  managedPolicies: [clock, dns]
+  policyEnforcement: Override
+  remediationStrategy: {maxConcurrency: 1, timeout: 10}`)
+	require.Eventually(t, func() bool { return len(hub.Enforced()["core-1"]) > 0 }, 30*time.Second, 20*time.Millisecond)
+	require.NoError(t, theFleet.Worker.Kill())
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	awaitStatus(t, "in-place", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return clusterOf(s, "core-2").Step == "policy dns" && slices.Contains(hub.Enforced()["core-2"], "default.dns")
+	})
+	client, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	policy := &unstructured.Unstructured{}
+	policy.SetAPIVersion("policy.open-cluster-management.io/v1")
+	policy.SetKind("Policy")
+	policy.SetNamespace("default")
+	policy.SetName("dns")
+	require.NoError(t, client.Delete(t.Context(), policy))
+	status, code := end(t, "in-place")
+
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, status, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterComplete, clusterOf(status, "core-1").State)
+	require.Equal(t, ranv1.ClusterFailed, clusterOf(status, "core-2").State)
+	require.Equal(t, "Unbound", clusterOf(status, "core-2").Reason)
+	require.Contains(t, clusterOf(status, "core-2").Message, "policy default/dns is not bound to the cluster any more")
+	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, 10*time.Second, 50*time.Millisecond, "nothing is enforced any more")
+	began := map[string]int{}
+	for _, enforcement := range hub.Enforcements() {
+		if enforcement.Began {
+			began[enforcement.Cluster+" "+enforcement.Policy]++
+		}
+	}
+	require.Equal(t, map[string]int{"core-1 default.clock": 1, "core-1 default.dns": 1, "core-2 default.clock": 1, "core-2 default.dns": 1}, began, "nothing is enforced twice")
+	requireNothingMadeFor(t, "in-place")
+}
+
 // awaitStandings returns when the hub says of policies how that many clusters stand.
 func awaitStandings(t *testing.T, clusters int, policies ...string) {
 	t.Helper()
@@ -161,7 +221,7 @@ func requireNothingMadeFor(t *testing.T, rollout string) {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
-	for _, kind := range []string{"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule"} {
+	for _, kind := range []string{"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule", "cluster.open-cluster-management.io/v1beta1/Placement"} {
 		group, name := kind[:strings.LastIndex(kind, "/")], kind[strings.LastIndex(kind, "/")+1:]
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(group)

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// ringed is a ManagedCluster that only the hub knows.
+func ringed(name string) string {
+	return fmt.Sprintf("{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: %s, labels: {name: %s, ring: edge}}}", name, name)
+}
+
+// agents play the agents of clusters, which do at once what the works in their namespaces say, but for those that are offline.
+type agents struct {
+	mu sync.Mutex
+	// brought are the works as they came, <cluster>/<template>.
+	brought []string
+}
+
+// applied is what an agent says of a work that is there and feeds back what the firmware template expects.
+const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}],"resourceStatus":{"manifests":[{
+"resourceMeta":{"ordinal":0},"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"},{"type":"StatusFeedbackSynced","status":"True"}],
+"statusFeedback":{"values":[{"name":"isUpgradeCompleted","fieldValue":{"type":"String","string":"True"}}]}}]}}}`
+
+func playAgents(t *testing.T, offline string) *agents {
+	t.Helper()
+	hub, err := client.NewWithWatch(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	works, err := hub.Watch(t.Context(), worksOnHub())
+	require.NoError(t, err)
+	played := &agents{}
+	var playing sync.WaitGroup
+	playing.Go(func() {
+		for event := range works.ResultChan() {
+			work, ok := event.Object.(*unstructured.Unstructured)
+			if !ok || event.Type != watch.Added {
+				continue
+			}
+			played.mu.Lock()
+			template := strings.Split(strings.TrimPrefix(work.GetName(), "works-"), "-")[0]
+			played.brought = append(played.brought, work.GetNamespace()+"/"+template)
+			played.mu.Unlock()
+			if work.GetNamespace() != offline {
+				assert.NoError(t, client.IgnoreNotFound(hub.Status().Patch(context.Background(), work, client.RawPatch(types.MergePatchType, []byte(applied)))))
+			}
+		}
+	})
+	t.Cleanup(func() {
+		works.Stop()
+		playing.Wait()
+	})
+	return played
+}
+
+func worksOnHub() *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("work.open-cluster-management.io/v1")
+	list.SetKind("ManifestWorkList")
+	return list
+}
+
+// The last cluster is offline, and is deleted while it is waited for.
+func TestManifestWorksAreRolledOutByTheHubAlone(t *testing.T) {
+	edges := []string{"edge-1", "edge-2", "edge-3", "edge-4"}
+	for _, edge := range edges {
+		createOnHub(t, ringed(edge))
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: edge}}
+		if _, err := theFleet.Hub.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+			require.NoError(t, err)
+		}
+	}
+	for template, expected := range map[string]string{"os-config": "", "firmware": `[{"manifestIndex":0,"name":"isUpgradeCompleted","value":"True"}]`} {
+		createOnHub(t, fmt.Sprintf(`
+apiVersion: work.open-cluster-management.io/v1alpha1
+kind: ManifestWorkReplicaSet
+metadata: {namespace: default, name: %s, annotations: {openshift-cluster-group-upgrades/expectedValues: %q}}
+spec:
+  placementRefs: []
+  manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: %s}}]}}`, template, expected, template))
+	}
+	played := playAgents(t, "edge-4")
+
+	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "manifestwork-rollout.yaml"))
+	awaitStatus(t, "works", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return clusterOf(s, "edge-4").Reason == "Pending" && clusterOf(s, "edge-4").CurrentManifestWork != nil
+	})
+	hub, err := client.New(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	vanishing := &unstructured.Unstructured{}
+	vanishing.SetAPIVersion("cluster.open-cluster-management.io/v1")
+	vanishing.SetKind("ManagedCluster")
+	vanishing.SetName("edge-4")
+	require.NoError(t, hub.Delete(t.Context(), vanishing))
+	status, code := end(t, "works")
+
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, status, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterFailed, clusterOf(status, "edge-4").State)
+	require.Equal(t, ranv1.ReasonClusterVanished, clusterOf(status, "edge-4").Reason)
+	for _, edge := range edges[:3] {
+		require.Equal(t, ranv1.ClusterComplete, clusterOf(status, edge).State, edge)
+	}
+	played.mu.Lock()
+	defer played.mu.Unlock()
+	require.Equal(t, []string{"edge-1/os", "edge-1/firmware"}, played.brought[:2], "the canary first, one template after the other")
+	slices.Sort(played.brought)
+	require.Equal(t, []string{
+		"edge-1/firmware", "edge-1/os", "edge-2/firmware", "edge-2/os", "edge-3/firmware", "edge-3/os", "edge-4/os",
+	}, played.brought, "each once")
+	left := worksOnHub()
+	require.NoError(t, hub.List(t.Context(), left))
+	require.Empty(t, left.Items)
+}
