@@ -317,7 +317,7 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 
 // reached is the first batch of the plan that is not over: how a rolling rollout shows how far it is.
 func (b *batch) reached() int32 {
-	for number := b.first; number < b.last; number++ {
+	for number := max(b.first, b.group.status.Status.CurrentBatch); number < b.last; number++ { // what is over stays so
 		if !b.group.record.over(b.group.status.RemediationPlan[number-1]) {
 			return number
 		}

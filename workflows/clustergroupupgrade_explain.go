@@ -138,6 +138,7 @@ func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
 func (r *groupRecord) explain(ctx workflow.Context) {
 	s := r.status
 	switch {
+	case r.gathering:
 	case s.Paused && r.withdrawal == "":
 		r.show()
 	case r.approval != nil && r.withdrawal == "":

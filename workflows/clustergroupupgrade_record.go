@@ -34,6 +34,8 @@ type groupRecord struct {
 	lead string
 	// withdrawal is the reason while the clusters at work are withdrawn; "" while they go on.
 	withdrawal string
+	// gathering: changes to many clusters are shown together.
+	gathering bool
 	// completed is told which clusters are complete.
 	completed func(clusters ...string)
 }
@@ -372,8 +374,19 @@ func (r *groupRecord) phase(phase string) {
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 }
 
+// together makes changes to many clusters and shows them once: each time, all clusters are looked through. Change must not wait for anything.
+func (r *groupRecord) together(ctx workflow.Context, change func()) {
+	r.gathering = true
+	change()
+	r.gathering = false
+	r.explain(ctx)
+}
+
 // show makes the change visible to people.
 func (r *groupRecord) show() {
+	if r.gathering {
+		return
+	}
 	s := r.status
 	s.Counts = rollout.Count(s.Clusters)
 	r.failures = rollout.Failures(s.Clusters)

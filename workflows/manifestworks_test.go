@@ -74,7 +74,7 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 		if news := w.news(await); len(news) > 0 {
 			return news, nil
 		}
-		w.watch(watching{token: activity.GetInfo(ctx).TaskToken, in: await})
+		w.watch(ctx, await)
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitManifestWorks"})
 	return w, &story

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -39,6 +41,7 @@ type policyWorld struct {
 }
 
 type watching struct {
+	id    int
 	token []byte
 	in    activities.AwaitComplianceInput
 }
@@ -86,20 +89,28 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 		if news := w.news(in); len(news) > 0 {
 			return news, nil
 		}
-		w.watch(watching{token: activity.GetInfo(ctx).TaskToken, in: in})
+		w.watch(ctx, in)
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitCompliance"})
 	return w
 }
 
-// watch takes in an activity that waits. One whose clusters it watches as well is not waited for any more.
-func (w *policyWorld) watch(in watching) {
-	watches := func(cluster policies.KnownCluster) bool {
-		return slices.ContainsFunc(in.in.Clusters, func(c policies.KnownCluster) bool { return c.Cluster == cluster.Cluster })
+// watch takes in an activity that waits.
+func (w *policyWorld) watch(ctx context.Context, in activities.AwaitComplianceInput) {
+	info := activity.GetInfo(ctx)
+	id, err := strconv.Atoi(info.ActivityID)
+	require.NoError(w.t, err)
+	w.watching = append(w.watching, watching{id: id, token: info.TaskToken, in: in})
+	// Of those that watch a cluster which is not through, the last counts: nobody waits for the others.
+	last := map[string]int{}
+	for _, one := range w.watching {
+		for _, known := range one.in.Clusters {
+			if string(w.standings[known.Cluster]) != "CC" {
+				last[known.Cluster] = max(last[known.Cluster], one.id)
+			}
+		}
 	}
-	w.watching = slices.DeleteFunc(w.watching, func(other watching) bool { return slices.ContainsFunc(other.in.Clusters, watches) })
-	w.watching = append(w.watching, in)
-	w.mostWatching = max(w.mostWatching, len(w.watching))
+	w.mostWatching = max(w.mostWatching, len(slices.Compact(slices.Sorted(maps.Values(last)))))
 }
 
 func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterStanding {

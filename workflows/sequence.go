@@ -173,9 +173,16 @@ func (s *sequence) prepared(ctx workflow.Context) error {
 // fail ends every cluster at work, and keeps others from being worked on.
 func (s *sequence) fail(ctx workflow.Context, err error) {
 	s.failure = err
-	for _, name := range workflow.DeterministicKeys(s.atWork) {
-		s.end(ctx, s.atWork[name], failedFor(err))
-	}
+	s.endAll(ctx, workflow.DeterministicKeys(s.atWork), failedFor(err))
+}
+
+// endAll tells what became of many clusters.
+func (s *sequence) endAll(ctx workflow.Context, clusters []string, result ranv1.ClusterStatus) {
+	s.group.record.together(ctx, func() {
+		for _, name := range clusters {
+			s.end(ctx, s.atWork[name], result)
+		}
+	})
 }
 
 func failedFor(err error) ranv1.ClusterStatus {

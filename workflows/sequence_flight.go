@@ -58,10 +58,8 @@ func (f *flight) run(ctx workflow.Context) {
 	})
 	if err := f.sequence.prepared(serving); err != nil {
 		f.landed = true
-		for _, m := range f.members {
-			if !m.withdrawn && f.sequence.failure != nil {
-				f.sequence.end(ctx, m, failedFor(err))
-			}
+		if f.sequence.failure != nil {
+			f.endAll(ctx, err)
 		}
 		return
 	}
@@ -77,6 +75,15 @@ func (f *flight) over() bool {
 // atWork are the clusters that go on.
 func (f *flight) atWork() []*member {
 	return slices.DeleteFunc(slices.Clone(f.members), func(m *member) bool { return m.over || m.withdrawn })
+}
+
+// endAll fails the clusters that go on.
+func (f *flight) endAll(ctx workflow.Context, err error) {
+	var names []string
+	for _, m := range f.atWork() {
+		names = append(names, m.name)
+	}
+	f.sequence.endAll(ctx, names, failedFor(err))
 }
 
 // startWatch watches from now on, with what is known now. An activity that watches already is not waited for: what it says does not count any more.
@@ -101,13 +108,11 @@ func (f *flight) startWatch(ctx workflow.Context) {
 			case f.watch != number || ctx.Err() != nil:
 				return
 			case err != nil:
-				for _, m := range f.atWork() {
-					f.sequence.end(ctx, m, failedFor(err))
-				}
+				f.endAll(ctx, err)
 				return
 			}
 			f.reports++
-			f.take(ctx, news)
+			f.sequence.group.record.together(ctx, func() { f.take(ctx, news) })
 		}
 	})
 }
@@ -206,7 +211,7 @@ func (f *flight) keepTime(ctx workflow.Context) {
 			return
 		}
 		if len(seen) > 0 {
-			f.take(ctx, seen)
+			f.sequence.group.record.together(ctx, func() { f.take(ctx, seen) })
 			f.startWatch(ctx)
 		}
 	}
