@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -22,7 +23,8 @@ func newNodeSchedule(c *cli) *cobra.Command {
 		Short: "Show which node maintenances may start now, and why each of the others waits",
 		Long: `Show which node maintenances may start now, and why each of the others waits. Nothing is touched: it is decided on the nodes, the
 NodeMaintenances and the MaintenanceOperatorConfig of the cluster (--context), or of a file (--snapshot), by the function that grants slots to
-maintenances.
+maintenances. What rollouts and people have started without an object is added from the queue of the cluster's scheduler when --cluster names it; without
+that, it counts only where a node bears its mark.
 
 With -f it is decided with the MaintenanceOperatorConfig in that file instead of the cluster's, once that has been found to be valid: see what budgets do
 before you apply them.
@@ -46,6 +48,11 @@ With --at it is decided as if it were another time: requests that have waited fo
 			if err != nil {
 				return err
 			}
+			if c.cluster != "" && flags.snapshot == "" {
+				if err := c.addQueue(ctx, &in); err != nil {
+					return err
+				}
+			}
 			decision := scheduling.Schedule(in)
 			granted := make([]string, 0, len(decision.Granted))
 			for _, request := range decision.Granted {
@@ -57,6 +64,8 @@ With --at it is decided as if it were another time: requests that have waited fo
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the MaintenanceOperatorConfig to decide with, instead of the cluster's; - is standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
+	c.addClusterFlag(cmd)
+	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -71,6 +80,37 @@ func (c *cli) budgets(file string) (*maintenancev1.MaintenanceOperatorConfigSpec
 		return nil, inputError(err)
 	}
 	return &config.Spec, nil
+}
+
+// addQueue adds who has the slots of the cluster, and who waits for one, to what is decided on. Where no scheduler runs, nobody does.
+func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	queues, err := s.queues(ctx, c.cluster)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if q.Trouble != "" {
+			return fmt.Errorf("who has the slots of cluster %s is not known: %s", q.Cluster, q.Trouble)
+		}
+		in.Asks = withQueue(in.Asks, q.Queue)
+	}
+	return nil
+}
+
+// withQueue are the requests of a cluster's objects and marks, and those that its scheduler knows. Of one that both know the scheduler knows more.
+func withQueue(asks []scheduling.Ask, queue []scheduling.Place) []scheduling.Ask {
+	for _, place := range queue {
+		asks = slices.DeleteFunc(asks, func(ask scheduling.Ask) bool {
+			return ask.Request == place.Request || place.Rank == 0 && ask.Node == place.Node && ask.Name == place.Asker.WorkflowID
+		})
+		asks = append(asks, scheduling.Ask{Request: place.Request, Since: place.Since, Granted: place.Rank == 0})
+	}
+	return asks
 }
 
 // renderSchedule shows the requests in order of rank, each with what was decided.

@@ -15,8 +15,8 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// Three requestors want twenty nodes each, of thirty, in a cluster with several budgets at once, while nodes fail and are deleted, the worker
-// dies, and somebody terminates the scheduler. What is true of the nodes is checked at every change that the API server makes.
+// Three requestors want twenty nodes each, of thirty, in a cluster with several budgets at once, while nodes fail, for moments and for long, and are
+// replaced, the worker dies, and somebody terminates the scheduler again and again. What is true of the nodes is checked at every change that the API server makes.
 func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) {
 	a := newArena(t)
 	begun := time.Now()
@@ -64,6 +64,9 @@ func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T
 	require.Equal(t, first.workflowID(), status.Queue[0].Asker.WorkflowID)
 	require.Zero(t, status.Queue[0].Rank, "it has the only slot")
 	require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
+	decision := must(t, "node", "schedule", "--cluster", spoke.Name, "--kubeconfig", spoke.KubeconfigFile)
+	require.Contains(t, decision, "0 slots free")
+	require.Regexp(t, second.name()+` .* waits +NoSlot: maxParallelOperations allows 1 of \d nodes under maintenance at once \(worker-1 for `, decision)
 
 	unlock(t, spoke)
 	for _, at := range []site{first, second} {
