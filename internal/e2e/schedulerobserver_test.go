@@ -94,9 +94,13 @@ func (o *observer) see(event watch.EventType, node *corev1.Node) {
 // taken checks the budgets when a node has been taken out of service.
 func (o *observer) taken(name string, node observed) {
 	operations, out, outInZone := 0, 0, 0
+	pooledZones := map[string]bool{}
 	for other, n := range o.nodes {
 		if n.owner != "" {
 			operations++
+			if pooled(other) {
+				pooledZones[zoneOf(other)] = true
+			}
 		}
 		if n.owner != "" || !n.ready && o.known(n) {
 			out++
@@ -108,6 +112,9 @@ func (o *observer) taken(name string, node observed) {
 	o.most = max(o.most, operations)
 	if operations > maxParallel {
 		o.breach("%s is the %dth node under maintenance: %s", name, operations, node.owner)
+	}
+	if pooled(name) && len(pooledZones) > maxPooledZones {
+		o.breach("with %s (%s) nodes of the pool are under maintenance in %d zones", name, node.owner, len(pooledZones))
 	}
 	// One that was not available may be taken whatever the budgets of unavailable nodes say.
 	if node.ready && o.known(node) && (out > maxUnavailable || outInZone > maxUnavailableFor) {

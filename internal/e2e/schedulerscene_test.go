@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,6 +40,15 @@ const (
 	maxParallel       = 6
 	maxUnavailable    = 7
 	maxUnavailableFor = 3 // each zone
+	maxPooledZones    = 2 // with nodes of the pool under maintenance
+
+	// labelPool marks every other node, which a budget of its own covers.
+	labelPool = "e2e.drydock.dev/pool"
+
+	// seedVariable plays the arena of that seed again.
+	seedVariable = "E2E_SEED"
+	// lastingFailure is how long some nodes stay down; long enough that the scheduler must know for most of it.
+	lastingFailure = 30 * time.Second
 )
 
 // arena is a fleet of one cluster with thirty nodes in three zones, whose workflows continue as new all the time.
@@ -60,7 +71,11 @@ func newArena(t *testing.T) *arena {
 	require.NoError(t, err)
 	t.Cleanup(connected.Close)
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	if given := os.Getenv(seedVariable); given != "" {
+		seed, err = strconv.ParseUint(given, 10, 64)
+		require.NoError(t, err, seedVariable)
+	}
+	t.Logf("to play it again: %s=%d go test ./internal/e2e -count 1 -v -run '^%s$'", seedVariable, seed, t.Name())
 	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: rand.New(rand.NewPCG(seed, 0))}
 	a.furnish(t)
 	return a
@@ -70,7 +85,9 @@ func newArena(t *testing.T) *arena {
 func (a *arena) furnish(t *testing.T) {
 	t.Helper()
 	for _, name := range a.nodes() {
-		a.patch(t, name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelTopologyZone, zoneOf(name)))
+		labels, err := json.Marshal(nodeLabels(name))
+		require.NoError(t, err)
+		a.patch(t, name, fmt.Sprintf(`{"metadata":{"labels":%s}}`, labels))
 	}
 	watched, err := a.Watch(t.Context(), a.spoke)
 	require.NoError(t, err)
@@ -78,9 +95,13 @@ func (a *arena) furnish(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"},
 		Spec: maintenancev1.MaintenanceOperatorConfigSpec{
 			MaxParallelOperations: new(intstr.FromInt32(maxParallel)), MaxUnavailable: new(intstr.FromInt32(maxUnavailable)),
-			Budgets: []maintenancev1.Budget{{
-				Name: "zones", TopologyKey: corev1.LabelTopologyZone, MaxUnavailable: new(intstr.FromInt32(maxUnavailableFor)),
-			}},
+			Budgets: []maintenancev1.Budget{
+				{Name: "zones", TopologyKey: corev1.LabelTopologyZone, MaxUnavailable: new(intstr.FromInt32(maxUnavailableFor))},
+				{
+					Name: "pool", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelPool: "yes"}},
+					TopologyKey: corev1.LabelTopologyZone, MaxParallelZones: new(int32(maxPooledZones)),
+				},
+			},
 		},
 	}))
 	pods := deployment("small", 20, nil)
@@ -97,9 +118,21 @@ func (a *arena) nodes() (names []string) {
 	return names
 }
 
-func zoneOf(node string) string {
-	i := slices.IndexFunc(devstack.Nodes(1, arenaWorkers), func(n devstack.Node) bool { return n.Name == node })
-	return fmt.Sprintf("zone-%d", i%arenaZones)
+func placeOf(node string) int {
+	return slices.IndexFunc(devstack.Nodes(1, arenaWorkers), func(n devstack.Node) bool { return n.Name == node })
+}
+
+func zoneOf(node string) string { return fmt.Sprintf("zone-%d", placeOf(node)%arenaZones) }
+
+// pooled reports whether the node is of the pool; that whose work never ends is not, or its zone would be begun for ever.
+func pooled(node string) bool { return placeOf(node)%2 == 0 }
+
+func nodeLabels(node string) map[string]string {
+	labels := map[string]string{corev1.LabelTopologyZone: zoneOf(node)}
+	if pooled(node) {
+		labels[labelPool] = "yes"
+	}
+	return labels
 }
 
 func (a *arena) patch(t *testing.T, node, patch string) {
@@ -265,28 +298,58 @@ func (a *arena) runsOfScheduler(t *testing.T) int64 {
 	return count.GetCount()
 }
 
-// harm does harm while the requests are worked on, and returns when it has done all.
+// lasting draws nodes that stay down for long: with the broken one of their zone so many that no other node of the zone may be taken. The other fair nodes
+// come to harm otherwise.
+func (a *arena) lasting() (down, others []string) {
+	others = a.fair()
+	a.random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	for len(down) < maxUnavailableFor-1 {
+		i := slices.IndexFunc(others, func(name string) bool { return zoneOf(name) == zoneOf(broken()[0]) })
+		down, others = append(down, others[i]), slices.Delete(others, i, i+1)
+	}
+	return down, others
+}
+
+// harm does harm while the requests are worked on, in an order and in moments of chance, and returns when it has done all.
 func (a *arena) harm(t *testing.T, o *observer) {
-	fair := a.fair()
 	moment := func() { <-time.After(time.Duration(1+a.random.IntN(2000)) * time.Millisecond) }
-	for round := range 6 {
+	down, fair := a.lasting()
+	for _, node := range down {
+		a.setReady(t, node, false)
+	}
+	known, healed := time.After(newsOnTheWay), time.After(lastingFailure)
+	anyNode := func() string { return fair[a.random.IntN(len(fair))] }
+	flicker := func() {
+		node := anyNode()
+		a.setReady(t, node, false)
 		moment()
-		node := fair[a.random.IntN(len(fair))]
-		switch round {
-		case 0, 3:
-			a.setReady(t, node, false)
-			moment()
-			a.setReady(t, node, true)
-		case 1, 5:
-			assert.NoError(t, a.spoke.Client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
-			moment()
-			assert.NoError(t, a.spoke.AddNodes(t.Context(), devstack.Node{Name: node, Labels: map[string]string{corev1.LabelTopologyZone: zoneOf(node)}}))
-		case 2:
-			assert.NoError(t, a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand"))
-		case 4:
-			o.workerDies()
-			assert.NoError(t, a.Worker.Kill())
-			assert.NoError(t, a.Worker.Start(t.Context()))
-		}
+		a.setReady(t, node, true)
+	}
+	replace := func() {
+		node := anyNode()
+		assert.NoError(t, a.spoke.Client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		moment()
+		assert.NoError(t, a.spoke.AddNodes(t.Context(), devstack.Node{Name: node, Labels: nodeLabels(node)}))
+	}
+	terminate := func() {
+		// One that was terminated a moment ago is started again by the first who gives a slot back.
+		assert.Eventually(t, func() bool {
+			return a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand") == nil
+		}, time.Minute, 50*time.Millisecond)
+	}
+	harms := []func(){flicker, flicker, replace, replace, terminate, terminate}
+	a.random.Shuffle(len(harms), func(i, j int) { harms[i], harms[j] = harms[j], harms[i] })
+	for _, harm := range harms {
+		moment()
+		harm()
+	}
+	<-known // what went down just before the worker dies may be forgiven for long
+	moment()
+	o.workerDies()
+	assert.NoError(t, a.Worker.Kill())
+	assert.NoError(t, a.Worker.Start(t.Context()))
+	<-healed
+	for _, node := range down {
+		a.setReady(t, node, true)
 	}
 }
