@@ -51,7 +51,9 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	m.stopJob = stop
 	defer func() { m.stopJob = nil }()
 	err := within(running, func(watching workflow.Context) error {
-		workflow.GoNamed(watching, "staleness", m.followStaleness)
+		if m.in.Parent == "" { // in a rollout, the time of its batch is over before
+			workflow.GoNamed(watching, "staleness", m.followStaleness)
+		}
 		return m.await(watching, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
 	})
 	m.jobFinished = err == nil

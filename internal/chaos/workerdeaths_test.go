@@ -23,6 +23,10 @@ func workerDeaths() []scenario {
 
 		onSpokes("the worker is killed while a rollout is planned", killed, planning()),
 		onSpokes("the worker is killed while rollouts stand still", killed, cancelling(), paused(), notEnabled()),
+		onSpokes("the worker is killed while rollouts may not begin", killed, unapproved(), blocked()),
+		onSpokes("the worker stops while rollouts stand still", stopped, notEnabled(), paused(), unapproved()),
+		onSpokes("the worker is killed while clusters are prepared", killed, precaching(), backingUp()),
+		onSpokes("the worker is killed while a cluster soaks", killed, soaking()),
 		onSpokes("the worker is killed while the canary is at work", killed, inBatch(true)),
 		onSpokes("the worker is killed in a later batch", killed, inBatch(false)),
 		onSpokes("the worker is killed while what has timed out is withdrawn", killed, timedOut()),

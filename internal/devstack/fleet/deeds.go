@@ -63,6 +63,7 @@ const (
 	DeedClusterLockFailed   = "cluster lock failed"
 	DeedLockFailed          = "lock failed"
 	DeedJob                 = "job"
+	DeedPreparation         = "preparation" // a Job that precaches or backs up
 	// DeedForeign is a write of Drydock to what it has no business with. Its object names the write.
 	DeedForeign = "foreign"
 )
@@ -150,6 +151,9 @@ func (r request) tell(deed *Deed) {
 		var job batchv1.Job
 		r.read(&job)
 		deed.What, deed.Node, deed.Owner = DeedJob, pinnedTo(&job), kube.Owner(&job)
+		if r.prepares() {
+			deed.What = DeedPreparation
+		}
 	case r.is("clustermaintenancerequests create"):
 		deed.What = DeedRequestCluster
 	case r.is("clustermaintenancerequests delete"):
@@ -228,6 +232,9 @@ func (r request) lockState() lcmv1.LockState {
 	r.read(&patch)
 	return patch.Status.State
 }
+
+// prepares reports whether a request is about the Jobs that precache clusters and back them up, or what those read.
+func (r request) prepares() bool { return strings.HasPrefix(r.ObjectRef.Namespace, "openshift-talo-") }
 
 // pinnedTo is the node that a Job's pods must run on.
 func pinnedTo(job *batchv1.Job) string {

@@ -27,7 +27,7 @@ func (r request) foreign() string {
 		return r.foreignOnNode()
 	case r.is("nodes/status patch"):
 		return r.foreignCondition()
-	case slices.ContainsFunc(ours, r.is):
+	case slices.ContainsFunc(ours, r.is), r.is("configmaps create") && r.prepares():
 		return ""
 	}
 	return r.Verb + " " + strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")

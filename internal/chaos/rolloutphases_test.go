@@ -1,0 +1,72 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+)
+
+// unapproved: nobody has approved that the rollout begins.
+func unapproved() state {
+	return groupState("WaitingForApproval", "", func(t *testing.T, s *scene, at place) reached {
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true} }, at.node)
+		s.awaitReason(t, w.workflow, ranv1.ReasonWaitingForApproval)
+		return reached{workflow: w.workflow, heal: func() { s.must(t, "upgrade", "approve", w.name, "-n", namespace) }}
+	})
+}
+
+// blocked: another rollout, of which nobody has heard yet, must succeed first.
+func blocked() state {
+	return groupState("blocked", "AwaitBlockers", func(t *testing.T, s *scene, at place) reached {
+		blocker := shape{name: "-blocker", clusters: []*devstack.Cluster{at.spoke}, nodes: []string{"worker-3"}, maxConcurrency: 1}
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: namespace, Name: s.name + blocker.name}}
+		}, at.node)
+		s.awaitReason(t, w.workflow, ranv1.ReasonMissingBlockingCR)
+		return reached{workflow: w.workflow, heal: func() { s.rollOut(t, blocker, nil) }}
+	})
+}
+
+// preparing is a state in which the Job is about to be made that pulls images onto a cluster, or backs it up.
+func preparing(name string, change func(*ranv1.ClusterGroupUpgradeSpec)) state {
+	return groupState(name, "ClusterPreparation: RunClusterJob", func(t *testing.T, s *scene, at place) reached {
+		require.NoError(t, s.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
+		injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"create"}, Resource: "jobs"})
+		w := s.small(t, at, change, at.node)
+		awaitStopped(t, injection)
+		return reached{workflow: w.workflow}
+	})
+}
+
+func precaching() state {
+	return preparing("precaching", func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.PreCaching, spec.PreCachingConfigRef = true, &ranv1.ObjectRef{Namespace: namespace, Name: "june"}
+	})
+}
+
+func backingUp() state {
+	return preparing("backup", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Backup = true })
+}
+
+// soaking: what was done to the first cluster must last before the second one is touched.
+func soaking() state {
+	return groupState("soaking", "", func(t *testing.T, s *scene, at place) reached {
+		w := s.rollOut(t, shape{clusters: s.Spokes[1:3], nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.RemediationStrategy.SoakSeconds = soakSeconds
+		})
+		s.awaitEvent(t, w.workflow, "the first cluster soaks", func(event *historypb.HistoryEvent) bool {
+			timer := event.GetTimerStartedEventAttributes()
+			return timer.GetStartToFireTimeout().AsDuration() == soakSeconds*time.Second
+		})
+		return reached{workflow: w.workflow}
+	})
+}
+
+// soakSeconds is long enough to do harm in, and like no other timer.
+const soakSeconds = 17
