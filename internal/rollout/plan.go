@@ -66,7 +66,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 		return plan
 	}
 	policies := choosePolicies(cgu, selected, inventory.Policies)
-	if !plan.judge(validationVerdict(cgu, policies, inventory).orCycle(cgu, inventory.Rollouts), now) {
+	if !plan.judge(validationVerdict(cgu, selected, policies, inventory).orCycle(cgu, inventory.Rollouts), now) {
 		return plan
 	}
 	if !plan.readPrecaching(cgu, inventory, now) {
@@ -188,7 +188,28 @@ func batches(selected []string, working map[string]bool, canaries []string, size
 	return plan
 }
 
-func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, policies policyChoice, inventory Inventory) verdict {
+// unpicked warns of the clusters that Override cannot enforce anything on: a placement picks clusters by their label name, and they would only time out.
+func unpicked(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, clusters []Cluster) string {
+	if cgu.Spec.PolicyEnforcement != ranv1.EnforceOverride {
+		return ""
+	}
+	labelled := map[string]bool{}
+	for _, cluster := range clusters {
+		labelled[cluster.Name] = cluster.Labels["name"] == cluster.Name
+	}
+	var found []string
+	for _, cluster := range selected {
+		if start, _ := firstPolicyToEnforce(cluster, forUpgrade); start >= 0 && !labelled[cluster] {
+			found = append(found, cluster)
+		}
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters %s", found)
+}
+
+func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice, inventory Inventory) verdict {
 	v := policies.verdict()
 	missing := missingTemplates(cgu, inventory.ManifestWorkTemplates)
 	if v.good && len(missing) > 0 {
@@ -196,6 +217,9 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, policies policyChoice, in
 			condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManifestTemplatesExist,
 			message: fmt.Sprintf("Missing manifest templates: %s", missing),
 		}
+	}
+	if v.good {
+		v.message += unpicked(cgu, selected, policies.forUpgrade, inventory.Clusters)
 	}
 	return v
 }

@@ -333,6 +333,22 @@ func TestAPlanPrintsAsTheCommandLinePromises(t *testing.T) {
 	}`, string(text))
 }
 
+func TestAPlanSaysWhichClustersOverrideCannotPick(t *testing.T) {
+	inventory := rollout.Inventory{
+		Clusters: []rollout.Cluster{
+			{Name: "c1", Labels: map[string]string{"name": "c1"}}, {Name: "c2"}, {Name: "c3", Labels: map[string]string{"name": "c1"}}, {Name: "c4"}, {Name: "c5"},
+		},
+		Policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": false, "c3": false, "c4": true, "c5": false})},
+	}
+	cgu := rolloutOf(1, []string{"c1", "c2", "c3", "c4"}, managing("p1"))
+	require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message)
+	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
+	plan := rollout.NewPlan(cgu, inventory, noon)
+	require.True(t, plan.Valid())
+	require.Equal(t, "Completed validation; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters [c2 c3]",
+		plan.Conditions[1].Message)
+}
+
 func TestAPlanThatCannotBeMadeHasEmptyListsNotNull(t *testing.T) {
 	text, err := json.Marshal(rollout.NewPlan(rolloutOf(1, []string{"c9"}), rollout.Inventory{}, noon))
 	require.NoError(t, err)
