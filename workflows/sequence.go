@@ -204,6 +204,9 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	limit := workflow.Now(ctx).Add(keepLimit)
 	s.stopPlacing(ctx)
 	if succeeded && s.group.keepsObjects() {
+		if len(s.changes()) > 0 {
+			s.group.record.note("what the rollout has made on the hub was kept, but could not be taken" + s.stillPlaced() + ", where it is still at work")
+		}
 		return
 	}
 	if err := s.items.withdraw(ctx, s.group.insist().until(limit)); err != nil {
