@@ -14,6 +14,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/emergency"
 )
 
@@ -136,14 +137,22 @@ func (s rolloutStatus) workText() string {
 	return fmt.Sprintf("; %s done, %s evicted", plural(nodes, "node"), plural(pods, "pod"))
 }
 
-// clusters is the table of the clusters, in the order of the plan, and what did not fit.
+// planOrderLimit is for up to how many clusters the order of the plan is easy to read.
+const planOrderLimit = 50
+
+// clusters is the table of the clusters and what did not fit: in the order of the plan, or what matters first when there are many.
 func (s rolloutStatus) clusters(now time.Time, style frameStyle) string {
 	clusters := slices.Clone(s.Status.Clusters)
-	if style.height > 0 && len(clusters) > clusterLines(style.height) {
+	switch {
+	case style.height > 0 && len(clusters) > clusterLines(style.height):
 		clusters = clusters[:clusterLines(style.height)]
+	case style.height == 0 && len(clusters) > planOrderLimit:
+		clusters = rollout.ByUrgency(clusters)
 	}
 	shown := len(clusters)
-	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
+	if shown <= planOrderLimit {
+		slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
+	}
 	t := newTable("BATCH", "CLUSTER", "STATE", "NODES", "NOW")
 	batch := int32(-1)
 	for _, cluster := range clusters {

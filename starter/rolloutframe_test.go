@@ -113,6 +113,15 @@ func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {
 	require.Contains(t, frame, "\nand 91 clusters more")
 }
 
+func TestOfManyClustersThoseComeFirstThatMatter(t *testing.T) {
+	status := atNoon()
+	for range planOrderLimit {
+		status.Status.Clusters = append(status.Status.Clusters, ranv1.ClusterStatus{Name: "more", State: ranv1.ClusterPending, Batch: 3})
+	}
+	status.Status.Clusters = append(status.Status.Clusters, ranv1.ClusterStatus{Name: "edge", State: ranv1.ClusterFailed, Batch: 4})
+	require.Regexp(t, `(?s)edge +failed.*spoke-2 +running.*more`, status.frame(noon, frameStyle{}))
+}
+
 func TestColoursAreForTerminals(t *testing.T) {
 	require.NotContains(t, atNoon().frame(noon, frameStyle{}), "\x1b[")
 	require.Contains(t, atNoon().frame(noon, frameStyle{colours: true}), "\x1b[32mcomplete\x1b[0m")

@@ -138,6 +138,11 @@ func Page(status ranv1.ClusterGroupUpgradeStatus, filter string, limit int, curs
 	return status, nil
 }
 
+// ByUrgency returns clusters with those first that matter: failed, timed out, at work, then the rest.
+func ByUrgency(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
+	return slices.SortedStableFunc(slices.Values(clusters), func(a, b ranv1.ClusterStatus) int { return cmp.Compare(urgency(a.State), urgency(b.State)) })
+}
+
 // preparationOf is the part of the states that is about the clusters.
 func preparationOf(clusters []ranv1.ClusterStatus, states map[string]ranv1.PreparationState) map[string]ranv1.PreparationState {
 	part := map[string]ranv1.PreparationState{}
