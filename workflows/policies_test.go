@@ -422,6 +422,20 @@ func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) 
 	require.Empty(t, w.inputsOf("PlaceClusters"))
 }
 
+func TestWhatIsKeptButCouldNotBeTakenOffAClusterIsNoted(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"})
+	w.fail["PlaceClusters"] = func(call int) error {
+		if call < 3 {
+			return nil
+		}
+		return errors.New("the hub does not answer")
+	}
+	w.run(func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	})
+	require.Equal(t, []string{"what the rollout has made on the hub was kept, but could not be taken from c1, where it is still at work"}, requireResult[groupStatus](w.world).Notes)
+}
+
 func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
