@@ -14,8 +14,8 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 const (
