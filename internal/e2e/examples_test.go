@@ -82,9 +82,9 @@ func goesOn(t *testing.T, program exampleProgram) {
 	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, time.Minute, 100*time.Millisecond, "%s", said)
 	first := filepath.Base(glob(t, dir, "failed-*")[0])[len("failed-"):]
 	require.FileExists(t, filepath.Join(dir, "begun-"+first), "it is the node that was handed over before")
-	require.Eventually(t, func() bool {
-		return lookAtNode(t, spoke, program.campaign+"-"+first).State == maintenancev1.NodeRequestorFailed
-	}, time.Minute, 200*time.Millisecond)
+	awaitNodeStatus(t, spoke, program.campaign+"-"+first, "it is held", func(s maintenancev1.NodeMaintenanceStatus) bool {
+		return s.State == maintenancev1.NodeRequestorFailed
+	})
 	kill(failing)
 
 	// The last one succeeds on both, and says nothing more when it is run once again.

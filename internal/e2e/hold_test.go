@@ -2,10 +2,8 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -100,12 +98,5 @@ func letGo(t *testing.T, spoke *devstack.Cluster, app string) {
 // awaitNode asks for the status of a maintenance until it waits.
 func awaitNode(t *testing.T, name string, spoke *devstack.Cluster) maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
-	var maintenance struct {
-		Status maintenancev1.NodeMaintenanceStatus `json:"status"`
-	}
-	require.Eventually(t, func() bool {
-		a := drydock(t, "node", "status", name, "--cluster", spoke.Name, "-o", "json")
-		return json.Unmarshal([]byte(a.out), &maintenance) == nil && maintenance.Status.Wait != nil
-	}, time.Minute, 200*time.Millisecond)
-	return maintenance.Status
+	return awaitNodeStatus(t, spoke, name, "it waits", func(s maintenancev1.NodeMaintenanceStatus) bool { return s.Wait != nil })
 }

@@ -33,7 +33,7 @@ func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
 	deeds := deedsOf(t, spoke)[before:]
 	require.Equal(t, []string{"worker-1"}, fleet.Cordoned(deeds))
 	require.Contains(t, deeds[indexOf(deeds, fleet.DeedUncordon)].Object, "worker-1")
-	requireToldOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "Completed")
+	requireToldOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
 func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 	deeds := deedsOf(t, spoke)[before:]
 	require.Equal(t, 1, fleet.Count(nil, deeds)[fleet.DeedCordon], "cordoned once")
 	requireNoPodEvictedTwice(t, deeds)
-	requireToldOnce(t, spoke, "worker-1", "killed", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "Completed")
+	requireToldOnce(t, spoke, "worker-1", "killed", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
 // awaitEmpty waits until only DaemonSet pods are on the node.
