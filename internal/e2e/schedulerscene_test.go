@@ -332,10 +332,10 @@ func (a *arena) harm(t *testing.T, o *observer) {
 		assert.NoError(t, a.spoke.AddNodes(t.Context(), devstack.Node{Name: node, Labels: nodeLabels(node)}))
 	}
 	terminate := func() {
-		// One that was terminated a moment ago is started again by the first who gives a slot back.
+		// Whoever gives a slot back starts it again; those that only wait would do so after some minutes.
 		assert.Eventually(t, func() bool {
-			return a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand") == nil
-		}, time.Minute, 50*time.Millisecond)
+			return o.atWork() > 2 && a.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(a.spoke.Name), "", "by hand") == nil
+		}, 2*time.Minute, 50*time.Millisecond)
 	}
 	harms := []func(){flicker, flicker, replace, replace, terminate, terminate}
 	a.random.Shuffle(len(harms), func(i, j int) { harms[i], harms[j] = harms[j], harms[i] })
