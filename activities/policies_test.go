@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -228,8 +230,8 @@ func TestWhatIsMadeForPoliciesIsNamedAndTheSoakIsRead(t *testing.T) {
 	}
 }
 
-// Each has seven requests: one policy after the other, an attempt would be over before they are, and begin again.
-func TestManyPoliciesArePreparedInTimeOnASlowHub(t *testing.T) {
+// Each has seven requests: on a hub that is far away, an attempt at one policy after the other would be over before they are, and begin again.
+func TestPoliciesArePreparedAndWithdrawnSideBySide(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.rollout.Policies = nil
 	for i := range 30 {
@@ -237,31 +239,48 @@ func TestManyPoliciesArePreparedInTimeOnASlowHub(t *testing.T) {
 		s.create(informing(policy, ""))
 		s.rollout.Policies = append(s.rollout.Policies, policy)
 	}
-	config := rest.CopyConfig(stack.Cluster(hubName).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return slow{next} })
-	faraway, err := client.New(config, client.Options{})
-	require.NoError(t, err)
-	hub := &kube.Cluster{Name: hubName, Client: client.WithFieldOwner(faraway, "drydock")}
-	attempt, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	attempt, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	prepared, err := preparePolicies(attempt, hub, s.rollout)
+	prepared, err := preparePolicies(attempt, sideBySide(t), s.rollout)
 	require.NoError(t, err)
 	for i, one := range prepared {
 		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of their turns")
 	}
-	require.NoError(t, withdrawPolicies(attempt, hub, s.rollout))
+	require.NoError(t, withdrawPolicies(attempt, sideBySide(t), s.rollout))
 	require.Empty(t, s.made())
 }
 
-// slow answers as a hub that is far away.
-type slow struct{ http.RoundTripper }
+// sideBySide is the hub, which answers the first request about an object only when there is a second one.
+func sideBySide(t *testing.T) *kube.Cluster {
+	t.Helper()
+	config := rest.CopyConfig(stack.Cluster(hubName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &pairing{RoundTripper: next, second: make(chan struct{})}
+	})
+	paired, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	return &kube.Cluster{Name: hubName, Client: client.WithFieldOwner(paired, "drydock")}
+}
 
-func (s slow) RoundTrip(request *http.Request) (*http.Response, error) {
-	select {
-	case <-time.After(50 * time.Millisecond):
-	case <-request.Context().Done():
+type pairing struct {
+	http.RoundTripper
+	begun  atomic.Int32
+	second chan struct{}
+}
+
+func (p *pairing) RoundTrip(request *http.Request) (*http.Response, error) {
+	if strings.Contains(request.URL.Path, "/namespaces/") {
+		switch p.begun.Add(1) {
+		case 1:
+			select {
+			case <-p.second:
+			case <-request.Context().Done():
+			}
+		case 2:
+			close(p.second)
+		}
 	}
-	return s.RoundTripper.RoundTrip(request)
+	return p.RoundTripper.RoundTrip(request)
 }
 
 func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
