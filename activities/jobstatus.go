@@ -24,7 +24,9 @@ const (
 	ReasonJobPodMissing = "JobPodMissing"
 	ReasonJobPodPending = "JobPodPending"
 	ReasonJobRunning    = "JobRunning"
-	ReasonJobStopping   = "JobStopping"
+	// ReasonJobEnding: its pod has done its work; the controller of Jobs has yet to say so.
+	ReasonJobEnding   = "JobEnding"
+	ReasonJobStopping = "JobStopping"
 )
 
 // jobSeen is what one look at a Job showed.
@@ -111,9 +113,12 @@ func (s jobSeen) wait() *drydockv1.Wait {
 	active := slices.IndexFunc(s.pods, func(pod corev1.Pod) bool {
 		return pod.Status.Phase == corev1.PodPending || pod.Status.Phase == corev1.PodRunning
 	})
+	succeeded := slices.IndexFunc(s.pods, func(pod corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 	switch {
 	case s.found.Spec.Suspend != nil && *s.found.Spec.Suspend:
 		return &drydockv1.Wait{Reason: ReasonJobSuspended, Message: jobPath(s.found) + " is suspended: it goes on when spec.suspend is set to false"}
+	case active < 0 && succeeded >= 0:
+		return &drydockv1.Wait{Reason: ReasonJobEnding, Message: fmt.Sprintf("%s: pod %s has succeeded; the controller of Jobs has yet to say so", jobPath(s.found), s.pods[succeeded].Name)}
 	case active < 0:
 		return &drydockv1.Wait{Reason: ReasonJobPodMissing, Message: jobPath(s.found) + " has no pod at work" + s.failures()}
 	}

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiwait "k8s.io/apimachinery/pkg/util/wait"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -112,7 +113,7 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	defer heartbeat.Stop()
 	var due <-chan time.Time
 	var told temporal.Observation
-	earliest := time.Now().Add(firstReport)
+	earliest := time.Now().Add(spread(firstReport))
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,7 +129,7 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 			}
 		case <-due:
 			r.sent++
-			due, earliest = nil, time.Now().Add(pauseAfter(r.sent))
+			due, earliest = nil, time.Now().Add(spread(pauseAfter(r.sent)))
 			if latest := r.observed(); !equality.Semantic.DeepEqual(latest, told) {
 				if err := send(ctx, workflows, latest); err != nil {
 					activity.GetLogger(ctx).Warn("what is waited for could not be reported, will be tried again", "error", err)
@@ -148,6 +149,9 @@ func pauseAfter(reports int) time.Duration {
 	const usual, doubling = 500, 40
 	return min(reportInterval<<min(10, max(0, reports-usual)/doubling), longestReportInterval)
 }
+
+// spread makes a pause up to a quarter longer: many that begin to wait together do not all report together.
+func spread(pause time.Duration) time.Duration { return apiwait.Jitter(pause, 0.25) }
 
 func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)

@@ -45,7 +45,7 @@ type options struct {
 func defaultOptions() *options {
 	return &options{
 		// Waits are activities, and each node under maintenance has one: they cost a goroutine each.
-		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 5,
+		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 16,
 		// Activities are handed over when the stop begins; this is how long that may take.
 		stopTimeout:   20 * time.Second,
 		healthAddress: "127.0.0.1:9091",

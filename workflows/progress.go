@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -25,7 +27,7 @@ func progressLimit(siblings int, atWork time.Duration) time.Duration {
 }
 
 // progress tells a parent workflow what has changed. Changes are coalesced, and the interval between messages grows by a quarter with
-// each, up to the limit. The end of a child is told by its result, at once.
+// each, up to the limit. Siblings that start together tell it one after the other. The end of a child is told by its result, at once.
 type progress struct {
 	changed bool
 }
@@ -33,9 +35,10 @@ type progress struct {
 // report sends what current returns to the parent whenever it has changed, until ctx is cancelled. It runs in a coroutine of its own.
 func (p *progress) report(ctx workflow.Context, parent, signal string, limit time.Duration, current func() any) {
 	interval := max(limit/progressSteps, progressInterval)
+	pause := progressInterval + time.Duration(turnAmongSiblings(ctx)*float64(interval-progressInterval))
 	for {
-		pause := workflow.NewTimerWithOptions(ctx, interval, workflow.TimerOptions{Summary: "gather changes for the parent"})
-		if pause.Get(ctx, nil) != nil {
+		timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "gather changes for the parent"})
+		if timer.Get(ctx, nil) != nil {
 			return
 		}
 		if workflow.Await(ctx, func() bool { return p.changed }) != nil {
@@ -44,6 +47,14 @@ func (p *progress) report(ctx workflow.Context, parent, signal string, limit tim
 		p.changed = false
 		// A parent that has ended needs no news: nothing to do about an error.
 		_ = workflow.SignalExternalWorkflow(ctx, parent, "", signal, current()).Get(ctx, nil)
+		pause = interval
 		interval = min(interval+interval/4, max(limit, progressInterval))
 	}
+}
+
+// turnAmongSiblings spreads workflows evenly between 0 and 1 by their ids. Fifty that started in one moment and all had something to say in another
+// would keep the server from everything else for a second.
+func turnAmongSiblings(ctx workflow.Context) float64 {
+	sum := sha256.Sum256([]byte(workflow.GetInfo(ctx).WorkflowExecution.ID))
+	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)
 }
