@@ -13,9 +13,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// askAgainAfter is when a workflow that waits for a slot tells the scheduler so once more: somebody may have terminated that, and it remembers
-// nothing then.
-const askAgainAfter = 5 * time.Minute
+// A workflow that waits for a slot tells the scheduler so once more after askAgainFirst, then after twice as long, and so on up to askAgainAtMost:
+// somebody may have terminated that, and it remembers nothing then.
+const askAgainFirst, askAgainAtMost = 30 * time.Second, 5 * time.Minute
 
 // slotKeeper asks the scheduler of a cluster for slots, and knows which its workflow has.
 type slotKeeper struct {
@@ -49,8 +49,9 @@ type slotKeeper struct {
 	// scheduler was told which began later than the one that granted it: that one may have missed that it was given back.
 	returns []scheduling.Release
 	doubted int64
-	// again is when the scheduler is told everything again, if somebody waits then; nil: that is not set.
-	again workflow.Future
+	// again is when the scheduler is told everything again, if somebody waits then; nil: that is not set. againAfter is how long that was put off last.
+	again      workflow.Future
+	againAfter time.Duration
 }
 
 func newSlotKeeper(ctx workflow.Context, cluster string) *slotKeeper {
@@ -225,7 +226,8 @@ func (k *slotKeeper) awaitNews(ctx workflow.Context) error {
 			return err
 		case k.again == nil:
 			// It goes on when the wait is over: another often begins, and to stop it costs as much.
-			k.again = workflow.NewTimerWithOptions(ctx, askAgainAfter, workflow.TimerOptions{Summary: "ask for a slot again"})
+			k.againAfter = min(max(2*k.againAfter, askAgainFirst), askAgainAtMost)
+			k.again = workflow.NewTimerWithOptions(ctx, k.againAfter, workflow.TimerOptions{Summary: "ask for a slot again"})
 			continue
 		}
 		k.again = nil
@@ -233,6 +235,7 @@ func (k *slotKeeper) awaitNews(ctx workflow.Context) error {
 			k.reached = false
 			return nil
 		}
+		k.againAfter = 0
 	}
 }
 

@@ -56,7 +56,7 @@ func TestASchedulerThatCallsTheRollIsToldEverySlot(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		w.book = scheduling.Book{}
 		w.SignalWorkflow(temporal.SignalRollCall, scheduling.RollCall{Scheduler: time.Unix(2, 0)})
-	}, 90*time.Second)
+	}, 100*time.Second)
 	keeping(w,
 		func(k *slotKeeper) { k.askFor("a"); k.askFor("b") },
 		func(*slotKeeper) {},
@@ -66,7 +66,7 @@ func TestASchedulerThatCallsTheRollIsToldEverySlot(t *testing.T) {
 			require.Len(t, last.Slots, 2)
 			require.True(t, last.Slots[0].Granted)
 			require.False(t, last.Slots[1].Granted)
-			require.Len(t, w.inputsOf("CallScheduler"), 1, "whoever calls runs, and is told by a signal")
+			require.Len(t, w.inputsOf("CallScheduler"), len(w.schedulerCalls)-1, "whoever calls runs, and is told by a signal")
 		},
 	)
 }
@@ -132,4 +132,16 @@ func TestASchedulerThatMayHaveMissedThatASlotWasGivenBackIsToldAtOnce(t *testing
 		},
 		func(*slotKeeper) { require.True(t, w.book.Empty()) },
 	)
+}
+
+func TestWhoeverWaitsForASlotAsksAgainSoonAndThenLessAndLessOften(t *testing.T) {
+	w := newWorld(t)
+	w.slots = 0
+	var asked []int
+	steps := []func(*slotKeeper){func(k *slotKeeper) { k.askFor("a") }}
+	for range 20 {
+		steps = append(steps, func(*slotKeeper) { asked = append(asked, len(w.inputsOf("CallScheduler"))) })
+	}
+	keeping(w, steps...)
+	require.Equal(t, []int{2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6, 7, 7, 7}, asked, "after every minute: after 30 s, 90 s, 210 s, 450 s, 750 s, 1050 s")
 }

@@ -89,7 +89,7 @@ func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, err
 	return result, errors.Join(err, f.Stop())
 }
 
-// measure maintains the worker nodes of the fleet's spoke: by Drydock, by the loop and by kubectl.
+// measure maintains the worker nodes of the fleet's spoke: by Drydock and, unless it is measured alone, by the loop and by kubectl.
 func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer) (Result, error) {
 	server, err := dial(ctx, f)
 	if err != nil {
@@ -101,17 +101,26 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 		return Result{}, err
 	}
 	result := Result{Size: size}
-	for _, way := range []struct {
-		name string
-		run  func(context.Context, *scene, *Result) error
-	}{{"Drydock", byDrydock}, {"a loop", byLoop}, {"kubectl drain", byKubectl}} {
+	ways := []way{{"Drydock", byDrydock}}
+	if !size.Alone {
+		ways = append(ways, way{"a loop", byLoop}, way{"kubectl drain", byKubectl})
+	}
+	for _, way := range ways {
 		fmt.Fprintf(progress, "%s: %s\n", size, way.name)
 		if err := way.run(ctx, s, &result); err != nil {
 			return Result{}, fmt.Errorf("%s: %w", way.name, err)
 		}
 	}
-	result.Wall.ToLoop = result.Wall.Drydock / result.Wall.Loop
+	if result.Wall.Loop > 0 {
+		result.Wall.ToLoop = result.Wall.Drydock / result.Wall.Loop
+	}
 	return result, nil
+}
+
+// way is one of those to maintain all nodes.
+type way struct {
+	name string
+	run  func(context.Context, *scene, *Result) error
 }
 
 func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {

@@ -15,13 +15,13 @@ import (
 func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size
-	drained.DrainOnly = true
+	drained.DrainOnly, drained.Alone = true, true
 	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}}, os.Stderr)
 	require.NoError(t, err)
 
 	require.Len(t, report.Results, 2)
 	require.Zero(t, report.Results[1].Requests.ByTarget["create jobs"])
-	require.Zero(t, report.Results[1].LoopRequests.ByTarget["create jobs"])
+	require.Zero(t, report.Results[1].Wall.Loop)
 	require.Equal(t, 2, report.Results[1].RequestToReady.Count)
 	result := report.Results[0]
 	require.Equal(t, 2, result.RequestToReady.Count)
@@ -56,7 +56,7 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 
 func TestASizeIsWrittenAsItIsRead(t *testing.T) {
 	sizes := DefaultSizes()
-	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true})
+	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
 	require.Equal(t, sizes, read)

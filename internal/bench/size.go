@@ -17,18 +17,22 @@ type Size struct {
 	Rounds int `json:"rounds"`
 	// DrainOnly: the nodes are drained and returned; no Job runs on them.
 	DrainOnly bool `json:"drainOnly,omitempty"`
+	// Alone: neither the loop nor kubectl does the same, which takes as long again.
+	Alone bool `json:"alone,omitempty"`
 }
 
-// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", *ROUNDS after it if there is more than one, and "/drain" if no Jobs are run.
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", *ROUNDS after it if there is more than one, "/drain" if no Jobs are run, and "/alone" if only
+// Drydock does it.
 func ParseSize(text string) (Size, error) {
-	rest, drainOnly := strings.CutSuffix(text, drainSuffix)
+	rest, alone := strings.CutSuffix(text, aloneSuffix)
+	rest, drainOnly := strings.CutSuffix(rest, drainSuffix)
 	rest, rounds, several := strings.Cut(rest, "*")
 	rest, atOnce, _ := strings.Cut(rest, "@")
 	nodes, pods, _ := strings.Cut(rest, "x")
 	if !several {
 		rounds = "1"
 	}
-	size := Size{DrainOnly: drainOnly}
+	size := Size{DrainOnly: drainOnly, Alone: alone}
 	for _, part := range []struct {
 		number *int
 		text   string
@@ -36,7 +40,7 @@ func ParseSize(text string) (Size, error) {
 	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
 		number, err := strconv.Atoi(part.text)
 		if err != nil || number < part.least {
-			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, either with /drain or without, e.g. 20x10@5", text)
+			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, followed by /drain, /alone, /drain/alone or nothing, e.g. 20x10@5", text)
 		}
 		*part.number = number
 	}
@@ -52,11 +56,18 @@ func (s Size) String() string {
 	if s.DrainOnly {
 		text += drainSuffix
 	}
+	if s.Alone {
+		text += aloneSuffix
+	}
 	return text
 }
 
-// drainSuffix follows a size whose nodes are only drained.
-const drainSuffix = "/drain"
+const (
+	// drainSuffix follows a size whose nodes are only drained.
+	drainSuffix = "/drain"
+	// aloneSuffix follows one that nobody else is measured at.
+	aloneSuffix = "/alone"
+)
 
 // title is the size in words, on two lines.
 func (s Size) title() string {

@@ -86,9 +86,9 @@ func (r Report) groups() [][]line[Result] {
 		},
 		{
 			{"wall time", func(r Result) string { return seconds(r.Wall.Drydock) }},
-			{"wall time of the loop", func(r Result) string { return seconds(r.Wall.Loop) }},
-			{"Drydock / loop", func(r Result) string { return fmt.Sprintf("%.2f", r.Wall.ToLoop) }},
-			{"wall time of kubectl drain", func(r Result) string { return seconds(r.Wall.Kubectl) }},
+			{"wall time of the loop", func(r Result) string { return unlessNone(r.Wall.Loop, "%.2f s") }},
+			{"Drydock / loop", func(r Result) string { return unlessNone(r.Wall.ToLoop, "%.2f") }},
+			{"wall time of kubectl drain", func(r Result) string { return unlessNone(r.Wall.Kubectl, "%.2f s") }},
 		},
 		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return beside(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
 		{
@@ -132,5 +132,13 @@ func (l Latency) String() string {
 }
 
 func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
+
+// unlessNone is a dash for what was not measured.
+func unlessNone(number float64, format string) string {
+	if number == 0 {
+		return "-"
+	}
+	return fmt.Sprintf(format, number)
+}
 
 func beside(ours, theirs float64) string { return fmt.Sprintf("%.1f (%.1f)", ours, theirs) }
