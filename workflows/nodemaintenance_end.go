@@ -121,7 +121,8 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	m.slotReturned = result.SlotReturned
 	m.record.note(result.Note)
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
-	m.status.LeftCordoned = undone != nil && m.cordoned && m.cordons() || result.LeftCordoned
+	// A node that was not taken is out of service for somebody else.
+	m.status.LeftCordoned = m.cordoned && (undone != nil && m.cordons() || result.LeftCordoned)
 	if undone == nil {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
 		m.requested = false

@@ -573,6 +573,19 @@ func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
 	require.True(t, w.book.Empty())
 }
 
+func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testing.T) {
+	w := newWorld(t)
+	w.slots = 0
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		return activities.ReturnNodeResult{LeftCordoned: true, Note: "the node is left as it is: it is under maintenance by node/c1/ops/other"}
+	})
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.False(t, requireCancelled[nodeStatus](w).LeftCordoned)
+	require.False(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].LeftOut)
+}
+
 func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
 	tests := []struct {
 		name            string

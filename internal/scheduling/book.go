@@ -132,9 +132,9 @@ func (b *Book) release(asker Asker, release Release, now time.Time) {
 	}
 	if entry.Granted {
 		b.Returned = append(b.Returned, Returned{Maintenance: entry.Maintenance, At: now})
-	}
-	if node := b.node(entry.Node); node != nil && release.LeftOut {
-		node.Unavailable = true
+		if node := b.node(entry.Node); node != nil && release.LeftOut {
+			node.Unavailable = true
+		}
 	}
 	party.Slots = slices.Delete(party.Slots, i, i+1)
 }

@@ -290,6 +290,20 @@ func TestANodeThatWasLeftOutOfServiceIsUnavailableAtOnce(t *testing.T) {
 	require.Equal(t, []string{"june:; MaxUnavailable"}, append(d.release("june", left), d.later()...))
 }
 
+func TestANodeIsNotUnavailableBecauseWhoeverWaitsForItGivesUp(t *testing.T) {
+	d := newDesk(2, "a", "b", "c")
+	config := parallelOperations(2)
+	config.MaxUnavailable = new(intstr.FromInt(2))
+	d.book.See(scheduling.Sight{From: noon, Config: config})
+	d.ask("june", slot("a", 1))
+	d.ask("july", slot("a", 1))
+	left := returned("a", 1)
+	left.LeftOut = true
+	d.release("july", left)
+	d.release("june", returned("a", 1))
+	require.Equal(t, []string{"may: on-b on-c"}, d.ask("may", slot("b", 1), slot("c", 2)), "a is back in service")
+}
+
 func TestAnAskerThatIsOverLosesWhatItWaitsForAndTheSlotsNobodyWorksOn(t *testing.T) {
 	d := newDesk(2, "a", "b", "c")
 	d.ask("june", slot("a", 1), slot("b", 2), slot("c", 3))

@@ -35,7 +35,7 @@ type Release struct {
 	Number int64 `json:"number"`
 	// Unclean: nobody knows how the maintenance left the node. The slot is kept until the node's marks have had the time to be seen.
 	Unclean bool `json:"unclean,omitempty"`
-	// LeftOut: the node was left out of service.
+	// LeftOut: the node was left out of service. It says nothing where the slot was waited for: the node is that of whoever has it.
 	LeftOut bool `json:"leftOut,omitempty"`
 }
 
