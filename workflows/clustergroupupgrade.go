@@ -96,8 +96,8 @@ type groupUpgrade struct {
 	enabled bool
 	// edited: the spec has changed since the plan was made.
 	edited bool
-	// registered: the hub knows of this run.
-	registered bool
+	// registered: the hub may know of this run. recalled: this run has the plan of the one before.
+	registered, recalled bool
 	// starters started, edited, enabled or retried the rollout.
 	starters []string
 	// awaited is the approval that is waited for.

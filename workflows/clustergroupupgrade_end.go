@@ -73,9 +73,7 @@ func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroup
 	g.remedy.takeBack(ctx, false)
 	failure := failureOf(err)
 	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
-	if g.registered {
-		g.keep(ctx) // others may wait for it
-	}
+	g.keep(ctx)
 	return g.status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{g.status}})
 }
@@ -116,9 +114,12 @@ func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
 // keepLimit is how long the rollout insists on keeping its final status on the hub before it ends without.
 const keepLimit = 10 * time.Minute
 
-// keep writes the final status to the hub, where it outlives Temporal's retention. A rollout that was refused leaves nothing there: its
-// place may be taken by what became of an earlier one.
+// keep writes the final status to the hub, where it outlives Temporal's retention. A rollout that ends without a plan leaves nothing there: its
+// place may be taken by what became of an earlier one, which others wait for, and which can be retried.
 func (g *groupUpgrade) keep(ctx workflow.Context) {
+	if g.phase == phasePlan && !g.registered && !g.recalled {
+		return
+	}
 	kept := g.in.Object
 	kept.Status = g.result()
 	insist := g.insist().until(workflow.Now(ctx).Add(keepLimit))

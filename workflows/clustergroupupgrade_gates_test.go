@@ -1,7 +1,9 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -329,4 +331,66 @@ func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout(), Retry: &rollout.RetryRequest{}})
 	requireFailure[groupStatus](w, temporal.ErrNotFound)
 	require.Empty(t, w.inputs["KeepRollout"])
+}
+
+// What the hub keeps of the run before is what others wait for, and what can be retried.
+func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.T) {
+	retry := ClusterGroupUpgradeInput{Object: aRollout(), StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}}
+	start := ClusterGroupUpgradeInput{Object: aRollout(), StartedBy: "ann"}
+	cancelled := func(w *world) { w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour) }
+	for _, tt := range []struct {
+		name string
+		in   ClusterGroupUpgradeInput
+		play func(*world)
+		// kept: its end is kept on the hub.
+		kept bool
+	}{
+		{"a retry that is cancelled while the hub does not answer", retry, func(w *world) {
+			w.fail["RecallRollout"] = always(errors.New("the hub is away"))
+			cancelled(w)
+		}, false},
+		{"a retry whose starter is not known, where duties are separate", ClusterGroupUpgradeInput{Object: aRollout(), Retry: &rollout.RetryRequest{}}, func(w *world) {
+			w.recalledRollout = activities.RecalledRollout{Object: approvedRollout()}
+		}, false},
+		{"a cluster that does not exist", start, func(w *world) { w.plan = planWithoutClusters("cluster c9 not found") }, false},
+		{"a start that is cancelled while the hub does not answer", start, func(w *world) {
+			w.fail["PlanRollout"] = always(errors.New("the hub is away"))
+			cancelled(w)
+		}, false},
+		{"a plan that was made known is kept with its end", ClusterGroupUpgradeInput{Object: plannedOnly()}, func(w *world) {
+			w.plan.Precaching = &ranv1.PrecachingSpec{}
+			cancelled(w)
+		}, true},
+		{"also if nobody knows whether it was", ClusterGroupUpgradeInput{Object: plannedOnly()}, func(w *world) {
+			w.plan.Precaching = &ranv1.PrecachingSpec{}
+			back := w.Now().Add(time.Hour / 2)
+			w.fail["KeepRollout"] = func(int) error {
+				if w.Now().Before(back) {
+					return errors.New("the answer was lost")
+				}
+				return nil
+			}
+			cancelled(w)
+		}, true},
+		{"a retry that has its plan is kept with its end", retry, func(w *world) {
+			w.recalledRollout = activities.RecalledRollout{Object: prepared(aRollout())}
+			w.recalledRollout.Object.Status = groupStatus{
+				RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterPending, Batch: 1}},
+				Precaching: &ranv1.PrecachingStatus{},
+			}
+			w.blocked["RunClusterJob"] = true
+			cancelled(w)
+		}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"})
+			tt.play(w)
+			w.ExecuteWorkflow(ClusterGroupUpgrade, tt.in)
+			require.Error(t, w.GetWorkflowError())
+			require.Empty(t, clusters.story())
+			require.Equal(t, tt.kept, slices.ContainsFunc(w.inputsOf("KeepRollout"), func(in any) bool {
+				return in.(activities.KeepRolloutInput).Object.Status.Status.CompletedAt != nil
+			}))
+		})
+	}
 }

@@ -71,7 +71,8 @@ func (g *groupUpgrade) register(ctx workflow.Context) {
 	object := g.in.Object
 	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}, giveUpAt: workflow.Now(ctx)}
-	g.registered = insist.effect(ctx, "make the rollout known on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: object, Owner: owner(ctx)}, nil) == nil
+	g.registered = true // also if only the answer is lost
+	_ = insist.effect(ctx, "make the rollout known on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: object, Owner: owner(ctx)}, nil)
 }
 
 // checkDuties refuses to separate duties when it is not known who has started the rollout.

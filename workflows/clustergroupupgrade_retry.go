@@ -20,14 +20,14 @@ func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
 	case err != nil:
 		return "", err
 	}
-	g.taskQueues = recalled.TaskQueues
-	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
-	g.enabled = true
-	g.respecify(recalled.Object.Spec)
-	g.record.recalled(recalled.Object.Status)
-	if err := g.checkDuties(&g.spec, g.starters); err != nil {
+	if err := g.checkDuties(&recalled.Object.Spec, g.starters); err != nil {
 		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
+	g.taskQueues = recalled.TaskQueues
+	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
+	g.enabled, g.recalled = true, true
+	g.respecify(recalled.Object.Spec)
+	g.record.recalled(recalled.Object.Status)
 	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
