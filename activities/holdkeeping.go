@@ -49,12 +49,13 @@ func (h *Holds) KeepHolds(ctx context.Context, state emergency.State) error {
 		err = hub.Client.Update(ctx, kept)
 	}
 	if apierrors.IsForbidden(err) {
-		return keptHoldsForbidden("written", err)
+		return temporal.Error(temporal.ErrNotFound, keptHolds+" may not be written: apply deploy/rbac/hub.yaml to the hub", err)
 	}
 	return explain(hub, "write "+keptHolds, err)
 }
 
-// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: as KeepHolds, and InvalidSpec when nobody can read it.
+// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: NotFound when there is no hub; InvalidSpec when the ConfigMap is
+// somebody else's, or nobody can read it; ClusterUnreachable when the hub does not answer, or does not let us read.
 func (h *Holds) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
 	hub, err := h.Hub.Hub(ctx)
 	if err != nil {
@@ -66,11 +67,7 @@ func (h *Holds) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, e
 
 const keptHolds = "ConfigMap " + KeptHoldsNamespace + "/" + KeptHoldsName
 
-func keptHoldsForbidden(what string, err error) error {
-	return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be %s: apply deploy/rbac/hub.yaml to the hub", keptHolds, what), err)
-}
-
-// readKeptHolds returns nil when nothing is kept.
+// readKeptHolds returns nil when nothing is kept. Who may not read does not know that: it is an error to be tried again.
 func readKeptHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, emergency.State, error) {
 	var kept corev1.ConfigMap
 	var state emergency.State
@@ -78,8 +75,6 @@ func readKeptHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, e
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, state, nil
-	case apierrors.IsForbidden(err):
-		return nil, state, keptHoldsForbidden("read", err)
 	case err != nil:
 		return nil, state, explain(hub, "read "+keptHolds, err)
 	case kept.Labels[labelManagedBy] != drydock:

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -75,6 +76,21 @@ func TestWithoutAHubNothingIsKept(t *testing.T) {
 	_, err := holds.RecallHolds(t.Context(), struct{}{})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(holds.KeepHolds(t.Context(), emergency.State{Number: 1})))
+}
+
+// Whoever takes "may not look" for "nothing is held" lets go of everything.
+func TestAHubThatMayNotBeReadIsNotTakenForOneWhereNothingIsHeld(t *testing.T) {
+	config := rest.CopyConfig(stack.Cluster(hubName).Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "without-rights", Groups: []string{"system:authenticated"}}
+	forbidden := kube.New(kube.FromConfigs(config, nil), kube.Options{})
+	t.Cleanup(forbidden.Close)
+	holds := &Holds{Hub: forbidden}
+	_, err := holds.RecallHolds(t.Context(), struct{}{})
+	for _, err := range []error{err, holds.KeepHolds(t.Context(), emergency.State{Number: 1})} {
+		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "%v", err)
+		require.False(t, temporal.Final(err), "somebody may grant the right")
+		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
+	}
 }
 
 // pages are lists of workflows, as Temporal hands them out.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 type memory struct {
 	// recalled: what was held before is known, or will never be. sought: those that followed before are found.
 	recalled, sought bool
+	// notRecalled says why it is not known yet what was held before.
+	notRecalled string
 	// kept is the number of the state that is kept; notKept says why a later one is not.
 	kept    int64
 	notKept string
@@ -107,7 +110,8 @@ func (e *emergencyStop) awaitKnown(ctx workflow.Context, check func() error) err
 func (e *emergencyStop) recall(ctx workflow.Context) {
 	var hub *activities.Holds
 	var before emergency.State
-	err := e.insist(func(string) {}).effect(ctx, "read what was held before", hub.RecallHolds, struct{}{}, &before)
+	say := func(trouble string) { e.notRecalled = trouble }
+	err := e.insist(say).effect(ctx, "read what was held before", hub.RecallHolds, struct{}{}, &before)
 	if err != nil && ctx.Err() != nil {
 		return
 	}
@@ -137,7 +141,8 @@ func (e *emergencyStop) doubt(ctx workflow.Context) {
 	_ = workflow.Await(ctx, func() bool { return e.recalled || timer.IsReady() })
 	stop()
 	if ctx.Err() == nil && !e.known() {
-		e.know(ctx, emergency.First(workflow.Now(ctx)).Doubt("the hub has not answered within "+recallPatience.String(), workflow.Now(ctx)))
+		why := cmp.Or(e.notRecalled, "the hub has not answered within "+recallPatience.String())
+		e.know(ctx, emergency.First(workflow.Now(ctx)).Doubt(why, workflow.Now(ctx)))
 	}
 }
 

@@ -84,7 +84,7 @@ func TestWhileNobodyKnowsWhatWasHeldEverythingIs(t *testing.T) {
 	w.at(2, func() { require.Empty(t, w.told, "it may yet answer") })
 	w.at(9, func() {
 		require.Equal(t, []string{"all"}, scopes(w.told["cgu/ops/june"][0]))
-		require.Contains(t, statusOf[EmergencyStopStatus](w.world).All().String(), "by drydock: what was held before is not known: the hub has not answered within 8s")
+		require.Contains(t, statusOf[EmergencyStopStatus](w.world).All().String(), "by drydock: what was held before is not known: read what was held before: no route to the hub")
 		w.asks(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}, Actor: "bob"})
 	})
 	w.ends(20)
@@ -93,6 +93,24 @@ func TestWhileNobodyKnowsWhatWasHeldEverythingIs(t *testing.T) {
 	kept := w.inputs["KeepHolds"]
 	require.Equal(t, carried.State.Number, kept[len(kept)-1].(emergency.State).Number)
 	require.Len(t, kept, 1, "nothing is written over before it is known")
+}
+
+func TestAHubThatMayNotBeReadHoldsEverythingUntilItMay(t *testing.T) {
+	w := newToldWorld(t)
+	w.wasTerminated()
+	granted := false
+	w.fail["RecallHolds"] = func(int) error {
+		if granted {
+			return nil
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "cluster hub: its API server forbids what we ask", nil)
+	}
+	w.at(9, func() {
+		require.Contains(t, statusOf[EmergencyStopStatus](w.world).All().Reason, "its API server forbids what we ask")
+		granted = true
+	})
+	w.ends(60)
+	require.Equal(t, []string{"cluster/c1"}, scopes(w.carriedOver(EmergencyStopInput{}).State))
 }
 
 func TestWhatNobodyCanReadHoldsEverythingUntilAPersonReleasesIt(t *testing.T) {
@@ -151,7 +169,10 @@ func TestARunThatDoesNotKnowYetWhatWasHeldHandsThatOver(t *testing.T) {
 	w := newToldWorld(t)
 	w.wasTerminated()
 	w.blocked["RecallHolds"] = true
-	w.ends(9)
+	w.at(9, func() {
+		require.Contains(t, statusOf[EmergencyStopStatus](w.world).All().Reason, "what was held before is not known: the hub has not answered within 8s")
+	})
+	w.ends(10)
 	carried := w.carriedOver(EmergencyStopInput{})
 	require.True(t, carried.Unrecalled)
 	require.True(t, carried.Unsought)
