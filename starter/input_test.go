@@ -91,9 +91,3 @@ func TestADrainTimeoutIsNeverRoundedToNone(t *testing.T) {
 		require.Equal(t, want, *object.Spec.DrainSpec.TimeoutSeconds, given)
 	}
 }
-
-func TestASummaryFitsWhatTemporalTakes(t *testing.T) {
-	require.Equal(t, "short", cut("short", 10))
-	require.Equal(t, "abcdefg...", cut("abcdefghijk", 10))
-	require.Equal(t, "abcdef...", cut("abcdefü hijk", 10), "no character is cut in two")
-}

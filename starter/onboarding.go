@@ -26,7 +26,7 @@ func onboarding() subject {
 
 func newOnboarding(c *cli) *cobra.Command {
 	cmd := noun("onboarding", "Bring clusters that are new to the hub to what their policies say")
-	cmd.AddCommand(newOnboardingStart(c), newOnboardingStop(c), newOnboardingStatus(c))
+	cmd.AddCommand(newOnboardingStart(c), newOnboardingStop(c), newOnboardingRetry(c), newOnboardingStatus(c))
 	return cmd
 }
 
@@ -71,6 +71,34 @@ func newOnboardingStop(c *cli) *cobra.Command {
 		}),
 	}
 	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	return cmd
+}
+
+func newOnboardingRetry(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "retry CLUSTER...",
+		Short: "Onboard clusters again that failed, by the policies that they have now",
+		Args: func(_ *cobra.Command, clusters []string) error {
+			if len(clusters) == 0 {
+				return usagef("CLUSTER is missing")
+			}
+			return nil
+		},
+		RunE: c.verb(func(ctx context.Context, clusters []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			target := onboarding()
+			if err := s.update(ctx, target, temporal.UpdateRetry, workflows.OnboardingRetry{Actor: actor(), Clusters: clusters}, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(c.Out, "%s: %s tried again; see `%s`\n", target, pluralOf(len(clusters), "cluster is", "clusters are"), target.show)
+			return nil
+		}),
+	}
 	c.addTemporalFlags(cmd)
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -60,7 +59,7 @@ type workflowRef struct {
 // is a new run of the same id, and the old one stays in Temporal until its retention ends.
 func (s *server) start(ctx context.Context, of subject, options client.StartWorkflowOptions, workflow string, input any) (client.WorkflowRun, error) {
 	options.ID = of.workflowID
-	options.StaticSummary = cut(options.StaticSummary, summaryLimit)
+	options.StaticSummary = temporal.Cut(options.StaticSummary, summaryLimit)
 	options.TaskQueue = temporal.TaskQueue
 	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
 	options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
@@ -74,19 +73,6 @@ func (s *server) start(ctx context.Context, of subject, options client.StartWork
 
 // summaryLimit is how many bytes of a summary Temporal takes.
 const summaryLimit = 200
-
-// cut shortens a text to at most so many bytes, at a character's end.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const mark = "..."
-	text = text[:limit-len(mark)]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + mark
-}
 
 // signal sends a signal to a subject that is not over.
 func (s *server) signal(ctx context.Context, to subject, name string, request temporal.SignalRequest) error {

@@ -36,7 +36,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		"lock controller": {"start", "status", "cancel"},
 		"window":          {"phase", "preview", "allows"},
 		"harbor":          {"evaluate"},
-		"onboarding":      {"start", "stop", "status"},
+		"onboarding":      {"start", "stop", "retry", "status"},
 		"health":          {"check"},
 	}
 	verb := regexp.MustCompile(`(?m)^  (\S+) `)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // detailsLimit is how long the current details of the Web UI may be, in bytes.
@@ -75,14 +75,10 @@ func (d *details) failure(f *maintenancev1.Failure) {
 // text returns the details, cut at a line's end when they are too long.
 func (d *details) text() string {
 	const more = "…\n"
-	text := d.String()
-	if len(text) <= detailsLimit {
-		return text
+	if d.Len() <= detailsLimit {
+		return d.String()
 	}
-	text = text[:detailsLimit-len(more)]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
+	text := temporal.Cut(d.String(), detailsLimit-len(more))
 	return text[:strings.LastIndexByte(text, '\n')+1] + more
 }
 

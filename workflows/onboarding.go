@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,11 +34,45 @@ const (
 // It never ends but by being cancelled; the rollouts that it has started go on then.
 func Onboarding(ctx workflow.Context, in OnboardingInput) (OnboardingStatus, error) {
 	o := newOnboarding(ctx, in)
-	if err := workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (OnboardingStatus, error) { return o.record.status, nil },
-		workflow.QueryHandlerOptions{Description: "Which clusters are being onboarded, and which could not be."}); err != nil {
+	if err := errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (OnboardingStatus, error) { return o.record.status, nil },
+			workflow.QueryHandlerOptions{Description: "Which clusters are being onboarded, and which could not be."}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRetry, o.retry, workflow.UpdateHandlerOptions{
+			Description: "Onboard clusters again that failed: {actor, clusters}.", Validator: o.checkRetry,
+		}),
+	); err != nil {
 		return OnboardingStatus{}, err
 	}
 	return o.run(ctx)
+}
+
+// OnboardingRetry names clusters that failed and are to be onboarded again, by the policies that they have now.
+type OnboardingRetry struct {
+	Actor    string   `json:"actor,omitempty"`
+	Clusters []string `json:"clusters"`
+}
+
+// retry forgets that the clusters failed. Those that are to be onboarded still are found again.
+func (o *onboarding) retry(_ workflow.Context, r OnboardingRetry) error {
+	o.record.settled(r.Clusters)
+	o.outdated = true
+	return nil
+}
+
+func (o *onboarding) checkRetry(r OnboardingRetry) error {
+	var others []string
+	for _, name := range r.Clusters {
+		if cluster := o.record.cluster(name); cluster == nil || cluster.State != OnboardingFailed {
+			others = append(others, name)
+		}
+	}
+	switch {
+	case len(r.Clusters) == 0:
+		return refused(errors.New("clusters: none is named"))
+	case len(others) > 0:
+		return refused(fmt.Errorf("clusters: not among those that failed: %s", listed(others)))
+	}
+	return nil
 }
 
 // onboarding is one run of the workflow.

@@ -110,7 +110,7 @@ func (r *onboardingRecord) found(ctx workflow.Context, found activities.NewClust
 	}
 	cluster := OnboardingCluster{Name: found.Name, State: OnboardingWaiting, Policies: found.Policies, Since: metav1.NewTime(workflow.Now(ctx))}
 	if found.Problem != "" {
-		cluster.State, cluster.Reason, cluster.Message = OnboardingFailed, temporal.ErrInvalidSpec, found.Problem
+		r.fail(&cluster, temporal.ErrInvalidSpec, found.Problem)
 	}
 	r.status.Clusters = append(r.status.Clusters, cluster)
 	r.show()
@@ -177,10 +177,32 @@ func (r *onboardingRecord) ended(ctx workflow.Context, name string, end activiti
 		r.status.Clusters = slices.DeleteFunc(r.status.Clusters, func(c OnboardingCluster) bool { return c.Name == name })
 	} else {
 		c := r.cluster(name)
-		c.State, c.Reason, c.Message, c.Since = OnboardingFailed, end.Reason, end.Message, metav1.NewTime(workflow.Now(ctx))
-		c.RunID, c.Policies = "", nil
+		r.fail(c, end.Reason, end.Message)
+		c.Since, c.RunID = metav1.NewTime(workflow.Now(ctx)), ""
 	}
 	r.show()
+}
+
+const (
+	// failuresExplained is how many failed clusters have a message. What is wrong with more than that is mostly the same, and all must fit into what the
+	// server takes from one run to the next: 2 MiB.
+	failuresExplained = 500
+	// failureLimit is how many bytes of a message are kept. The rollout has all of it.
+	failureLimit = 300
+)
+
+// fail records why a cluster is not onboarded.
+func (r *onboardingRecord) fail(c *OnboardingCluster, reason, message string) {
+	explained := 0
+	for _, other := range r.status.Clusters {
+		if other.State == OnboardingFailed && other.Message != "" {
+			explained++
+		}
+	}
+	if explained >= failuresExplained {
+		message = ""
+	}
+	c.State, c.Reason, c.Message, c.Policies = OnboardingFailed, reason, temporal.Cut(message, failureLimit), nil
 }
 
 // show makes the change visible, what matters first.

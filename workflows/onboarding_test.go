@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -211,4 +214,48 @@ func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
 	}, time.Minute)
 	w.ExecuteWorkflow(Onboarding, OnboardingInput{})
 	requireCancelled[OnboardingStatus](w)
+}
+
+func TestAFailedClusterIsOnboardedAgainWhenSomebodyAsks(t *testing.T) {
+	h := newHubWorld(t)
+	h.available("c1", "c2")
+	h.rollouts.ends["c1"] = clusterFails
+	var refused []error
+	h.RegisterDelayedCallback(func() {
+		delete(h.rollouts.ends, "c1")
+		for _, clusters := range [][]string{{}, {"c1", "c2", "c3"}, {"c1"}} {
+			h.UpdateWorkflow(temporal.UpdateRetry, fmt.Sprint(clusters), &testsuite.TestUpdateCallback{
+				OnAccept:   func() {},
+				OnReject:   func(err error) { refused = append(refused, err) },
+				OnComplete: func(_ any, err error) { require.NoError(t, err) },
+			}, OnboardingRetry{Actor: "ann", Clusters: clusters})
+		}
+	}, time.Hour)
+	status := h.onboard(2 * time.Hour)
+	require.Equal(t, 2, status.Onboarded)
+	require.Empty(t, status.Clusters)
+	require.Len(t, h.started, 3)
+	require.Len(t, refused, 2)
+	require.ErrorContains(t, refused[0], "clusters: none is named")
+	require.ErrorContains(t, refused[1], "clusters: not among those that failed: c2, c3")
+}
+
+func TestThousandsOfFailedClustersFitIntoTheNextRun(t *testing.T) {
+	w := newWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (OnboardingStatus, error) {
+		r := newOnboardingRecord(ctx, nil)
+		for i := range 10_000 {
+			c := OnboardingCluster{Name: fmt.Sprintf("edge-site-%05d.example", i), Since: metav1.NewTime(workflow.Now(ctx))}
+			r.fail(&c, ranv1.ReasonTimedOut, strings.Repeat("a long story ", 100))
+			r.status.Clusters = append(r.status.Clusters, c)
+		}
+		return r.status, nil
+	}, "")
+	status := requireResult[OnboardingStatus](w)
+	require.Equal(t, 10_000, status.Count(OnboardingFailed))
+	text, err := json.Marshal(OnboardingInput{Carried: &status})
+	require.NoError(t, err)
+	require.Less(t, len(text), 2<<20)
+	require.NotEmpty(t, status.Clusters[failuresExplained-1].Message)
+	require.Empty(t, status.Clusters[failuresExplained].Message)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -76,18 +77,30 @@ func awaitOnboarded(t *testing.T, prefix string, count int) {
 		}))
 }
 
+// onboard starts the onboarding. stop ends it.
+func onboard(t *testing.T) (stop func()) {
+	t.Helper()
+	must(t, "onboarding", "start")
+	return func() {
+		must(t, "onboarding", "stop")
+		require.Eventually(t, func() bool { return onboardingStatus(t).Message != "" }, time.Minute, 200*time.Millisecond, "it is over")
+	}
+}
+
+// onboardingStatus is nothing while it cannot be told.
 func onboardingStatus(t *testing.T) (status workflows.OnboardingStatus) {
 	t.Helper()
 	var answer struct {
 		Status workflows.OnboardingStatus `json:"status"`
 	}
-	require.NoError(t, json.Unmarshal([]byte(must(t, "onboarding", "status", "-o", "json")), &answer))
+	if json.Unmarshal([]byte(drydock(t, "onboarding", "status", "-o", "json").out), &answer) != nil {
+		return workflows.OnboardingStatus{}
+	}
 	return answer.Status
 }
 
 func TestFiftyNewClustersAreOnboardedAtOnceAndOneOnceMore(t *testing.T) {
-	must(t, "onboarding", "start")
-	defer func() { must(t, "onboarding", "stop") }()
+	defer onboard(t)()
 	require.Equal(t, 1, drydock(t, "onboarding", "start").code, "there is one")
 	var names []string
 	for i := range 50 {
@@ -113,5 +126,40 @@ func TestFiftyNewClustersAreOnboardedAtOnceAndOneOnceMore(t *testing.T) {
 	installed(t, "edge-50")
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 	awaitOnboarded(t, "edge-", 51)
-	require.Eventually(t, func() bool { return len(onboardingStatus(t).Clusters) == 0 }, time.Minute, 200*time.Millisecond)
+	require.Eventually(t, func() bool {
+		status := onboardingStatus(t)
+		return status.Onboarded > 50 && len(status.Clusters) == 0
+	}, time.Minute, 200*time.Millisecond)
+}
+
+func TestAClusterThatCouldNotBeOnboardedIsTriedAgainWhenSomebodyAsks(t *testing.T) {
+	defer onboard(t)()
+	createOnHub(t, `
+apiVersion: v1
+kind: Namespace
+metadata: {name: site-1}
+---
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata:
+  namespace: site-1
+  name: ztp.tuned
+  labels: {policy.open-cluster-management.io/root-policy: ztp.tuned}
+  annotations: {ran.openshift.io/ztp-deploy-wave: soon}
+spec: {disabled: false, remediationAction: inform, policy-templates: []}`)
+	installed(t, "site-1")
+	require.Eventually(t, func() bool {
+		status := onboardingStatus(t)
+		return status.Count(workflows.OnboardingFailed) == 1
+	}, time.Minute, 200*time.Millisecond)
+	require.Contains(t, must(t, "onboarding", "status"), `InvalidSpec: policy ztp.tuned: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
+	require.Contains(t, drydock(t, "onboarding", "retry", "site-2").err, "clusters: not among those that failed: site-2")
+
+	policy := &metav1.PartialObjectMetadata{}
+	policy.SetGroupVersionKind(policies.Policies)
+	policy.SetNamespace("site-1")
+	policy.SetName("ztp.tuned")
+	require.NoError(t, theHub(t).Delete(t.Context(), policy))
+	require.Contains(t, must(t, "onboarding", "retry", "site-1"), "1 cluster is tried again")
+	awaitOnboarded(t, "site-", 1)
 }

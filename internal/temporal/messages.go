@@ -33,6 +33,9 @@ const (
 	UpdateEdit    = "edit"
 )
 
+// UpdateRetry is an update of the onboarding that carries a workflows.OnboardingRetry.
+const UpdateRetry = "retry"
+
 // Signals that workflows and activities send to workflows.
 const (
 	// SignalObserved carries an Observation from an activity to the workflow that runs it.
