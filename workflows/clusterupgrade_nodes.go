@@ -251,7 +251,9 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 // or was terminated, nobody knows.
 func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus, hadSlot bool) {
 	object := r.objectFor(node)
-	release := scheduling.Release{Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil, LeftOut: status.LeftCordoned}
+	release := scheduling.Release{
+		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
+	}
 	if hadSlot && status.State == maintenancev1.NodeCompleted {
 		r.slots.returned(release)
 	} else {

@@ -342,3 +342,17 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	last := w.schedulerCalls[len(w.schedulerCalls)-1]
 	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
+
+func TestANodeThatCouldNotBeReturnedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.ends["w0"] = func(ctx workflow.Context) error {
+		status := nodeStatus{
+			State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: activities.ReasonJobStopping, Message: "the node is kept"},
+			NotReturned: true, CompletedAt: new(metav1.NewTime(workflow.Now(ctx))),
+		}
+		return sdktemporal.NewApplicationErrorWithOptions("the node is kept", activities.ReasonJobStopping, sdktemporal.ApplicationErrorOptions{Details: []any{status}})
+	}
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	last := w.schedulerCalls[len(w.schedulerCalls)-1]
+	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
+}

@@ -91,7 +91,7 @@ func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
 		m.status.Failure = failureOf(left)
 		m.status.Failure.Message = message
 	}
-	m.status.LeftCordoned = m.cordoned && m.cordons()
+	m.status.LeftCordoned, m.status.NotReturned = m.cordoned && m.cordons(), m.cordoned
 	m.announce(ctx, maintenancev1.NodeFailed, message)
 }
 
@@ -123,6 +123,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
 	// A node that was not taken is out of service for somebody else.
 	m.status.LeftCordoned = m.cordoned && (undone != nil && m.cordons() || result.LeftCordoned)
+	m.status.NotReturned = m.cordoned && undone != nil
 	if undone == nil {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
 		m.requested = false
@@ -140,7 +141,7 @@ func (m *nodeMaintenance) parentsSlot(err error) *scheduling.HeldSlot {
 	return m.in.Slot
 }
 
-// releaseSlot gives the slot back, or the request for it.
+// releaseSlot gives the slot back, or the request for it. A node that could not be returned goes on to count as under maintenance.
 func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 	if m.slotReturned || m.in.Slot != nil && m.parentsSlot(err) == nil {
 		return
@@ -148,11 +149,16 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 	if slot := m.in.Slot; slot != nil {
 		// A scheduler that is not there is started by it, and hears from the parent which slots it has.
 		in := activities.CallSchedulerInput{Cluster: m.in.Cluster, Call: slot.Return(m.status.LeftCordoned)}
+		if m.status.NotReturned {
+			in.Call = slot.Abandon()
+		}
 		hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
 		_ = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.CallScheduler, in, nil)
 		return
 	}
-	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name, LeftOut: m.status.LeftCordoned})
+	m.slots.release(scheduling.Release{
+		Namespace: m.in.Object.Namespace, Name: m.in.Object.Name, Unclean: m.status.NotReturned, LeftOut: m.status.LeftCordoned,
+	})
 	_ = m.slots.settle(ctx)
 }
 

@@ -409,7 +409,9 @@ func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
 		require.NotContains(t, called, "WithdrawNodeMaintenance", "its locks must not take the node back")
 		require.NotContains(t, called, "WithdrawClusterMaintenance")
 		require.Equal(t, maintenancev1.NodeFailed, w.inputs["AnnounceState"][0].(activities.AnnounceStateInput).State)
-		require.Equal(t, []scheduling.Release{{Namespace: "ops", Name: "n1", Number: 1, LeftOut: cordon}}, w.schedulerCalls[len(w.schedulerCalls)-1].Released)
+		require.True(t, status.NotReturned)
+		released := []scheduling.Release{{Namespace: "ops", Name: "n1", Number: 1, Unclean: true, LeftOut: cordon}}
+		require.Equal(t, released, w.schedulerCalls[len(w.schedulerCalls)-1].Released, "its mark holds the node")
 	}
 }
 
@@ -631,6 +633,18 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 	status := requireResult[nodeStatus](w)
 	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
 	require.Contains(t, w.called(), "WithdrawNodeMaintenance")
+	require.True(t, status.NotReturned)
+	require.True(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].Unclean, "its mark holds the node")
+}
+
+func TestTheParentsSlotOfANodeThatCouldNotBeReturnedIsNotFreeBeforeItsMarkIsSeen(t *testing.T) {
+	w := newWorld(t)
+	w.fail["ReturnNode"] = always(errors.New("the API server is on fire"))
+	in := ofRollout()
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	require.True(t, requireResult[nodeStatus](w).NotReturned)
+	require.Equal(t, activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Abandon()}, w.inputs["CallScheduler"][0])
 }
 
 func TestLocksThatDoNotComeBackAreReported(t *testing.T) {

@@ -201,8 +201,12 @@ func (o *office) actions() map[string]func(*rapid.T) {
 			}
 			delete(o.held[who], slot.Node)
 			o.ends(slot)
+			if !o.gone[slot.Node] && !o.blind && rapid.Bool().Draw(t, "its mark is seen") {
+				o.marked[slot.Node] = slot.Maintenance
+				o.show(slot.Node)
+			}
 			release := returned(slot.Node, slot.Number)
-			release.Unclean = true
+			release.Unclean, release.LeftOut = true, rapid.Bool().Draw(t, "left out")
 			o.giveBack(who, release)
 		},
 		"be lost": func(t *rapid.T) {

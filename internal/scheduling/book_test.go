@@ -256,6 +256,26 @@ func TestASlotWhoseHolderEndedUncleanIsKeptUntilItsMarksWereSeen(t *testing.T) {
 	require.Equal(t, []string{"june: on-b"}, d.decide())
 }
 
+func TestANodeThatCouldNotBeReturnedCountsWithoutABreak(t *testing.T) {
+	for _, leftOut := range []bool{true, false} {
+		d := newDesk(1, "a", "b")
+		d.ask("june", slot("a", 1), slot("b", 2))
+		marked := seen("a")
+		marked.Maintenance = "node/c/default/on-a"
+		d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
+		kept := returned("a", 1)
+		kept.Unclean, kept.LeftOut = true, leftOut
+		require.Empty(t, d.release("june", kept))
+		for range 40 {
+			d.now = d.now.Add(time.Second)
+			d.decide()
+			require.Equal(t, 1, d.book.Queue(d.now, nil)[len(d.book.Served())].Rank, "b waits at %s", d.now)
+		}
+		d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen("a")}})
+		require.Equal(t, []string{"june: on-b"}, d.decide())
+	}
+}
+
 func TestAMaintenanceThatIsAskedForAnewWaitsUntilTheOneBeforeCanDoNothingMore(t *testing.T) {
 	d := newDesk(1, "a", "b")
 	d.ask("june", slot("a", 1))

@@ -33,7 +33,8 @@ type Release struct {
 	Name      string `json:"name"`
 	// Number of the request; earlier ones are released with it.
 	Number int64 `json:"number"`
-	// Unclean: nobody knows how the maintenance left the node. The slot is kept until the node's marks have had the time to be seen.
+	// Unclean: the maintenance could not return the node, or nobody knows how it left it. The slot is kept until the node's marks have had the time to
+	// be seen; from then on these hold the node.
 	Unclean bool `json:"unclean,omitempty"`
 	// LeftOut: the node was left out of service. It says nothing where the slot was waited for: the node is that of whoever has it.
 	LeftOut bool `json:"leftOut,omitempty"`
@@ -48,8 +49,14 @@ type HeldSlot struct {
 }
 
 // Return is what the scheduler is told when the slot is given back. LeftOut: the node was left out of service.
-func (s HeldSlot) Return(leftOut bool) Call {
-	return Call{Asker: s.Asker, Released: []Release{{Namespace: s.Namespace, Name: s.Name, Number: s.Number, LeftOut: leftOut}}}
+func (s HeldSlot) Return(leftOut bool) Call { return s.release(Release{LeftOut: leftOut}) }
+
+// Abandon is what the scheduler is told when the slot is given back, but the node could not be returned.
+func (s HeldSlot) Abandon() Call { return s.release(Release{Unclean: true}) }
+
+func (s HeldSlot) release(release Release) Call {
+	release.Namespace, release.Name, release.Number = s.Namespace, s.Name, s.Number
+	return Call{Asker: s.Asker, Released: []Release{release}}
 }
 
 // Call is what an asker tells the scheduler. To be told twice changes nothing.

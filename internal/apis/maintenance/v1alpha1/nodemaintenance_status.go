@@ -109,6 +109,10 @@ type NodeMaintenanceStatus struct {
 	// LeftCordoned: the maintenance is over, and no pod can be scheduled on the node still; the notes say why (addition).
 	// +optional
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
+	// NotReturned: the maintenance is over, and could not return the node: it may bear its marks until the sweeper takes them back; the notes say why
+	// (addition).
+	// +optional
+	NotReturned bool `json:"notReturned,omitempty"`
 	// Notes are things a person should know, in the order they happened, e.g. a lock that turned active during the drain (addition).
 	// +optional
 	Notes []string `json:"notes,omitempty"`
