@@ -17,6 +17,8 @@ const (
 	longestName = 63
 	// shortestCopy is what there must be room for in the name of a copy.
 	shortestCopy = 12
+	// policySet is the kind of sets of policies.
+	policySet = "PolicySet"
 )
 
 // Ref names a policy.
@@ -85,9 +87,11 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 		return nil, fmt.Errorf("policy %s/%s: spec is missing", policy.GetNamespace(), policy.GetName())
 	}
 	spec["remediationAction"] = "enforce"
+	settleNamespaces(spec["dependencies"], policy.GetNamespace())
 	templates, _, _ := unstructured.NestedSlice(spec, "policy-templates")
 	for i, template := range templates {
 		fields, _ := template.(map[string]any)
+		settleNamespaces(fields["extraDependencies"], policy.GetNamespace())
 		definition, _, err := unstructured.NestedString(fields, "objectDefinition", "metadata", "name")
 		if err != nil || definition == "" {
 			return nil, fmt.Errorf("policy %s/%s: spec.policy-templates[%d].objectDefinition.metadata.name is missing", policy.GetNamespace(), policy.GetName(), i)
@@ -102,6 +106,21 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 	}
 	made.Object["spec"] = spec
 	return made, nil
+}
+
+// settleNamespaces gives the dependencies on policies, and on sets of them, the namespace that they have without one: it is that of the policy which has
+// them, and a copy stands elsewhere. Dependencies of other kinds are objects on the clusters.
+func settleNamespaces(dependencies any, namespace string) {
+	listed, _ := dependencies.([]any)
+	for _, dependency := range listed {
+		fields, isObject := dependency.(map[string]any)
+		if !isObject || fields["kind"] != Policies.Kind && fields["kind"] != policySet {
+			continue
+		}
+		if set, _ := fields["namespace"].(string); set == "" {
+			fields["namespace"] = namespace
+		}
+	}
 }
 
 // Binding returns what binds a policy, or the copy of one, to the clusters of the placement of the same name.

@@ -97,6 +97,34 @@ status: {compliant: NonCompliant}`)
 	require.Equal(t, before.Object["spec"], made.Object["spec"], "nothing else differs")
 }
 
+// The hub looks for a dependency without a namespace in that of whoever has it.
+func TestACopyDependsOnWhatThePolicyDependsOn(t *testing.T) {
+	policy := parse(t, `
+metadata: {namespace: policies, name: kernel}
+spec:
+  dependencies:
+  - {kind: Policy, name: base, compliance: Compliant}
+  - {kind: Policy, name: base, namespace: elsewhere, compliance: Compliant}
+  - {kind: PolicySet, name: basics, namespace: "", compliance: Compliant}
+  - {kind: ConfigurationPolicy, name: on-the-cluster, compliance: Compliant}
+  policy-templates:
+  - extraDependencies: [{kind: Policy, name: firmware, compliance: NonCompliant}]
+    objectDefinition: {kind: ConfigurationPolicy, metadata: {name: kernel-config}}`)
+	before := policy.DeepCopy()
+	made, err := policies.Copy(june, policy, "june-kernel-12345678")
+	require.NoError(t, err)
+	require.Equal(t, before, policy, "the policy is not changed")
+	spec := made.Object["spec"].(map[string]any)
+	require.Equal(t, []any{
+		map[string]any{"kind": "Policy", "name": "base", "namespace": "policies", "compliance": "Compliant"},
+		map[string]any{"kind": "Policy", "name": "base", "namespace": "elsewhere", "compliance": "Compliant"},
+		map[string]any{"kind": "PolicySet", "name": "basics", "namespace": "policies", "compliance": "Compliant"},
+		map[string]any{"kind": "ConfigurationPolicy", "name": "on-the-cluster", "compliance": "Compliant"},
+	}, spec["dependencies"])
+	require.Equal(t, []any{map[string]any{"kind": "Policy", "name": "firmware", "namespace": "policies", "compliance": "NonCompliant"}},
+		spec["policy-templates"].([]any)[0].(map[string]any)["extraDependencies"])
+}
+
 func TestAPolicyWhoseTemplateHasNoNameCannotBeCopied(t *testing.T) {
 	_, err := policies.Copy(june, parse(t, `
 metadata: {namespace: policies, name: kernel}
