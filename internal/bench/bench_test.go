@@ -54,6 +54,15 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	require.Contains(t, table.String(), "3 clusters x 2 policies")
 }
 
+func TestHowSoonABlockedRolloutStartsIsMeasured(t *testing.T) {
+	require.NoError(t, onHub(t.Context(), os.Stderr, stubborn, func(h *hubScene) error {
+		require.NoError(t, h.register(t.Context(), 2))
+		took, err := h.blockerToStart(t.Context(), "blocker", "blocked")
+		require.Positive(t, took)
+		return err
+	}))
+}
+
 func TestASizeIsWrittenAsItIsRead(t *testing.T) {
 	sizes := DefaultSizes()
 	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
