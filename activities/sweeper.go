@@ -156,6 +156,16 @@ func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, 
 	return err
 }
 
+// AnyMarks reports whether anything in a cluster bears a mark. It lists what could, once, and watches nothing: a cluster at rest costs no more.
+func (s *Sweeper) AnyMarks(ctx context.Context, cluster string) (bool, error) {
+	c, err := s.Clusters.Cluster(ctx, cluster)
+	if err != nil {
+		return false, err
+	}
+	marks, err := findMarks(ctx, c.Client)
+	return len(marks) > 0, explain(c, "look for marks", err)
+}
+
 // WakeSweeperInput says which sweeper to wake.
 type WakeSweeperInput struct {
 	Cluster string `json:"cluster"`

@@ -2,8 +2,10 @@ package activities
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	temporalclient "go.temporal.io/sdk/client"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
@@ -128,6 +131,40 @@ func kindsOf(orphans []Orphan) []MarkKind {
 	}
 	return kinds
 }
+
+func TestAGlanceAtAClusterIsFourRequestsAndSeesWhetherAnythingIsMarked(t *testing.T) {
+	ref := testNode(t)
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	require.NoError(t, err)
+	defer giveBack(t, ref)
+	var requests atomic.Int32
+	counted := func(name string) *rest.Config {
+		config := rest.CopyConfig(stack.Cluster(name).Config)
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return transport(func(r *http.Request) (*http.Response, error) {
+				requests.Add(1)
+				return next.RoundTrip(r)
+			})
+		})
+		return config
+	}
+	both := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: counted(spokeName), hubName: counted(hubName)}), kube.Options{})
+	t.Cleanup(both.Close)
+	sweeper := &Sweeper{Clusters: both}
+	for name, marked := range map[string]bool{spokeName: true, hubName: false} {
+		for range 2 { // what the cluster serves is asked the first time
+			requests.Store(0)
+			found, err := sweeper.AnyMarks(t.Context(), name)
+			require.NoError(t, err)
+			require.Equal(t, marked, found, name)
+		}
+		require.EqualValues(t, 4, requests.Load(), name)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 func TestEverythingThatATerminatedMaintenanceHasMarkedIsFoundAndTakenBackByItsMarks(t *testing.T) {
 	ref := testNode(t)

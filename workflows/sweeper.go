@@ -27,13 +27,16 @@ const (
 	takeBackLimit = 2 * time.Minute
 	// tryAgainAfter is the pause after that.
 	tryAgainAfter = 5 * time.Minute
+	// glanceAfter is the pause between two glances at a cluster at rest.
+	glanceAfter = 10 * time.Minute
 	// sweptFor is how long the marks of an owner that was swept are not looked at: what is watched may be behind.
 	sweptFor = 30 * time.Second
 )
 
 // Sweeper takes back what workflows that are over have left on a cluster: those that were terminated by hand, say, and had no chance to clean
 // up. It touches only what bears the mark of a workflow that Temporal says is closed; a mark of a workflow that Temporal does not know may be of
-// another Drydock, and is only reported. It rests while the cluster has no marks, and is woken before any is set.
+// another Drydock, and is only reported. It rests while the cluster has no marks. Who sets one wakes it before; it glances at the cluster every ten
+// minutes all the same, for a write may come late, and a rollout that goes on after a pause wakes nobody.
 func Sweeper(ctx workflow.Context, in SweeperInput) (SweeperStatus, error) {
 	s, err := newSweeper(ctx, in)
 	if err != nil {
@@ -111,7 +114,7 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 		if mustContinueAsNew(ctx, s.signals) {
 			return s.continueAsNew(ctx)
 		}
-		if err := s.locate(ctx); err != nil {
+		if err := s.locate(ctx, time.Time{}); err != nil {
 			return err
 		}
 		found, err := s.watch(ctx)
@@ -131,17 +134,17 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 	}
 }
 
-// locate finds who works on the cluster; after a rest that may be somebody else.
-func (s *sweeper) locate(ctx workflow.Context) error {
+// locate finds who works on the cluster; after a rest that may be somebody else. It insists until giveUpAt.
+func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 	if s.taskQueue != "" {
 		return nil
 	}
-	hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.record.reason.set}
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.record.waiting, giveUpAt: giveUpAt}
 	return hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &s.taskQueue)
 }
 
 // watch waits until there is something to do or to say, or nothing left to watch. Who wakes the sweeper makes it look anew: it then asks about
-// every workflow, also those it has asked about a moment ago.
+// every workflow, also those it has asked about a moment ago. A look that does not succeed for days ends when the history has become long.
 func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
 	s.woken = false
 	s.record.enter(SweeperWatching)
@@ -150,7 +153,7 @@ func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
 
 	looking, lookAnew := workflow.WithCancel(ctx)
 	workflow.GoNamed(looking, "wake", func(ctx workflow.Context) {
-		if workflow.Await(ctx, func() bool { return s.woken }) == nil {
+		if workflow.Await(ctx, func() bool { return s.woken || mustContinueAsNew(ctx, s.signals) }) == nil {
 			lookAnew()
 		}
 	})
@@ -257,12 +260,50 @@ func returned(result activities.ReturnNodeResult) string {
 	return "marks removed"
 }
 
-// rest waits until somebody wakes the sweeper: then marks are about to be set.
+// rest waits until somebody wakes the sweeper, for then marks are about to be set, or until there are some all the same.
 func (s *sweeper) rest(ctx workflow.Context) error {
 	s.record.enter(SweeperResting)
-	err := workflow.Await(ctx, func() bool { return s.woken })
-	s.taskQueue = ""
-	return err
+	for !s.woken && !mustContinueAsNew(ctx, s.signals) {
+		if err := s.sleep(ctx); err != nil {
+			return err
+		}
+		s.taskQueue = ""
+		if s.woken {
+			return nil
+		}
+		if err := s.glance(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sleep waits until the sweeper is woken, or it is time for a glance.
+func (s *sweeper) sleep(ctx workflow.Context) error {
+	sleeping, stop := workflow.WithCancel(ctx)
+	defer stop()
+	timer := workflow.NewTimerWithOptions(sleeping, glanceAfter, workflow.TimerOptions{Summary: "then the cluster is glanced at"})
+	return workflow.Await(ctx, func() bool { return s.woken || timer.IsReady() })
+}
+
+// glance wakes the sweeper itself if there are marks. A cluster that does not answer is left alone until the next glance, and the status says so.
+func (s *sweeper) glance(ctx workflow.Context) error {
+	limit := workflow.Now(ctx)
+	var marked bool
+	err := s.locate(ctx, limit)
+	if err == nil {
+		err = s.insist().until(limit).effect(ctx, "glance at "+s.in.Cluster, s.sweeper.AnyMarks, s.in.Cluster, &marked)
+	}
+	if err != nil && (ctx.Err() != nil || temporal.Final(err)) {
+		return err
+	}
+	if err != nil {
+		s.record.waiting(ctx, reasonOf(err), temporal.ErrorMessage(err))
+		return nil
+	}
+	s.record.waiting(ctx, "", "")
+	s.woken = s.woken || marked
+	return nil
 }
 
 // insist returns the insistence of this sweeper: its status says why an activity does not succeed.

@@ -139,7 +139,7 @@ func (r *sweeperRecord) waiting(ctx workflow.Context, reason, message string) {
 		case SweeperTakingBack:
 			reason, message = reasonTakingBack, fmt.Sprintf("%s after it was found, when nothing that is over can write any more", lastWrites)
 		case SweeperResting:
-			reason, message = reasonNoMarks, "nothing in the cluster bears a mark; the next maintenance wakes the sweeper"
+			reason, message = reasonNoMarks, "nothing in the cluster bears a mark; the next maintenance wakes the sweeper, which looks every 10 minutes all the same"
 		}
 	}
 	r.reason.set(ctx, reason, message)

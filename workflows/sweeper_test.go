@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
@@ -22,6 +23,8 @@ import (
 type sweptWorld struct {
 	*world
 	found []activities.Orphans
+	// marked is what a glance at the cluster finds.
+	marked bool
 }
 
 func newSweptWorld(t *testing.T, found ...activities.Orphans) *sweptWorld {
@@ -35,6 +38,7 @@ func newSweptWorld(t *testing.T, found ...activities.Orphans) *sweptWorld {
 		w.blocked["AwaitOrphans"] = len(w.found) == 0
 		return next
 	})
+	play(w.world, "AnyMarks", func(string) any { return w.marked })
 	play(w.world, "RemoveOrphanedJob", func(activities.OrphanedJob) any { return nil })
 	return w
 }
@@ -166,6 +170,87 @@ func TestASweeperRestsWhileThereAreNoMarksAndLooksWhenItIsWoken(t *testing.T) {
 	signalWhen(w.world, func(s SweeperStatus) bool { return s.State == SweeperResting && s.Wait.Reason == "NoMarks" }, temporal.SignalWake, nil)
 	w.runUntil(2, whenever, func(status SweeperStatus) { require.Equal(t, SweeperWatching, status.State) })
 	require.Equal(t, []string{"LocateCluster", "AwaitOrphans", "LocateCluster", "AwaitOrphans"}, w.called(), "who works on the cluster may have changed")
+}
+
+// glances counts the glances that have begun.
+func (w *sweptWorld) glances() int { return len(w.inputsOf("AnyMarks")) }
+
+func TestASweeperAtRestGlancesAtItsClusterEveryTenMinutesAndLooksWhenThereIsAMark(t *testing.T) {
+	w := newSweptWorld(t, activities.Orphans{Quiet: true}, activities.Orphans{Orphans: leftByAMaintenance()})
+	began := time.Now()
+	w.SetStartTime(began)
+	w.when(func() bool { return w.glances() == 2 && statusOf[SweeperStatus](w.world).State == SweeperResting }, func() {
+		require.InDelta(t, 20*time.Minute, w.Now().Sub(began), float64(5*time.Second))
+		require.Nil(t, statusOf[SweeperStatus](w.world).Trouble())
+		w.marked = true // of a write that was late
+	})
+	w.runUntil(3, whenever, func(status SweeperStatus) { require.Equal(t, 3, status.TakenBack) })
+	require.Equal(t, []string{
+		"LocateCluster", "AwaitOrphans", "LocateCluster", "AnyMarks", "LocateCluster", "AnyMarks", "LocateCluster", "AnyMarks", "AwaitOrphans",
+	}, w.called()[:9])
+}
+
+func TestAClusterThatDoesNotAnswerAGlanceIsSaidAndLeftAloneUntilTheNextOne(t *testing.T) {
+	w := newSweptWorld(t, activities.Orphans{Quiet: true})
+	unreachable := true
+	w.fail["AnyMarks"] = func(int) error {
+		if unreachable {
+			return temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Contains(t, statusOf[SweeperStatus](w.world).Trouble().Message, "its API server does not answer")
+		require.LessOrEqual(t, w.glances(), 2*roundAttempts)
+		unreachable = false
+	}, 14*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Nil(t, statusOf[SweeperStatus](w.world).Trouble())
+		w.SignalWorkflow(temporal.SignalWake, nil)
+	}, 25*time.Minute)
+	w.runUntil(2, whenever, func(SweeperStatus) {})
+}
+
+func TestASweeperWhoseClusterIsNotKnownAnyMoreDoesNotRestForEver(t *testing.T) {
+	w := newSweptWorld(t, activities.Orphans{Quiet: true})
+	w.fail["LocateCluster"] = func(call int) error {
+		if call == 1 {
+			return nil
+		}
+		return temporal.Error(temporal.ErrNotFound, "cluster c1 is not known: add it", nil)
+	}
+	w.ExecuteWorkflow(Sweeper, SweeperInput{Cluster: "c1"})
+	requireFailure[SweeperStatus](w.world, temporal.ErrNotFound)
+}
+
+func TestNeitherARestNorALookThatDoesNotSucceedLetsTheHistoryGrowForEver(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		world  func() *sweptWorld
+		enough func(*sweptWorld) bool
+	}{
+		{
+			"at rest",
+			func() *sweptWorld { return newSweptWorld(t, activities.Orphans{Quiet: true}) },
+			func(w *sweptWorld) bool { return w.glances() == 3 },
+		},
+		{
+			"the cluster does not answer",
+			func() *sweptWorld {
+				w := newSweptWorld(t)
+				w.fail["AwaitOrphans"] = always(errors.New("connection refused"))
+				return w
+			},
+			func(w *sweptWorld) bool { return len(w.looks()) > 2*roundAttempts },
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := tt.world()
+			w.when(func() bool { return tt.enough(w) }, func() { w.SetContinueAsNewSuggested(true) })
+			w.ExecuteWorkflow(Sweeper, SweeperInput{Cluster: "c1"})
+			require.True(t, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
+		})
+	}
 }
 
 func TestAWakeMakesALookThatIsUnderWayBeginAnew(t *testing.T) {
