@@ -102,14 +102,8 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
-// result is the final status with the clusters that matter first. Of those it does not list it says at least what became of them.
-func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
-	status, _ := rollout.Page(g.status, "", resultClusters, "") // only a cursor can be wrong
-	if len(status.Clusters) < len(g.status.Clusters) {
-		status.Outcomes = rollout.Outcomes(g.status.Clusters)
-	}
-	return status
-}
+// result is the final status with the clusters that matter first.
+func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus { return rollout.Shorten(g.status, resultClusters) }
 
 // keepLimit is how long the rollout insists on keeping its final status on the hub before it ends without.
 const keepLimit = 10 * time.Minute

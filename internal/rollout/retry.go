@@ -91,7 +91,7 @@ const NotKept = "the final status is not kept on the hub"
 // reasonNotRetried is the reason of a cluster that is not done and will not be.
 const reasonNotRetried = "NotRetried"
 
-// everyCluster returns the clusters of a plan in its order, then those that were skipped, of a status that may not list all.
+// everyCluster returns the clusters of a plan in its order, then those that have left it, then those that were skipped, of a status that may not list all.
 func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus, error) {
 	listed := map[string]ranv1.ClusterStatus{}
 	for _, cluster := range status.Clusters {
@@ -115,16 +115,34 @@ func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus
 			clusters = append(clusters, cluster)
 		}
 	}
+	for _, name := range status.LeftPlan {
+		cluster, known := listed[name]
+		delete(listed, name)
+		if !known {
+			cluster = ranv1.ClusterStatus{Name: name, State: ranv1.ClusterFailed}
+		}
+		clusters = append(clusters, cluster)
+	}
 	for _, cluster := range status.Clusters {
-		if _, skipped := listed[cluster.Name]; skipped {
+		if _, rest := listed[cluster.Name]; rest {
 			clusters = append(clusters, cluster)
 		}
 	}
 	return clusters, nil
 }
 
-// Outcomes are the states of the clusters of a plan, in its order. Clusters has them in that order, and those that were skipped behind.
-func Outcomes(clusters []ranv1.ClusterStatus) []ranv1.Outcome {
+// Shorten returns a status that lists so many clusters at most, what matters first. Of those that it does not list it says what became of them, in
+// little more room than their names take: it must fit into an object of the hub with a plan of 10,000 clusters.
+func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGroupUpgradeStatus {
+	short, _ := Page(status, "", most, "") // only a cursor can be wrong
+	if len(short.Clusters) < len(status.Clusters) {
+		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)
+	}
+	return short
+}
+
+// outcomes are the states of the clusters of a plan, in its order. Clusters has them in that order, and those in no batch behind.
+func outcomes(clusters []ranv1.ClusterStatus) []ranv1.Outcome {
 	var outcomes []ranv1.Outcome
 	for i := range clusters {
 		state := clusters[i].State
@@ -135,4 +153,15 @@ func Outcomes(clusters []ranv1.ClusterStatus) []ranv1.Outcome {
 		outcomes = append(outcomes, ranv1.Outcome{State: state, Clusters: 1})
 	}
 	return outcomes
+}
+
+// leftPlan are the clusters in no batch that were not skipped: they could not be prepared.
+func leftPlan(clusters []ranv1.ClusterStatus) []string {
+	var names []string
+	for i := range clusters {
+		if c := &clusters[i]; c.Batch == 0 && c.State == ranv1.ClusterFailed {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/yaml"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -138,16 +139,39 @@ func TestAStatusThatDoesNotListAllClustersStillTellsWhatBecameOfThem(t *testing.
 			ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled, ranv1.ClusterPending,
 		}), 1, 40).Draw(t, "states")
 		over := ended(append([]ranv1.ClusterState{ranv1.ClusterFailed}, states...)...)
+		for i := range rapid.IntRange(0, 10).Draw(t, "left the plan") {
+			over.Clusters = append(over.Clusters, ranv1.ClusterStatus{Name: fmt.Sprintf("left%d", i), State: ranv1.ClusterFailed})
+		}
+		over.Clusters = append(over.Clusters, ranv1.ClusterStatus{Name: "skipped", State: ranv1.ClusterSkipped})
 		whole, err := rollout.Retry(over, rollout.RetryRequest{})
 		require.NoError(t, err)
 
-		part, err := rollout.Page(over, "", rapid.IntRange(1, len(states)).Draw(t, "listed"), "")
+		short := rollout.Shorten(over, rapid.IntRange(1, len(over.Clusters)).Draw(t, "listed"))
+		again, err := rollout.Retry(short, rollout.RetryRequest{})
 		require.NoError(t, err)
-		part.Outcomes = rollout.Outcomes(over.Clusters)
-		again, err := rollout.Retry(part, rollout.RetryRequest{})
-		require.NoError(t, err)
-		require.Equal(t, statesOf(whole.Clusters), statesOf(again.Clusters))
+		need := func(states []string) []string { // a skipped one that is not listed is not missed
+			return slices.DeleteFunc(states, func(state string) bool { return state == "skipped/0: skipped" })
+		}
+		require.Equal(t, need(statesOf(whole.Clusters)), need(statesOf(again.Clusters)))
+		require.Equal(t, whole.RemediationPlan, again.RemediationPlan)
 	})
+}
+
+// An object of the hub has room for 1 MiB, and a payload of Temporal for 2 MB.
+func TestTheStatusOfTenThousandClustersIsShortHoweverTheyEnded(t *testing.T) {
+	whole := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 10_000)...)
+	left := whole
+	left.RemediationPlan, left.Clusters = nil, slices.Clone(whole.Clusters)
+	for i := range left.Clusters {
+		left.Clusters[i].Batch = 0
+	}
+	size := func(status ranv1.ClusterGroupUpgradeStatus) int {
+		text, err := yaml.Marshal(rollout.Shorten(status, 500))
+		require.NoError(t, err)
+		return len(text)
+	}
+	require.LessOrEqual(t, size(left), size(whole), "who has left the plan needs no more room than in it")
+	require.Less(t, size(left), 300_000)
 }
 
 func statesOf(clusters []ranv1.ClusterStatus) []string {

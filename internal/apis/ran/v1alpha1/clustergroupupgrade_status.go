@@ -121,6 +121,9 @@ type ClusterGroupUpgradeStatus struct {
 	// Outcomes, where Clusters does not have all, are the states of the clusters of RemediationPlan, in its order (addition).
 	// +optional
 	Outcomes []Outcome `json:"outcomes,omitempty"`
+	// LeftPlan, where Clusters does not have all, are the clusters that have left the plan: they could not be prepared, and have failed (addition).
+	// +optional
+	LeftPlan []string `json:"leftPlan,omitempty"`
 	// ComputedMaxFailures is maxFailures as a number of clusters (addition).
 	// +optional
 	ComputedMaxFailures int32 `json:"computedMaxFailures,omitempty"`

@@ -416,6 +416,11 @@ func (in *ClusterGroupUpgradeStatus) DeepCopyInto(out *ClusterGroupUpgradeStatus
 		*out = make([]Outcome, len(*in))
 		copy(*out, *in)
 	}
+	if in.LeftPlan != nil {
+		in, out := &in.LeftPlan, &out.LeftPlan
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Approvals != nil {
 		in, out := &in.Approvals, &out.Approvals
 		*out = make([]Approval, len(*in))
