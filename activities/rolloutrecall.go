@@ -43,7 +43,7 @@ func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (Re
 	if object == nil {
 		return RecalledRollout{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("the hub keeps nothing of rollout %s: start it", name), nil)
 	}
-	if object.Status, err = rollout.Retry(object.Status, in.Request); err != nil {
+	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
 		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
 	}
 	recalled := RecalledRollout{Object: *object}

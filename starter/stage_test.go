@@ -131,7 +131,7 @@ func (s *stage) recallRollout(_ context.Context, in activities.RecallRolloutInpu
 		return activities.RecalledRollout{}, temporal.Error(temporal.ErrNotFound, "the hub keeps nothing of rollout "+in.Name, nil)
 	}
 	var err error
-	if object.Status, err = rollout.Retry(object.Status, in.Request); err != nil {
+	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
 		err = temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
 	return activities.RecalledRollout{Object: object}, err

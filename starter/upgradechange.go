@@ -158,7 +158,7 @@ func (s *server) checkRetry(ctx context.Context, target subject, request rollout
 	if err != nil && !errors.Is(err, errFromResult) || last.Status.Status.CompletedAt == nil || len(last.Status.RemediationPlan) == 0 {
 		return nil // the start, or the run itself, will say what is wrong
 	}
-	if _, err := rollout.Retry(last.Status, request); err != nil {
+	if _, err := rollout.Retry(last.Status, nil, request); err != nil { // canaries change only the order
 		return fmt.Errorf("retry %s: %w", target, err)
 	}
 	return nil

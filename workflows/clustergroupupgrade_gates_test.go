@@ -303,7 +303,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 			{Name: "c5", Batch: 4, State: ranv1.ClusterTimedOut},
 		},
 	}
-	next, err := rollout.Retry(over, rollout.RetryRequest{})
+	next, err := rollout.Retry(over, []string{"c1"}, rollout.RetryRequest{})
 	require.NoError(t, err)
 	w, clusters := newGroupWorld(t)
 	w.recalledRollout = activities.RecalledRollout{Object: withActions(aRollout("c1"))}

@@ -464,7 +464,7 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	first.run()
 	over := requireFailure[groupStatus](first.world, ranv1.ReasonTimedOut)
 	planned := first.inputsOf("PreparePolicies")[0].(activities.PolicyRollout)
-	next, err := rollout.Retry(over, rollout.RetryRequest{})
+	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 
 	w := newPolicyWorld(t, []string{"c1", "c2"})

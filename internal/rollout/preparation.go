@@ -66,41 +66,51 @@ func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
 // Leave takes clusters out of the plan of a status. They stand behind those that stay, in no batch; a batch that is left empty is none.
 func Leave(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	plan := [][]string{}
-	number := map[string]int32{}
 	for _, batch := range status.RemediationPlan {
 		batch = slices.DeleteFunc(slices.Clone(batch), func(cluster string) bool { return slices.Contains(left, cluster) })
-		if len(batch) == 0 {
-			continue
+		if len(batch) > 0 {
+			plan = append(plan, batch)
 		}
-		plan = append(plan, batch)
+	}
+	replan(status, plan)
+}
+
+// rejoin puts clusters that are pending but in no batch, as they had left the plan, into batches again: canaries into one each, in front, among the
+// others in their order; the rest behind.
+func rejoin(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
+	var back []string
+	for i := range status.Clusters {
+		if c := &status.Clusters[i]; c.Batch == 0 && c.State == ranv1.ClusterPending {
+			back = append(back, c.Name)
+		}
+	}
+	if len(back) == 0 {
+		return
+	}
+	first := canaryBatches(status.RemediationPlan, canaries)
+	planned := slices.Concat(status.RemediationPlan[:first]...)
+	going := map[string]bool{}
+	for _, cluster := range slices.Concat(planned, back) {
+		going[cluster] = true
+	}
+	plan := batches(nil, going, canaries, 1)
+	plan = append(plan, status.RemediationPlan[first:]...)
+	rest := slices.DeleteFunc(back, func(cluster string) bool { return slices.Contains(canaries, cluster) })
+	replan(status, slices.AppendSeq(plan, slices.Chunk(rest, max(int(status.ComputedMaxConcurrency), 1))))
+}
+
+// replan gives a status that plan, and its clusters their places in it.
+func replan(status *ranv1.ClusterGroupUpgradeStatus, plan [][]string) {
+	number := map[string]int32{}
+	for i, batch := range plan {
 		for _, cluster := range batch {
-			number[cluster] = int32(len(plan))
+			number[cluster] = int32(i + 1)
 		}
 	}
 	status.RemediationPlan = plan
 	for i := range status.Clusters {
 		status.Clusters[i].Batch = number[status.Clusters[i].Name]
 	}
-	inPlanOrder(status.Clusters)
-}
-
-// rejoin puts clusters that are pending but in no batch, as they had left the plan, into batches behind the others.
-func rejoin(status *ranv1.ClusterGroupUpgradeStatus) {
-	size := max(int(status.ComputedMaxConcurrency), 1)
-	var batch []string
-	plan := slices.Clone(status.RemediationPlan)
-	for i := range status.Clusters {
-		cluster := &status.Clusters[i]
-		if cluster.Batch > 0 || cluster.State != ranv1.ClusterPending {
-			continue
-		}
-		if len(batch) == 0 || len(batch) == size {
-			plan, batch = append(plan, nil), nil
-		}
-		batch = append(batch, cluster.Name)
-		plan[len(plan)-1], cluster.Batch = batch, int32(len(plan))
-	}
-	status.RemediationPlan = plan
 	inPlanOrder(status.Clusters)
 }
 

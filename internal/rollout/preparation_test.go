@@ -120,7 +120,7 @@ func TestWhoHasLeftThePlanIsTakenUpAgainBehindIt(t *testing.T) {
 			{Name: "c5", State: ranv1.ClusterSkipped},
 		},
 	}
-	next, err := rollout.Retry(over, rollout.RetryRequest{})
+	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	require.Equal(t, [][]string{{"c1"}, {"c2", "c3"}, {"c4"}}, next.RemediationPlan)
 	require.Equal(t, over.Backup, next.Backup, "what was done is known")
@@ -132,7 +132,50 @@ func TestWhoHasLeftThePlanIsTakenUpAgainBehindIt(t *testing.T) {
 	require.Equal(t, [][]string{{"c1"}}, over.RemediationPlan)
 
 	over.RemediationPlan, over.Clusters, over.Counts.Failed = nil, over.Clusters[1:3], 2
-	next, err = rollout.Retry(over, rollout.RetryRequest{})
+	next, err = rollout.Retry(over, nil, rollout.RetryRequest{})
 	require.NoError(t, err, "none could be prepared")
 	require.Equal(t, [][]string{{"c2", "c3"}}, next.RemediationPlan)
+}
+
+func TestCanariesThatHaveLeftThePlanGoFirstAgainEachAlone(t *testing.T) {
+	const failed, complete = ranv1.ClusterFailed, ranv1.ClusterComplete
+	canaries := []string{"c1", "c2", "c3", "c2"}
+	for _, tt := range []struct {
+		name     string
+		plan     [][]string
+		clusters []ranv1.ClusterStatus
+		want     [][]string
+	}{
+		{
+			"the first of them", [][]string{{"c2"}, {"a", "b"}},
+			[]ranv1.ClusterStatus{
+				{Name: "c2", Batch: 1, State: complete}, {Name: "a", Batch: 2, State: failed}, {Name: "b", Batch: 2, State: complete}, {Name: "c1", State: failed},
+			},
+			[][]string{{"c1"}, {"c2"}, {"a", "b"}},
+		},
+		{
+			"with others", [][]string{{"c1"}, {"a"}},
+			[]ranv1.ClusterStatus{
+				{Name: "c1", Batch: 1, State: complete}, {Name: "a", Batch: 2, State: complete},
+				{Name: "x", State: failed}, {Name: "c3", State: failed}, {Name: "y", State: failed}, {Name: "c2", State: failed}, {Name: "z", State: failed},
+			},
+			[][]string{{"c1"}, {"c2"}, {"c3"}, {"a"}, {"x", "y"}, {"z"}},
+		},
+		{
+			"all of them", nil, []ranv1.ClusterStatus{{Name: "c1", State: failed}, {Name: "c2", State: failed}, {Name: "a", State: failed}},
+			[][]string{{"c1"}, {"c2"}, {"a"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			over := ended()
+			over.ComputedMaxConcurrency, over.RemediationPlan, over.Clusters, over.Counts.Failed = 2, tt.plan, tt.clusters, 1
+			next, err := rollout.Retry(over, canaries, rollout.RetryRequest{})
+			require.NoError(t, err)
+			require.Equal(t, tt.want, next.RemediationPlan)
+			for i, name := range slices.Concat(tt.want...) {
+				require.Equal(t, name, next.Clusters[i].Name, "in the order of the plan")
+				require.Contains(t, tt.want[next.Clusters[i].Batch-1], name)
+			}
+		})
+	}
 }

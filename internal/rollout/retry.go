@@ -32,8 +32,8 @@ func (r RetryRequest) takes(state ranv1.ClusterState) bool {
 }
 
 // Retry returns the status with which a rollout that is over begins once more, with the same plan: the clusters that are taken are pending,
-// those that are done stay as they are, and the others are cancelled.
-func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
+// those that are done stay as they are, and the others are cancelled. Canaries are those of its spec.
+func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 	succeeded := meta.FindStatusCondition(over.Conditions, ranv1.ConditionSucceeded)
 	switch {
 	case slices.ContainsFunc(over.Notes, func(note string) bool { return strings.HasPrefix(note, NotKept) }):
@@ -81,7 +81,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, request RetryRequest) (ranv1.Cl
 	case taken == 0:
 		return over, errors.New("every cluster is complete: there is nothing to do once more")
 	}
-	rejoin(&next)
+	rejoin(&next, canaries)
 	return next, nil
 }
 

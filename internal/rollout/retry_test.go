@@ -47,7 +47,7 @@ func TestOnlyWhatFailedIsDoneOnceMoreWithTheSamePlan(t *testing.T) {
 		{"whatever is not finished", true, []ranv1.ClusterState{"complete", "pending", "pending", "pending", "pending", "skipped"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			next, err := rollout.Retry(over, rollout.RetryRequest{Unfinished: tt.unfinished})
+			next, err := rollout.Retry(over, nil, rollout.RetryRequest{Unfinished: tt.unfinished})
 			require.NoError(t, err)
 			require.Equal(t, over.RemediationPlan, next.RemediationPlan)
 			var states []ranv1.ClusterState
@@ -76,7 +76,7 @@ func TestWhatWasPlannedIsPinnedAndWhatTheRunSawBeginsAnew(t *testing.T) {
 	}
 	given := ended(ranv1.ClusterFailed)
 	over.Conditions, over.Clusters, over.RemediationPlan, over.Outcomes = given.Conditions, given.Clusters, given.RemediationPlan, nil
-	next, err := rollout.Retry(over, rollout.RetryRequest{})
+	next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	kept := reflect.ValueOf(next)
 	for i := range kept.NumField() {
@@ -127,7 +127,7 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 		{"not all is known", cut, "what became of cluster c1 is not kept"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := rollout.Retry(tt.status, rollout.RetryRequest{})
+			_, err := rollout.Retry(tt.status, nil, rollout.RetryRequest{})
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -143,11 +143,11 @@ func TestAStatusThatDoesNotListAllClustersStillTellsWhatBecameOfThem(t *testing.
 			over.Clusters = append(over.Clusters, ranv1.ClusterStatus{Name: fmt.Sprintf("left%d", i), State: ranv1.ClusterFailed})
 		}
 		over.Clusters = append(over.Clusters, ranv1.ClusterStatus{Name: "skipped", State: ranv1.ClusterSkipped})
-		whole, err := rollout.Retry(over, rollout.RetryRequest{})
+		whole, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 		require.NoError(t, err)
 
 		short := rollout.Shorten(over, rapid.IntRange(1, len(over.Clusters)).Draw(t, "listed"))
-		again, err := rollout.Retry(short, rollout.RetryRequest{})
+		again, err := rollout.Retry(short, nil, rollout.RetryRequest{})
 		require.NoError(t, err)
 		need := func(states []string) []string { // a skipped one that is not listed is not missed
 			return slices.DeleteFunc(states, func(state string) bool { return state == "skipped/0: skipped" })
