@@ -14,7 +14,8 @@ import (
 // awaitApproval waits until somebody has approved the next batch, if that is asked for. The clock of the rollout stands still.
 func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	approvals := g.spec.Approvals
-	point := rollout.ApprovalBefore(approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, g.nextBatch)
+	begun := int(g.status.Status.CurrentBatch)
+	point := rollout.ApprovalBefore(approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, begun, g.nextBatch)
 	awaited := rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
 	if point == "" || g.approved(ctx, awaited) {
 		return ""

@@ -394,3 +394,22 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 		})
 	}
 }
+
+func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
+	w, clusters := newGroupWorld(t)
+	w.recalledRollout = activities.RecalledRollout{Object: approvedRollout()}
+	w.recalledRollout.Object.Status = groupStatus{
+		RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}, {"c4"}},
+		Clusters: []ranv1.ClusterStatus{
+			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete}, {Name: "c2", Batch: 2, State: ranv1.ClusterComplete},
+			{Name: "c3", Batch: 3, State: ranv1.ClusterPending}, {Name: "c4", Batch: 4, State: ranv1.ClusterPending},
+		},
+	}
+	askWhen(w, awaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: aRollout().ObjectMeta}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object, StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}})
+	approvals := requireResult[groupStatus](w).Approvals
+	require.Len(t, approvals, 1)
+	require.Equal(t, []any{ranv1.AfterCanaries, int32(3)}, []any{approvals[0].Point, approvals[0].Batch})
+	require.Equal(t, []string{"+c3", "-c3", "+c4", "-c4"}, clusters.story())
+}

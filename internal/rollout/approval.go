@@ -8,19 +8,20 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// ApprovalBefore returns what somebody has to approve before batch next, counted from 0, of a plan; "" if nothing. What stands at the same
-// place is approved once. A rollout without canaries has nothing before or after them, but is not let go unapproved: what was asked for
-// then stands before its first batch.
-func ApprovalBefore(approvals *ranv1.Approvals, plan [][]string, canaries []string, next int) ranv1.ApprovalPoint {
+// ApprovalBefore returns what somebody has to approve before batch next of a plan, counted from 0; "" if nothing. Begun is how far the run is: the
+// number of the last batch that it has begun, counted from 1, or 0. Batches in which nothing is left to do are passed over; what was asked for
+// there stands before the next that is begun, and so does what is asked for before or after canaries that there are not. What stands at the
+// same place is approved once.
+func ApprovalBefore(approvals *ranv1.Approvals, plan [][]string, canaries []string, begun, next int) ranv1.ApprovalPoint {
 	if approvals == nil {
 		return ""
 	}
 	first := canaryBatches(plan, canaries)
 	switch {
-	case approvals.BeforeCanaries && next == 0:
-		return ranv1.BeforeCanaries
-	case approvals.AfterCanaries && next == first:
+	case approvals.AfterCanaries && next >= first && begun <= first:
 		return ranv1.AfterCanaries
+	case approvals.BeforeCanaries && begun == 0:
+		return ranv1.BeforeCanaries
 	case approvals.BeforeEachBatch:
 		return ranv1.BeforeEachBatch
 	}

@@ -34,7 +34,39 @@ func TestWhereAnApprovalIsNeeded(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var got []ranv1.ApprovalPoint
 			for next := range plan {
-				got = append(got, rollout.ApprovalBefore(test.approvals, plan, test.canaries, next))
+				got = append(got, rollout.ApprovalBefore(test.approvals, plan, test.canaries, next, next))
+			}
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+func TestABatchThatIsPassedOverLetsNothingGoUnapproved(t *testing.T) {
+	plan := [][]string{{"a"}, {"b"}, {"c", "d"}, {"e"}}
+	const none = ranv1.ApprovalPoint("")
+	both := &ranv1.Approvals{BeforeCanaries: true, AfterCanaries: true}
+	after := &ranv1.Approvals{AfterCanaries: true}
+	for _, test := range []struct {
+		name      string
+		approvals *ranv1.Approvals
+		// todo are the batches in which something is left to do, counted from 0.
+		todo []int
+		want []ranv1.ApprovalPoint
+	}{
+		{"the canaries are done, and the batch after them", after, []int{3}, []ranv1.ApprovalPoint{ranv1.AfterCanaries}},
+		{"the canaries are done", after, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none}},
+		{"the last canary is done", after, []int{0, 3}, []ranv1.ApprovalPoint{none, ranv1.AfterCanaries}},
+		{"only a canary is left", after, []int{1}, []ranv1.ApprovalPoint{none}},
+		{"what was asked for before the canaries", &ranv1.Approvals{BeforeCanaries: true}, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, none}},
+		{"before and after canaries that are done, once", both, []int{2, 3}, []ranv1.ApprovalPoint{ranv1.AfterCanaries, none}},
+		{"before and after the second canary", both, []int{1, 3}, []ranv1.ApprovalPoint{ranv1.BeforeCanaries, ranv1.AfterCanaries}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []ranv1.ApprovalPoint
+			begun := 0
+			for _, next := range test.todo {
+				got = append(got, rollout.ApprovalBefore(test.approvals, plan, []string{"a", "b"}, begun, next))
+				begun = next + 1
 			}
 			require.Equal(t, test.want, got)
 		})
