@@ -217,8 +217,9 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 
 // continueAsNew hands the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
-	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
 	g.remedy.settle(ctx)
+	// Last: what is asked for while something else is waited for is answered by this run.
+	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
 	for _, drain := range g.drains {
 		drain()
 	}

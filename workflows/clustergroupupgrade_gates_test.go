@@ -1,14 +1,17 @@
 package workflows
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -393,6 +396,36 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			}))
 		})
 	}
+}
+
+// slowRemedy takes its time to settle.
+type slowRemedy struct{ remedy }
+
+func (slowRemedy) settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Minute) }
+
+func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.registerAs("slow", func(ctx workflow.Context, in ClusterGroupUpgradeInput) (groupStatus, error) {
+		g, err := newGroupUpgrade(ctx, in)
+		if err != nil {
+			return groupStatus{}, err
+		}
+		g.remedy = slowRemedy{g.remedy}
+		return g.run(ctx)
+	})
+	w.OnActivity("CheckRollout", mock.Anything, mock.Anything).After(5 * time.Second).Return(
+		func(_ context.Context, object ranv1.ClusterGroupUpgrade) (any, error) { return object, nil })
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
+	longer := aRollout().Spec
+	longer.RemediationStrategy.Timeout = 90
+	var edited *asked
+	w.RegisterDelayedCallback(func() { edited = w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer}) }, time.Minute+58*time.Second)
+	w.ExecuteWorkflow("slow", ClusterGroupUpgradeInput{Object: aRollout()})
+	next := handedOn[ClusterGroupUpgradeInput](w)
+	require.NotNil(t, next, "%v", w.GetWorkflowError())
+	require.NoError(t, edited.err)
+	require.Equal(t, EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.result)
+	require.EqualValues(t, 90, next.Object.Spec.RemediationStrategy.Timeout)
 }
 
 func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
