@@ -118,12 +118,13 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	return g.unlessAllFailed(), nil
 }
 
-// unlessAllFailed ends a rollout of which no cluster could be prepared: it waits for nothing more.
+// unlessAllFailed ends a rollout of which no cluster could be prepared: it waits for nothing more. The clusters that need no work are done.
 func (g *groupUpgrade) unlessAllFailed() rollout.End {
-	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) == 0 && len(g.record.inState(ranv1.ClusterFailed)) > 0 {
-		return rollout.EndFinished
+	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
+		return ""
 	}
-	return ""
+	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
+	return rollout.EndFinished
 }
 
 // newPreparation begins with what was done before.

@@ -16,6 +16,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -227,4 +228,17 @@ func TestAPreparationOfAClusterThatIsAwayForAWhileGoesOn(t *testing.T) {
 		Work: precache.Work{Kind: precache.Precaching, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
 	})
 	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State, "a Job that cannot be removed goes by itself")
+}
+
+func TestClustersThatNeedNoWorkAreDoneAlsoIfNoOtherCouldBePrepared(t *testing.T) {
+	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
+		t.Run(string(kind), func(t *testing.T) {
+			w, clusters := newPreparedWorld(t, map[string]error{string(kind) + " c1": jobFailed("no room")}, []string{"c1"})
+			w.plan.Skipped = []rollout.SkippedCluster{{Cluster: "c2", Reason: rollout.ReasonAlreadyCompliant}}
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(prepared(aRollout()))})
+			requireFailure[groupStatus](w, ranv1.ReasonFailed)
+			require.Empty(t, clusters.story())
+			require.Equal(t, map[string][]string{"done": {"c2"}}, w.changed())
+		})
+	}
 }
