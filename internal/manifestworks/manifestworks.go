@@ -2,6 +2,8 @@
 package manifestworks
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -74,9 +76,15 @@ func Work(rollout types.NamespacedName, template *unstructured.Unstructured, clu
 	return work, nil
 }
 
-// Pin is what a template was when a rollout began. It changes with what the template says.
+// Pin is what a template was when a rollout began. It changes with what the template says, and with what it expects: annotations do not count in
+// a generation.
 func Pin(template *unstructured.Unstructured) string {
-	return string(template.GetUID()) + "/" + strconv.FormatInt(template.GetGeneration(), 10)
+	pin := string(template.GetUID()) + "/" + strconv.FormatInt(template.GetGeneration(), 10)
+	if expected, set := template.GetAnnotations()[AnnotationExpectedValues]; set {
+		sum := sha256.Sum256([]byte(expected))
+		pin += "/" + hex.EncodeToString(sum[:8])
+	}
+	return pin
 }
 
 // StandingOf reads a work; nil is one that does not exist. It is Compliant when the cluster has applied all of its manifests, they are

@@ -94,3 +94,25 @@ func TestAWorkIsWhatItsTemplateSaysInTheNamespaceOfTheCluster(t *testing.T) {
 	_, err = manifestworks.Work(rollout, parse(t, "metadata: {name: os}"), "c1")
 	require.ErrorContains(t, err, "spec.manifestWorkTemplate is missing")
 }
+
+// An annotation does not count in a generation: clusters that come later would be held to something else than those before.
+func TestAPinChangesWithWhatATemplateSaysAndWithWhatItExpects(t *testing.T) {
+	template := &unstructured.Unstructured{Object: map[string]any{}}
+	template.SetUID("8d2a")
+	template.SetGeneration(3)
+	pins := []string{manifestworks.Pin(template)}
+	for _, change := range []func(){
+		func() { template.SetAnnotations(map[string]string{manifestworks.AnnotationExpectedValues: "[]"}) },
+		func() {
+			template.SetAnnotations(map[string]string{manifestworks.AnnotationExpectedValues: `[{"manifestIndex":0,"name":"done","value":"True"}]`})
+		},
+		func() { template.SetGeneration(4) },
+		func() { template.SetUID("9e3b") },
+	} {
+		change()
+		require.NotContains(t, pins, manifestworks.Pin(template))
+		pins = append(pins, manifestworks.Pin(template))
+	}
+	template.SetAnnotations(map[string]string{manifestworks.AnnotationExpectedValues: `[{"manifestIndex":0,"name":"done","value":"True"}]`, "note": "seen"})
+	require.Equal(t, pins[len(pins)-1], manifestworks.Pin(template), "other annotations say nothing about it")
+}
