@@ -341,6 +341,34 @@ func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(status))
 }
 
+func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c1" && policy == 1 {
+			return -1
+		}
+		return time.Minute
+	}
+	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Unbound) }, 31*time.Minute)
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, clusterStates(status))
+
+	next, err := rollout.Retry(status, rollout.RetryRequest{})
+	require.NoError(t, err)
+	again := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	again.standings["c1"] = []byte("C-")
+	object := policyRollout()
+	again.recalledRollout = activities.RecalledRollout{Object: object}
+	again.recalledRollout.Object.Status = next
+	again.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{
+		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
+	})
+	retried := statusOfCluster(requireFailure[groupStatus](again.world, ranv1.ReasonFailed), "c1")
+	require.Equal(t, ranv1.ClusterFailed, retried.State)
+	require.Equal(t, "policy policies/network is not bound to the cluster any more: nobody can say how it stands", retried.Message)
+}
+
 func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 90*time.Second)

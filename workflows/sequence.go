@@ -146,8 +146,12 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	if result.State == ranv1.ClusterComplete && s.items.stay() {
 		s.staying[m.name] = m.turn.Policy
 	}
-	if result.State != ranv1.ClusterComplete && m.turn.Begun {
+	switch {
+	case result.State == ranv1.ClusterComplete:
+	case m.turn.Begun:
 		s.items.describe(&result, m.turn.Policy, m.standing.Of(m.turn.Policy))
+	default: // whoever looks again must know what it was planned for
+		result.CurrentPolicy = s.group.record.cluster(m.name).CurrentPolicy
 	}
 	m.batch.ended(ctx, m.clusterAtWork, result)
 }
@@ -214,12 +218,13 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	}
 }
 
-// completeNow implements remedy.
+// completeNow implements remedy. A cluster to which the item it has timed out with is not bound any more is not complete: nobody can say how it stands.
 func (s *sequence) completeNow(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
 	seen, err := s.read(ctx, s.group.insist().until(workflow.Now(ctx).Add(keepLimit)), clusters)
 	for _, one := range seen {
-		if one.Standing.Complete() {
+		item := s.items.planned(s.group.record.cluster(one.Cluster))
+		if one.Standing.Complete() && (item < 0 || one.Standing.Of(item) == policies.Compliant) {
 			complete = append(complete, one.Cluster)
 		}
 	}

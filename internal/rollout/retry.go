@@ -64,7 +64,11 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	taken, left := 0, 0
 	for _, cluster := range clusters {
 		if request.takes(cluster.State) {
+			planned := cluster.CurrentPolicy
 			cluster = ranv1.ClusterStatus{Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterPending}
+			if planned != nil { // it must be bound still when the turn of the cluster comes
+				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: planned.Name}
+			}
 			taken++
 		} else if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
 			cluster = ranv1.ClusterStatus{
