@@ -17,6 +17,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -434,6 +435,48 @@ func TestPausedNoOtherPolicyBegins(t *testing.T) {
 	require.Equal(t, "policy kernel", paused.Step)
 	require.Equal(t, "Paused", paused.Reason)
 	require.Equal(t, 11*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+}
+
+// The batch was running before the stop: its policies could only not be prepared.
+func TestPausedOrHeldNotEvenTheFirstPolicyBegins(t *testing.T) {
+	signal := func(name string, what any) func(*policyWorld) {
+		return func(w *policyWorld) { w.SignalWorkflow(name, what) }
+	}
+	all := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll}}}
+	tests := []struct {
+		name       string
+		stop, goOn func(*policyWorld)
+		reason     string
+	}{
+		{"paused", signal(temporal.SignalPause, temporal.SignalRequest{}), signal(temporal.SignalResume, temporal.SignalRequest{}), "Paused"},
+		{"held", signal(temporal.SignalHeld, all), signal(temporal.SignalHeld, emergency.State{Number: 3}), "Held"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := newPolicyWorld(t, []string{"c1", "c2"})
+			w.standings["c2"] = []byte("CN")
+			back := w.Now().Add(5 * time.Minute)
+			w.fail["PreparePolicies"] = func(int) error {
+				if w.Now().Before(back) {
+					return errors.New("the hub is away")
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { test.stop(w) }, 2*time.Minute)
+			var stopped groupStatus
+			var placed int
+			w.RegisterDelayedCallback(func() { stopped, placed = statusOf[groupStatus](w.world), len(w.inputsOf("PlaceClusters")) }, 9*time.Minute)
+			w.RegisterDelayedCallback(func() { test.goOn(w) }, 10*time.Minute)
+			w.run()
+			require.Zero(t, placed, "nothing is enforced")
+			first, second := statusOfCluster(stopped, "c1"), statusOfCluster(stopped, "c2")
+			require.Equal(t, test.reason, first.Reason)
+			require.Contains(t, first.Message, "the first may not begin")
+			require.Equal(t, []string{"policy kernel", "policy network"}, []string{first.Step, second.Step})
+			status := requireResult[groupStatus](w.world)
+			require.Equal(t, 12*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+		})
+	}
 }
 
 func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/policies"
 )
 
@@ -149,7 +150,7 @@ func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
 			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: reason, Message: message})
 			continue
 		}
-		if !before.Begun || before.Policy != m.turn.Policy {
+		if before.Begun != m.turn.Begun || before.Policy != m.turn.Policy {
 			s.dirty, s.pressing = true, true
 		}
 		stands = append(stands, s.status(m))
@@ -165,7 +166,7 @@ func (s *sequence) mayBegin(cluster string) bool {
 // Reasons of clusters at work.
 const (
 	reasonSoaking = "Soaking"
-	reasonPaused  = "Paused"
+	reasonPaused  = "Paused" // the reason of one that is held is emergency.ReasonHeld
 	reasonPending = "Pending"
 )
 
@@ -186,9 +187,21 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	case m.step.State == ranv1.ClusterSoaking:
 		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
 	case m.step.Waits:
-		status.Reason, status.Message = reasonPaused, "the next may not begin while the rollout is paused, or the cluster held"
+		status.Reason, status.Message = s.kept(m)
 	}
 	return status
+}
+
+// kept says what keeps the next item from beginning on a cluster.
+func (s *sequence) kept(m *member) (reason, message string) {
+	which := "the next"
+	if !m.turn.Begun {
+		which = "the first"
+	}
+	if hold := s.group.holds.state.Of(m.name); hold != nil {
+		return emergency.ReasonHeld, which + " may not begin: " + hold.String()
+	}
+	return reasonPaused, which + " may not begin while the rollout is paused"
 }
 
 // keepTime lets clusters go on whose soak is over, and those that waited for a pause to end.

@@ -9,9 +9,9 @@ import (
 
 // Turn is where a cluster stands in the sequence of a rollout's policies.
 type Turn struct {
-	// Begun: the cluster has been looked at.
+	// Begun: the cluster's first policy has begun, or it needed none.
 	Begun bool
-	// Policy is the number of the one whose turn it is.
+	// Policy is the number of the one whose turn it is, or will be as soon as the first may begin.
 	Policy int
 	// Bound are those that are known to have been bound to the cluster. They must stay so until their turn is over.
 	Bound []bool
@@ -34,7 +34,7 @@ type Step struct {
 	State ranv1.ClusterState
 	// Until is when the soak is over.
 	Until *time.Time
-	// Waits: the policy's turn is over, and the next may not begin.
+	// Waits: the policy may not begin, or its turn is over and the next may not.
 	Waits bool
 }
 
@@ -46,7 +46,11 @@ type Step struct {
 // have its turn was unbound, has failed: nobody can say that it is as it should be.
 func (t Turn) Next(seen ClusterStanding, soaks []time.Duration, now time.Time, mayBegin bool) (Turn, Step) {
 	t.Bound = slices.Clone(t.Bound)
-	for policy := t.Policy; policy < len(soaks); policy++ {
+	first := t.Policy
+	if !t.Begun {
+		first = 0 // it was only to be
+	}
+	for policy := first; policy < len(soaks); policy++ {
 		bound := seen.Standing.Of(policy) != Unbound
 		if t.Bound[policy] && !bound {
 			t.Policy = policy
@@ -55,7 +59,7 @@ func (t Turn) Next(seen ClusterStanding, soaks []time.Duration, now time.Time, m
 		t.Bound[policy] = bound
 	}
 	if !t.Begun {
-		return t.begin(seen.Standing, soaks, now)
+		return t.begin(seen.Standing, soaks, now, mayBegin)
 	}
 	if seen.Dipped {
 		t.CompliantSince = nil
@@ -63,16 +67,23 @@ func (t Turn) Next(seen ClusterStanding, soaks []time.Duration, now time.Time, m
 	return t.goOn(seen.Standing, soaks, now, mayBegin)
 }
 
-func (t Turn) begin(standing Standing, soaks []time.Duration, now time.Time) (Turn, Step) {
-	t.Begun = true
+// begin looks for the policy that is the first. One that may not begin is not enforced, and another may be the first by the time that it may.
+func (t Turn) begin(standing Standing, soaks []time.Duration, now time.Time, mayBegin bool) (Turn, Step) {
+	toEnforce := func(policy int) bool { return t.Bound[policy] && standing.Of(policy) != Compliant }
+	t.Policy = 0
+	for t.Policy < len(soaks) && !toEnforce(t.Policy) {
+		t.Policy++
+	}
+	switch {
+	case t.Policy < len(soaks) && !mayBegin:
+		return t, Step{State: ranv1.ClusterRunning, Waits: true}
+	case t.Policy < len(soaks):
+		t.Begun = true
+		return t.goOn(standing, soaks, now, true)
+	}
+	t.Begun, t.Policy = true, 0
 	if !slices.Contains(t.Bound, true) {
 		return t, Step{State: ranv1.ClusterFailed}
-	}
-	for policy, bound := range t.Bound {
-		if bound && standing.Of(policy) != Compliant {
-			t.Policy = policy
-			return t.goOn(standing, soaks, now, true)
-		}
 	}
 	return t, Step{State: ranv1.ClusterComplete}
 }

@@ -97,6 +97,17 @@ func TestAClusterTakesItsPoliciesOneAfterTheOther(t *testing.T) {
 			{at: 30, standing: "CCC", state: "soaking", policy: 2, until: 40},
 			{at: 40, standing: "CCC", paused: true, state: "complete", policy: 2},
 		}},
+		{"paused, not even the first begins", none, 0, []look{
+			{standing: "NNN", paused: true, state: "running", waits: true},
+			{standing: "CNN", paused: true, state: "running", policy: 1, waits: true},
+			{standing: "NNN", paused: true, state: "running", waits: true},
+			{standing: "CNN", state: "running", policy: 1},
+		}},
+		{"paused, one that is unbound before it began fails the cluster", none, 0, []look{
+			{standing: "CNN", paused: true, state: "running", policy: 1, waits: true},
+			{standing: "-NN", paused: true, state: "failed"},
+		}},
+		{"paused, a cluster that needs none is complete", none, 0, []look{{standing: "CCC", paused: true, state: "complete"}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -142,7 +153,13 @@ func TestNoClusterIsCompleteThatDidNotComplyWithEachOfItsPolicies(t *testing.T) 
 				}
 			}
 			var step policies.Step
-			turn, step = turn.Next(policies.ClusterStanding{Standing: standing}, soaks, now, rapid.Bool().Draw(t, "may begin"))
+			mayBegin := rapid.Bool().Draw(t, "may begin")
+			turn, step = turn.Next(policies.ClusterStanding{Standing: standing}, soaks, now, mayBegin)
+			if !turn.Begun {
+				require.True(t, step.Waits)
+				require.False(t, mayBegin)
+				continue
+			}
 			require.GreaterOrEqual(t, turn.Policy, before)
 			before = turn.Policy
 			switch step.State {
