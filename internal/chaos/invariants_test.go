@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/log"
@@ -43,9 +45,7 @@ func requireInvariants(t *testing.T, s *scene) {
 		if w.rollout {
 			violations = append(violations, invariants.Order(w.plan, w.maxConcurrency, clusters)...)
 		}
-		if !w.terminated {
-			violations = append(violations, s.judgeHistories(t, w)...)
-		}
+		violations = append(violations, s.judgeHistories(t, w)...)
 	}
 	require.Empty(t, violations, strings.Join(violations, "\n"))
 }
@@ -90,10 +90,33 @@ func settledDeeds(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
 	return deeds
 }
 
-// judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did.
+// judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did. Those of runs that were
+// terminated break off.
 func (s *stage) judgeHistories(t *testing.T, w *work) []string {
 	t.Helper()
-	return s.judgeRuns(t, w.workflow, invariants.History)
+	if !w.terminated {
+		return s.judgeRuns(t, w.workflow, invariants.History)
+	}
+	s.awaitClosed(t, w)
+	return s.judgeRuns(t, w.workflow, func(run history.Run) []string {
+		if run.Events[len(run.Events)-1].EventType == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED {
+			return invariants.Tasks(run)
+		}
+		return invariants.History(run)
+	})
+}
+
+// awaitClosed waits for the ends of the children of a work: those of a workflow that was terminated outlive it.
+func (s *stage) awaitClosed(t *testing.T, w *work) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	runs, err := history.Read(ctx, s.temporal, w.workflow)
+	require.NoError(t, err)
+	for _, run := range runs {
+		_ = s.temporal.GetWorkflow(ctx, run.WorkflowID, run.RunID).Get(ctx, nil) // how it ended is in its history
+		require.NoError(t, ctx.Err(), "%s does not end", run.WorkflowID)
+	}
 }
 
 // judgeRuns judges the histories of a workflow and its children, and has today's code go through them.

@@ -59,7 +59,7 @@ type work struct {
 	maxConcurrency int
 	// end is how it ends: ended, cancelled, terminated, or the type of its error.
 	end string
-	// terminated: it, or a part of it, was. Then its histories break off.
+	// terminated: it, or a part of it, was.
 	terminated bool
 }
 
