@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,19 +30,24 @@ func labelsOf(t *testing.T, cluster string) map[string]string {
 
 func condition(t *testing.T, status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
 	t.Helper()
-	for _, c := range status.Conditions {
-		if c.Type == conditionType {
-			return string(c.Status) + " " + c.Reason + ": " + c.Message
-		}
-	}
-	t.Fatalf("there is no condition %s", conditionType)
-	return ""
+	says := said(status, conditionType)
+	require.NotEmpty(t, says, "there is no condition %s", conditionType)
+	return says
 }
 
-// withoutRoomForBackups takes the right away to make Jobs that back a spoke up, for the time of a test.
-func withoutRoomForBackups(t *testing.T, spoke *devstack.Cluster) {
+// said is what a condition says; empty: it is not there.
+func said(status ranv1.ClusterGroupUpgradeStatus, conditionType string) string {
+	c := meta.FindStatusCondition(status.Conditions, conditionType)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason + ": " + c.Message
+}
+
+// withoutRoom takes the right away to make Jobs in a namespace of a spoke that are to prepare it, for the time of a test.
+func withoutRoom(t *testing.T, spoke *devstack.Cluster, namespace string) {
 	t.Helper()
-	bindings := spoke.Client.RbacV1().RoleBindings(precache.NamespaceBackup)
+	bindings := spoke.Client.RbacV1().RoleBindings(namespace)
 	require.NoError(t, bindings.Delete(t.Context(), "drydock-preparation", metav1.DeleteOptions{}))
 	t.Cleanup(func() { require.NoError(t, spoke.Apply(context.Background(), "deploy/rbac/preparation.yaml")) })
 }
@@ -76,7 +82,7 @@ spec:
 
 func TestClustersArePrecachedAndBackedUpAndThoseThatCannotBeLeaveTheRollout(t *testing.T) {
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
-	withoutRoomForBackups(t, theFleet.Spokes[1])
+	withoutRoom(t, theFleet.Spokes[1], precache.NamespaceBackup)
 	startRollout(t, rollout("prepared", preparation, 60, "spoke-1", "spoke-2", "spoke-3"))
 	status, code := end(t, "prepared")
 
@@ -114,7 +120,7 @@ func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
 }
 
 func TestARolloutOfWhichNoClusterCouldBeBackedUpFailsAndTouchesNone(t *testing.T) {
-	withoutRoomForBackups(t, theFleet.Spokes[3])
+	withoutRoom(t, theFleet.Spokes[3], precache.NamespaceBackup)
 	before := len(deedsOf(t, theFleet.Spokes[3]))
 	startRollout(t, rollout("unprepared", "backup: true", 60, "spoke-4"))
 	status, code := end(t, "unprepared")

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache"
+)
+
+// row is what the conditions of a rollout come to say, one after the other.
+type row struct {
+	name     string
+	manifest func(name string) string
+	seen     []seen
+}
+
+// seen is what a condition comes to say, and the command that people then give; without one, nobody does anything.
+type seen struct {
+	condition, says string
+	then            []string
+}
+
+// conditionRows are rows of the table of conditions (docs/cluster-group-upgrade.md) that no other test comes by. But for the one that is to fail, no rollout
+// has a node to maintain.
+func conditionRows() []row {
+	const (
+		validated, succeeded, progressing = ranv1.ConditionValidated, ranv1.ConditionSucceeded, ranv1.ConditionProgressing
+		precached, backedUp               = ranv1.ConditionPrecachingSucceeded, ranv1.ConditionBackupSucceeded
+		noNodes                           = "\n  nodeMaintenance: {nodeSelector: {matchLabels: {of: nobody}}}"
+		preCaching                        = noNodes + "\n  preCaching: true\n  preCachingConfigRef: {name: june}"
+		aborted                           = "False Aborted: Aborted because too many clusters failed; failed: spoke-6; not started: spoke-1"
+	)
+	refused := func(condition, says string) []seen {
+		return []seen{{condition, "False " + says, nil}, {succeeded, "False Failed: ", nil}}
+	}
+	return []row{
+		{"no-such-clusters", on("nowhere-1, spoke-1, nowhere-2", ""), refused(ranv1.ConditionClustersSelected,
+			"ClusterNotFound: Unable to select clusters: cluster nowhere-1 is not a ManagedCluster; cluster nowhere-2 is not a ManagedCluster")},
+		{"no-such-policies", on("spoke-1", "\n  managedPolicies: [nowhere-1, nowhere-2]"), refused(validated,
+			"NotAllManagedPoliciesExist: Missing managed policies: [nowhere-1 nowhere-2]")},
+		{"two-policies-of-a-name", on("spoke-1", "\n  managedPolicies: [twin]"), refused(validated,
+			`AmbiguousManagedPoliciesNames: Managed policy name should be unique, but was found in multiple namespaces: {"twin":["default","kube-public"]}`)},
+		{"wrong-order", on("spoke-1", "\n  managedPolicies: [upper, lower]"), refused(validated,
+			"UnresolvableDependency: Managed Policy upper depends on lower, which is to be remediated later")},
+		{"no-such-template", on("spoke-1", "\n  manifestWorkTemplates: [nowhere-1]"), refused(validated,
+			"NotAllManifestTemplatesExist: Missing manifest templates: [nowhere-1]")},
+		{"precached-nowhere", on("spoke-2", preCaching), refused(precached, "Failed: Precaching failed for all clusters; failed: spoke-2")},
+		{"precached-in-part", on("spoke-2, spoke-3", preCaching), []seen{
+			{precached, "True PartiallyDone: Precaching failed for 1 clusters; failed: spoke-2", nil},
+			{succeeded, "False Failed: Failed on 1 of 2 clusters; failed: spoke-2", nil},
+		}},
+		{"precached", on("spoke-4", preCaching), []seen{
+			{precached, "False InProgress: Precaching is not completed", []string{"release", "--cluster", "spoke-4"}},
+			{precached, "True PrecachingCompleted: Precaching is completed for all clusters", nil},
+			{succeeded, "True Completed: ", nil},
+		}},
+		{"backed-up", on("spoke-5", noNodes+"\n  backup: true"), []seen{
+			{progressing, "False NotStarted: The Cluster backup is in progress", nil},
+			{backedUp, "False InProgress: Backup is in progress for 1 clusters", []string{"release", "--cluster", "spoke-5"}},
+			{backedUp, "True BackupCompleted: Backup is completed for all clusters", nil},
+			{succeeded, "True Completed: ", nil},
+		}},
+		{"unapproved", on("spoke-1", noNodes+"\n  approvals: {beforeEachBatch: true}"), []seen{
+			{progressing, "True InProgress: WaitingForApproval; ", []string{"upgrade", "pause", "unapproved"}},
+			{progressing, "True InProgress: Paused; ", []string{"upgrade", "cancel", "unapproved"}},
+			{succeeded, "False Cancelled: ", nil},
+		}},
+		{"too-many-failed", func(name string) string {
+			return withStrategy(rolloutWithJob(name, "1", "spoke-6", "spoke-1"), "maxConcurrency: 1, maxFailures: 1")
+		}, []seen{{progressing, aborted, nil}, {succeeded, aborted, nil}}},
+	}
+}
+
+// on is a rollout over clusters, with more in its spec.
+func on(clusters, more string) func(name string) string {
+	return func(name string) string {
+		return fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {namespace: default, name: %s}
+spec:
+  clusters: [%s]
+  remediationStrategy: {maxConcurrency: 1, timeout: 10}%s`, name, clusters, more)
+	}
+}
+
+// unbound is a policy that no cluster is bound to. What it depends on is named.
+func unbound(name, namespace, dependsOn string) string {
+	policy, _, _ := strings.Cut(informing(name, ""), "\n---\n")
+	policy = strings.Replace(policy, "namespace: default", "namespace: "+namespace, 1)
+	if dependsOn != "" {
+		dependency := "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, name: " + dependsOn + ", compliance: Compliant}"
+		policy = strings.Replace(policy, "disabled: false", "disabled: false\n  dependencies: ["+dependency+"]", 1)
+	}
+	return policy
+}
+
+// Of the spokes, one has no room for what precaches it, and two are held until it was seen what their rollouts wait for.
+func TestRowsOfTheConditionsAreReached(t *testing.T) {
+	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
+	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", "")} {
+		createOnHub(t, policy)
+	}
+	withoutRoom(t, theFleet.Cluster("spoke-2"), precache.NamespacePrecaching)
+	for _, held := range []string{"spoke-4", "spoke-5"} {
+		must(t, "hold", "--cluster", held)
+		t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", held) })
+	}
+	for _, row := range conditionRows() {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			startRollout(t, row.manifest(row.name))
+			for _, seen := range row.seen {
+				awaitStatus(t, row.name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+					return strings.HasPrefix(said(s, seen.condition), seen.says)
+				})
+				if seen.then != nil {
+					must(t, seen.then...)
+				}
+			}
+		})
+	}
+}
