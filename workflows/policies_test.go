@@ -355,7 +355,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, clusterStates(status))
 
-	next, err := rollout.Retry(status, rollout.RetryRequest{})
+	next, err := rollout.Retry(status, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	again := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	again.standings["c1"] = []byte("C-")
