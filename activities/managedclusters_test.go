@@ -1,14 +1,20 @@
 package activities
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -47,7 +53,9 @@ func TestLabelsAndAnnotationsOfClustersAreChangedInOneRequestEach(t *testing.T) 
 		},
 	}
 	rollouts := &Rollouts{Clusters: clusters}
-	require.NoError(t, rollouts.ChangeClusters(t.Context(), in), "a cluster that was deleted is passed over")
+	refused, err := rollouts.ChangeClusters(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, refused, "a cluster that was deleted is passed over")
 
 	first := registered(t, "labelled-1")
 	require.Equal(t, map[string]string{"ztp-running": ""}, first.Labels)
@@ -55,16 +63,72 @@ func TestLabelsAndAnnotationsOfClustersAreChangedInOneRequestEach(t *testing.T) 
 	require.Contains(t, registered(t, "labelled-2").Labels, "ztp-running")
 	require.Eventually(t, func() bool { return patchesOf(t, "labelled-1") == 1 }, 5*time.Second, 50*time.Millisecond)
 
-	require.NoError(t, rollouts.ChangeClusters(t.Context(), in))
+	_, err = rollouts.ChangeClusters(t.Context(), in)
+	require.NoError(t, err)
 	require.Equal(t, first.ResourceVersion, registered(t, "labelled-1").ResourceVersion, "done again, it changes nothing")
+}
+
+// refusing answers changes of one ManagedCluster as an admission webhook does that refuses them, before those of any other are answered.
+type refusing struct {
+	http.RoundTripper
+	cluster string
+	refused chan struct{}
+}
+
+func (r *refusing) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodPatch {
+		return r.RoundTripper.RoundTrip(request)
+	}
+	if strings.HasSuffix(request.URL.Path, "/managedclusters/"+r.cluster) {
+		defer close(r.refused)
+		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"admission webhook \"fleet\" denied the request: frozen"}`
+		return &http.Response{
+			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": []string{"application/json"}},
+			Body: io.NopCloser(strings.NewReader(body)), Request: request,
+		}, nil
+	}
+	select {
+	case <-r.refused:
+	case <-request.Context().Done():
+	}
+	return r.RoundTripper.RoundTrip(request)
+}
+
+func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromGettingThem(t *testing.T) {
+	var names []string
+	for i := range 3 * changesAtOnce {
+		names = append(names, fmt.Sprintf("labelled-as-well-%02d", i))
+		managedCluster(t, names[i], nil)
+	}
+	config := rest.CopyConfig(stack.Cluster(hubName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &refusing{RoundTripper: next, cluster: names[0], refused: make(chan struct{})}
+	})
+	hub, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	refused, err := changeClusters(t.Context(), &kube.Cluster{Name: hubName, Client: client.WithFieldOwner(hub, "drydock")}, ChangeClustersInput{
+		Clusters: names, Change: rollout.ClusterChange{Labels: map[string]*string{"done": new("")}},
+	})
+	require.NoError(t, err)
+	require.Len(t, refused, 1)
+	require.Equal(t, names[0], refused[0].Cluster)
+	require.False(t, refused[0].Final)
+	require.Contains(t, refused[0].Message, "ManagedCluster "+names[0])
+	require.Contains(t, refused[0].Message, `admission webhook "fleet" denied the request: frozen`)
+	for _, name := range names[1:] {
+		require.Contains(t, registered(t, name).Labels, "done", name)
+	}
 }
 
 func TestALabelThatNoClusterCanHaveIsRefused(t *testing.T) {
 	managedCluster(t, "labelled-3", nil)
-	err := (&Rollouts{Clusters: clusters}).ChangeClusters(t.Context(), ChangeClustersInput{
+	refused, err := (&Rollouts{Clusters: clusters}).ChangeClusters(t.Context(), ChangeClustersInput{
 		Clusters: []string{"labelled-3"}, Change: rollout.ClusterChange{Labels: map[string]*string{"a": new("no good")}},
 	})
-	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.NoError(t, err)
+	require.Len(t, refused, 1)
+	require.True(t, refused[0].Final)
+	require.Contains(t, refused[0].Message, "ManagedCluster labelled-3: ")
 
 	cgu := nodeRollout(spokeName)
 	cgu.Spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"a": "no good"}}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -13,8 +14,17 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// changedAtOnce is how many clusters' labels and annotations one activity changes.
-const changedAtOnce = 200
+const (
+	// changedAtOnce is how many clusters' labels and annotations one activity changes.
+	changedAtOnce = 200
+	// shortestRefusal and longestRefusal are how long clusters are left alone that have refused a change.
+	shortestRefusal = 2 * time.Second
+	longestRefusal  = 5 * time.Minute
+	// refusalsNamed is how many of the clusters that refuse a change a status names.
+	refusalsNamed = 5
+	// reasonRefused is the reason of a rollout that waits for clusters which refuse a change.
+	reasonRefused = "ClustersRefused"
+)
 
 // completions are the clusters that are complete, and what afterCompletion does to them. Those that complete while others are being changed are
 // changed together.
@@ -23,6 +33,8 @@ type completions struct {
 	// due are the clusters that are to be changed still.
 	due    []string
 	atWork bool
+	// refused are those of them that have refused it.
+	refused []activities.RefusedChange
 }
 
 // add takes in clusters that are complete, or needed no work.
@@ -38,7 +50,7 @@ func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
 	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
 		for some := range slices.Chunk(before, changedAtOnce) {
-			err := g.change(ctx, "beforeEnable", some, change)
+			err := g.changeAll(ctx, some, change)
 			switch {
 			case ctx.Err() != nil:
 				return rollout.EndCancelled, nil
@@ -51,30 +63,108 @@ func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 	return "", nil
 }
 
+// changeAll does what beforeEnable asks for to clusters. Those that refuse it are asked again until they take it, or have refused it for good.
+func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
+	refused, err := g.change(ctx, "beforeEnable", clusters, change)
+	for pause := shortestRefusal; err == nil && len(refused) > 0; pause = min(2*pause, longestRefusal) {
+		if final := finally(refused); len(final) > 0 {
+			return temporal.Error(temporal.ErrInvalidSpec, "actions.beforeEnable: "+answers(final), nil)
+		}
+		g.record.reason.set(ctx, reasonRefused, "beforeEnable: "+answers(refused))
+		if err := workflow.Sleep(ctx, pause); err != nil {
+			return err
+		}
+		if refused, err = g.change(ctx, "beforeEnable", namesOf(refused), change); len(refused) == 0 {
+			g.record.reason.set(ctx, "", "")
+		}
+	}
+	return err
+}
+
 // changeCompleted does what afterCompletion asks for to clusters as they complete, until ctx is cancelled.
 func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 	c := &g.completions
 	workflow.GoNamed(ctx, "afterCompletion", func(ctx workflow.Context) {
+		pause := shortestRefusal
 		for workflow.Await(ctx, func() bool { return len(c.due) > 0 }) == nil {
 			some := slices.Clone(c.due[:min(len(c.due), changedAtOnce)])
 			c.atWork = true
-			err := g.change(ctx, "afterCompletion", some, c.change)
+			refused, err := g.change(ctx, "afterCompletion", some, c.change)
 			c.atWork = false
 			if err != nil && ctx.Err() == nil {
 				g.record.note(fmt.Sprintf("actions.afterCompletion could not be done to %s: %s", strings.Join(some, ", "), temporal.ErrorMessage(err)))
 			}
-			c.due = c.due[len(some):]
+			if final := finally(refused); len(final) > 0 {
+				g.record.note("actions.afterCompletion could not be done: " + answers(final))
+			}
+			if g.takeRefusals(ctx, some, refused); len(c.refused) == 0 {
+				pause = shortestRefusal
+			} else if c.awaitOthers(ctx, pause) {
+				pause = min(2*pause, longestRefusal)
+			}
 		}
 	})
 }
 
-func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) error {
+// takeRefusals takes in what came of changing some clusters: those that have refused come again, after all others.
+func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
+	c := &g.completions
+	before := len(c.refused)
+	asked := func(r activities.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
+	again := slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return r.Final })
+	c.refused = append(slices.DeleteFunc(c.refused, asked), again...)
+	c.due = append(c.due[len(some):], namesOf(again)...)
+	switch {
+	case len(c.refused) > 0:
+		g.record.reason.set(ctx, reasonRefused, "afterCompletion: "+answers(c.refused))
+	case before > 0:
+		g.record.reason.set(ctx, "", "")
+	}
+}
+
+// awaitOthers waits until other clusters are due than those that have refused, or for as long as those are left alone; then it returns true.
+func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) bool {
+	waiting, stop := workflow.WithCancel(ctx)
+	timer := workflow.NewTimerWithOptions(waiting, pause, workflow.TimerOptions{Summary: "ask clusters again that refuse afterCompletion"})
+	_ = workflow.Await(ctx, func() bool { return len(c.due) > len(c.refused) || timer.IsReady() })
+	over := timer.IsReady()
+	stop()
+	return over
+}
+
+// finally are those that have refused for good.
+func finally(refused []activities.RefusedChange) []activities.RefusedChange {
+	return slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return !r.Final })
+}
+
+func namesOf(refused []activities.RefusedChange) []string {
+	var names []string
+	for _, r := range refused {
+		names = append(names, r.Cluster)
+	}
+	return names
+}
+
+// answers are what the hub says of the first of the clusters that refuse a change.
+func answers(refused []activities.RefusedChange) string {
+	var messages []string
+	for _, r := range refused[:min(len(refused), refusalsNamed)] {
+		messages = append(messages, r.Message)
+	}
+	if more := len(refused) - len(messages); more > 0 {
+		messages = append(messages, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(messages, "; ")
+}
+
+func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []string, change rollout.ClusterChange) ([]activities.RefusedChange, error) {
 	summary := action + " on " + clusters[0]
 	if len(clusters) > 1 {
 		summary += fmt.Sprintf(" and %d more", len(clusters)-1)
 	}
-	insist := g.insist()
-	return insist.effect(ctx, summary, g.hub.ChangeClusters, activities.ChangeClustersInput{Clusters: clusters, Change: change}, nil)
+	var refused []activities.RefusedChange
+	err := g.insist().effect(ctx, summary, g.hub.ChangeClusters, activities.ChangeClustersInput{Clusters: clusters, Change: change}, &refused)
+	return refused, err
 }
 
 // finishChanges waits until afterCompletion is done to every complete cluster. A rollout that is cancelled does not wait for longer than it insists on keeping its
@@ -89,6 +179,10 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
 	stop() // not deferred: a run that is evicted from the cache must give no command
 	if !made() {
-		g.record.note("actions.afterCompletion was not done to " + strings.Join(g.completions.due, ", "))
+		note := "actions.afterCompletion was not done to " + strings.Join(g.completions.due, ", ")
+		if len(g.completions.refused) > 0 {
+			note += ": " + answers(g.completions.refused)
+		}
+		g.record.note(note)
 	}
 }

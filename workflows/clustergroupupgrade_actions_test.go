@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,6 +115,74 @@ func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
 	status := requireCancelled[groupStatus](w)
 	require.Contains(t, status.Notes, "actions.afterCompletion was not done to c1")
+}
+
+// refuseChanges lets clusters refuse what afterCompletion asks for, until then.
+func (w *world) refuseChanges(until time.Time, final bool, clusters ...string) {
+	play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
+		refused := []activities.RefusedChange{}
+		for _, cluster := range in.Clusters {
+			if _, after := in.Change.Labels["done"]; after && slices.Contains(clusters, cluster) && w.Now().Before(until) {
+				refused = append(refused, activities.RefusedChange{Cluster: cluster, Message: "ManagedCluster " + cluster + ": frozen", Final: final})
+			}
+		}
+		return refused
+	})
+}
+
+func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromThemAndTheRolloutSaysSo(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	w.refuseChanges(w.Now().Add(3*time.Hour), false, "c1")
+	var during groupStatus
+	var done []string
+	w.RegisterDelayedCallback(func() { during, done = statusOf[groupStatus](w), w.changed()["done"] }, 2*time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	requireResult[groupStatus](w)
+	require.Subset(t, done, []string{"c2", "c3"})
+	require.Equal(t, "ClustersRefused", during.Wait.Reason)
+	require.Equal(t, "afterCompletion: ManagedCluster c1: frozen", during.Wait.Message)
+	again := 0
+	for _, in := range w.inputsOf("ChangeClusters")[2:] {
+		if slices.Equal(in.(activities.ChangeClustersInput).Clusters, []string{"c1"}) {
+			again++
+		}
+	}
+	require.Greater(t, again, 10, "asked again, alone")
+	require.Less(t, again, 60, "less and less often")
+}
+
+func TestARolloutThatIsNotToWaitForLabelsNamesTheClustersThatRefusedThem(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1", "c2"})
+	w.refuseChanges(w.Now().Add(300*time.Hour), false, "c1")
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	status := requireResult[groupStatus](w)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(status), "there was nothing else to cancel")
+	require.Contains(t, status.Notes, "actions.afterCompletion was not done to c1: ManagedCluster c1: frozen")
+}
+
+func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1", "c2"})
+	w.refuseChanges(w.Now().Add(300*time.Hour), true, "c1")
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	require.Equal(t, []string{"actions.afterCompletion could not be done: ManagedCluster c1: frozen"}, requireResult[groupStatus](w).Notes)
+}
+
+func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	from := w.Now()
+	play(w, "ChangeClusters", func(in activities.ChangeClustersInput) any {
+		if slices.Contains(in.Clusters, "c1") && w.Now().Before(from.Add(time.Hour)) {
+			return []activities.RefusedChange{{Cluster: "c1", Message: "ManagedCluster c1: frozen"}}
+		}
+		return nil
+	})
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, clusters.story())
+		require.Equal(t, "beforeEnable: ManagedCluster c1: frozen", statusOf[groupStatus](w).Wait.Message)
+	}, 30*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	requireResult[groupStatus](w)
 }
 
 func TestLabelsThatCannotBeSetEndTheRolloutBeforeAnythingIsDone(t *testing.T) {
