@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -105,7 +106,7 @@ func (h *hubScene) blockerToStart(ctx context.Context, blocker, blocked string) 
 		return 0, err
 	}
 	success := ended[len(ended)-1].ended()
-	return h.firstPlacement(blocked, func(p placed) bool { return len(p.clusters) > 0 }, success)
+	return h.firstPlacement(blocked, func(p fleet.Placement) bool { return len(p.Clusters) > 0 }, success)
 }
 
 // timeoutLateness lets the time of a batch run out.
@@ -131,18 +132,18 @@ func (h *hubScene) timeoutLateness(ctx context.Context, name string) (time.Durat
 		return 0, fmt.Errorf("the history of rollout %s has no timer", name)
 	}
 	over := began.Add(time.Minute)
-	return h.firstPlacement(name, func(p placed) bool { return len(p.clusters) == 0 && p.at.After(over) }, over)
+	return h.firstPlacement(name, func(p fleet.Placement) bool { return len(p.Clusters) == 0 && p.At.After(over) }, over)
 }
 
 // firstPlacement is how long after an instant a rollout first wrote such a placement of its copy of the policy that bears its name.
-func (h *hubScene) firstPlacement(rollout string, such func(placed) bool, after time.Time) (time.Duration, error) {
+func (h *hubScene) firstPlacement(rollout string, such func(fleet.Placement) bool, after time.Time) (time.Duration, error) {
 	events, err := h.fleet.Hub.AuditEvents()
 	if err != nil {
 		return 0, err
 	}
-	for _, placed := range placementsOf(events) {
-		if strings.HasPrefix(placed.rule, rollout+"-"+rollout+"-") && such(placed) {
-			return placed.at.Sub(after), nil
+	for _, placed := range fleet.Placements(events) {
+		if strings.HasPrefix(placed.Rule, rollout+"-"+rollout+"-") && such(placed) {
+			return placed.At.Sub(after), nil
 		}
 	}
 	return 0, fmt.Errorf("the audit log has no such placement of rollout %s", rollout)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -233,10 +232,10 @@ type enforcements struct {
 
 func enforcementsOf(events []auditv1.Event) enforcements {
 	e := enforcements{enforced: map[string]time.Time{}, complied: map[string]time.Time{}}
-	for _, placed := range placementsOf(events) {
-		for _, cluster := range placed.clusters {
+	for _, placed := range fleet.Placements(events) {
+		for _, cluster := range placed.Clusters {
 			if _, before := e.enforced[cluster]; !before {
-				e.enforced[cluster] = placed.at
+				e.enforced[cluster] = placed.At
 			}
 		}
 	}
@@ -247,34 +246,6 @@ func enforcementsOf(events []auditv1.Event) enforcements {
 		}
 	}
 	return e
-}
-
-// placed is a write of Drydock's to a rule that says on which clusters something is enforced.
-type placed struct {
-	at       time.Time
-	rule     string
-	clusters []string
-}
-
-func placementsOf(events []auditv1.Event) []placed {
-	var all []placed
-	for _, event := range events {
-		if event.ObjectRef == nil || event.ObjectRef.Resource != "placementrules" || !strings.HasPrefix(event.User.Username, workerUsers) {
-			continue
-		}
-		var body struct {
-			Spec struct{ Clusters []struct{ Name string } }
-		}
-		if !bodyOf(event, &body) && event.Verb != "delete" {
-			continue
-		}
-		write := placed{at: event.StageTimestamp.Time, rule: event.ObjectRef.Name}
-		for _, cluster := range body.Spec.Clusters {
-			write.clusters = append(write.clusters, cluster.Name)
-		}
-		all = append(all, write)
-	}
-	return all
 }
 
 // bodyOf reads the body of a request that was answered, if it has one.

@@ -113,7 +113,7 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 		require.True(t, began(edge, "kernel").At.Before(began(edge, "network").At), "one after the other on %s", edge)
 	}
 	require.True(t, began("edge-3", "kernel").At.After(clusterOf(status, "edge-2").CompletedAt.Time.Add(-time.Second)), "the second batch after the first")
-	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, 10*time.Second, 50*time.Millisecond, "nothing is enforced any more")
+	requireNothingEnforced(t, hub)
 	requireNothingMadeFor(t, "policies")
 
 	mended.Store(true)
@@ -177,7 +177,7 @@ spec:
 	require.Equal(t, ranv1.ClusterFailed, clusterOf(status, "core-2").State)
 	require.Equal(t, "Unbound", clusterOf(status, "core-2").Reason)
 	require.Contains(t, clusterOf(status, "core-2").Message, "policy default/dns is not bound to the cluster any more")
-	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, 10*time.Second, 50*time.Millisecond, "nothing is enforced any more")
+	requireNothingEnforced(t, hub)
 	began := map[string]int{}
 	for _, enforcement := range hub.Enforcements() {
 		if enforcement.Began {
@@ -188,7 +188,7 @@ spec:
 	requireNothingMadeFor(t, "in-place")
 }
 
-// awaitStandings returns when the hub says of policies how that many clusters stand.
+// awaitStandings returns when the hub says of policies how that many clusters stand, which comply with none of them.
 func awaitStandings(t *testing.T, clusters int, policies ...string) {
 	t.Helper()
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
@@ -202,9 +202,15 @@ func awaitStandings(t *testing.T, clusters int, policies ...string) {
 				return false
 			}
 			standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
-			return len(standings) == clusters
+			return len(standings) == clusters && !slices.ContainsFunc(standings, func(s any) bool { return s.(map[string]any)["compliant"] != "NonCompliant" })
 		}, 10*time.Second, 50*time.Millisecond, "policy %s", name)
 	}
+}
+
+// requireNothingEnforced requires that what is enforced on clusters ceases to be.
+func requireNothingEnforced(t *testing.T, hub *propagator.Propagator) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, 10*time.Second, 50*time.Millisecond, "nothing is enforced any more")
 }
 
 func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.ClusterStatus {

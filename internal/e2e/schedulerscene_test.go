@@ -45,7 +45,7 @@ const (
 	// labelPool marks every other node, which a budget of its own covers.
 	labelPool = "e2e.drydock.dev/pool"
 
-	// seedVariable plays the arena of that seed again.
+	// seedVariable plays a test of that seed again.
 	seedVariable = "E2E_SEED"
 	// lastingFailure is how long some nodes stay down; long enough that the scheduler must know for most of it.
 	lastingFailure = 30 * time.Second
@@ -70,15 +70,22 @@ func newArena(t *testing.T) *arena {
 	connected, err := client.Dial(client.Options{HostPort: f.Temporal.Address, Namespace: f.Temporal.Namespace})
 	require.NoError(t, err)
 	t.Cleanup(connected.Close)
+	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: seeded(t)}
+	a.furnish(t)
+	return a
+}
+
+// seeded is another source of chance in each run. It says how to have the same once more.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	if given := os.Getenv(seedVariable); given != "" {
+		var err error
 		seed, err = strconv.ParseUint(given, 10, 64)
 		require.NoError(t, err, seedVariable)
 	}
 	t.Logf("to play it again: %s=%d go test ./internal/e2e -count 1 -v -run '^%s$'", seedVariable, seed, t.Name())
-	a := &arena{Fleet: f, spoke: f.Spokes[0], temporal: connected, random: rand.New(rand.NewPCG(seed, 0))}
-	a.furnish(t)
-	return a
+	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // furnish gives the cluster zones, budgets and some pods.

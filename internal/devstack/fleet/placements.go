@@ -1,0 +1,43 @@
+package fleet
+
+import (
+	"strings"
+	"time"
+
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// Placement is a write of Drydock's to a PlacementRule of the hub, as its API server has seen it: on these clusters a policy is enforced from then on, and on
+// no other.
+type Placement struct {
+	// Rule is named <rollout>-<policy>-placement, with a hash.
+	Rule     string
+	Clusters []string
+	At       time.Time
+}
+
+// Placements reads the writes to PlacementRules from an audit log, in the order they were answered. A rule that is deleted places nothing.
+func Placements(events []auditv1.Event) []Placement {
+	var placements []Placement
+	for _, event := range events {
+		if !took(event) || !strings.HasPrefix(event.User.Username, drydockAccounts) {
+			continue
+		}
+		r := request{event}
+		if !r.is("placementrules patch") && !r.is("placementrules delete") {
+			continue
+		}
+		var rule struct {
+			Spec struct{ Clusters []struct{ Name string } }
+		}
+		if r.is("placementrules patch") {
+			r.read(&rule)
+		}
+		placement := Placement{Rule: event.ObjectRef.Name, At: event.StageTimestamp.Time}
+		for _, cluster := range rule.Spec.Clusters {
+			placement.Clusters = append(placement.Clusters, cluster.Name)
+		}
+		placements = append(placements, placement)
+	}
+	return placements
+}

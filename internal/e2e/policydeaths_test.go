@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/devstack/propagator"
+)
+
+const (
+	sites       = 100
+	sitesAtOnce = 10
+	// workerDeaths is how often the worker dies in a rollout: each in a batch of its own, as a batch has time for one.
+	workerDeaths = 3
+	// newsPerBatch is how often the hub says something new of the replicas that enforce two policies on the clusters of a batch: they are there, they do not
+	// comply, they do.
+	newsPerBatch = 2 * 3 * sitesAtOnce
+)
+
+// enforcing is a rollout of the policies base and apps.
+func enforcing(name string, atOnce, timeoutMinutes int, clusters ...string) string {
+	return fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {namespace: default, name: %s}
+spec:
+  clusters: [%s]
+  managedPolicies: [base, apps]
+  remediationStrategy: {maxConcurrency: %d, timeout: %d}`, name, strings.Join(clusters, ", "), atOnce, timeoutMinutes)
+}
+
+// twoPolicies plays a hub on which the policies base and apps inform about clusters that only it knows. The clusters comply after a while of their own; they
+// never do with what a rollout enforces whose name begins with stuck.
+func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
+	t.Helper()
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
+		if strings.HasPrefix(policy, "default.stuck") {
+			return -1
+		}
+		return time.Duration(100+40*((len(policy)+int(cluster[len(cluster)-1]))%10)) * time.Millisecond
+	}})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	var registered []string
+	for _, cluster := range clusters {
+		registered = append(registered, ringed(cluster))
+	}
+	createOnHub(t, strings.Join(registered, "\n---\n"))
+	createOnHub(t, informing("base", "", clusters...))
+	createOnHub(t, informing("apps", "", clusters...))
+	awaitStandings(t, len(clusters), "base", "apps")
+	return hub
+}
+
+// The same rollout twice: the second time the worker is killed again and again, while beside it another rollout runs out of time.
+func TestAWorkerThatIsKilledAtAnyTimeEnforcesEachPolicyOnceOnEachOfAHundredClusters(t *testing.T) {
+	random := seeded(t)
+	var clusters []string
+	for i := range sites {
+		clusters = append(clusters, fmt.Sprintf("site-%03d", i+1))
+	}
+	stuck := []string{"stuck-1", "stuck-2"}
+	hub := twoPolicies(t, slices.Concat(clusters, stuck)...)
+	startRollout(t, enforcing("undisturbed", sitesAtOnce, 20, clusters...))
+	undisturbed, code := end(t, "undisturbed")
+	require.Zero(t, code, "%v", undisturbed.Conditions)
+	requireEnforcedOnceEach(t, hub, "undisturbed", sitesAtOnce, clusters, "base", "apps")
+	requireNothingEnforced(t, hub)
+
+	for _, cluster := range clusters {
+		for _, policy := range []string{"base", "apps"} {
+			require.NoError(t, hub.Drift(t.Context(), cluster, "default", policy))
+		}
+	}
+	awaitStandings(t, len(clusters)+len(stuck), "base", "apps")
+	startRollout(t, enforcing("stuck", len(stuck), 1, stuck...))
+	startRollout(t, enforcing("disturbed", sitesAtOnce, 20, clusters...))
+	killWorker(t, "disturbed", anyMoments(random))
+	disturbed, code := end(t, "disturbed")
+
+	require.Zero(t, code, "%v", disturbed.Conditions)
+	require.Equal(t, timeless(undisturbed), timeless(disturbed))
+	requireEnforcedOnceEach(t, hub, "disturbed", sitesAtOnce, clusters, "base", "apps")
+	status, code := end(t, "stuck")
+	require.Equal(t, 1, code)
+	requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+	requireEnforcedOnceEach(t, hub, "stuck", len(stuck), stuck, "base")
+	requireNothingEnforced(t, hub)
+	for _, rollout := range []string{"undisturbed", "disturbed", "stuck"} {
+		requireNothingMadeFor(t, rollout)
+	}
+}
+
+// anyMoments are numbers of news of a rollout, in order, each of another batch.
+func anyMoments(random *rand.Rand) []int {
+	batches := random.Perm(sites / sitesAtOnce)[:workerDeaths]
+	slices.Sort(batches)
+	var moments []int
+	for _, batch := range batches {
+		moments = append(moments, batch*newsPerBatch+1+random.IntN(newsPerBatch))
+	}
+	return moments
+}
+
+// killWorker kills the worker and starts it again, each time that the hub has said so many new things of the replicas that a rollout enforces.
+func killWorker(t *testing.T, rollout string, moments []int) {
+	t.Helper()
+	t.Logf("the worker is killed at the news %v", moments)
+	hub, err := client.NewWithWatch(theFleet.Hub.Config, client.Options{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
+	replicas, err := hub.Watch(ctx, policiesOnHub(), client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout},
+		client.HasLabels{"policy.open-cluster-management.io/root-policy"})
+	require.NoError(t, err)
+	defer replicas.Stop()
+	news := map[string]bool{}
+	for event := range replicas.ResultChan() {
+		replica, ok := event.Object.(*unstructured.Unstructured)
+		require.True(t, ok, "%v", event.Object)
+		compliant, _, _ := unstructured.NestedString(replica.Object, "status", "compliant")
+		news[client.ObjectKeyFromObject(replica).String()+" "+compliant] = true
+		if len(news) < moments[0] {
+			continue
+		}
+		require.NoError(t, theFleet.Worker.Kill())
+		require.NoError(t, theFleet.Worker.Start(t.Context()))
+		if moments = moments[1:]; len(moments) == 0 {
+			return
+		}
+	}
+	t.Fatalf("the moments %v have not come: the hub has said %d new things", moments, len(news))
+}
+
+func policiesOnHub() *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("policy.open-cluster-management.io/v1")
+	list.SetKind("PolicyList")
+	return list
+}
+
+// requireEnforcedOnceEach holds a rollout to have enforced each of the policies once on each of the clusters, on never more of them than may be at once, and
+// on none any more: by its writes that the hub's API server has seen, and by what came of them.
+func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout string, atOnce int, clusters []string, policies ...string) {
+	t.Helper()
+	wanted, placed, enforced := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, policy := range policies {
+		for _, cluster := range clusters {
+			wanted[policy+" on "+cluster] = 1
+		}
+	}
+	of := func(name string) string { return strings.Split(strings.TrimPrefix(name, rollout+"-"), "-")[0] }
+	events, err := theFleet.Hub.AuditEvents()
+	require.NoError(t, err)
+	at := map[string][]string{}
+	for _, placement := range fleet.Placements(events) {
+		if !strings.HasPrefix(placement.Rule, rollout+"-") {
+			continue
+		}
+		for _, cluster := range placement.Clusters {
+			if !slices.Contains(at[placement.Rule], cluster) {
+				placed[of(placement.Rule)+" on "+cluster]++
+			}
+		}
+		at[placement.Rule] = placement.Clusters
+		together := map[string]bool{}
+		for _, clusters := range at {
+			for _, cluster := range clusters {
+				together[cluster] = true
+			}
+		}
+		require.LessOrEqual(t, len(together), atOnce, "%v", at)
+	}
+	require.Equal(t, wanted, placed)
+	for rule, clusters := range at {
+		require.Empty(t, clusters, rule)
+	}
+	for _, enforcement := range hub.Enforcements() {
+		if name, ours := strings.CutPrefix(enforcement.Policy, "default."+rollout+"-"); ours && enforcement.Began {
+			enforced[of(name)+" on "+enforcement.Cluster]++
+		}
+	}
+	require.Equal(t, wanted, enforced)
+}
+
+// timeless is what a status says but for when, and for the names of what was made, which bear the rollout's.
+func timeless(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	status = *status.DeepCopy()
+	status.SafeResourceNames, status.Status = nil, ranv1.RunStatus{CurrentBatch: status.Status.CurrentBatch}
+	for i := range status.Conditions {
+		status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	for i := range status.Clusters {
+		cluster := &status.Clusters[i]
+		cluster.Since, cluster.StartedAt, cluster.CompletedAt = nil, nil, nil
+	}
+	return status
+}
