@@ -208,3 +208,26 @@ func timeless(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeS
 	}
 	return status
 }
+
+// The hub's API server is killed while the clusters of a batch are at work, and stops while those of the next are: they comply while nobody can see it.
+func TestAPolicyRolloutGoesOnWhenTheHubsAPIServerIsRestarted(t *testing.T) {
+	clusters := []string{"gate-1", "gate-2", "gate-3", "gate-4"}
+	hub := twoPolicies(t, clusters...)
+	startRollout(t, enforcing("restarts", 2, 10, clusters...))
+	for _, harm := range []struct {
+		cluster string
+		end     func() error
+	}{{"gate-1", theFleet.Hub.APIServer.Kill}, {"gate-3", theFleet.Hub.APIServer.Stop}} {
+		require.Eventually(t, func() bool { return len(hub.Enforced()[harm.cluster]) > 0 }, time.Minute, 10*time.Millisecond, harm.cluster)
+		require.NoError(t, harm.end())
+		require.NoError(t, theFleet.Hub.APIServer.Start(t.Context()))
+	}
+	status, code := end(t, "restarts")
+
+	require.Zero(t, code, "%v", status.Conditions)
+	requireSucceeded(t, status)
+	require.EqualValues(t, len(clusters), status.Counts.Complete)
+	requireEnforcedOnceEach(t, hub, "restarts", 2, clusters, "base", "apps")
+	requireNothingEnforced(t, hub)
+	requireNothingMadeFor(t, "restarts")
+}
