@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -166,26 +167,88 @@ type PlacedClusters struct {
 	// Policy is its number among those of the rollout.
 	Policy   int      `json:"policy"`
 	Clusters []string `json:"clusters"`
+	// Gains: there are some among them on which it was not enforced before.
+	Gains bool `json:"gains,omitempty"`
 }
 
-// PlaceClusters enforces policies on these clusters and on no other.
-func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) error {
+// PlaceClusters enforces policies on these clusters and on no other. What PreparePolicies has made for those that gain clusters and somebody has deleted is
+// made again first, or no cluster would ever comply; it returns the names of that. Errors: those of PreparePolicies.
+func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) ([]string, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	again, err := makeAgain(ctx, hub, in)
+	if err != nil {
+		return nil, err
 	}
 	for _, placed := range in.Placements {
 		ref := in.Rollout.Policies[placed.Policy]
 		names, err := policies.NamesFor(in.Rollout.name(), ref, in.Rollout.Enforcement)
 		if err != nil {
-			return temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+			return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 		}
 		placement := policies.Placement(in.Rollout.name(), names, ref.Name, in.Rollout.Enforcement, placed.Clusters)
 		if err := applyOurs(ctx, hub, placement, in.Rollout.Owner); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return again, nil
+}
+
+// makeAgain prepares the policies that gain clusters anew of which something is missing, and returns the names of that.
+func makeAgain(ctx context.Context, hub *kube.Cluster, in PlaceClustersInput) ([]string, error) {
+	missing := make([][]string, len(in.Placements))
+	looks, looking := errgroup.WithContext(ctx)
+	looks.SetLimit(requestsAtOnce)
+	for i, placed := range in.Placements {
+		if placed.Gains {
+			looks.Go(func() (err error) {
+				missing[i], err = prepareMissing(looking, hub, in.Rollout, in.Rollout.Policies[placed.Policy])
+				return err
+			})
+		}
+	}
+	err := looks.Wait()
+	return slices.Concat(missing...), err
+}
+
+// prepareMissing prepares a policy anew when the copy or the binding is not there, or is being deleted, and returns the names of what was not.
+func prepareMissing(ctx context.Context, hub *kube.Cluster, in PolicyRollout, ref policies.Ref) ([]string, error) {
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+	}
+	var missing []string
+	for _, object := range enforcing(in, ref, names) {
+		existing := &metav1.PartialObjectMetadata{}
+		existing.SetGroupVersionKind(object.GroupVersionKind())
+		err := hub.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)
+		switch {
+		case apierrors.IsNotFound(err), err == nil && existing.DeletionTimestamp != nil:
+			missing = append(missing, nameOf(object))
+		case err != nil:
+			return nil, explain(hub, "read "+nameOf(object), err)
+		}
+	}
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	_, err = prepare(ctx, hub, in, ref)
+	return missing, err
+}
+
+// enforcing names what enforces a policy on the clusters of its placement: the binding, and the copy where there is one.
+func enforcing(in PolicyRollout, ref policies.Ref, names policies.Names) []*unstructured.Unstructured {
+	objects := []*unstructured.Unstructured{policies.Binding(in.name(), names, ref.Name, in.Enforcement)}
+	if names.Copy != "" {
+		made := &unstructured.Unstructured{}
+		made.SetGroupVersionKind(policies.Policies)
+		made.SetNamespace(names.Namespace)
+		made.SetName(names.Copy)
+		objects = append(objects, made)
+	}
+	return objects
 }
 
 // WithdrawPolicies removes everything that PreparePolicies has made. What bears another mark is left alone.
@@ -212,17 +275,7 @@ func withdrawPolicy(ctx context.Context, hub *kube.Cluster, in PolicyRollout, re
 	if err != nil {
 		return nil // then nothing was made
 	}
-	objects := []*unstructured.Unstructured{
-		policies.Binding(in.name(), names, ref.Name, in.Enforcement), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil),
-	}
-	if names.Copy != "" {
-		made := &unstructured.Unstructured{}
-		made.SetGroupVersionKind(policies.Policies)
-		made.SetNamespace(names.Namespace)
-		made.SetName(names.Copy)
-		objects = append(objects, made)
-	}
-	for _, object := range objects {
+	for _, object := range append(enforcing(in, ref, names), policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)) {
 		object.SetAnnotations(map[string]string{kube.AnnotationOwner: in.Owner})
 		if err := deleteOurs(ctx, hub, nameOf(object), object); err != nil {
 			return err

@@ -155,7 +155,8 @@ func (s *policyScene) prepare() []PreparedPolicy {
 
 func (s *policyScene) place(policy int, clusters ...string) {
 	s.t.Helper()
-	require.NoError(s.t, s.activities.PlaceClusters(s.t.Context(), PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: policy, Clusters: clusters}}}))
+	_, err := s.activities.PlaceClusters(s.t.Context(), PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: policy, Clusters: clusters}}})
+	require.NoError(s.t, err)
 }
 
 // made are the objects of the rollout, as <kind> <name>.
@@ -208,6 +209,34 @@ func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
 			require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout), "twice")
 			require.Empty(t, s.made())
 			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
+		})
+	}
+}
+
+func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
+	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
+		t.Run(string(enforcement), func(t *testing.T) {
+			s := newPolicyScene(t, enforcement, nil)
+			s.prepare()
+			s.place(0, s.clusters[0])
+			s.awaitStanding("CN", s.clusters[0])
+			ref := s.rollout.Policies[0]
+			names, err := policies.NamesFor(s.rollout.name(), ref, enforcement)
+			require.NoError(t, err)
+			var deleted []string
+			for _, object := range enforcing(s.rollout, ref, names) {
+				require.NoError(t, s.hub.Client.Delete(t.Context(), object))
+				deleted = append(deleted, nameOf(object))
+			}
+			in := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters[1:], Gains: true}}}
+			again, err := s.activities.PlaceClusters(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, deleted, again)
+			s.awaitStanding("CN", s.clusters[1:]...)
+
+			again, err = s.activities.PlaceClusters(t.Context(), in)
+			require.NoError(t, err)
+			require.Empty(t, again)
 		})
 	}
 }

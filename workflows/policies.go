@@ -72,10 +72,17 @@ func (p *policyItems) place(ctx workflow.Context, placements []placement) (refus
 	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx)}
 	var words []string
 	for _, placed := range placements {
-		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters})
+		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters, Gains: len(placed.added) > 0})
 		words = append(words, fmt.Sprintf("%s on %d", p.name(placed.item), len(placed.clusters)))
 	}
-	return nil, p.group.insist().effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, nil)
+	var again []string
+	err = p.group.insist().effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, &again)
+	for _, name := range again {
+		if note := name + " had been deleted, and was made again"; !slices.Contains(p.group.status.Notes, note) {
+			p.group.record.note(note)
+		}
+	}
+	return nil, err
 }
 
 func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
@@ -96,7 +103,7 @@ func (p *policyItems) withdraw(ctx workflow.Context, insist insistence) error {
 	return insist.effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
 }
 
-// lost: what enforces a policy is not a cluster's own.
+// lost: what enforces a policy is not a cluster's own. It is looked for when clusters are placed.
 func (p *policyItems) lost(policies.Compliance, policies.Compliance) bool { return false }
 
 func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance) {
