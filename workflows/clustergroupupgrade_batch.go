@@ -29,13 +29,15 @@ type batch struct {
 	pending  []string
 	// running are the clusters that are at work, and those that soak.
 	running map[string]*clusterAtWork
-	// timer cancels the deadline; nil while there is none. It looks at the clock next at wake.
-	timer workflow.CancelFunc
-	wake  time.Time
-	// withdraw cancels the clusters at work.
-	withdraw workflow.CancelFunc
-	timedOut bool
-	changed  bool
+	// timer cancels the deadline; nil while there is none. It looks at the clock next at wake, and is that of the rollout while clusters only soak.
+	timer     workflow.CancelFunc
+	wake      time.Time
+	soakTimer bool
+	// work is the context of what is at work, and of what soaks; withdraw cancels it. stopStarting keeps others from being started.
+	work                   workflow.Context
+	withdraw, stopStarting workflow.CancelFunc
+	timedOut               bool
+	changed                bool
 	// seen are clusters that wait and were ManagedClusters when that was asked last, at seenAt.
 	seen   map[string]bool
 	seenAt time.Time
@@ -65,9 +67,6 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
 		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used}
-		if g.begun.Budget <= 0 {
-			return rollout.EndTimedOut
-		}
 		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
 	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:next]...)
@@ -88,7 +87,8 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	return b.end(ctx)
 }
 
-// awaitTurn waits until a batch may begin, or go on in a new run: nothing is paused, it is known what is held, and who has to has approved it.
+// awaitTurn waits until a batch may begin, or go on in a new run: nothing is paused, it is known what is held, and who has to has approved it. A batch
+// for which there is no time left does not begin.
 func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	for {
 		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.reason) != nil {
@@ -99,6 +99,9 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 		}
 		if g.begun != nil {
 			return ""
+		}
+		if g.charged.total(workflow.Now(ctx)) >= g.timeout() {
+			return rollout.EndTimedOut
 		}
 		end := g.awaitApproval(ctx)
 		if end != "" || !g.status.Paused {
@@ -123,21 +126,22 @@ func (g *groupUpgrade) batchesLeft() int {
 }
 
 // run starts the clusters and waits until all are over. Out of time or cancelled, the clusters at work return their nodes first. It returns
-// with clusters pending when the run must continue as new, or when too many have failed.
+// with clusters pending when the batch is out of time, the run must continue as new, or too many have failed.
 func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
-	b.withdraw = withdraw
+	starting, stopStarting := workflow.WithCancel(work)
+	b.work, b.withdraw, b.stopStarting = work, withdraw, stopStarting
 	waiting, _ := workflow.NewDisconnectedContext(ctx)
 	b.group.runClock(ctx)
 	for {
 		b.changed = false
 		stopped := work.Err() != nil
-		if stopped {
+		if stopped || b.timedOut && b.busy() > 0 {
 			b.disarm()
 			b.group.record.withdrawing(waiting, b.timedOut)
 		} else {
 			b.arm(waiting)
-			b.startClusters(work)
+			b.startClusters(starting)
 		}
 		if b.over(work) {
 			break
@@ -202,17 +206,17 @@ func (b *batch) waiting(most int) []string {
 	return waiting
 }
 
-// over: no cluster is at work, none is to be started, and none soaks for the sake of others.
+// over: no cluster is at work, none is to be started, and none soaks for the sake of others that will have their turn.
 func (b *batch) over(ctx workflow.Context) bool {
 	switch {
 	case b.busy() > 0:
 		return false
 	case ctx.Err() != nil, b.exhausted():
 		return true
-	case len(b.running) > 0 && b.othersFollow():
+	case len(b.running) > 0 && b.othersFollow() && b.end(ctx) == "":
 		return false
 	}
-	return len(b.pending) == 0 || mustContinueAsNew(ctx, b.group.signals)
+	return len(b.pending) == 0 || b.timedOut || mustContinueAsNew(ctx, b.group.signals)
 }
 
 // busy is how many clusters are at work.
@@ -230,7 +234,7 @@ func (b *batch) busy() int {
 // othersFollow reports whether clusters wait for their turn, in this batch or a later one.
 func (b *batch) othersFollow() bool {
 	g := b.group
-	return len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
+	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
 // startClusters starts the clusters of the batch that are not held, as far as the window is open.
@@ -244,7 +248,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		var clusters []*clusterAtWork
 		for _, name := range next {
 			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged}
-			cluster.ctx, cluster.withdraw = workflow.WithCancel(ctx)
+			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 			b.running[name] = cluster
 			clusters = append(clusters, cluster)
 		}
@@ -304,7 +308,7 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 		before := g.record.cluster(cluster.name)
 		result.State, result.Reason, result.Message, result.Since = ranv1.ClusterTimedOut, before.Reason, before.Message, before.Since
 	}
-	if soak := b.soakOf(result); soak > 0 && cluster.ctx.Err() == nil {
+	if soak := b.soakOf(result); soak > 0 && b.work.Err() == nil {
 		result.State = ranv1.ClusterSoaking
 		g.record.clusterEnded(ctx, result)
 		b.soak(cluster, soak)
@@ -334,7 +338,7 @@ func (b *batch) end(ctx workflow.Context) rollout.End {
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled
-	case g.record.complete(b.clusters):
+	case g.record.complete(b.clusters): // those that soak are
 		return ""
 	case canary && (b.timedOut || g.record.cluster(b.clusters[0]).State == ranv1.ClusterTimedOut):
 		return rollout.EndCanaryTimedOut

@@ -38,21 +38,23 @@ func (s *stopwatch) total(now time.Time) time.Duration {
 	return s.used + now.Sub(*s.since)
 }
 
-// arm keeps the deadlines of the batch and of its clusters as a timer. While the clock of the rollout stands still, or nothing is at work or to be
-// started, there is none.
+// arm keeps the deadlines of the batch and of its clusters as a timer, and while clusters only soak that of the rollout. While its clock stands still
+// there is none.
 func (b *batch) arm(ctx workflow.Context) {
 	g := b.group
-	if g.standsStill() || b.busy() == 0 && len(b.pending) == 0 {
+	if g.standsStill() || len(b.running) == 0 && len(b.pending) == 0 {
 		b.disarm()
 		g.record.deadlines(ctx, nil, nil)
 		return
 	}
-	if now := workflow.Now(ctx); b.timer != nil && now.Add(b.leastLeft(now)).Before(b.wake) {
+	soaks := b.onlySoaks()
+	if now := workflow.Now(ctx); b.timer != nil && (soaks != b.soakTimer || now.Add(b.leastLeft(now)).Before(b.wake)) {
 		b.disarm()
 	}
 	if b.timer != nil {
 		return
 	}
+	b.soakTimer = soaks
 	armed, cancel := workflow.WithCancel(ctx)
 	b.timer = cancel
 	workflow.GoNamed(armed, "batch deadline", func(ctx workflow.Context) {
@@ -75,13 +77,21 @@ func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 			return true
 		}
 		b.timeOutClusters(ctx)
+		timed := fmt.Sprintf("batch %d of %d", b.first, len(g.status.RemediationPlan))
+		if b.soakTimer {
+			timed = "the rollout"
+		}
 		if moved := now.Add(left); !moved.Equal(deadline) {
 			deadline = moved
-			g.record.deadlines(ctx, &deadline, new(now.Add(g.timeout()-g.charged.total(now))))
+			batchDeadline := &deadline
+			if b.soakTimer {
+				batchDeadline = nil
+			}
+			g.record.deadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.charged.total(now))))
 		}
 		pause := min(b.leastLeft(now), rollout.ClockInterval(b.time.Budget))
 		b.wake = now.Add(pause)
-		summary := fmt.Sprintf("batch %d of %d times out %s", b.first, len(g.status.RemediationPlan), deadline.UTC().Format("15:04:05Z"))
+		summary := fmt.Sprintf("%s times out %s", timed, deadline.UTC().Format("15:04:05Z"))
 		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
 			return false
 		}
@@ -90,8 +100,11 @@ func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 	}
 }
 
-// left is how much of the batch's time is left; negative when it is over.
+// left is how much of the batch's time is left; negative when it is over. What only soaks has all the time of the rollout.
 func (b *batch) left(now time.Time) time.Duration {
+	if b.onlySoaks() {
+		return b.group.timeout() - b.group.charged.total(now)
+	}
 	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
 }
 
@@ -136,9 +149,20 @@ func (b *batch) disarm() {
 	}
 }
 
-// timeOut withdraws what is at work; nothing else of the batch starts.
+// timeOut withdraws what is at work; nothing else of the batch starts. What soaks goes on, for the sake of the batches that follow; there are none
+// when the time of the rollout is over.
 func (b *batch) timeOut(ctx workflow.Context) {
-	b.timedOut, b.changed = true, true
+	b.changed = true
+	if b.onlySoaks() {
+		b.withdraw()
+		return
+	}
+	b.timedOut = true
 	b.group.record.batchTimedOut(ctx, b.clusters)
-	b.withdraw()
+	b.stopStarting()
+	for _, name := range workflow.DeterministicKeys(b.running) {
+		if cluster := b.running[name]; !cluster.soaking {
+			cluster.withdraw()
+		}
+	}
 }

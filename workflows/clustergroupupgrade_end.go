@@ -103,7 +103,9 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 }
 
 // result is the final status with the clusters that matter first.
-func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus { return rollout.Shorten(g.status, resultClusters) }
+func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
+	return rollout.Shorten(g.status, resultClusters)
+}
 
 // keepLimit is how long the rollout insists on keeping its final status on the hub before it ends without.
 const keepLimit = 10 * time.Minute

@@ -184,7 +184,7 @@ func (r *groupRecord) explainBatch(ctx workflow.Context) {
 		wait.Reason, wait.Since = emergency.ReasonHeld, *r.now(ctx)
 		wait.Message = emergency.Message(*s.Held) + "; the clock of the rollout stands still"
 	}
-	if r.withdrawal != "" {
+	if r.withdrawal != "" && lead == "" {
 		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
 		wait.Message = fmt.Sprintf("%s%s: %d", batch, r.remediation.Withdrawing(), atWork)
 	}

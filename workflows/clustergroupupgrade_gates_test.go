@@ -340,7 +340,9 @@ func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
 func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.T) {
 	retry := ClusterGroupUpgradeInput{Object: aRollout(), StartedBy: "ann", Retry: &rollout.RetryRequest{Actor: "ann"}}
 	start := ClusterGroupUpgradeInput{Object: aRollout(), StartedBy: "ann"}
-	cancelled := func(w *world) { w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour) }
+	cancelled := func(w *world) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	}
 	for _, tt := range []struct {
 		name string
 		in   ClusterGroupUpgradeInput
@@ -434,8 +436,10 @@ func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
 	w.recalledRollout.Object.Status = groupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}, {"c4"}},
 		Clusters: []ranv1.ClusterStatus{
-			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete}, {Name: "c2", Batch: 2, State: ranv1.ClusterComplete},
-			{Name: "c3", Batch: 3, State: ranv1.ClusterPending}, {Name: "c4", Batch: 4, State: ranv1.ClusterPending},
+			{Name: "c1", Batch: 1, State: ranv1.ClusterComplete},
+			{Name: "c2", Batch: 2, State: ranv1.ClusterComplete},
+			{Name: "c3", Batch: 3, State: ranv1.ClusterPending},
+			{Name: "c4", Batch: 4, State: ranv1.ClusterPending},
 		},
 	}
 	askWhen(w, awaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})

@@ -182,6 +182,79 @@ func TestTheNextBatchWaitsUntilTheClustersHaveSoaked(t *testing.T) {
 	require.WithinDuration(t, start.Add(14*time.Minute), w.Now(), 2*time.Second, "nobody waits for the last batch to soak")
 }
 
+// When the time of the batch is over, c1 has been complete for five minutes.
+func TestABatchThatIsOutOfTimeStillSoaks(t *testing.T) {
+	lateComplete := func(ctx workflow.Context) error {
+		_ = workflow.Sleep(ctx, 1000*time.Hour)
+		return nil // though it was withdrawn
+	}
+	for _, tt := range []struct {
+		name   string
+		c2     func(workflow.Context) error
+		change func(*ranv1.ClusterGroupUpgradeSpec)
+		want   ranv1.ClusterState
+		// next is when the next batch starts; 0: it does not. end is when the rollout is over.
+		next, end time.Duration
+	}{
+		{"what is complete", never, nil, ranv1.ClusterTimedOut, 35 * time.Minute, 36 * time.Minute},
+		{"what completes in that moment", lateComplete, nil, ranv1.ClusterComplete, 40 * time.Minute, 41 * time.Minute},
+		{"but not when no other follows", never, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
+		}, ranv1.ClusterTimedOut, 0, 31 * time.Minute},
+		{"also if others would not follow had it not completed", lateComplete, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.BatchTimeoutAction = ranv1.BatchTimeoutAbort
+		}, ranv1.ClusterComplete, 40 * time.Minute, 41 * time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+			clusters.ends["c1"], clusters.ends["c2"] = takes(25*time.Minute), tt.c2
+			object := aRollout()
+			object.Spec.RemediationStrategy.SoakSeconds = 600
+			if tt.change != nil {
+				tt.change(&object.Spec)
+			}
+			var soaking groupStatus
+			w.RegisterDelayedCallback(func() { soaking = statusOf[groupStatus](w) }, 33*time.Minute)
+			start := w.Now()
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+			var status groupStatus
+			if w.GetWorkflowError() == nil {
+				require.NoError(t, w.GetWorkflowResult(&status))
+			} else {
+				status = requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+			}
+			require.WithinDuration(t, start.Add(tt.end), w.Now(), 5*time.Second)
+			require.Equal(t, []ranv1.ClusterState{ranv1.ClusterComplete, tt.want}, []ranv1.ClusterState{clusterStates(status)["c1"], clusterStates(status)["c2"]})
+			if tt.next == 0 {
+				require.NotContains(t, clusters.events, "+c3")
+				return
+			}
+			require.WithinDuration(t, start.Add(tt.next), startTimes(status)["c3"], 5*time.Second)
+			require.Equal(t, ranv1.ReasonSoaking, soaking.Wait.Reason)
+			require.Equal(t, "Soaking; Maintaining nodes", progressMessage(soaking))
+		})
+	}
+}
+
+func TestTheTimeOfTheRolloutIsOverAlsoWhileClustersSoak(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := aRollout("c1")
+	object.Spec.RemediationStrategy.SoakSeconds, object.Spec.RemediationStrategy.Timeout = 3600, 10
+	object.Spec.Approvals = &ranv1.Approvals{AfterCanaries: true}
+	start := w.Now()
+	w.RegisterDelayedCallback(func() {
+		status := statusOf[groupStatus](w).Status
+		require.Nil(t, status.CurrentBatchDeadline, "nothing is at work that could run out of time")
+		require.WithinDuration(t, start.Add(10*time.Minute), status.Deadline.Time, 5*time.Second)
+	}, 3*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.WithinDuration(t, start.Add(10*time.Minute), w.Now(), 5*time.Second, "and nobody is asked to approve what has no time")
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterPending}, clusterStates(status))
+	require.NotContains(t, clusters.events, "+c2")
+}
+
 func TestASoakingClusterKeepsItsPlaceInARollingRollout(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
 	object := aRollingRollout()

@@ -154,13 +154,17 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	r.explain(ctx)
 }
 
-// deadlines records when the batch and the rollout time out; nil while the clocks stand still.
+// deadlines records when the batch and the rollout time out; nil while the clocks stand still. A batch of which clusters only soak does not.
 func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time) {
 	s := &r.status.Status
 	update := temporal.AttributeDeadline.ValueUnset()
 	s.CurrentBatchDeadline, s.Deadline = nil, nil
+	if rollout != nil {
+		s.Deadline = &metav1.Time{Time: *rollout}
+		update = temporal.AttributeDeadline.ValueSet(*rollout)
+	}
 	if batch != nil {
-		s.CurrentBatchDeadline, s.Deadline = &metav1.Time{Time: *batch}, &metav1.Time{Time: *rollout}
+		s.CurrentBatchDeadline = &metav1.Time{Time: *batch}
 		update = temporal.AttributeDeadline.ValueSet(*batch)
 	}
 	_ = workflow.UpsertTypedSearchAttributes(ctx, update)
@@ -329,9 +333,12 @@ func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 // failed is how many clusters have failed, or timed out, on which work was begun.
 func (r *groupRecord) failed() int { return r.failures }
 
-// complete reports whether every one of the clusters is complete.
+// complete reports whether every one of the clusters is complete, or soaks for the sake of others.
 func (r *groupRecord) complete(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return r.cluster(name).State != ranv1.ClusterComplete })
+	return !slices.ContainsFunc(names, func(name string) bool {
+		c := r.cluster(name)
+		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || working(c))
+	})
 }
 
 func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {

@@ -18,9 +18,10 @@ func (b *batch) soakOf(result ranv1.ClusterStatus) time.Duration {
 	return soak
 }
 
-// soak lets a cluster whose work is over keep its place for that long.
+// soak lets a cluster whose work is over keep its place for that long. One that was being withdrawn when it was found complete soaks like any other.
 func (b *batch) soak(cluster *clusterAtWork, duration time.Duration) {
 	cluster.soaking = true
+	cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 	b.running[cluster.name] = cluster
 	b.group.record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
 	workflow.GoNamed(cluster.ctx, "soak "+cluster.name, func(ctx workflow.Context) {
@@ -36,6 +37,11 @@ func (b *batch) soaked(ctx workflow.Context, cluster *clusterAtWork) {
 	b.changed = true
 	b.group.record.clusterSoaked(ctx, cluster.name)
 	b.group.record.batchReached(ctx, b.reached())
+}
+
+// onlySoaks reports whether there is nothing left to do but to wait until clusters have soaked.
+func (b *batch) onlySoaks() bool {
+	return len(b.running) > 0 && b.busy() == 0 && (len(b.pending) == 0 || b.timedOut)
 }
 
 // endSoak takes the clusters that soak still as complete: nothing waits for them any more.

@@ -147,22 +147,30 @@ func TestCanariesThatHaveLeftThePlanGoFirstAgainEachAlone(t *testing.T) {
 		want     [][]string
 	}{
 		{
-			"the first of them", [][]string{{"c2"}, {"a", "b"}},
+			"the first of them",
+			[][]string{{"c2"}, {"a", "b"}},
 			[]ranv1.ClusterStatus{
 				{Name: "c2", Batch: 1, State: complete}, {Name: "a", Batch: 2, State: failed}, {Name: "b", Batch: 2, State: complete}, {Name: "c1", State: failed},
 			},
 			[][]string{{"c1"}, {"c2"}, {"a", "b"}},
 		},
 		{
-			"with others", [][]string{{"c1"}, {"a"}},
+			"with others",
+			[][]string{{"c1"}, {"a"}},
 			[]ranv1.ClusterStatus{
-				{Name: "c1", Batch: 1, State: complete}, {Name: "a", Batch: 2, State: complete},
-				{Name: "x", State: failed}, {Name: "c3", State: failed}, {Name: "y", State: failed}, {Name: "c2", State: failed}, {Name: "z", State: failed},
+				{Name: "c1", Batch: 1, State: complete},
+				{Name: "a", Batch: 2, State: complete},
+				{Name: "x", State: failed},
+				{Name: "c3", State: failed},
+				{Name: "y", State: failed},
+				{Name: "c2", State: failed},
+				{Name: "z", State: failed},
 			},
 			[][]string{{"c1"}, {"c2"}, {"c3"}, {"a"}, {"x", "y"}, {"z"}},
 		},
 		{
-			"all of them", nil, []ranv1.ClusterStatus{{Name: "c1", State: failed}, {Name: "c2", State: failed}, {Name: "a", State: failed}},
+			"all of them", nil,
+			[]ranv1.ClusterStatus{{Name: "c1", State: failed}, {Name: "c2", State: failed}, {Name: "a", State: failed}},
 			[][]string{{"c1"}, {"c2"}, {"a"}},
 		},
 	} {
