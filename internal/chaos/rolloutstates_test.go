@@ -194,6 +194,7 @@ func changing(before bool) state {
 			spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{propLabel: "at-work"}}
 			spec.Actions.AfterCompletion = &ranv1.AfterCompletion{RemoveClusterLabels: []string{propLabel}}
 		}, at.node)
+		w.labels = true
 		awaitStopped(t, injection)
 		return reached{workflow: w.workflow}
 	})

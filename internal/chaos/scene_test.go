@@ -40,6 +40,8 @@ type scene struct {
 	works []*work
 	// answersLost: requests were cut off before Drydock had the answer.
 	answersLost bool
+	// registered are the ManagedClusters of the hub as the scenario found them.
+	registered map[string]registration
 	// allowed is how many nodes of a cluster may be at work at once, whoever asks for them; absent: one.
 	allowed map[string]int
 }
@@ -61,6 +63,8 @@ type work struct {
 	end string
 	// terminated: it, or a part of it, was.
 	terminated bool
+	// labels: it gives its clusters a label at its beginning, and takes it away at its end.
+	labels bool
 }
 
 // newScene begins a scenario on a stage that nothing of Drydock's is left on.
@@ -68,6 +72,7 @@ func newScene(t *testing.T, name string, seed uint64) *scene {
 	t.Helper()
 	s := &scene{stage: theStage, name: name, rand: rand.New(rand.NewPCG(seed, 0)), began: time.Now(), allowed: map[string]int{}}
 	t.Cleanup(func() { s.mend(t) })
+	s.registered = s.registrations(t)
 	return s
 }
 
@@ -80,6 +85,7 @@ func (s *scene) finish(t *testing.T) {
 	for _, spoke := range s.Spokes {
 		require.NoError(t, s.AwaitNothingLeft(t.Context(), spoke))
 	}
+	s.requireHubAsItWas(t)
 	requireInvariants(t, s)
 }
 
@@ -103,6 +109,7 @@ func (s *scene) mend(t *testing.T) {
 	for _, spoke := range s.Spokes {
 		s.clear(t, spoke)
 	}
+	s.unlabel(t)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, w := range s.works {

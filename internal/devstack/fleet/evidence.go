@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// Leftovers returns what Drydock has left behind in a cluster that is not under maintenance any more: cordons, marks, conditions,
+// Leftovers returns what Drydock has left behind in a cluster that is not under maintenance any more: cordons, annotations, labels, conditions,
 // requests, Jobs that we hold, and locks that are not active.
 func Leftovers(ctx context.Context, reader client.Reader) ([]string, error) {
 	var left []string
@@ -68,7 +68,7 @@ func Leftovers(ctx context.Context, reader client.Reader) ([]string, error) {
 	return left, nil
 }
 
-// ourPrefix begins the names of all annotations and finalizers of Drydock.
+// ourPrefix begins the names of all annotations, labels and finalizers of Drydock.
 const ourPrefix = "drydock.dev/"
 
 func leftoversOf(node *corev1.Node) []string {
@@ -79,6 +79,11 @@ func leftoversOf(node *corev1.Node) []string {
 	for annotation := range node.Annotations {
 		if strings.HasPrefix(annotation, ourPrefix) {
 			left = append(left, "node "+node.Name+" has annotation "+annotation)
+		}
+	}
+	for label := range node.Labels {
+		if strings.HasPrefix(label, ourPrefix) {
+			left = append(left, "node "+node.Name+" has label "+label)
 		}
 	}
 	for _, condition := range node.Status.Conditions {
