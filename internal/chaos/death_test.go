@@ -44,15 +44,15 @@ type death struct {
 	pending []string
 }
 
-// end is how a worker's life ends.
+// end is how a worker's life ends: in words, by which signal, and who sends it.
 type end struct {
-	how    string
-	worker func(*devstack.Process) error
+	what, how string
+	worker    func(*devstack.Process) error
 }
 
 var (
-	killed  = end{"SIGKILL", (*devstack.Process).Kill}
-	stopped = end{"SIGTERM", (*devstack.Process).Stop}
+	killed  = end{"is killed", "SIGKILL", (*devstack.Process).Kill}
+	stopped = end{"stops", "SIGTERM", (*devstack.Process).Stop}
 )
 
 // die brings a work into each of the states, all at the same time and each in a place of its own, ends the worker, and starts another.

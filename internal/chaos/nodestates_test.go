@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -95,7 +96,7 @@ func handedOver(in maintenancev1.NodeState, heal ...string) state {
 			}
 			return reached{workflow: w.workflow, heal: func() {
 				for _, signal := range heal {
-					_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", signal, nil) // it may have been terminated
+					s.sayIfItGoesOn(t, w.workflow, signal)
 				}
 			}}
 		},
@@ -226,4 +227,19 @@ func (r request) reach(t *testing.T, s *scene, at place) reached {
 func (s *scene) say(t *testing.T, workflow, signal string) {
 	t.Helper()
 	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, temporal.SignalRequest{Actor: "ann", Reason: s.name}))
+}
+
+// sayIfItGoesOn is say to a workflow that may have been terminated.
+func (s *scene) sayIfItGoesOn(t *testing.T, workflow, signal string) {
+	t.Helper()
+	if s.goesOn(t, workflow) {
+		s.say(t, workflow, signal)
+	}
+}
+
+func (s *scene) goesOn(t *testing.T, workflow string) bool {
+	t.Helper()
+	description, err := s.temporal.DescribeWorkflowExecution(t.Context(), workflow, "")
+	require.NoError(t, err)
+	return description.WorkflowExecutionInfo.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
 }

@@ -17,7 +17,11 @@ func unapproved() state {
 	return groupState("WaitingForApproval", "", func(t *testing.T, s *scene, at place) reached {
 		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true} }, at.node)
 		s.awaitReason(t, w.workflow, ranv1.ReasonWaitingForApproval)
-		return reached{workflow: w.workflow, heal: func() { s.must(t, "upgrade", "approve", w.name, "-n", namespace) }}
+		return reached{workflow: w.workflow, heal: func() {
+			if s.goesOn(t, w.workflow) {
+				s.must(t, "upgrade", "approve", w.name, "-n", namespace)
+			}
+		}}
 	})
 }
 

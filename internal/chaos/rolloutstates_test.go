@@ -140,7 +140,7 @@ func notEnabled() state {
 	return groupState("NotEnabled", "", func(t *testing.T, s *scene, at place) reached {
 		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
 		s.awaitCompleted(t, w.workflow, "PlanRollout")
-		return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalEnable) }}
+		return reached{workflow: w.workflow, heal: func() { s.sayIfItGoesOn(t, w.workflow, temporal.SignalEnable) }}
 	})
 }
 
@@ -178,15 +178,18 @@ func paused() state {
 			over = over || event.EventType == enums.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED
 			return over && event.EventType == enums.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
 		})
-		return reached{workflow: w.workflow, heal: func() { s.say(t, w.workflow, temporal.SignalResume) }}
+		return reached{workflow: w.workflow, heal: func() { s.sayIfItGoesOn(t, w.workflow, temporal.SignalResume) }}
 	})
 }
+
+// afterCompletion is the state in which what a cluster was given for its rollout is taken from it.
+const afterCompletion = "afterCompletion"
 
 // changing is a state in which the labels of a cluster are being changed, before it is worked on, or after it: then they are as they were.
 func changing(before bool) state {
 	name, body := "beforeEnable", `"`+propLabel+`":"at-work"`
 	if !before {
-		name, body = "afterCompletion", `"`+propLabel+`":null`
+		name, body = afterCompletion, `"`+propLabel+`":null`
 	}
 	return groupState(name, "ChangeClusters", func(t *testing.T, s *scene, at place) reached {
 		injection := stopRequest(s, place{spoke: s.Hub}, faultproxy.Match{Verbs: []string{"patch"}, Resource: "managedclusters", Name: at.spoke.Name, Body: body})

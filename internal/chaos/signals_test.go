@@ -20,25 +20,17 @@ import (
 
 // signals are the scenarios in which people say things twice, in the wrong order, too late, and at any time that it is over.
 func signals() []scenario {
-	return []scenario{
+	all := []scenario{
 		{name: "a requestor says everything twice and in the wrong order", short: true, run: requestorIsConfused},
 		{name: "a requestor is done before the node is handed over", run: doneTooEarly},
 		{name: "a rollout is told everything twice and in the wrong order", short: true, run: rolloutIsConfused},
 
 		{name: "maintenances are cancelled in every state", run: cancelMaintenances},
-		cancelRollout("inspected", inspecting()),
-		cancelRollout("clusters wait for locks and nodes", clusterLocks(), controlPlaneNodes(), workerNodes()),
-		cancelRollout("clusters begin, end and are judged", clusterRequest("create", false), clusterRequest("delete", false), clusterHealth()),
-		cancelRollout("a rollout is planned", planning()),
-		cancelRollout("rollouts stand still", notEnabled(), paused(), cancelling()),
-		cancelRollout("rollouts may not begin", unapproved(), blocked()),
-		cancelRollout("clusters are prepared", precaching(), backingUp()),
-		cancelRollout("a cluster soaks", soaking()),
-		cancelRollout("the canary is at work", inBatch(true)),
-		cancelRollout("a later batch is at work", inBatch(false)),
-		cancelRollout("what has timed out is withdrawn", timedOut()),
-		cancelRollout("clusters are labelled", changing(true)),
 	}
+	for _, m := range rolloutMoments() {
+		all = append(all, cancelRollouts(m))
+	}
+	return all
 }
 
 // requestorIsConfused: what makes no sense changes nothing.
@@ -142,19 +134,19 @@ func cancelMaintenances(t *testing.T, s *scene) {
 	})...)
 }
 
-// cancelRollout is a scenario in which rollouts, or clusters of theirs, are cancelled in those states, each on a spoke of its own. A rollout of
-// which only a cluster was cancelled has failed.
-func cancelRollout(when string, states ...state) scenario {
-	return scenario{name: "work is cancelled while " + when, run: func(t *testing.T, s *scene) {
+// cancelRollouts is a scenario in which rollouts, or clusters of theirs, are cancelled in the states of a moment. A rollout of which only a cluster
+// was cancelled has failed.
+func cancelRollouts(m moment) scenario {
+	return scenario{name: "work is cancelled while " + m.when, run: func(t *testing.T, s *scene) {
 		s.cancelIn(t, s.onePlaceEach(), func(st state) string {
 			switch {
-			case st.state == string(ranv1.StepCleaningUp):
+			case st.state == string(ranv1.StepCleaningUp), st.state == afterCompletion:
 				return ended // it comes too late
 			case st.workflow == temporal.ClusterUpgrade:
 				return ranv1.ReasonFailed
 			}
 			return cancelled
-		}, states...)
+		}, m.states...)
 	}}
 }
 

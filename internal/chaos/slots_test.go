@@ -25,6 +25,7 @@ func slots() []scenario {
 		onSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), rollCalled()),
 		onSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), rollCalled()),
 		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), joined(), heldRollout()),
+		onSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), joined(), heldRollout()),
 		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, joinedRollout()),
 		{name: "the scheduler is terminated while slots are waited for", short: true, run: schedulerTerminated},
 		{name: "the scheduler is terminated while a rollout is at work", run: schedulerOfRolloutTerminated},
@@ -152,7 +153,7 @@ func joined() state {
 			s.awaitPhase(t, guest.workflow, string(maintenancev1.NodeReady))
 			return reached{workflow: guest.workflow, heal: func() {
 				for _, w := range []*work{host, guest} {
-					_ = s.temporal.SignalWorkflow(t.Context(), w.workflow, "", temporal.SignalDone, nil) // it may have been terminated
+					s.sayIfItGoesOn(t, w.workflow, temporal.SignalDone)
 				}
 			}}
 		},

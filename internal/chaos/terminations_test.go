@@ -18,17 +18,15 @@ func terminations() []scenario {
 	for _, r := range nodeRequests() {
 		onTheWay = append(onTheWay, r.lost())
 	}
-	return []scenario{
+	all := []scenario{
 		{name: "maintenances are terminated while they wait", run: terminateOnNodes(nodeWaits()...)},
 		{name: "maintenances are terminated with their requests on the way out", run: terminateOnNodes(onTheWay...)},
-		{name: "a cluster is terminated while it is inspected", run: terminateOnSpokes(inspecting())},
-		{name: "clusters are terminated while they wait", run: terminateOnSpokes(clusterLocks(), controlPlaneNodes(), workerNodes())},
-		{
-			name: "clusters are terminated at their beginning and their end",
-			run:  terminateOnSpokes(clusterHealth(), clusterRequest("create", false), clusterRequest("delete", false)),
-		},
 		onNodes("the worker is killed while the sweeper takes a node back", killed, takingBack()),
 	}
+	for _, m := range rolloutMoments() {
+		all = append(all, scenario{name: "work is terminated while " + m.when, run: terminateOnSpokes(m.states...)})
+	}
+	return all
 }
 
 // takingBack: a maintenance was terminated while its node drained, and the sweeper is about to return the node.
@@ -52,7 +50,7 @@ func terminateOnNodes(states ...state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) { s.terminate(t, s.places(t, len(states)), states...) }
 }
 
-// terminateOnSpokes terminates the clusters of rollouts in those states, each on a spoke of its own.
+// terminateOnSpokes terminates rollouts, or clusters of theirs, in those states, each on a spoke of its own.
 func terminateOnSpokes(states ...state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		s.terminate(t, s.onePlaceEach(), states...)
@@ -67,11 +65,10 @@ func (s *scene) terminate(t *testing.T, places []place, states ...state) {
 	for i, at := range arrived {
 		t.Logf("terminated in %s; pending: %q", states[i], s.pending(t, at.workflow))
 		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), at.workflow, "", s.name))
-	}
-	for _, w := range s.works {
-		w.end, w.terminated = ranv1.ReasonFailed, true // a rollout whose cluster was terminated
-		if !w.rollout {
-			w.end = terminated
+		w := s.workOf(t, at.workflow)
+		w.end, w.terminated = terminated, true
+		if at.workflow != w.workflow {
+			w.end = ranv1.ReasonFailed // a rollout whose cluster was terminated
 		}
 	}
 	for _, cluster := range s.Clusters() {

@@ -2,40 +2,53 @@ package chaos
 
 import "testing"
 
-// workerDeaths are the scenarios in which a worker dies, in every state of the workflows at least once.
+// workerDeaths are the scenarios in which a worker dies, in every state of the workflows at least once by each end.
 func workerDeaths() []scenario {
 	var lost, unanswered []state
 	for _, r := range nodeRequests() {
 		lost, unanswered = append(lost, r.lost()), append(unanswered, r.unanswered())
 	}
-	deaths := []scenario{
-		onNodes("the worker is killed while maintenances wait", killed, nodeWaits()...),
-		onNodes("the worker stops while maintenances wait", stopped, nodeWaits()...),
-		onNodes("the worker is killed with its requests on the way out", killed, lost...),
-		onNodes("the worker is killed with the answers on the way back", killed, unanswered...),
-		onNodes("the worker stops with its requests on the way out", stopped, lost...),
-
-		onSpokes("the worker is killed while a cluster is inspected", killed, inspecting()),
-		onSpokes("the worker is killed while clusters wait", killed, clusterLocks(), controlPlaneNodes(), workerNodes()),
-		onSpokes("the worker stops while clusters wait", stopped, clusterLocks(), controlPlaneNodes(), workerNodes()),
-		onSpokes("the worker is killed at the beginning and the end of clusters", killed, clusterHealth(), clusterRequest("create", false), clusterRequest("delete", false)),
-		onSpokes("the worker is killed with the answers to clusters on the way back", killed, clusterRequest("create", true), clusterRequest("delete", true)),
-
-		onSpokes("the worker is killed while a rollout is planned", killed, planning()),
-		onSpokes("the worker is killed while rollouts stand still", killed, cancelling(), paused(), notEnabled()),
-		onSpokes("the worker is killed while rollouts may not begin", killed, unapproved(), blocked()),
-		onSpokes("the worker stops while rollouts stand still", stopped, notEnabled(), paused(), unapproved()),
-		onSpokes("the worker is killed while clusters are prepared", killed, precaching(), backingUp()),
-		onSpokes("the worker is killed while a cluster soaks", killed, soaking()),
-		onSpokes("the worker is killed while the canary is at work", killed, inBatch(true)),
-		onSpokes("the worker is killed in a later batch", killed, inBatch(false)),
-		onSpokes("the worker is killed while what has timed out is withdrawn", killed, timedOut()),
-		onSpokes("the worker is killed while clusters are labelled", killed, changing(true), changing(false)),
-	}
 	// One death, in states that differ the most.
 	few := onNodes("the worker is killed in four states at once", killed, draining(), jobAtWork(), unanswered[2], lost[8])
 	few.short = true
-	return append(deaths, few)
+	deaths := []scenario{few}
+	for _, how := range []end{killed, stopped} {
+		deaths = append(deaths,
+			onNodes("the worker "+how.what+" while maintenances wait", how, nodeWaits()...),
+			onNodes("the worker "+how.what+" with its requests on the way out", how, lost...),
+			onNodes("the worker "+how.what+" with the answers on the way back", how, unanswered...),
+			onSpokes("the worker "+how.what+" with the answers to clusters on the way back", how, clusterRequest("create", true), clusterRequest("delete", true)),
+		)
+		for _, m := range rolloutMoments() {
+			deaths = append(deaths, onSpokes("the worker "+how.what+" while "+m.when, how, m.states...))
+		}
+	}
+	return deaths
+}
+
+// moment is a time at which rollouts are in those states, each on a spoke of its own.
+type moment struct {
+	when   string
+	states []state
+}
+
+// rolloutMoments are all states of ClusterUpgrade, then those of ClusterGroupUpgrade.
+func rolloutMoments() []moment {
+	return []moment{
+		{"a cluster is inspected", []state{inspecting()}},
+		{"clusters wait for locks and nodes", []state{clusterLocks(), controlPlaneNodes(), workerNodes()}},
+		{"clusters begin, end and are judged", []state{clusterRequest("create", false), clusterRequest("delete", false), clusterHealth()}},
+
+		{"a rollout is planned", []state{planning()}},
+		{"rollouts stand still", []state{notEnabled(), paused(), cancelling()}},
+		{"rollouts may not begin", []state{unapproved(), blocked()}},
+		{"clusters are prepared", []state{precaching(), backingUp()}},
+		{"a cluster soaks", []state{soaking()}},
+		{"the canary is at work", []state{inBatch(true)}},
+		{"a later batch is at work", []state{inBatch(false)}},
+		{"what has timed out is withdrawn", []state{timedOut()}},
+		{"clusters are labelled", []state{changing(true), changing(false)}},
+	}
 }
 
 // onNodes is a scenario in which a worker dies while maintenances of single nodes are in those states.

@@ -49,12 +49,13 @@ func (j *judgement) violated(event *historypb.HistoryEvent, format string, args 
 	j.violations = append(j.violations, where+fmt.Sprintf(format, args...))
 }
 
-// explained are the causes of a failed workflow task that are no fault: an event came in while the task was at work, somebody has reset the
-// workflow, or its worker's cache was given up.
+// explained are the causes of a failed workflow task that are no fault: an event came in while the task was at work, somebody has reset or
+// terminated the workflow, or its worker's cache was given up.
 var explained = []enumspb.WorkflowTaskFailedCause{
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
 	enumspb.WORKFLOW_TASK_FAILED_CAUSE_RESET_STICKY_TASK_QUEUE,
+	enumspb.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND,
 }
 
 func (j *judgement) tasks(event *historypb.HistoryEvent) {

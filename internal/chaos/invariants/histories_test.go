@@ -121,6 +121,11 @@ func TestAWellFormedHistoryViolatesNothing(t *testing.T) {
 	}
 }
 
+func TestATaskThatATerminationHasCutOffIsNoFault(t *testing.T) {
+	require.Empty(t, Tasks(aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_FORCE_CLOSE_COMMAND))))
+	require.Len(t, Tasks(aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_NON_DETERMINISTIC_ERROR))), 1)
+}
+
 func TestWhatIsWrongWithAHistoryIsFound(t *testing.T) {
 	tests := []struct {
 		name string
