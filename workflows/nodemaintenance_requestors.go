@@ -277,11 +277,16 @@ func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
 	m.requestors.all = append(m.requestors.all, joined)
 	m.requestors.publish()
 	m.record.note(joined.RequestorID + " joined with " + joined.Maintenance)
-	workflow.GoNamed(ctx, "look after "+joined.Maintenance, func(ctx workflow.Context) {
+	watching, stop := workflow.WithCancel(ctx)
+	workflow.GoNamed(watching, "look after "+joined.Maintenance, func(ctx workflow.Context) {
 		if _, err := m.awaitEnd(ctx, claim.From); err == nil && joined.State.NeedsNode() {
 			m.requestors.set(joined, maintenancev1.RequestorLeft, "its maintenance is over")
 			m.withdrawUnneeded()
 		}
+	})
+	workflow.GoNamed(ctx, "until "+joined.RequestorID+" is done", func(ctx workflow.Context) {
+		_ = workflow.Await(ctx, func() bool { return !joined.State.NeedsNode() })
+		stop()
 	})
 }
 

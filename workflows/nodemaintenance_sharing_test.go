@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -60,6 +61,20 @@ func TestANodeThatAnotherMaintenanceJoinedIsReturnedWhenBothAreDone(t *testing.T
 	require.Len(t, w.inputs["TakeNode"], 1)
 	require.Len(t, w.inputs["Drain"], 1)
 	require.Len(t, w.inputs["ReturnNode"], 1)
+}
+
+func TestNobodyWaitsForTheEndOfAMaintenanceThatIsDoneWithTheNode(t *testing.T) {
+	w := newWorld(t)
+	asked := 0
+	w.SetOnActivityCanceledListener(func(info *activity.Info) {
+		if info.ActivityType.Name == "AwaitEnd" {
+			asked++
+		}
+	})
+	w.say(w.claims(1, maintenancev1.RequestorAtWork), w.signal(temporal.SignalDone, ""), w.claims(2, maintenancev1.RequestorDone))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+	require.Equal(t, 1, asked, "to end")
 }
 
 func TestAJoinedMaintenanceIsToldWhenTheNodeIsReady(t *testing.T) {
