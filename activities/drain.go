@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -24,7 +25,9 @@ type Drains struct {
 // DrainInput says which pods leave which node, until when.
 type DrainInput struct {
 	NodeRef
-	Spec maintenancev1.DrainSpec `json:"spec"`
+	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
+	NodeUID types.UID               `json:"nodeUID,omitempty"`
+	Spec    maintenancev1.DrainSpec `json:"spec"`
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Attempt  int32      `json:"attempt"`
@@ -52,7 +55,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	defer stop()
 	defer d.Metrics.forget(in.NodeRef)
 	status, err := drain.Drain{
-		Node: in.Node, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
+		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
 		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
 		Draining: func(node *corev1.Node) bool {
 			condition := kube.FindNodeCondition(node, kube.ConditionDrainInProgress)

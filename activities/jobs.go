@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,9 @@ type Jobs struct {
 // RunJobInput says which Job to run on which node.
 type RunJobInput struct {
 	NodeRef
+	// NodeUID is that of the node that was cordoned: it is gone when another has its name, for which the Job was not made. Empty: it is not known.
+	// RemoveJob does not read it.
+	NodeUID types.UID `json:"nodeUID,omitempty"`
 	// Maintenance is the name of the NodeMaintenance; the Job is named after it.
 	Maintenance string                  `json:"maintenance"`
 	Job         maintenancev1.JobAction `json:"job"`
@@ -67,6 +71,8 @@ type jobRun struct {
 	owner string
 	// node it must run on; empty: any of the cluster, which is told as what is observed.
 	node, cluster string
+	// nodeUID tells the node from a later one of its name; empty: it is not known.
+	nodeUID types.UID
 	// deadline is when it is stopped; nil: never. timedOut is the type of the error then.
 	deadline *time.Time
 	timedOut string
@@ -79,7 +85,7 @@ type jobRun struct {
 // run of a Job on a node.
 func (in RunJobInput) run() jobRun {
 	return jobRun{
-		owner: in.Owner, node: in.Node, deadline: in.Deadline, timedOut: temporal.ErrJobFailed,
+		owner: in.Owner, node: in.Node, nodeUID: in.NodeUID, deadline: in.Deadline, timedOut: temporal.ErrJobFailed,
 		template: "action.job.template", noNamespace: "action.job.namespace: cluster %s: %v: create the namespace, or name another",
 		another: "give the maintenance another name",
 	}

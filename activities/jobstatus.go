@@ -59,7 +59,7 @@ func lookAtJob(ctx context.Context, cluster *kube.Cluster, reader client.Reader,
 	if run.node == "" {
 		return seen, nil
 	}
-	_, err = cluster.Node(ctx, run.node)
+	_, err = cluster.SameNode(ctx, run.node, run.nodeUID)
 	seen.nodeGone = apierrors.IsNotFound(err)
 	return seen, client.IgnoreNotFound(err)
 }

@@ -103,7 +103,7 @@ func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 		requests := requestsFor(t, in.Node)
 		require.Len(t, requests, 1)
 		require.Equal(t, NodeLocks{Asked: true, Inactive: true, Active: true, RequestUID: requests[0].UID}, taken.Locks)
-		require.Equal(t, &CordonResult{CordonedByUs: true}, taken.Cordon, "the node has no lock to wait for")
+		require.Equal(t, &CordonResult{CordonedByUs: true, NodeUID: getNode(t, in.Node).UID}, taken.Cordon, "the node has no lock to wait for")
 		require.True(t, getNode(t, in.Node).Spec.Unschedulable)
 	}
 	requests := requestsFor(t, in.Node)

@@ -116,6 +116,8 @@ type CordonInput struct {
 // CordonResult says what was found and done.
 type CordonResult struct {
 	CordonedByUs bool `json:"cordonedByUs"`
+	// NodeUID tells the node from a later one of its name.
+	NodeUID types.UID `json:"nodeUID,omitempty"`
 	// Note is set when there is something a person should know, e.g. that someone else had cordoned the node before.
 	Note string `json:"note,omitempty"`
 	// Warning is what a person may want to change before the drain.
@@ -162,6 +164,7 @@ func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInpu
 		return CordonResult{}, explainNode(cluster, in.Node, "cordon", err)
 	}
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})()
+	result.NodeUID = ours.UID
 	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))

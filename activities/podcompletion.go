@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -20,6 +21,8 @@ import (
 // AwaitPodCompletionInput says which pods may end by themselves, until when.
 type AwaitPodCompletionInput struct {
 	NodeRef
+	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
+	NodeUID  types.UID                              `json:"nodeUID,omitempty"`
 	Spec     maintenancev1.WaitForPodCompletionSpec `json:"spec"`
 	Deadline *time.Time                             `json:"deadline,omitempty"`
 }
@@ -50,7 +53,7 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 	announced := false
 	done, err := d.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{node, pod},
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
-			if _, err := cluster.Node(ctx, in.Node); err != nil {
+			if _, err := cluster.SameNode(ctx, in.Node, in.NodeUID); err != nil {
 				return temporal.Observation{}, false, explainNode(cluster, in.Node, "read", err)
 			}
 			left, err := podsAwaited(ctx, reader, cluster.Client, in.Node, completion)

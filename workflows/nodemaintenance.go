@@ -83,6 +83,8 @@ type nodeMaintenance struct {
 	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.
 	marked, cordoned bool
+	// nodeUID is that of the node that was taken.
+	nodeUID types.UID
 
 	// slotReturned: the scheduler knows that the parent's slot is free.
 	slotReturned bool
@@ -267,7 +269,7 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 		return nil
 	}
 	m.record.enter(ctx, maintenancev1.NodeWaitForPodCompletion)
-	in := activities.AwaitPodCompletionInput{NodeRef: m.node, Spec: *m.spec.WaitForPodCompletion}
+	in := activities.AwaitPodCompletionInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion}
 	in.Deadline = deadlineIn(ctx, in.Spec.TimeoutSeconds)
 	var result activities.AwaitPodCompletionResult
 	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, "", m.drains.AwaitPodCompletion, in, &result)
@@ -289,7 +291,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	}
 	m.record.enter(ctx, maintenancev1.NodeDraining)
 	m.record.stages.begin(ctx, maintenancev1.StageKubernetesDrained)
-	in := &activities.DrainInput{NodeRef: m.node, Spec: *m.spec.DrainSpec}
+	in := &activities.DrainInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec}
 	m.draining = in
 	for {
 		in.Attempt++

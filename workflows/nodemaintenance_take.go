@@ -88,7 +88,7 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
-	m.status.CordonedByUs = result.CordonedByUs
+	m.status.CordonedByUs, m.nodeUID = result.CordonedByUs, result.NodeUID
 	m.record.note(result.Note)
 	m.record.note(result.Warning)
 }

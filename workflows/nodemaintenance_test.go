@@ -565,6 +565,19 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
 }
 
+func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
+	for _, locked := range []bool{true, false} {
+		w := newWorld(t)
+		w.locked = locked
+		w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+		requireResult[nodeStatus](w)
+		require.EqualValues(t, takenUID, w.inputs["AwaitPodCompletion"][0].(activities.AwaitPodCompletionInput).NodeUID)
+		require.EqualValues(t, takenUID, w.inputs["Drain"][0].(activities.DrainInput).NodeUID)
+		require.EqualValues(t, takenUID, w.inputs["RunJob"][0].(activities.RunJobInput).NodeUID)
+	}
+}
+
 func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
 	w := newWorld(t)
 	w.missing = []string{"n1"}

@@ -77,7 +77,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 }
 
 func (m *nodeMaintenance) jobInput() activities.RunJobInput {
-	return activities.RunJobInput{NodeRef: m.node, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
+	return activities.RunJobInput{NodeRef: m.node, NodeUID: m.nodeUID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }
 
 func (m *nodeMaintenance) removeJob(ctx workflow.Context, insist insistence) error {

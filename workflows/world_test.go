@@ -94,10 +94,14 @@ func (w *world) ExecuteWorkflow(run, in any) {
 	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
 }
 
+// takenUID is that of the node of every maintenance.
+const takenUID = "uid-of-the-node"
+
 func (w *world) register() {
+	taken := activities.CordonResult{CordonedByUs: true, NodeUID: takenUID}
 	play(w, "PlanMaintenance", func(activities.PlanMaintenanceInput) any { return activities.PlanMaintenanceResult{} })
 	play(w, "AwaitNodeFree", func(activities.NodeRef) any { return nil })
-	play(w, "Cordon", func(activities.CordonInput) any { return activities.CordonResult{CordonedByUs: true} })
+	play(w, "Cordon", func(activities.CordonInput) any { return taken })
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })
 	play(w, "Drain", func(activities.DrainInput) any {
 		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
@@ -112,7 +116,7 @@ func (w *world) register() {
 		if w.locked {
 			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
 		}
-		return activities.TakeNodeResult{Cordon: &activities.CordonResult{CordonedByUs: true}}
+		return activities.TakeNodeResult{Cordon: &taken}
 	})
 	play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
 	play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return activities.NodeLocks{} })

@@ -33,7 +33,9 @@ type Watcher interface {
 // Drain empties one node.
 type Drain struct {
 	Node string
-	Spec maintenancev1.DrainSpec
+	// NodeUID tells the node from a later one of its name; empty: it is the one that is there at first.
+	NodeUID types.UID
+	Spec    maintenancev1.DrainSpec
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time
 	// Attempt counts drains of the node from 1: another follows one that timed out.
@@ -92,10 +94,8 @@ type run struct {
 	rules    rules
 	requests *requests
 	progress *progress
-	// nodeUID tells the node from a later one of the same name.
-	nodeUID types.UID
-	begun   bool
-	looked  time.Time
+	begun    bool
+	looked   time.Time
 
 	running     sync.WaitGroup
 	changed     chan struct{}
@@ -171,16 +171,17 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 	if err != nil {
 		return Preview{}, err
 	}
-	if v == cached && (snapshot.Node == nil || !r.ours(snapshot.Node)) {
+	gone := snapshot.Node == nil || r.NodeUID != "" && snapshot.Node.UID != r.NodeUID
+	if v == cached && (gone || !r.ours(snapshot.Node)) {
 		return r.look(ctx, confirmed)
 	}
-	if snapshot.Node == nil || r.nodeUID != "" && snapshot.Node.UID != r.nodeUID {
+	if gone {
 		return Preview{}, temporal.Error(temporal.ErrNodeGone, fmt.Sprintf("drain %s: the node has been deleted", r.Node), nil)
 	}
 	if !r.ours(snapshot.Node) {
 		return Preview{}, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("drain %s: the node does not bear our mark any more", r.Node), nil)
 	}
-	r.nodeUID = snapshot.Node.UID
+	r.NodeUID = snapshot.Node.UID
 	preview := r.rules.decide(ctx, snapshot, time.Now())
 	r.progress.observe(snapshot.Node, preview, r.requests, time.Now())
 	return preview, nil

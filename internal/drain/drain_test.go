@@ -434,6 +434,29 @@ func TestANodeThatIsDeletedEndsTheDrain(t *testing.T) {
 	}
 }
 
+func TestANodeWhoseNameAnotherTookBeforeTheDrainLookedIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(1))
+		drain := w.drain()
+		drain.NodeUID = "uid-of-the-one-before"
+		drain.Ours = func(*corev1.Node) bool { return false }
+		_, err := drain.Run(t.Context())
+		require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
+		require.Empty(t, w.asks())
+	})
+}
+
+func TestANodeIsNotGoneBecauseTheCacheHasTheOneBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind, server := newWorld(nil), newWorld(nil)
+		behind.snapshot.Node.UID = "uid-of-the-one-before"
+		drain := behind.drain()
+		drain.Server, drain.NodeUID = server, server.snapshot.Node.UID
+		_, err := drain.Run(t.Context())
+		require.NoError(t, err)
+	})
+}
+
 func TestANodeThatIsNotOursAnyMoreIsNotDrainedFurther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(manyPods(1), webBudget(0, 2, 2, 3))

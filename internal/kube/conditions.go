@@ -99,6 +99,23 @@ func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, err
 }
 
+// SameNode is Node for the very node that was seen before: one that has taken its name since is not it, and it is missing then. An empty uid is that of
+// whichever has the name.
+func (c *Cluster) SameNode(ctx context.Context, name string, uid types.UID) (*corev1.Node, error) {
+	node, err := c.Node(ctx, name)
+	if err != nil || uid == "" || node.UID == uid {
+		return node, err
+	}
+	now := &corev1.Node{} // the cache may have the one before
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
+		return nil, err
+	}
+	if now.UID != uid {
+		return nil, apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	}
+	return now, nil
+}
+
 // RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read; it is then
 // as the API server answers. Errors: as the API server's; Conflict when the node was planned for this owner and has changed since it was read, as the
 // plan may be that of another one, too, by now.
