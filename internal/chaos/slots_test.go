@@ -27,6 +27,7 @@ func slots() []scenario {
 		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), joined(), heldRollout()),
 		onSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), joined(), heldRollout()),
 		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, joinedRollout()),
+		onSpokes("the worker stops while a rollout waits for a maintenance", stopped, joinedRollout()),
 		{name: "the scheduler is terminated while slots are waited for", short: true, run: schedulerTerminated},
 		{name: "the scheduler is terminated while a rollout is at work", run: schedulerOfRolloutTerminated},
 		{name: "who has the only slot is terminated", run: holderTerminated},
