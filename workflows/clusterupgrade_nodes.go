@@ -236,6 +236,9 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:
+		if status.NotReturned {
+			r.fail(temporal.Error(temporal.ErrNodeNotReturned, "node "+node+" could not be returned; its maintenance says why, and the sweeper goes on trying", nil))
+		}
 	case maintenancev1.NodeGone:
 		r.upgrade.record.note("node " + node + " was deleted meanwhile")
 	case maintenancev1.NodeCancelled:

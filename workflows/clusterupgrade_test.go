@@ -343,6 +343,18 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
+func TestANodeThatCouldNotBeReturnedFailsItsCluster(t *testing.T) {
+	for notReturned, reason := range map[bool]string{false: "", true: temporal.ErrNodeNotReturned} {
+		w := newWorld(t)
+		w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (string, error) {
+			c, err := newClusterUpgrade(ctx, oneCluster())
+			c.nodes.ended(ctx, "w0", nodeStatus{State: maintenancev1.NodeCompleted, NotReturned: notReturned}, nil, true)
+			return temporal.ErrorType(c.nodes.failure), err
+		}, "")
+		require.Equal(t, reason, requireResult[string](w))
+	}
+}
+
 func TestANodeThatCouldNotBeReturnedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
 	nodes.ends["w0"] = func(ctx workflow.Context) error {

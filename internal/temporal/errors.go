@@ -35,6 +35,8 @@ const (
 	ErrJobTimedOut = "JobTimedOut"
 	// ErrNodeCancelled: somebody cancelled the maintenance of a node.
 	ErrNodeCancelled = "NodeCancelled"
+	// ErrNodeNotReturned: a node could not be returned to service; the sweeper goes on trying.
+	ErrNodeNotReturned = "NodeNotReturned"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
 	ErrClusterUnreachable = "ClusterUnreachable"
 )
@@ -42,7 +44,7 @@ const (
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
 var NonRetryable = []string{
 	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockTimedOut,
-	ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled,
+	ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned,
 }
 
 // blockersNamed is how many blockers an error carries. It becomes part of its workflow's history, and of the parent's, and a node can have 250 pods.
