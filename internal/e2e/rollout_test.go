@@ -148,7 +148,7 @@ func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 
 func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
 	t.Parallel()
-	const cluster = "edge-1"
+	const cluster = "remote-1"
 	register(t, cluster, map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
 	startRollout(t, rollout("nobody-there", "", 60, cluster))
 
