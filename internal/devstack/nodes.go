@@ -9,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
@@ -32,7 +34,9 @@ const (
 const (
 	labelControlPlane = "node-role.kubernetes.io/control-plane"
 	labelWorker       = "node-role.kubernetes.io/worker"
-	nodesTimeout      = time.Minute
+	// nodesTimeout is how long nodes may take to be ready, and nodeTimeout how much longer for each of them.
+	nodesTimeout = time.Minute
+	nodeTimeout  = 100 * time.Millisecond
 )
 
 // Node describes a node to create. It has the labels that a kubelet and kubeadm would set.
@@ -62,23 +66,19 @@ func (c *Cluster) AddNodes(ctx context.Context, nodes ...Node) error {
 	if c.Kwok == nil {
 		return fmt.Errorf("add nodes to cluster %s: it is ControlPlaneOnly, so nobody would make them ready", c.Name)
 	}
-	ctx, cancel := context.WithTimeout(ctx, nodesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, nodesTimeout+time.Duration(len(nodes))*nodeTimeout)
 	defer cancel()
-	events, err := c.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("watch the nodes of cluster %s: %w", c.Name, err)
-	}
 	awaited := sets.New[string]()
 	for _, node := range nodes {
 		if _, err := c.Client.CoreV1().Nodes().Create(ctx, node.object(), metav1.CreateOptions{}); err != nil {
-			events.Stop()
 			return fmt.Errorf("create node %s of cluster %s: %w", node.Name, c.Name, err)
 		}
 		if _, notReady := node.Annotations[AnnotationNotReady]; !notReady {
 			awaited.Insert(node.Name)
 		}
 	}
-	_, err = watchtools.UntilWithoutRetry(ctx, events, func(event watch.Event) (bool, error) {
+	found := cache.NewListWatchFromClient(c.Client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
+	_, err := watchtools.UntilWithSync(ctx, found, &corev1.Node{}, nil, func(event watch.Event) (bool, error) {
 		if node, ok := event.Object.(*corev1.Node); ok && nodeReady(node) {
 			awaited.Delete(node.Name)
 		}
