@@ -1,0 +1,190 @@
+package workflows
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// What the record of a rollout says of its clusters, one by one.
+
+// batchTimedOut records what each cluster at work was doing when the time of the batch was over, before it is withdrawn.
+func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		if c := r.cluster(name); working(c) && c.Reason != reasonClusterTimedOut {
+			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
+		}
+	}
+	r.explain(ctx)
+}
+
+// working reports whether a cluster is at work: also while it soaks with one of several policies, and not while it soaks for the sake of others.
+func working(c *ranv1.ClusterStatus) bool {
+	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
+}
+
+// clusterTimedOut records what a cluster was doing when its own time was over, before it is withdrawn.
+func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
+	r.timedOut(ctx, r.cluster(name), reasonClusterTimedOut, "the time of the cluster was over")
+	r.explain(ctx)
+}
+
+func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, reason, message string) {
+	doing := strings.Join(slices.DeleteFunc([]string{c.Step, c.Reason, c.Message}, func(s string) bool { return s == "" }), ": ")
+	if doing != "" {
+		message += "; at that moment: " + doing
+	}
+	c.Reason, c.Message, c.Since = reason, message, r.now(ctx)
+}
+
+// Reasons of a cluster that was withdrawn because its batch, or it alone, ran out of time.
+const (
+	reasonBatchTimedOut   = "BatchTimedOut"
+	reasonClusterTimedOut = "ClusterTimedOut"
+)
+
+// clusterSoaks records that the work on a cluster is over, and has to last until then.
+func (r *groupRecord) clusterSoaks(ctx workflow.Context, name string, until time.Time) {
+	c := r.cluster(name)
+	c.Reason, c.Since = ranv1.ReasonSoaking, r.now(ctx)
+	c.Message = "complete; soaks until " + until.UTC().Format("15:04:05Z")
+	r.explain(ctx)
+}
+
+func (r *groupRecord) clusterSoaked(ctx workflow.Context, name string) {
+	c := r.cluster(name)
+	c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "", nil
+	r.completed(name)
+	r.explain(ctx)
+}
+
+func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		c := r.cluster(name)
+		c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
+	}
+	r.explain(ctx)
+}
+
+// clustersStand takes over how clusters at work stand. One that has been withdrawn keeps its reason.
+func (r *groupRecord) clustersStand(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
+	for _, now := range clusters {
+		c := r.cluster(now.Name)
+		if c.State.Over() || c.Reason == reasonBatchTimedOut {
+			continue
+		}
+		if c.Reason != now.Reason || c.Step != now.Step {
+			c.Since = r.now(ctx)
+		}
+		c.State, c.Step, c.Reason, c.Message = now.State, now.Step, now.Reason, now.Message
+		c.CurrentPolicy, c.CurrentManifestWork = now.CurrentPolicy, now.CurrentManifestWork
+	}
+	r.explain(ctx)
+}
+
+// clusterProgressed takes over what a cluster at work reports. One that has been withdrawn keeps its reason.
+func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.ClusterStatus) {
+	c := r.cluster(report.Name)
+	if c == nil || c.State.Over() {
+		return
+	}
+	if c.Reason == reasonBatchTimedOut || c.Reason == reasonClusterTimedOut {
+		report.Reason, report.Message, report.Since = c.Reason, c.Message, c.Since
+	}
+	report.State, report.Batch = c.State, c.Batch
+	*c = report
+	r.explain(ctx)
+}
+
+func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterStatus) {
+	c := r.cluster(result.Name)
+	started := c.StartedAt
+	*c = result
+	c.StartedAt, c.CompletedAt, c.Step = started, r.now(ctx), ""
+	if c.State == ranv1.ClusterComplete {
+		r.completed(c.Name)
+	}
+	r.explain(ctx)
+}
+
+// pending returns those of the clusters that have not been started.
+func (r *groupRecord) pending(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.cluster(name).State != ranv1.ClusterPending })
+}
+
+// notStarted records that clusters whose turn it was were not started, as the time was over.
+func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
+	if !timedOut {
+		return
+	}
+	for _, name := range names {
+		c := r.cluster(name)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the time of the batch was over before the cluster's turn came", r.now(ctx)
+	}
+	r.explain(ctx)
+}
+
+// messageVanished is the message of a cluster that is no ManagedCluster any more.
+const messageVanished = "its ManagedCluster is not on the hub any more"
+
+// vanished records clusters that are no ManagedClusters any more. Those that have failed keep their reason.
+func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		c := r.cluster(name)
+		if c.State != ranv1.ClusterFailed {
+			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, messageVanished, r.now(ctx)
+		}
+	}
+	r.explain(ctx)
+}
+
+// inState are the names of the clusters in that state.
+func (r *groupRecord) inState(state ranv1.ClusterState) []string {
+	var names []string
+	for i := range r.status.Clusters {
+		if r.status.Clusters[i].State == state {
+			names = append(names, r.status.Clusters[i].Name)
+		}
+	}
+	return names
+}
+
+// lateComplete records clusters that have timed out and are found complete after all.
+func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
+	for _, name := range names {
+		c := r.cluster(name)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after its time was over", nil
+	}
+	if len(names) > 0 {
+		r.completed(names...)
+		r.explain(ctx)
+	}
+}
+
+// failed is how many clusters have failed, or timed out, on which work was begun.
+func (r *groupRecord) failed() int { return r.failures }
+
+// complete reports whether every one of the clusters is complete, or soaks for the sake of others.
+func (r *groupRecord) complete(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool {
+		c := r.cluster(name)
+		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || working(c))
+	})
+}
+
+func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
+	i, known := r.index[name]
+	if !known {
+		return nil
+	}
+	return &r.status.Clusters[i]
+}
+
+// over reports whether every one of the clusters is over.
+func (r *groupRecord) over(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !r.cluster(name).State.Over() })
+}
