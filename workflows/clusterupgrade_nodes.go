@@ -237,7 +237,8 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	switch status.State {
 	case maintenancev1.NodeCompleted:
 		if status.NotReturned {
-			r.fail(temporal.Error(temporal.ErrNodeNotReturned, "node "+node+" could not be returned; its maintenance says why, and the sweeper goes on trying", nil))
+			r.fail(temporal.Error(temporal.ErrNodeNotReturned, fmt.Sprintf(
+				"what was done to node %s could not be taken back within %s; its maintenance says why, and the sweeper goes on trying", node, cleanUpLimit), nil))
 		}
 	case maintenancev1.NodeGone:
 		r.upgrade.record.note("node " + node + " was deleted meanwhile")
