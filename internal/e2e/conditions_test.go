@@ -46,6 +46,8 @@ func conditionRows() []row {
 			"NotAllManagedPoliciesExist: Missing managed policies: [nowhere-1 nowhere-2]")},
 		{"two-policies-of-a-name", on("spoke-1", "\n  managedPolicies: [twin]"), refused(validated,
 			`AmbiguousManagedPoliciesNames: Managed policy name should be unique, but was found in multiple namespaces: {"twin":["default","kube-public"]}`)},
+		{"two-releases", on("spoke-1", "\n  managedPolicies: [older, newer]"), refused(validated,
+			"InvalidPlatformImage: platform image defined more than once with conflicting version values: 4.18.3 in policy default/older, 4.18.4 in policy default/newer")},
 		{"wrong-order", on("spoke-1", "\n  managedPolicies: [upper, lower]"), refused(validated,
 			"UnresolvableDependency: Managed Policy upper depends on lower, which is to be remediated later")},
 		{"no-such-template", on("spoke-1", "\n  manifestWorkTemplates: [nowhere-1]"), refused(validated,
@@ -101,10 +103,17 @@ func unbound(name, namespace, dependsOn string) string {
 	return policy
 }
 
+// releasing is a policy that no cluster is bound to, and that asks for a release of the platform.
+func releasing(name, version string) string {
+	return strings.Replace(unbound(name, "default", ""), "apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}",
+		"apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, "+
+			"spec: {upstream: 'https://updates.example.com/graph', channel: stable-4.18, desiredUpdate: {version: "+version+"}}", 1)
+}
+
 // Of the spokes, one has no room for what precaches it, and two are held until it was seen what their rollouts wait for.
 func TestRowsOfTheConditionsAreReached(t *testing.T) {
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
-	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", "")} {
+	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", ""), releasing("older", "4.18.3"), releasing("newer", "4.18.4")} {
 		createOnHub(t, policy)
 	}
 	withoutRoom(t, theFleet.Cluster("spoke-2"), precache.NamespacePrecaching)

@@ -24,7 +24,7 @@ func SpecOf(config *ranv1.PreCachingConfigSpec) (ranv1.PrecachingSpec, field.Err
 	invalid = append(invalid, checkPackages(overrides.Child("operatorsPackagesAndChannels"), o.OperatorsPackagesAndChannels)...)
 	for _, image := range []struct{ field, name string }{{"platformImage", o.PlatformImage}, {"preCacheImage", o.PreCacheImage}} {
 		if image.name != "" {
-			invalid = append(invalid, checkImage(overrides.Child(image.field), image.name)...)
+			invalid = append(invalid, CheckImage(overrides.Child(image.field), image.name)...)
 		}
 	}
 	switch {
@@ -57,12 +57,13 @@ var imageForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-
 func checkImages(path *field.Path, images []string) field.ErrorList {
 	var invalid field.ErrorList
 	for i, image := range images {
-		invalid = append(invalid, checkImage(path.Index(i), image)...)
+		invalid = append(invalid, CheckImage(path.Index(i), image)...)
 	}
 	return invalid
 }
 
-func checkImage(path *field.Path, image string) field.ErrorList {
+// CheckImage returns what is wrong with the name of an image; whether there is one of that name, nobody is asked.
+func CheckImage(path *field.Path, image string) field.ErrorList {
 	if imageForm.MatchString(image) {
 		return nil
 	}

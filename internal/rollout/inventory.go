@@ -45,9 +45,14 @@ type Policy struct {
 	ReadsNamespace bool
 	// DependsOn are the policies that a cluster must be Compliant with before this one is looked at there.
 	DependsOn []types.NamespacedName
+	// Releases of the platform that its templates ask for.
+	Releases []Release
 	// Compliant says, for each cluster that the policy is bound to, whether it is Compliant.
 	Compliant map[string]bool
 }
+
+// String is <namespace>/<name>.
+func (p Policy) String() string { return p.Namespace + "/" + p.Name }
 
 // BoundTo reports whether the policy is bound to the cluster.
 func (p Policy) BoundTo(cluster string) bool {
@@ -60,7 +65,7 @@ func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {
 	policy := Policy{Namespace: object.GetNamespace(), Name: object.GetName(), Compliant: map[string]bool{}}
 	for _, read := range []func(map[string]any) error{policy.readTemplates, policy.readDependencies, policy.readCompliance} {
 		if err := read(object.Object); err != nil {
-			return Policy{}, fmt.Errorf("policy %s/%s: %w", policy.Namespace, policy.Name, err)
+			return Policy{}, fmt.Errorf("policy %s: %w", policy, err)
 		}
 	}
 	if _, err := policies.Soak(object.GetAnnotations()); err != nil && policy.Invalid == "" {
@@ -153,6 +158,7 @@ func (p *Policy) readTemplates(object map[string]any) error {
 		}
 		p.ReadsStatus = p.ReadsStatus || definition.readsStatus
 		p.ReadsNamespace = p.ReadsNamespace || definition.readsNamespace
+		p.Releases = append(p.Releases, definition.releases...)
 		if definition.enforces {
 			enforcing++
 		}
@@ -162,7 +168,10 @@ func (p *Policy) readTemplates(object map[string]any) error {
 }
 
 // templateFacts is what one policy template says.
-type templateFacts struct{ readsStatus, readsNamespace, enforces bool }
+type templateFacts struct {
+	readsStatus, readsNamespace, enforces bool
+	releases                              []Release
+}
 
 func readTemplate(template any) (templateFacts, error) {
 	fields, _ := template.(map[string]any)
@@ -175,7 +184,7 @@ func readTemplate(template any) (templateFacts, error) {
 		return templateFacts{}, fmt.Errorf("objectDefinition.spec is missing")
 	}
 	action, _, _ := unstructured.NestedString(spec, "remediationAction")
-	facts := templateFacts{enforces: strings.EqualFold(action, "enforce"), readsNamespace: anyText(spec, policies.ReadsHub)}
+	facts := templateFacts{enforces: strings.EqualFold(action, "enforce"), readsNamespace: anyText(spec, policies.ReadsHub), releases: readReleases(spec)}
 
 	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
 	facts.readsStatus = strings.Contains(raw, "status:")

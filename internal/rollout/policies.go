@@ -19,6 +19,8 @@ type policyChoice struct {
 	invalid, enforcing          []Policy
 	// ambiguous names with the namespaces they were found in.
 	ambiguous map[string][]string
+	// platform says why it does not follow from the policies which release clusters go to.
+	platform []string
 	// dependencies that cannot hold when the turn of those who have them comes.
 	dependencies []string
 }
@@ -48,6 +50,7 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 		}
 		choice.add(policy, selected)
 	}
+	choice.platform = platformProblems(choice.forUpgrade)
 	choice.dependencies = unresolvable(choice.forUpgrade)
 	return choice
 }
@@ -152,7 +155,7 @@ func (c policyChoice) verdict() verdict {
 	if len(c.invalid) > 0 {
 		problems = append(problems, fmt.Sprintf("Invalid managed policies: %s", names(c.invalid)))
 		for _, policy := range c.invalid {
-			problems = append(problems, fmt.Sprintf("policy %s/%s: %s", policy.Namespace, policy.Name, policy.Invalid))
+			problems = append(problems, fmt.Sprintf("policy %s: %s", policy, policy.Invalid))
 		}
 	}
 	if len(c.ambiguous) > 0 {
@@ -161,6 +164,10 @@ func (c policyChoice) verdict() verdict {
 		problems = slices.Insert(problems, 0,
 			fmt.Sprintf("Managed policy name should be unique, but was found in multiple namespaces: %s", found))
 	}
+	if len(problems) == 0 && len(c.platform) > 0 {
+		v.reason = ranv1.ReasonInvalidPlatformImage
+	}
+	problems = append(problems, c.platform...)
 	if len(problems) == 0 && len(c.dependencies) > 0 {
 		v.reason = ranv1.ReasonUnresolvableDependency
 	}
@@ -171,7 +178,7 @@ func (c policyChoice) verdict() verdict {
 	}
 	v.reason, v.good, v.message = ranv1.ReasonValidationCompleted, true, "Completed validation"
 	for _, policy := range c.enforcing {
-		v.message += fmt.Sprintf("; policy %s/%s is left out because it already enforces", policy.Namespace, policy.Name)
+		v.message += fmt.Sprintf("; policy %s is left out because it already enforces", policy)
 	}
 	return v
 }

@@ -27,6 +27,8 @@ const (
 	ReasonAmbiguousManagedPoliciesNames = "AmbiguousManagedPoliciesNames"
 	ReasonUnresolvableDependency        = "UnresolvableDependency"
 	ReasonNotAllManifestTemplatesExist  = "NotAllManifestTemplatesExist"
+	// ReasonInvalidPlatformImage: it does not follow from the policies which release of the platform clusters go to.
+	ReasonInvalidPlatformImage = "InvalidPlatformImage"
 	// ReasonClusterUnreachable: no worker could do anything to a cluster of the plan.
 	ReasonClusterUnreachable = "ClusterUnreachable"
 	// ReasonBackupImageMissing: backups are asked for, and nothing says by what.
