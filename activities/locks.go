@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +32,8 @@ const (
 	ReasonWorkloadLocksFailed = "WorkloadLocksFailed"
 	// ReasonWorkloadLocksNotBack: the maintenance is over and applications do not hold the node again yet.
 	ReasonWorkloadLocksNotBack = "WorkloadLocksNotBack"
+	// ReasonLockCycle: maintenances waited for each other's locks, and this one lets the older ones go first.
+	ReasonLockCycle = "LockCycle"
 )
 
 // ClusterLockInput says which cluster, on whose behalf.
@@ -76,15 +77,20 @@ func (l *Locks) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) erro
 	if err != nil {
 		return err
 	}
-	watched := []client.Object{kube.IfServed(&lcmv1.ClusterWorkloadLock{})}
-	return l.awaitGate(ctx, cluster, "cluster "+in.Cluster, in.Deadline, watched, func(ctx context.Context, reader client.Reader) (locks.Gate, error) {
-		gate, err := clusterGate(ctx, reader)
-		if err == nil && gate.Open {
+	what, watched := "cluster "+in.Cluster, []client.Object{kube.IfServed(&lcmv1.ClusterWorkloadLock{})}
+	var gate locks.Gate
+	open, err := l.Waits.awaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+		var err error
+		if gate, err = clusterGate(ctx, reader); err == nil && gate.Open {
 			// Nobody looks again before the first node is touched, and the cache may be behind.
-			return clusterGate(ctx, cluster.Client)
+			gate, err = clusterGate(ctx, cluster.Client)
 		}
-		return gate, err
+		return temporal.Observation{Wait: held(what, gate)}, gate.Open && err == nil, err
 	})
+	if err != nil || open {
+		return err
+	}
+	return lockTimedOut(what, gate)
 }
 
 // WithdrawClusterMaintenance deletes our ClusterMaintenanceRequest, if there is one.
@@ -194,22 +200,6 @@ func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) erro
 		node, controllers(gate.Holders), lcmv1.AnnotationSkipMaintenance), nil, gate.Blockers()...)
 }
 
-// AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It believes the cache: whoever cordons the node asks the API
-// server. Errors: LockTimedOut (with blockers), NodeGone.
-func (l *Locks) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
-	cluster, _, err := l.cluster(ctx, in.Cluster)
-	if err != nil {
-		return err
-	}
-	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node}}}
-	return l.awaitGate(ctx, cluster, "node "+in.Node, in.Deadline, watched, func(ctx context.Context, reader client.Reader) (locks.Gate, error) {
-		if _, err := cluster.Node(ctx, in.Node); err != nil {
-			return locks.Gate{}, explainNode(cluster, in.Node, "read", err)
-		}
-		return nodeGate(ctx, reader, in.Node)
-	})
-}
-
 // WithdrawNodeMaintenance deletes our NodeMaintenanceRequest, if there is one, and says whether the node's locks have to be waited for.
 func (l *Locks) WithdrawNodeMaintenance(ctx context.Context, in NodeLockInput) (NodeLocks, error) {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
@@ -258,21 +248,8 @@ func (l *Locks) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput) ([]d
 	return locks.Blockers(missing), err
 }
 
-// awaitGate waits for a gate to open and names those who hold it.
-func (l *Locks) awaitGate(ctx context.Context, cluster *kube.Cluster, what string, deadline *time.Time, watched []client.Object,
-	look func(context.Context, client.Reader) (locks.Gate, error),
-) error {
-	var gate locks.Gate
-	open, err := l.Waits.awaitUntil(ctx, deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
-		var err error
-		if gate, err = look(ctx, reader); err != nil {
-			return temporal.Observation{}, false, err
-		}
-		return temporal.Observation{Wait: held(what, gate)}, gate.Open, nil
-	})
-	if err != nil || open {
-		return err
-	}
+// lockTimedOut names those who held a gate at the deadline.
+func lockTimedOut(what string, gate locks.Gate) error {
 	return temporal.Error(temporal.ErrLockTimedOut,
 		fmt.Sprintf("%s did not let go of %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }

@@ -229,7 +229,7 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	if err != nil {
 		status = endOf(ctx, err)
 	}
-	if r.endsAlone(node, status) {
+	if r.endsAlone(node, status) || r.gaveWay(node, status, hadSlot) {
 		return
 	}
 	r.release(node, status, hadSlot)
@@ -251,14 +251,26 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	}
 }
 
-// release sees to it that the slot of a node is given back. A maintenance that has completed has done so itself. How one left its node that did not begin,
+// gaveWay takes in that a node waits for a slot once more, if that is how its maintenance ended: it has given its own back for those that go first.
+func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceStatus, hadSlot bool) bool {
+	if status.State != maintenancev1.NodePending {
+		return false
+	}
+	r.release(node, status, hadSlot)
+	r.upgrade.record.notesOf(node, status)
+	r.upgrade.record.nodeWaits(node)
+	r.pending = append(r.pending, node)
+	return true
+}
+
+// release sees to it that the slot of a node is given back. A maintenance that has completed, or waits once more, has done so itself. How one left its node that did not begin,
 // or was terminated, nobody knows.
 func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus, hadSlot bool) {
 	object := r.objectFor(node)
 	release := scheduling.Release{
 		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
 	}
-	if hadSlot && status.State == maintenancev1.NodeCompleted {
+	if hadSlot && (status.State == maintenancev1.NodeCompleted || status.State == maintenancev1.NodePending) {
 		r.slots.returned(release)
 	} else {
 		r.slots.release(release)

@@ -92,10 +92,15 @@ func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintena
 	if status.Drain != nil {
 		ended.Evicted = status.Drain.Evicted
 	}
+	r.notesOf(node, status)
+	r.nodeProgressed(ended)
+}
+
+// notesOf takes over what the maintenance of a node wants a person to know.
+func (r *clusterRecord) notesOf(node string, status maintenancev1.NodeMaintenanceStatus) {
 	for _, note := range status.Notes {
 		r.note("node " + node + ": " + note)
 	}
-	r.nodeProgressed(ended)
 }
 
 // summary is the cluster's record in the rollout.

@@ -86,8 +86,8 @@ type nodeMaintenance struct {
 	// nodeUID is that of the node that was taken.
 	nodeUID types.UID
 
-	// slotReturned: the scheduler knows that the parent's slot is free.
-	slotReturned bool
+	// slotReturned: the scheduler knows that the parent's slot is free. gaveWay: others had to go first, and the parent waits for another slot.
+	slotReturned, gaveWay bool
 
 	// announced counts the states that were announced on the node.
 	announced int32
@@ -170,11 +170,10 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	if m.in.Join != nil {
 		return m.join(ctx)
 	}
-	if shared, err := m.awaitNode(ctx); shared || err != nil {
+	if had, err := m.awaitAndTake(ctx); !had || err != nil {
 		return err
 	}
 	steps := []func(workflow.Context) error{
-		m.takeOutOfService,
 		m.awaitPodCompletion,
 		m.drain,
 		m.work,
@@ -186,6 +185,23 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaitAndTake waits for the turn of the node and takes it out of service, once more after each time that it had to give way. It returns false when there is
+// nothing left to do with the node: another maintenance did all of it, or the rollout waits for the next turn.
+func (m *nodeMaintenance) awaitAndTake(ctx workflow.Context) (taken bool, err error) {
+	for {
+		if shared, err := m.awaitNode(ctx); shared || err != nil {
+			return false, err
+		}
+		err := m.takeOutOfService(ctx)
+		if temporal.ErrorType(err) != temporal.ErrLockCycle {
+			return err == nil, err
+		}
+		if err := m.giveWay(ctx, err); err != nil || m.in.Slot != nil {
+			return false, err
+		}
+	}
 }
 
 // prepare checks the request and finds who works on its cluster, before anything is touched; whoever takes it back if we

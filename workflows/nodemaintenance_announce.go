@@ -23,7 +23,7 @@ func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.Nod
 // endState is the state in which a maintenance ends whose work has ended so.
 func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 	switch {
-	case err == nil && m.sharing.vain:
+	case err == nil && (m.sharing.vain || m.gaveWay):
 		return maintenancev1.NodePending
 	case err == nil && m.status.Failure == nil && m.withdrawn == nil:
 		return maintenancev1.NodeCompleted
@@ -39,6 +39,8 @@ func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 func (m *nodeMaintenance) end(err error) *activities.MaintenanceEnd {
 	end := &activities.MaintenanceEnd{State: m.endState(err), Message: "the maintenance is completed"}
 	switch {
+	case end.State == maintenancev1.NodePending:
+		end.Message = "the maintenance waits for its turn once more"
 	case end.State == maintenancev1.NodeCancelled:
 		end.Message = "the maintenance was cancelled"
 		if m.withdrawn != nil {

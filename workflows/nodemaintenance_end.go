@@ -68,7 +68,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 		}
 	}
 	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
-	mayHaveLetGo := m.locked || m.requested && !m.answered
+	mayHaveLetGo := !m.gaveWay && (m.locked || m.requested && !m.answered)
 	var found activities.NodeLocks
 	if m.marked {
 		found = m.returnNode(ctx, insist, err, mayHaveLetGo)
@@ -146,20 +146,24 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 	if m.slotReturned || m.in.Slot != nil && m.parentsSlot(err) == nil {
 		return
 	}
-	if slot := m.in.Slot; slot != nil {
-		// A scheduler that is not there is started by it, and hears from the parent which slots it has.
-		in := activities.CallSchedulerInput{Cluster: m.in.Cluster, Call: slot.Return(m.status.LeftCordoned)}
-		if m.status.NotReturned {
-			in.Call = slot.Abandon()
-		}
-		hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
-		_ = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.CallScheduler, in, nil)
+	if m.in.Slot != nil {
+		m.returnParentsSlot(ctx)
 		return
 	}
 	m.slots.release(scheduling.Release{
 		Namespace: m.in.Object.Namespace, Name: m.in.Object.Name, Unclean: m.status.NotReturned, LeftOut: m.status.LeftCordoned,
 	})
 	_ = m.slots.settle(ctx)
+}
+
+// returnParentsSlot gives the parent's slot back. A scheduler that is not there is started by it, and hears from the parent which slots it has.
+func (m *nodeMaintenance) returnParentsSlot(ctx workflow.Context) {
+	in := activities.CallSchedulerInput{Cluster: m.in.Cluster, Call: m.in.Slot.Return(m.status.LeftCordoned)}
+	if m.status.NotReturned {
+		in.Call = m.in.Slot.Abandon()
+	}
+	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
+	m.slotReturned = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.CallScheduler, in, nil) == nil
 }
 
 func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistence) (found activities.NodeLocks) {
@@ -177,7 +181,7 @@ func (m *nodeMaintenance) awaitLocksActive(ctx workflow.Context) {
 	var inactive []drydockv1.Blocker
 	err := m.await(ctx, "AwaitNodeLocksActive", "wait until the locks of "+m.node.Node+" are active", &deadline, temporal.ErrLockTimedOut,
 		m.locks.AwaitNodeLocksActive, in, &inactive)
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		m.record.note("could not see whether the locks are active again: " + temporal.ErrorMessage(err))
 	}
 	for _, lock := range inactive {

@@ -108,6 +108,28 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved)
 }
 
+// giveWay ends a cycle of locks: the node's locks hold it again, its slot is free for others, and it does not queue anew before those have been served
+// that go first; else it would only make the same cycle again.
+func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
+	m.record.note("queued again: " + temporal.ErrorMessage(cycle))
+	m.queueAgain(ctx)
+	m.awaitLocksActive(ctx)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m.record.enter(ctx, maintenancev1.NodePending)
+	if m.gaveWay = m.in.Slot != nil; m.gaveWay {
+		m.returnParentsSlot(ctx)
+	} else {
+		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	}
+	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockDeadline(ctx)}
+	for _, first := range temporal.Blockers(cycle) {
+		in.Requests = append(in.Requests, first.Name)
+	}
+	return m.await(ctx, "AwaitRequestsServed", "wait for those that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
+}
+
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx)}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)

@@ -119,6 +119,7 @@ func (w *world) register() {
 		return activities.TakeNodeResult{Cordon: &taken}
 	})
 	play(w, "AwaitNodeLocks", func(activities.NodeLockInput) any { return nil })
+	play(w, "AwaitRequestsServed", func(activities.RequestsServedInput) any { return nil })
 	play(w, "WithdrawNodeMaintenance", func(activities.NodeLockInput) any { return activities.NodeLocks{} })
 	play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any { return []drydockv1.Blocker{} })
 	play(w, "RequestClusterMaintenance", func(activities.ClusterLockInput) any { return w.locked })

@@ -25,6 +25,8 @@ const (
 	ErrPodsNotEvictable = "PodsNotEvictable"
 	// ErrLockRefused: a workload lock that had let go is held again.
 	ErrLockRefused = "LockRefused"
+	// ErrLockCycle: maintenances wait for each other's workload locks, and this one has to give way; the details are the requests that go first.
+	ErrLockCycle = "LockCycle"
 	// ErrLockTimedOut: workload locks were held at the deadline; the details are the []Blocker.
 	ErrLockTimedOut = "LockTimedOut"
 	// ErrHealthGateFailed: a health check was still false at its deadline; the details are the []Blocker.
@@ -43,8 +45,8 @@ const (
 
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
 var NonRetryable = []string{
-	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockTimedOut,
-	ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned,
+	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockCycle,
+	ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned,
 }
 
 // blockersNamed is how many blockers an error carries. It becomes part of its workflow's history, and of the parent's, and a node can have 250 pods.

@@ -1,0 +1,116 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// errCycle is that a request has to be withdrawn for an older one.
+func errCycle() error {
+	return temporal.Error(temporal.ErrLockCycle, "the maintenances of n1 and n0 wait for each other's workload locks; this one gives way", nil,
+		drydockv1.Blocker{Kind: "NodeMaintenanceRequest", Name: "drydock-n0-1234"})
+}
+
+func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(errCycle())
+	in := wholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	status := requireResult[nodeStatus](w)
+	require.Equal(t, []string{
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks",
+		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed",
+		"TakeNode", "AwaitNodeLocks", "Cordon",
+	}, w.called()[:12])
+	first := w.inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput)
+	require.Equal(t, []string{"drydock-n0-1234"}, first.Requests)
+	require.WithinDuration(t, status.StartedAt.Add(time.Hour), *first.Deadline, time.Minute)
+	require.Contains(t, status.Notes[0], "queued again: the maintenances of n1 and n0 wait for each other's workload locks")
+	require.Equal(t, []maintenancev1.NodeState{
+		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon,
+	}, states(status)[:5])
+	released := 0
+	for _, call := range w.schedulerCalls {
+		released += len(call.Released)
+	}
+	require.Equal(t, 2, released, "the slot was free in between")
+	for _, stage := range status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+	}
+}
+
+func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(errCycle())
+	w.blocked["AwaitRequestsServed"] = true
+	w.when(func() bool { return len(w.inputsOf("AwaitRequestsServed")) > 0 }, func() { w.SignalWorkflow(temporal.SignalCancel, nil) })
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireCancelled[nodeStatus](w)
+	require.Len(t, w.inputs["TakeNode"], 1)
+	require.Contains(t, w.called(), "ReturnNode", "its mark goes")
+}
+
+func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(errCycle())
+	w.fail["AwaitRequestsServed"] = always(temporal.Error(temporal.ErrLockTimedOut, "not in time", nil))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireFailure[nodeStatus](w, temporal.ErrLockTimedOut)
+	require.Len(t, w.inputs["TakeNode"], 1)
+}
+
+func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToTheRollout(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(errCycle())
+	in := ofRollout()
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
+	require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.called())
+	require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
+	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
+	require.Nil(t, returned.Slot)
+	require.False(t, returned.Withdraw, "it was withdrawn already")
+}
+
+func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
+	w := newWorld(t)
+	w.slots, w.nodes.Workers = 2, []string{"w0", "w1"}
+	begun := map[string]int{}
+	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
+		node := in.Object.Spec.NodeName
+		begun[node]++
+		err := workflow.Sleep(ctx, time.Minute)
+		giveBack(ctx, in)
+		status := nodeStatus{State: maintenancev1.NodeCompleted, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
+		if node == "w1" && begun[node] == 1 {
+			status.State, status.Notes = maintenancev1.NodePending, []string{"queued again: w0 goes first"}
+		}
+		return status, err
+	})
+	var notes []string
+	w.when(func() bool { return begun["w1"] == 2 }, func() { notes = statusOf[ranv1.ClusterUpgradeStatus](w).Notes })
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
+	require.Equal(t, map[string]int{"w0": 1, "w1": 2}, begun)
+	require.Equal(t, []string{"node w1: queued again: w0 goes first"}, notes)
+	require.True(t, w.book.Empty())
+}
