@@ -39,6 +39,7 @@ func TestOnARealCluster(t *testing.T) {
 	t.Run("what is said of the locks of the live cluster is said of a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
 	t.Run("health checks are judged on the live cluster and what addresses answer", judgesLiveHealth)
 	t.Run("a HarborCluster in the live cluster is judged as in a file of its objects", func(t *testing.T) { harborsAlike(t, hub.Config) })
+	t.Run("the run of a rollout that only the hub knows any more is listed", func(t *testing.T) { listsTheKeptRun(t, hub.Config) })
 	t.Run("contexts are completed, and an unknown one is named", namesContexts)
 }
 

@@ -34,23 +34,34 @@ type workflowRow struct {
 
 // list returns the workflows that a visibility query finds, newest first, and of each id only the newest run.
 func (s *server) list(ctx context.Context, query string) ([]workflowRow, error) {
+	executions, err := s.executions(ctx, query)
+	if err != nil {
+		return nil, err
+	}
 	var rows []workflowRow
 	seen := map[string]bool{}
+	for _, execution := range executions {
+		if id := execution.GetExecution().GetWorkflowId(); !seen[id] {
+			seen[id] = true
+			rows = append(rows, newWorkflowRow(execution))
+		}
+	}
+	return rows, nil
+}
+
+// executions returns all runs of workflows that a visibility query finds, newest first.
+func (s *server) executions(ctx context.Context, query string) ([]*workflowpb.WorkflowExecutionInfo, error) {
+	var executions []*workflowpb.WorkflowExecutionInfo
 	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 1000}
 	for {
 		page, err := s.ListWorkflow(ctx, request)
 		if err != nil {
 			return nil, s.explain("list", subject{noun: "workflows in Temporal namespace", name: s.namespace}, err)
 		}
-		for _, execution := range page.GetExecutions() {
-			if id := execution.GetExecution().GetWorkflowId(); !seen[id] {
-				seen[id] = true
-				rows = append(rows, newWorkflowRow(execution))
-			}
-		}
+		executions = append(executions, page.GetExecutions()...)
 		request.NextPageToken = page.GetNextPageToken()
 		if len(request.NextPageToken) == 0 {
-			return rows, nil
+			return executions, nil
 		}
 	}
 }

@@ -29,6 +29,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"a rollout is paused and goes on", s.pausesAndResumes},
 		{"a rollout is edited, approved and retried", s.editsApprovesAndRetries},
 		{"rollouts are listed with counts", s.listsRollouts},
+		{"the runs of a rollout are listed", s.listsRuns},
 		{"names are completed", s.completes},
 		{"what is over cannot be told anything", s.tellsNothingToTheDead},
 		{"a watch that is stopped leaves the rollout at work", s.stopsWatching},
@@ -302,4 +303,6 @@ func (s *stage) remembers(t *testing.T) {
 		require.Equal(t, "rollout prod/"+rollout+": no worker answers: this is the status that it ended with\n", got.stderr)
 		require.Contains(t, got.stdout, "rollout prod/"+rollout+"   "+reason)
 	}
+	runs := parsed[rolloutHistory](t, "upgrade", "history", "prod/changed").Runs
+	require.Equal(t, []string{ranv1.ReasonFailed, ranv1.ReasonCompleted}, []string{runs[0].Outcome, runs[1].Outcome})
 }

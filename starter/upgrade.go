@@ -38,6 +38,7 @@ func newUpgrade(c *cli) *cobra.Command {
 		newUpgradeRetry(c),
 		newUpgradeStatus(c),
 		newUpgradeList(c),
+		newUpgradeHistory(c),
 	)
 	return cmd
 }

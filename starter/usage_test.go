@@ -30,7 +30,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	alone(t)
 	nouns := map[string][]string{
 		"":                {"upgrade", "node", "lock", "window", "harbor", "onboarding", "health", "hold", "release", "setup", "doctor", "version", "completion", "help"},
-		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list"},
+		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history"},
 		"node":            {"maintain", "done", "fail", "recover", "cancel", "status", "list", "drain", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
 		"lock controller": {"start", "status", "cancel"},
@@ -98,6 +98,11 @@ func TestWrongUsage(t *testing.T) {
 			name:   "a name of too many parts is no rollout",
 			args:   []string{"upgrade", "pause", "cgu/prod/november/spoke-1"},
 			stderr: `error: "cgu/prod/november/spoke-1" names no rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME (see drydock upgrade pause --help)`,
+		},
+		{
+			name:   "a history cannot have fewer than no runs",
+			args:   []string{"upgrade", "history", "november", "--limit", "-1"},
+			stderr: `error: --limit -1: must be 0, for all runs, or more (see drydock upgrade history --help)`,
 		},
 		{
 			name:   "a namespace must not contradict -n",

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// rolloutRuns returns the runs of a rollout that Temporal knows, the newest last: at most so many, 0 is all.
+func (s *server) rolloutRuns(ctx context.Context, target subject, limit int) ([]rolloutRun, error) {
+	executions, err := s.executions(ctx, fmt.Sprintf("WorkflowId = '%s'", quoted(target.workflowID)))
+	if err != nil {
+		return nil, err
+	}
+	if executions, err = s.withNewest(ctx, target, executions); err != nil {
+		return nil, err
+	}
+	chains := chained(executions)
+	if limit > 0 && len(chains) > limit {
+		chains = chains[len(chains)-limit:]
+	}
+	var runs []rolloutRun
+	unanswered := false
+	for _, chain := range chains {
+		run, err := s.rolloutRun(ctx, target, chain, &unanswered)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+// withNewest puts in how the newest run stands now: Temporal's lists lag behind by moments.
+func (s *server) withNewest(ctx context.Context, target subject, executions []*workflowpb.WorkflowExecutionInfo) ([]*workflowpb.WorkflowExecutionInfo, error) {
+	described, err := s.DescribeWorkflowExecution(ctx, target.workflowID, "")
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		return executions, nil
+	}
+	if err != nil {
+		return nil, s.explain("describe", target, err)
+	}
+	newest := described.GetWorkflowExecutionInfo()
+	executions = slices.DeleteFunc(executions, func(e *workflowpb.WorkflowExecutionInfo) bool {
+		return e.GetExecution().GetRunId() == newest.GetExecution().GetRunId()
+	})
+	return append(executions, newest), nil
+}
+
+// chained puts runs that continue one another together, the newest last. An id has one open run at a time, so the run that continues another is the next
+// one that was started.
+func chained(executions []*workflowpb.WorkflowExecutionInfo) [][]*workflowpb.WorkflowExecutionInfo {
+	slices.SortStableFunc(executions, func(a, b *workflowpb.WorkflowExecutionInfo) int {
+		return a.GetStartTime().AsTime().Compare(b.GetStartTime().AsTime())
+	})
+	var chains [][]*workflowpb.WorkflowExecutionInfo
+	continued := false
+	for _, execution := range executions {
+		if continued {
+			last := len(chains) - 1
+			chains[last] = append(chains[last], execution)
+		} else {
+			chains = append(chains, []*workflowpb.WorkflowExecutionInfo{execution})
+		}
+		continued = execution.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW
+	}
+	return chains
+}
+
+// rolloutRun reads how a run began and how it stands or ended. Once no worker has answered, none is asked any more.
+func (s *server) rolloutRun(ctx context.Context, target subject, chain []*workflowpb.WorkflowExecutionInfo, unanswered *bool) (rolloutRun, error) {
+	first, last := chain[0], chain[len(chain)-1]
+	run := rolloutRun{RunID: first.GetExecution().GetRunId(), StartedAt: new(first.GetStartTime().AsTime()), Outcome: last.GetStatus().String()}
+	if err := s.readStart(ctx, target, first, &run); err != nil {
+		return run, err
+	}
+	if id := last.GetExecution().GetRunId(); id != run.RunID {
+		run.LastRunID = id
+	}
+	if last.GetCloseTime() != nil {
+		run.EndedAt = new(last.GetCloseTime().AsTime())
+	}
+	var status ranv1.ClusterGroupUpgradeStatus
+	var err error
+	runID := last.GetExecution().GetRunId()
+	switch last.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:
+		err = s.lastStatus(ctx, target, runID, &status)
+	default:
+		if *unanswered {
+			err = errNoWorker
+			break
+		}
+		err = s.query(ctx, target, runID, &status, temporal.StatusRequest{Limit: 1})
+		*unanswered = errors.Is(err, errNoWorker)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return run, err
+	case err != nil:
+		run.Message = err.Error()
+	default:
+		run.read(status)
+	}
+	if last.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
+		run.Outcome, run.Message = last.GetStatus().String(), s.terminatedBy(ctx, target, runID)
+	}
+	return run, nil
+}
+
+// read takes over how the rollout stands or ended.
+func (r *rolloutRun) read(status ranv1.ClusterGroupUpgradeStatus) {
+	r.Outcome, r.Message = verdict(status)
+	r.Clusters = &status.Counts
+}
+
+// readStart reads who began the run, from the first event of the history.
+func (s *server) readStart(ctx context.Context, target subject, first *workflowpb.WorkflowExecutionInfo, run *rolloutRun) error {
+	answer, err := s.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: s.namespace, Execution: first.GetExecution(), MaximumPageSize: 1,
+	})
+	if err != nil {
+		return s.explain("read the history of", target, err)
+	}
+	events := answer.GetHistory().GetEvents()
+	if len(events) == 0 {
+		return nil
+	}
+	started := events[0].GetWorkflowExecutionStartedEventAttributes()
+	run.RunID = cmp.Or(started.GetFirstExecutionRunId(), run.RunID) // the first itself may be forgotten
+	var in workflows.ClusterGroupUpgradeInput
+	if payloads := started.GetInput().GetPayloads(); len(payloads) > 0 {
+		// What another version has written may not be understood; the run is listed without it.
+		_ = converter.GetDefaultDataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads[:1]}, &in)
+	}
+	run.StartedBy, run.Retry = in.StartedBy, in.Retry
+	return nil
+}
+
+// terminatedBy says who has terminated a run, and why.
+func (s *server) terminatedBy(ctx context.Context, target subject, runID string) string {
+	end := s.GetWorkflowHistory(ctx, target.workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	var terminated *historypb.WorkflowExecutionTerminatedEventAttributes
+	if end.HasNext() {
+		if event, err := end.Next(); err == nil {
+			terminated = event.GetWorkflowExecutionTerminatedEventAttributes()
+		}
+	}
+	message := "terminated"
+	if by := terminated.GetIdentity(); by != "" {
+		message += " by " + by
+	}
+	if why := terminated.GetReason(); why != "" {
+		message += ": " + why
+	}
+	return message
+}
+
+// keptRun is the last run of a rollout as the hub keeps it; nil if it keeps none.
+func (c *cli) keptRun(ctx context.Context, target subject) (*rolloutRun, error) {
+	reader, err := c.reader(decisionFlags{})
+	if err != nil {
+		return nil, err
+	}
+	namespace, name, _ := strings.Cut(target.name, "/")
+	var kept corev1.ConfigMap
+	err = reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: rollout.KeptName(name)}, &kept)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what the hub has kept of %s: %w", target, err)
+	}
+	object, err := snapshot.KeptRollout(&kept, types.NamespacedName{Namespace: namespace, Name: name})
+	if err != nil || object == nil {
+		return nil, err
+	}
+	run := &rolloutRun{KeptBy: "hub", StartedAt: instantOf(object.Status.Status.StartedAt), EndedAt: instantOf(object.Status.Status.CompletedAt)}
+	_, run.RunID = kube.OwnerWorkflow(kube.Owner(&kept))
+	run.read(object.Status)
+	return run, nil
+}
+
+func instantOf(at *metav1.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	return &at.Time
+}
+
+// withKept puts in the run that the hub keeps, unless Temporal knows it: then it is older than all the others.
+func withKept(runs []rolloutRun, kept *rolloutRun, limit int) []rolloutRun {
+	known := kept == nil || slices.ContainsFunc(runs, func(run rolloutRun) bool { return run.RunID == kept.RunID })
+	if known || limit > 0 && len(runs) >= limit {
+		return runs
+	}
+	return slices.Insert(runs, 0, *kept)
+}
