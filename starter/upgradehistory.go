@@ -21,9 +21,9 @@ func newUpgradeHistory(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history NAME",
 		Short: "List the runs of a rollout: who began each, and how it ended",
-		Long: `List the runs of a rollout, the newest last: who began each, and how it ended.
+		Long: `List the runs of a rollout: who began each, and how it ended.
 
-Each start and each retry is a run. Temporal forgets a run when its retention is over; the hub keeps how the last one ended, which is listed
+Each start and each retry is a run; the newest is last. Temporal forgets a run when its retention is over; the hub keeps how the last one ended, which is listed
 as well with --hub-context.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
