@@ -132,10 +132,11 @@ func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error
 	if err != nil {
 		return CordonResult{}, err
 	}
-	return n.cordon(ctx, cluster, in)
+	return n.cordon(ctx, cluster, in, lockCheck(cluster, in.Node))
 }
 
-func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput) (CordonResult, error) {
+// cordon looks at the node's locks by that check, if they were asked.
+func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput, check func(context.Context) error) (CordonResult, error) {
 	var result CordonResult
 	var ours *corev1.Node
 	err := changeSeenNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
@@ -154,7 +155,7 @@ func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInpu
 		}
 		result.Warning = warning
 		if in.Locked {
-			if err := checkLocks(ctx, cluster, in.Node); err != nil {
+			if err := check(ctx); err != nil {
 				return nil, err
 			}
 		}
@@ -184,22 +185,24 @@ func cordonMessage(in CordonInput, result CordonResult) string {
 	return "the node is cordoned for maintenance"
 }
 
-// checkLocks reads the locks from the API server: the cache, by which they were found inactive, may be behind.
-func checkLocks(ctx context.Context, cluster *kube.Cluster, node string) error {
-	var found lcmv1.NodeWorkloadLockList
-	err := cluster.Client.List(ctx, &found)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil // a kind that is not served any more has no locks
+// lockCheck reads the locks from the API server: the cache, by which they were found inactive, may be behind.
+func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var found lcmv1.NodeWorkloadLockList
+		err := cluster.Client.List(ctx, &found)
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil // a kind that is not served any more has no locks
+		}
+		if err != nil {
+			return explain(cluster, "list workload locks", err)
+		}
+		gate := locks.NodeGate(found.Items, node)
+		if gate.Open {
+			return nil
+		}
+		return temporal.Error(temporal.ErrLockRefused,
+			fmt.Sprintf("node %s is not cordoned: %s: %s", node, gate.Blockers()[0], gate.Blockers()[0].Message), nil, gate.Blockers()...)
 	}
-	if err != nil {
-		return explain(cluster, "list workload locks", err)
-	}
-	gate := locks.NodeGate(found.Items, node)
-	if gate.Open {
-		return nil
-	}
-	return temporal.Error(temporal.ErrLockRefused,
-		fmt.Sprintf("node %s is not cordoned: %s: %s", node, gate.Blockers()[0], gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }
 
 // ReturnNodeInput says which node to return, and what goes with it.

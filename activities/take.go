@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -56,13 +57,17 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		return TakeNodeResult{}, err
 	}
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeScheduled), message: scheduledMessage(served)})()
+	check := lockCheck(cluster, in.Node)
 	if served {
+		if !in.WithCluster && hasNoLocks(ctx, cluster, in.Node) {
+			check = ahead(ctx, check)
+		}
 		if result.Locks, err = requestNode(ctx, cluster, node, in); err != nil {
 			return TakeNodeResult{}, err
 		}
 	}
 	if result.Locks.Inactive {
-		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, Locked: result.Locks.Asked})
+		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, Locked: result.Locks.Asked}, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
 			result.Locks.Inactive = false
@@ -72,6 +77,28 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		}
 	}
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
+}
+
+// hasNoLocks reports whether the node has no workload lock at all, as the cache has it: nobody has to be told of the maintenance before the locks are
+// looked at.
+func hasNoLocks(ctx context.Context, cluster *kube.Cluster, node string) bool {
+	var found lcmv1.NodeWorkloadLockList
+	err := listIfServed(ctx, cluster.Cache, &found)
+	return err == nil && !slices.ContainsFunc(found.Items, func(lock lcmv1.NodeWorkloadLock) bool { return lock.Spec.NodeName == node })
+}
+
+// ahead begins a check that is needed in a moment, beside what is to be done before. Whoever asks first gets its answer; afterwards it is made anew.
+func ahead(ctx context.Context, check func(context.Context) error) func(context.Context) error {
+	answer := make(chan error, 1)
+	go func() { answer <- check(ctx) }()
+	asked := false
+	return func(ctx context.Context) error {
+		if asked {
+			return check(ctx)
+		}
+		asked = true
+		return <-answer
+	}
 }
 
 // free returns the node, as the cache has it, if it is under nobody else's maintenance. Errors: NodeGone, NodeBusy.

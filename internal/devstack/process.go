@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,6 +33,7 @@ type Process struct {
 	path  string
 	args  []string
 	env   []string // beside that of this program
+	nice  int      // how far it yields to others when all cores are busy, from 0 to 19
 	group *group
 	ready func(context.Context) error // one look: nil when the server serves
 	died  func(error)
@@ -75,7 +77,7 @@ func (p *Process) launch() (*run, error) {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command(p.path, p.args...)
+	cmd := exec.Command("nice", append([]string{"-n", strconv.Itoa(p.nice), p.path}, p.args...)...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	p.group.adopt(cmd)

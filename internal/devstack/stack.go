@@ -171,14 +171,22 @@ func (s *Stack) started() error {
 	return s.reason
 }
 
-// process makes a server of a part of the stack. An empty part is the stack itself.
+// clusterNice is how far the servers of a cluster yield to whatever works on the cluster: in a fleet they have machines of their own.
+const clusterNice = 10
+
+// process makes a server of a part of the stack: of a cluster, or of the stack itself, which is the empty part.
 func (s *Stack) process(part, name string, args []string, ready func(context.Context) error) *Process {
+	nice := 0
+	if part != "" {
+		nice = clusterNice
+	}
 	return &Process{
 		Name:    filepath.Join(part, name),
 		LogFile: filepath.Join(s.Dir, part, name+".log"),
 		path:    s.programs[name],
 		args:    args,
 		env:     []string{"GOGC=300"}, // a server's heap is small here and its garbage much
+		nice:    nice,
 		group:   s.group,
 		ready:   ready,
 		died:    s.fail,

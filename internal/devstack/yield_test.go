@@ -1,0 +1,30 @@
+package devstack_test
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+)
+
+func TestTheServersOfAClusterYieldToWhatWorksOnIt(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{
+		Clusters: []devstack.ClusterOptions{hub()},
+		Temporal: &devstack.TemporalOptions{},
+	})
+	cluster := stack.Cluster("hub")
+	engine := priority(t, stack.Temporal.Process)
+	for _, server := range []*devstack.Process{cluster.APIServer, cluster.Etcd} {
+		require.Less(t, priority(t, server), engine, server.Name)
+	}
+}
+
+// priority of a process, as the kernel counts: the more, the sooner it gets a core.
+func priority(t *testing.T, process *devstack.Process) int {
+	priority, err := syscall.Getpriority(syscall.PRIO_PROCESS, process.PID())
+	require.NoError(t, err)
+	return priority
+}
