@@ -306,6 +306,27 @@ func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInp
 	return false, nil
 }
 
+// heldAgain are the locks of a node that hold it, as the cache has it.
+func heldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydockv1.Blocker {
+	gate, err := nodeGate(ctx, cluster.Cache, node)
+	if err != nil {
+		return nil
+	}
+	return gate.Blockers()
+}
+
+// lockProgress is how far all applications have come, as the cache has it; nothing when that cannot be seen.
+func lockProgress(ctx context.Context, cluster *kube.Cluster) []drydockv1.LockProgress {
+	var requests lcmv1.ClusterMaintenanceRequestList
+	var found lcmv1.NodeWorkloadLockList
+	for _, list := range []client.ObjectList{&requests, &found} {
+		if listIfServed(ctx, cluster.Cache, list) != nil {
+			return nil
+		}
+	}
+	return locks.ProgressOfAll(requests.Items, found.Items)
+}
+
 // listIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.
 func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList) error {
 	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {

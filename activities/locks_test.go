@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
@@ -93,6 +95,27 @@ func ended(wait func() error) chan error {
 func soon(within time.Duration) *time.Time {
 	deadline := time.Now().Add(within)
 	return &deadline
+}
+
+func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
+	ref := testNode(t)
+	app := "tf-" + ref.Node
+	lock := heldNode(t, app, ref.Node)
+	heldNode(t, app, testNode(t).Node)
+	progress := func(all []drydockv1.LockProgress) drydockv1.LockProgress {
+		return all[slices.IndexFunc(all, func(p drydockv1.LockProgress) bool { return p.Controller == app })]
+	}
+	half := drydockv1.LockProgress{Controller: app, Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
+	say(t, lock, lcmv1.LockInactive, "")
+	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	require.Equal(t, half, progress(taken.Cordon.LockProgress))
+	say(t, lock, lcmv1.LockActive, "")
+	returned, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true})
+	require.NoError(t, err)
+	require.Len(t, returned.LocksHeld, 1)
+	require.Equal(t, lock.Name, returned.LocksHeld[0].Name)
+	require.Zero(t, progress(returned.LockProgress).Updated, "no maintenance of the cluster is asked for")
 }
 
 func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {

@@ -122,6 +122,8 @@ type CordonResult struct {
 	Note string `json:"note,omitempty"`
 	// Warning is what a person may want to change before the drain.
 	Warning string `json:"warning,omitempty"`
+	// LockProgress of the applications that hold locks in the cluster.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
 // Cordon marks the node as ours, remembers its former state and cordons it, in one patch; then it sets MaintenanceInProgress. Called again,
@@ -166,6 +168,9 @@ func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInpu
 	}
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})()
 	result.NodeUID = ours.UID
+	if in.Locked {
+		result.LockProgress = lockProgress(ctx, cluster)
+	}
 	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
@@ -239,6 +244,10 @@ type ReturnNodeResult struct {
 	ClusterWithdrawn bool `json:"clusterWithdrawn,omitempty"`
 	// SlotReturned: the scheduler was told that the slot is free.
 	SlotReturned bool `json:"slotReturned,omitempty"`
+	// LocksHeld are the node's workload locks that held it again before it was returned, where they were to let go of it.
+	LocksHeld []drydockv1.Blocker `json:"locksHeld,omitempty"`
+	// LockProgress of the applications that hold locks in the cluster, likewise.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
 // ReturnNode removes the Job that has finished on the node, uncordons the node if we cordoned it and nobody wants it kept so, removes our marks and
@@ -261,6 +270,9 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	result, err := returnNode(ctx, cluster, in)
 	if err != nil {
 		return result, err
+	}
+	if in.AwaitLocks {
+		result.LocksHeld, result.LockProgress = heldAgain(ctx, cluster, in.Node), lockProgress(ctx, cluster)
 	}
 	defer announceEnd(ctx, cluster, in, result)()
 	// The next node waits for this one: what is left to do here need not be over when no lock has let go.

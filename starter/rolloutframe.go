@@ -194,6 +194,7 @@ func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 	if cluster.Reason != "" || cluster.Message != "" {
 		parts = append(parts, reasonFor(cluster.Reason, cluster.Message, cluster.Since, now))
 	}
+	parts = append(parts, lockTexts(cluster)...)
 	if cluster.Held != nil && cluster.Reason != emergency.ReasonHeld {
 		parts = append(parts, "held"+cluster.Held.ByWhom())
 	}
@@ -201,6 +202,14 @@ func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 		parts = append(parts, "took "+duration.HumanDuration(cluster.CompletedAt.Sub(cluster.StartedAt.Time)))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// lockTexts says how far each application that holds locks has come.
+func lockTexts(cluster ranv1.ClusterStatus) (texts []string) {
+	for _, application := range cluster.LockProgress {
+		texts = append(texts, application.String())
+	}
+	return texts
 }
 
 // reasonFor is e.g. "DisruptionBudget for 2m: budget shop/web allows 0 of 3".

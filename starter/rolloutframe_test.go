@@ -36,6 +36,7 @@ func atNoon() rolloutStatus {
 				{
 					Name: "spoke-2", State: ranv1.ClusterRunning, Batch: 2, Nodes: ranv1.NodeCounts{Total: 4, Done: 1}, StartedAt: ago(7 * time.Minute),
 					Step: "worker-2: Draining", Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3", Since: ago(2 * time.Minute),
+					LockProgress: []drydockv1.LockProgress{{Controller: "tf", Percentage: 33, Description: "1 out of 3 nodes updated", InactiveNow: 1, Updated: 1, Total: 3}},
 				},
 				{Name: "spoke-3", State: ranv1.ClusterPending, Batch: 2},
 				{Name: "spoke-4", State: ranv1.ClusterSkipped, Reason: "AlreadyCompliant", Message: "nothing to do"},
@@ -61,7 +62,7 @@ ends in about 3m
 
 BATCH   CLUSTER   STATE      NODES   NOW
 1       spoke-1   complete   4/4     took 3m
-2       spoke-2   running    1/4     worker-2: Draining; DisruptionBudget for 2m: budget shop/web allows 0 of 3
+2       spoke-2   running    1/4     worker-2: Draining; DisruptionBudget for 2m: budget shop/web allows 0 of 3; tf 1 out of 3 nodes updated (33%)
         spoke-3   pending
         spoke-4   skipped            AlreadyCompliant: nothing to do`, atNoon().frame(noon, frameStyle{}))
 }
@@ -143,7 +144,7 @@ func TestLinesAreSaidOnceAndAgainWhenTheyChange(t *testing.T) {
 	}
 	require.Equal(t, `batch 2 of 2: spoke-2, spoke-3
 spoke-1: complete 4/4 nodes; took 3m
-spoke-2: running 1/4 nodes; worker-2: Draining; DisruptionBudget: budget shop/web allows 0 of 3
+spoke-2: running 1/4 nodes; worker-2: Draining; DisruptionBudget: budget shop/web allows 0 of 3; tf 1 out of 3 nodes updated (33%)
 spoke-4: skipped; AlreadyCompliant: nothing to do
 rollout prod/november: InProgress: Maintaining nodes
 `, said(atNoon()))
@@ -151,7 +152,8 @@ rollout prod/november: InProgress: Maintaining nodes
 
 	changed := atNoon()
 	changed.Status.Clusters[1].Reason, changed.Status.Clusters[1].Message = "", ""
-	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining\n", said(changed))
+	changed.Status.Clusters[1].LockProgress[0] = drydockv1.LockProgress{Controller: "tf", Percentage: 66, Description: "2 out of 3 nodes updated"}
+	require.Equal(t, "spoke-2: running 1/4 nodes; worker-2: Draining; tf 2 out of 3 nodes updated (66%)\n", said(changed))
 }
 
 func TestProgramsGetADocumentForEveryChange(t *testing.T) {

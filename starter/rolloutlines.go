@@ -55,6 +55,7 @@ func clusterLine(cluster ranv1.ClusterStatus) string {
 	if cluster.Reason != "" || cluster.Message != "" {
 		words = append(words, strings.Trim(cluster.Reason+": "+cluster.Message, ": "))
 	}
+	words = append(words, lockTexts(cluster)...)
 	if cluster.Held != nil && cluster.Reason != emergency.ReasonHeld {
 		words = append(words, "held"+cluster.Held.ByWhom())
 	}

@@ -81,6 +81,9 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	for i := range r.status.Nodes {
 		if n := &r.status.Nodes[i]; n.Name == status.Name {
 			status.ControlPlane = n.ControlPlane
+			if len(status.LockProgress) > 0 {
+				r.status.LockProgress, status.LockProgress = status.LockProgress, nil
+			}
 			*n = status
 		}
 	}
@@ -88,7 +91,7 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 }
 
 func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintenanceStatus) {
-	ended := ranv1.ClusterNodeStatus{Name: node, State: status.State, Failure: status.Failure, StartedAt: status.StartedAt, CompletedAt: status.CompletedAt}
+	ended := ranv1.ClusterNodeStatus{Name: node, State: status.State, Failure: status.Failure, StartedAt: status.StartedAt, CompletedAt: status.CompletedAt, LockProgress: status.LockProgress}
 	if status.Drain != nil {
 		ended.Evicted = status.Drain.Evicted
 	}
@@ -108,6 +111,9 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	s := r.status
 	summary := ranv1.ClusterStatus{Name: s.Cluster, State: s.State, Batch: r.batch, Step: string(s.Step), StartedAt: s.StartedAt, CompletedAt: s.CompletedAt}
 	summary.Nodes.Total = int32(len(s.Nodes))
+	if !s.State.Over() {
+		summary.LockProgress = s.LockProgress
+	}
 	wait := s.Wait
 	for _, n := range s.Nodes {
 		summary.Nodes.Evicted += n.Evicted

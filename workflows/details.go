@@ -112,6 +112,9 @@ func clusterDetails(s *ranv1.ClusterUpgradeStatus) string {
 	d.row("state", string(s.State))
 	d.row("step", string(s.Step))
 	d.row("nodes", nodesText(s.Nodes))
+	for _, application := range s.LockProgress {
+		d.row("locks", application.String())
+	}
 	if s.Paused {
 		d.row("paused", "nothing new is started")
 	}

@@ -120,6 +120,12 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	undone := m.undo(ctx, insist, "return "+m.node.Node, m.nodes.ReturnNode, in, &result)
 	m.slotReturned = result.SlotReturned
 	m.record.note(result.Note)
+	m.record.lockProgress(result.LockProgress)
+	if m.nodeUID != "" {
+		for _, lock := range result.LocksHeld {
+			m.record.note(fmt.Sprintf("%s held the node again before it was returned: %s", lock, lock.Message))
+		}
+	}
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
 	// A node that was not taken is out of service for somebody else.
 	m.status.LeftCordoned = m.cordoned && (undone != nil && m.cordons() || result.LeftCordoned)

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -82,11 +83,19 @@ func (r *nodeRecord) note(text string) {
 	}
 }
 
+// lockProgress takes over how far applications that hold locks have come, if that was seen.
+func (r *nodeRecord) lockProgress(seen []drydockv1.LockProgress) {
+	if len(seen) > 0 {
+		r.status.LockProgress = seen
+		r.show()
+	}
+}
+
 // summary is what the parent is told.
 func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
 	s := ranv1.ClusterNodeStatus{
 		Name: r.node.Node, State: r.status.State, Wait: r.status.Wait, Failure: r.status.Failure,
-		StartedAt: r.status.StartedAt, CompletedAt: r.status.CompletedAt,
+		StartedAt: r.status.StartedAt, CompletedAt: r.status.CompletedAt, LockProgress: r.status.LockProgress,
 	}
 	if r.status.Drain != nil {
 		s.Evicted = r.status.Drain.Evicted

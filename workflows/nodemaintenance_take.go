@@ -91,6 +91,7 @@ func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
 	m.status.CordonedByUs, m.nodeUID = result.CordonedByUs, result.NodeUID
 	m.record.note(result.Note)
 	m.record.note(result.Warning)
+	m.record.lockProgress(result.LockProgress)
 }
 
 // awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.

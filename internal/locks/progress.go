@@ -2,10 +2,12 @@ package locks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
 
@@ -42,6 +44,30 @@ func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceReques
 		}
 	}
 	return t.progress()
+}
+
+// maxApplications is how many applications ProgressOfAll names, so that a status stays small.
+const maxApplications = 20
+
+// ProgressOfAll is ProgressOf for each application that holds locks on nodes, by name: the first 20.
+func ProgressOfAll(requests []lcmv1.ClusterMaintenanceRequest, locks []lcmv1.NodeWorkloadLock) []drydockv1.LockProgress {
+	ofApplication := map[string][]lcmv1.NodeWorkloadLock{}
+	for i := range locks {
+		name := locks[i].Spec.ControllerName
+		ofApplication[name] = append(ofApplication[name], locks[i])
+	}
+	var all []drydockv1.LockProgress
+	for _, name := range slices.Sorted(maps.Keys(ofApplication)) {
+		if len(all) == maxApplications {
+			break
+		}
+		p := ProgressOf(name, requests, ofApplication[name])
+		all = append(all, drydockv1.LockProgress{
+			Controller: name, Percentage: p.Percentage, Description: p.Description,
+			InactiveNow: int32(p.InactiveNow), Updated: int32(p.Updated), Total: int32(p.Total),
+		})
+	}
+	return all
 }
 
 // tally counts nodes.

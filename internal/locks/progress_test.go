@@ -1,13 +1,16 @@
 package locks_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
 )
@@ -171,6 +174,22 @@ func TestProgressCountsTheNodesThatWereLetGoOfDuringTheMaintenance(t *testing.T)
 			require.Equal(t, test.want, w.progress())
 		})
 	}
+}
+
+func TestTheProgressOfEveryApplicationIsToldByName(t *testing.T) {
+	maintenance := []lcmv1.ClusterMaintenanceRequest{{ObjectMeta: metav1.ObjectMeta{UID: "june"}}}
+	was := lockOf("tf", "n1", active)
+	was.Annotations = map[string]string{lcmv1.AnnotationUpdatedFor: "june"}
+	found := []lcmv1.NodeWorkloadLock{was, lockOf("tf", "n2", inactive), lockOf("tf", "n3", active), lockOf("ceph", "n1", active)}
+	require.Equal(t, []drydockv1.LockProgress{
+		{Controller: "ceph", Description: "0 out of 1 nodes updated", Total: 1},
+		{Controller: "tf", Percentage: 66, Description: "2 out of 3 nodes updated", InactiveNow: 1, Updated: 2, Total: 3},
+	}, locks.ProgressOfAll(maintenance, found))
+	require.Empty(t, locks.ProgressOfAll(maintenance, nil))
+	for i := range 30 {
+		found = append(found, lockOf(fmt.Sprintf("app-%02d", i), "n1", active))
+	}
+	require.Len(t, locks.ProgressOfAll(nil, found), 20, "a status stays small")
 }
 
 func TestANodesLockReportsItsState(t *testing.T) {

@@ -41,7 +41,8 @@ func TestPoliciesMustSayTogetherWhichReleaseClustersGoTo(t *testing.T) {
 		{"the same twice, and in parts", []rollout.Policy{asks("p1", graph), asks("p2", "{channel: stable-4.18, desiredUpdate: {force: true}}")}, ""},
 		{"an image of one, the version of another", []rollout.Policy{asks("p1", image), asks("p2", "{desiredUpdate: {version: 4.18.3}}")}, ""},
 		{
-			"two versions", []rollout.Policy{asks("p1", graph), asks("p2", "{desiredUpdate: {version: 4.18.4}}")},
+			"two versions",
+			[]rollout.Policy{asks("p1", graph), asks("p2", "{desiredUpdate: {version: 4.18.4}}")},
 			more + "version values: 4.18.3 in policy default/p1, 4.18.4 in policy default/p2",
 		},
 		{
@@ -51,16 +52,19 @@ func TestPoliciesMustSayTogetherWhichReleaseClustersGoTo(t *testing.T) {
 				more + "image values: registry.example.com/release:4.18.3 in policy default/p1, registry.example.com/release:4.18.4 in policy default/p2",
 		},
 		{
-			"nothing to look it up by", []rollout.Policy{asks("p1", "{channel: stable-4.18}"), asks("p2", "{desiredUpdate: {version: 4.18.3}}")},
+			"nothing to look it up by",
+			[]rollout.Policy{asks("p1", "{channel: stable-4.18}"), asks("p2", "{desiredUpdate: {version: 4.18.3}}")},
 			incomplete + "default/p1, default/p2 without upstream",
 		},
 		{"an empty field is not set", []rollout.Policy{asks("p1", "{upstream: '', desiredUpdate: {image: ''}}")}, incomplete + "default/p1 without upstream, channel, version"},
 		{
-			"no image has that name", []rollout.Policy{asks("p1", "{desiredUpdate: {image: no image}}")},
+			"no image has that name",
+			[]rollout.Policy{asks("p1", "{desiredUpdate: {image: no image}}")},
 			`invalid ClusterVersion in policy default/p1: spec.desiredUpdate.image: Invalid value: "no image": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
 		},
 		{
-			"fields of the wrong type", []rollout.Policy{asks("p1", "{channel: 4.18, desiredUpdate: 4.18.3}")},
+			"fields of the wrong type",
+			[]rollout.Policy{asks("p1", "{channel: 4.18, desiredUpdate: 4.18.3}")},
 			"invalid ClusterVersion in policy default/p1: spec.channel must be a string; " +
 				"invalid ClusterVersion in policy default/p1: spec.desiredUpdate.version must be a string; " +
 				"invalid ClusterVersion in policy default/p1: spec.desiredUpdate.image must be a string",
@@ -79,7 +83,8 @@ func TestPoliciesMustSayTogetherWhichReleaseClustersGoTo(t *testing.T) {
 			more + "channel values: stable-4.18 in policy default/p1, {{hub .ManagedClusterName hub}} in policy default/p2, fast-4.18 in policy default/p3",
 		},
 		{
-			"text is read, too", []rollout.Policy{templating(t, "p1", "object-templates-raw: '[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")},
+			"text is read, too",
+			[]rollout.Policy{templating(t, "p1", "object-templates-raw: '[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")},
 			incomplete + "default/p1 without upstream, version",
 		},
 		{"text that is filled in later is not", []rollout.Policy{templating(t, "p1", "object-templates-raw: '{{ range }}[{objectDefinition: {apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: {channel: a}}}]'")}, ""},

@@ -113,6 +113,10 @@ type NodeMaintenanceStatus struct {
 	// (addition).
 	// +optional
 	NotReturned bool `json:"notReturned,omitempty"`
+	// LockProgress is how far the maintenance of the cluster had come with the nodes of each application that holds locks there, when this node was taken
+	// out of service or returned (addition).
+	// +optional
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// Notes are things a person should know, in the order they happened, e.g. a lock that turned active during the drain (addition).
 	// +optional
 	Notes []string `json:"notes,omitempty"`

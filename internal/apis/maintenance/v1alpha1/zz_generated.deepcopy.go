@@ -430,6 +430,11 @@ func (in *NodeMaintenanceStatus) DeepCopyInto(out *NodeMaintenanceStatus) {
 		*out = make([]RequestorStatus, len(*in))
 		copy(*out, *in)
 	}
+	if in.LockProgress != nil {
+		in, out := &in.LockProgress, &out.LockProgress
+		*out = make([]drydockv1alpha1.LockProgress, len(*in))
+		copy(*out, *in)
+	}
 	if in.Notes != nil {
 		in, out := &in.Notes, &out.Notes
 		*out = make([]string, len(*in))

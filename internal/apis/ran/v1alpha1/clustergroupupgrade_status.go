@@ -252,6 +252,10 @@ type ClusterStatus struct {
 	// Nodes counts the cluster's nodes.
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitempty"`
+	// LockProgress is how far the maintenance of the cluster has come with the nodes of each application that holds locks on them; absent once the cluster is
+	// over (addition).
+	// +optional
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
 // PolicyStatus is how a cluster stands to a policy.

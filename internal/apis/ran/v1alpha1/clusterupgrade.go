@@ -39,6 +39,10 @@ type ClusterUpgradeStatus struct {
 	// Stages of the cluster's own locks, with their times.
 	// +optional
 	Stages []drydockv1.StageRecord `json:"stages,omitempty"`
+	// LockProgress is how far the maintenance has come with the nodes of each application that holds locks on them, as it was when a node was taken out of
+	// service or returned last.
+	// +optional
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// +optional
 	Notes []string `json:"notes,omitempty"`
 	// +optional
@@ -67,6 +71,9 @@ type ClusterNodeStatus struct {
 	// Evicted pods so far.
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
+	// LockProgress as the node reports it; it is kept for the cluster.
+	// +optional
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// +optional
 	Failure *maintenancev1.Failure `json:"failure,omitempty"`
 	// +optional
