@@ -75,7 +75,9 @@ type clusterUpgrade struct {
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 	signals   int
-	drains    []func()
+	// suggestedAt is how long the run's history was, in events, when the server first suggested to continue as new.
+	suggestedAt int
+	drains      []func()
 
 	cluster *activities.Clusters
 	locks   *activities.Locks

@@ -56,8 +56,24 @@ func (c *clusterUpgrade) pause(paused bool) {
 	c.record.show()
 }
 
+// overdue is how many times as long as when the server first suggested to continue as new the history of a run may become while nodes are at work:
+// it suggests that at 4,096 events and 4 MB, and ends a run at 51,200 and 50 MB. To let all nodes finish first leaves slots unused for as long as a
+// node takes.
+const overdue = 4
+
+// mustContinueAsNew reports whether no further node may be started by this run. One without a node at work continues as new as soon as that is suggested.
 func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
-	return mustContinueAsNew(ctx, c.signals)
+	if c.signals >= continueAsNewSignals {
+		return true
+	}
+	info := workflow.GetInfo(ctx)
+	if !info.GetContinueAsNewSuggested() {
+		return false
+	}
+	if c.suggestedAt == 0 {
+		c.suggestedAt = info.GetCurrentHistoryLength()
+	}
+	return len(c.nodes.running) == 0 || info.GetCurrentHistoryLength() >= overdue*c.suggestedAt
 }
 
 // continueAsNew hands the state to a new run. No node is at work.

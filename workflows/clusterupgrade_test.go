@@ -244,6 +244,24 @@ func TestALongRunContinuesAsNewBetweenNodesAndForgetsNothing(t *testing.T) {
 	require.Equal(t, []string{"AwaitClusterHealthy", "WithdrawClusterMaintenance"}, second.called())
 }
 
+// To let all nodes finish first leaves slots unused.
+func TestARunWithNodesAtWorkContinuesAsNewOnlyWhenItsHistoryIsMuchLonger(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 6, 2)
+	started := func(node string) func() bool { return func() bool { return slices.Contains(nodes.events, "+"+node) } }
+	w.when(started("w0"), func() {
+		w.SetContinueAsNewSuggested(true)
+		w.SetCurrentHistoryLength(100)
+	})
+	w.when(started("w3"), func() { w.SetCurrentHistoryLength(overdue * 100) })
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+
+	next := handedOn[ClusterUpgradeInput](w)
+	require.NotNil(t, next)
+	require.Zero(t, nodes.atWork)
+	require.Contains(t, nodes.events, "+w3")
+	require.NotContains(t, nodes.events, "+w5")
+}
+
 func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
 	w.when(func() bool { return nodes.atWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
