@@ -104,6 +104,25 @@ func (r *Rollouts) VanishedClusters(ctx context.Context, clusters []string) ([]s
 	if err != nil {
 		return nil, err
 	}
+	return vanishedOf(ctx, hub, clusters)
+}
+
+// AwaitVanished waits until some of the clusters are no ManagedClusters any more, or are being deleted, and returns those.
+func (r *Rollouts) AwaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	err = Waits{}.await(ctx, hub, []client.Object{registeredCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		var err error
+		found, err = vanishedOf(ctx, hub, clusters)
+		return temporal.Observation{}, len(found) > 0, err
+	})
+	return found, err
+}
+
+func vanishedOf(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
 	found := []string{}
 	for _, cluster := range clusters {
 		gone, err := vanished(ctx, hub, cluster)

@@ -126,3 +126,31 @@ func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"was-here"}, vanished)
 }
+
+func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
+	for _, name := range []string{"stays", "goes"} {
+		managedCluster(t, name, nil)
+	}
+	rollouts := &Rollouts{Clusters: clusters}
+	var vanished []string
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		vanished, err = rollouts.AwaitVanished(t.Context(), []string{"stays", "goes"})
+		ended <- err
+	}()
+	managedCluster(t, "comes", nil)
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	going := &unstructured.Unstructured{}
+	going.SetGroupVersionKind(managedClusterKind)
+	going.SetName("goes")
+	require.NoError(t, bareCluster(t).Client.Delete(t.Context(), going))
+	deleted := time.Now()
+	require.NoError(t, <-ended)
+	require.Less(t, time.Since(deleted), time.Second, "an event tells, not a look now and then")
+	require.Equal(t, []string{"goes"}, vanished)
+}

@@ -101,6 +101,7 @@ func (s *stage) startWorker(t *testing.T) {
 			return activities.WorkloadLocksDue{}, untilCancelled(ctx, nil)
 		},
 		"VanishedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
+		"AwaitVanished":    func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
 		"KeepRollout":      s.keepRollout,
 		"RecallRollout":    s.recallRollout,
 		"CheckRollout":     (&activities.Rollouts{}).CheckRollout,

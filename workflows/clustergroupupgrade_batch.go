@@ -41,6 +41,8 @@ type batch struct {
 	// seen are clusters that wait and were ManagedClusters when that was asked last, at seenAt.
 	seen   map[string]bool
 	seenAt time.Time
+	// vanishing watches whether clusters vanish.
+	vanishing vanishWatch
 }
 
 // runBatches takes batch after batch.
@@ -149,6 +151,7 @@ func (b *batch) run(ctx workflow.Context) {
 		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || b.over(work) })
 	}
 	b.disarm()
+	b.vanishing.end()
 	b.endSoak(waiting)
 }
 
@@ -163,8 +166,7 @@ func (b *batch) dropVanished(ctx workflow.Context, names []string) error {
 	insist := g.insist().until(now.Add(b.left(now)))
 	var vanished []string
 	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished)
-	g.record.vanished(ctx, vanished)
-	b.pending = g.record.pending(b.pending)
+	b.vanish(ctx, vanished)
 	return err
 }
 
@@ -304,6 +306,10 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 	delete(b.running, cluster.name)
 	b.changed = true
 	result.Name, result.Batch = cluster.name, cluster.batch
+	if cluster.vanished {
+		before := g.record.cluster(cluster.name)
+		result.State, result.Reason, result.Message, result.Since = before.State, before.Reason, before.Message, before.Since
+	}
 	if result.State == ranv1.ClusterCancelled && (b.timedOut || cluster.timedOut) {
 		before := g.record.cluster(cluster.name)
 		result.State, result.Reason, result.Message, result.Since = ranv1.ClusterTimedOut, before.Reason, before.Message, before.Since

@@ -123,7 +123,7 @@ func (b *batch) leastLeft(now time.Time) time.Duration {
 // leftOf is how much of a cluster's own time is left; false: it has no limit, or its work is over or withdrawn already.
 func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
 	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
-	if limit == 0 || cluster.soaking || cluster.timedOut {
+	if limit == 0 || cluster.soaking || cluster.timedOut || cluster.vanished {
 		return 0, false
 	}
 	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true

@@ -18,6 +18,7 @@ func (n nodeRemedy) start(b *batch, clusters []*clusterAtWork) {
 	for _, cluster := range clusters {
 		n.startOne(b, cluster)
 	}
+	b.watchVanishing(clusters)
 }
 
 func (n nodeRemedy) startOne(b *batch, cluster *clusterAtWork) {

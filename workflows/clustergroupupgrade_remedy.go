@@ -50,6 +50,8 @@ type clusterAtWork struct {
 	chargedBefore time.Duration
 	// timedOut: it was withdrawn because its own time was over.
 	timedOut bool
+	// vanished: it was withdrawn because its ManagedCluster is gone, and has failed already.
+	vanished bool
 	// soaking: its work is over, and has to last for a while.
 	soaking bool
 }

@@ -46,6 +46,8 @@ type world struct {
 	recalledRollout activities.RecalledRollout
 	// vanished are the clusters that the hub does not have any more.
 	vanished []string
+	// vanishing are the activities that wait for some to vanish.
+	vanishing []vanishing
 	// slots is how many nodes may be at work at once, as the book has it. schedulerGone: signals do not reach the scheduler.
 	// missing are nodes that the cluster does not have.
 	slots          int
@@ -131,6 +133,7 @@ func (w *world) register() {
 	play(w, "VanishedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.vanished, name) })
 	})
+	w.RegisterActivityWithOptions(w.awaitVanished, activity.RegisterOptions{Name: "AwaitVanished"})
 	w.RegisterActivityWithOptions(func(_ context.Context, job activities.ClusterJob) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -176,6 +179,46 @@ func (w *world) register() {
 		return found, true
 	})
 	playScheduler(w)
+}
+
+// vanishing is an activity that waits for some of the clusters to vanish.
+type vanishing struct {
+	token    []byte
+	clusters []string
+}
+
+func (v vanishing) of(vanished []string) []string {
+	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(vanished, name) })
+}
+
+func (w *world) awaitVanished(ctx context.Context, clusters []string) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inputs["AwaitVanished"] = append(w.inputs["AwaitVanished"], clusters)
+	wait := vanishing{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
+	if found := wait.of(w.vanished); len(found) > 0 {
+		return found, nil
+	}
+	w.vanishing = append(w.vanishing, wait)
+	return nil, activity.ErrResultPending
+}
+
+// unregister deletes the ManagedCluster of a cluster, and tells those that wait for that.
+func (w *world) unregister(cluster string) {
+	w.mu.Lock()
+	w.vanished = append(w.vanished, cluster)
+	waiting := w.vanishing
+	w.vanishing = nil
+	w.mu.Unlock()
+	for _, wait := range waiting {
+		if found := wait.of([]string{cluster}); len(found) > 0 {
+			_ = w.CompleteActivity(wait.token, found, nil) // one that was cancelled needs no news
+		} else {
+			w.mu.Lock()
+			w.vanishing = append(w.vanishing, wait)
+			w.mu.Unlock()
+		}
+	}
 }
 
 // beside registers an activity that waits beside others, so that its place among the calls is not sure; while there is no answer, it waits for as long as

@@ -40,7 +40,7 @@ func clusterVanishes(t *testing.T, s *scene) {
 	restore()
 }
 
-// workedOnClusterVanishes: its node is returned all the same, and it does not count as complete.
+// workedOnClusterVanishes: it fails though its pod has not left, and its node is returned.
 func workedOnClusterVanishes(t *testing.T, s *scene) {
 	at := place{s.Spokes[1], "worker-1"}
 	guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
@@ -48,8 +48,8 @@ func workedOnClusterVanishes(t *testing.T, s *scene) {
 	w.end = ranv1.ReasonFailed
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	restore := s.unregister(t, at.spoke)
-	letLeave(t, at, guest)
 	s.requireEnd(t, w)
+	letLeave(t, at, guest)
 	restore()
 }
 

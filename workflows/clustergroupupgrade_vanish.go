@@ -1,0 +1,85 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// vanishWatch watches, while clusters of a batch are worked on one by one, whether their ManagedClusters are deleted.
+type vanishWatch struct {
+	watched []string
+	// number of the watch whose word counts.
+	number int
+	stop   workflow.CancelFunc
+}
+
+// watchedAhead is how many clusters whose turn is to come are watched with those at work: each change of who is watched costs an activity, and a rolling
+// rollout starts one cluster after the other.
+const watchedAhead = 50
+
+// watchVanishing sees to it that the clusters are watched, which are at work as of now. A hub that cannot be watched keeps nothing from going on: it is
+// asked once more when the batch is over.
+func (b *batch) watchVanishing(clusters []*clusterAtWork) {
+	v := &b.vanishing
+	unwatched := func(cluster *clusterAtWork) bool { return !slices.Contains(v.watched, cluster.name) }
+	if !slices.ContainsFunc(clusters, unwatched) {
+		return
+	}
+	v.end()
+	watching, stop := workflow.WithCancel(b.work)
+	v.stop, v.watched = stop, slices.Concat(b.begun(), b.pending[:min(watchedAhead, len(b.pending))])
+	number := v.number
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	workflow.GoNamed(watching, "watch whether clusters vanish", func(ctx workflow.Context) {
+		for len(v.watched) > 0 {
+			var vanished []string
+			err := insist.wait(ctx, fmt.Sprintf("watch whether %d clusters vanish", len(v.watched)), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
+			if v.number != number || ctx.Err() != nil || err != nil {
+				return
+			}
+			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(vanished, name) })
+			b.vanish(ctx, vanished)
+		}
+	})
+}
+
+// end ends the watch: what it says does not count any more.
+func (v *vanishWatch) end() {
+	v.number++
+	if v.stop != nil {
+		v.stop()
+	}
+}
+
+// begun are the clusters of the batch that are at work or soak, in its order.
+func (b *batch) begun() []string {
+	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
+}
+
+// vanish fails clusters that are no ManagedClusters any more, also those that are complete. One at work is withdrawn.
+func (b *batch) vanish(ctx workflow.Context, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	g := b.group
+	g.record.vanished(ctx, names)
+	for _, name := range names {
+		cluster := b.running[name]
+		if cluster == nil {
+			continue
+		}
+		cluster.withdraw()
+		if cluster.soaking {
+			delete(b.running, name)
+			g.record.batchReached(ctx, b.reached())
+		} else {
+			cluster.vanished = true
+		}
+	}
+	b.pending = g.record.pending(b.pending)
+	b.changed = true
+}

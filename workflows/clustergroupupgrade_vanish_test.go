@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// vanishesAt unregisters a cluster then, and says what its state is right afterwards.
+func vanishesAt(w *world, then time.Duration, cluster string) (seen func() ranv1.ClusterStatus) {
+	var at ranv1.ClusterStatus
+	w.RegisterDelayedCallback(func() { w.unregister(cluster) }, then)
+	w.RegisterDelayedCallback(func() { at = statusOfCluster(statusOf[groupStatus](w), cluster) }, then+time.Second)
+	return func() ranv1.ClusterStatus { return at }
+}
+
+func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c1"] = func(ctx workflow.Context) error {
+		_ = workflow.Sleep(ctx, time.Hour)
+		clean, _ := workflow.NewDisconnectedContext(ctx)
+		_ = workflow.Sleep(clean, 4*time.Minute) // its nodes are returned
+		return ctx.Err()
+	}
+	clusters.ends["c2"] = takes(2 * time.Minute)
+	seen := vanishesAt(w, time.Minute, "c1")
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterFailed, seen().State)
+	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
+	c1 := statusOfCluster(status, "c1")
+	require.Equal(t, ranv1.ClusterFailed, c1.State)
+	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
+	require.Equal(t, "its ManagedCluster is not on the hub any more", c1.Message)
+	require.Equal(t, 5*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
+	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 2, Failed: 1}, status.Counts)
+	require.Equal(t, []string{"+c1", "+c2", "-c2", "-c1", "+c3", "-c3"}, clusters.events, "its place is free when its nodes are back")
+}
+
+func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"}, []string{"c4"})
+	object := aRollingRollout()
+	object.Spec.RemediationStrategy.SoakSeconds = 600
+	waiting, seen := vanishesAt(w, 4*time.Minute, "c3"), vanishesAt(w, 5*time.Minute, "c1")
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ReasonClusterVanished, seen().Reason)
+	require.Equal(t, ranv1.ClusterFailed, waiting().State, "it was watched with those at work")
+	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 2, Failed: 2}, status.Counts)
+	require.NotContains(t, clusters.events, "+c3")
+}
+
+func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = never
+	vanishesAt(w, time.Minute, "c1")
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout("c1")})
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.Equal(t, ranv1.ClusterFailed, clusterStates(status)["c1"], "it did not wait for the time of its batch")
+	require.NotContains(t, clusters.events, "+c2")
+}
+
+func TestARollingRolloutWatchesWhoFollowsWithThoseAtWork(t *testing.T) {
+	w, _ := newGroupWorld(t)
+	var many []string
+	for i := range 120 {
+		many = append(many, fmt.Sprintf("c%03d", i))
+	}
+	w.plan = planOf(slices.Collect(slices.Chunk(many, 2))...)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollingRollout()})
+	requireResult[groupStatus](w)
+	require.Len(t, w.inputsOf("AwaitVanished"), 3, "not one for each cluster")
+}
