@@ -45,8 +45,8 @@ type slotKeeper struct {
 	// telling: it is being told something.
 	unsaid                       scheduling.Call
 	everything, reached, telling bool
-	// returns are what others have told it, to be said once more when there is something to say. doubted is the number of the last slot that a
-	// scheduler was told which began later than the one that granted it: that one may have missed that it was given back.
+	// returns are what others have told it, to be said once more when there is something to say. doubted is the number of the last slot that it was told
+	// to be held: it may have heard before that it was given back, or not at all if it began later than that.
 	returns []scheduling.Release
 	doubted int64
 	// again is when the scheduler is told everything again, if somebody waits then; nil: that is not set. againAfter is how long that was put off last.
@@ -207,7 +207,7 @@ func (k *slotKeeper) run(ctx workflow.Context) {
 		}
 		call := scheduling.Call{Asker: k.asker, Slots: k.unsaid.Slots, Released: append(k.unsaid.Released, k.returns...)}
 		if k.everything {
-			call.Slots, call.All = slices.Clone(k.slots), true
+			k.account(&call)
 		}
 		k.unsaid, k.returns, k.everything, k.telling = scheduling.Call{}, nil, false, true
 		k.tell(ctx, call)
@@ -251,12 +251,22 @@ func (k *slotKeeper) tell(ctx workflow.Context, call scheduling.Call) {
 			return
 		}
 	}
-	call.Slots, call.All = slices.Clone(k.slots), true
+	k.account(&call)
 	k.unsaid.Slots = nil
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: k.explain}
 	var scheduler *activities.Scheduler
 	in := activities.CallSchedulerInput{Cluster: k.cluster, Call: call}
 	k.reached = hub.effect(ctx, "ask the scheduler of "+k.cluster, scheduler.CallScheduler, in, nil) == nil
+}
+
+// account makes a call one of everything. Of the slots that it has by its own account some may be given back already.
+func (k *slotKeeper) account(call *scheduling.Call) {
+	call.Slots, call.All = slices.Clone(k.slots), true
+	for _, slot := range k.slots {
+		if slot.Granted {
+			k.doubted = max(k.doubted, slot.Number)
+		}
+	}
 }
 
 func (k *slotKeeper) explain(ctx workflow.Context, reason, message string) {

@@ -134,6 +134,20 @@ func TestASchedulerThatMayHaveMissedThatASlotWasGivenBackIsToldAtOnce(t *testing
 	)
 }
 
+func TestASlotIsGivenBackAtOnceThatTheSchedulerWasToldToBeHeldWhileOthersGaveItBack(t *testing.T) {
+	w := newWorld(t)
+	var keeper *slotKeeper
+	w.RegisterDelayedCallback(func() { require.False(t, keeper.waits(), "b has the slot") }, 65*time.Second)
+	keeping(w,
+		func(k *slotKeeper) { keeper = k; k.askFor("a"); k.askFor("b") },
+		func(k *slotKeeper) {
+			last := w.schedulerCalls[len(w.schedulerCalls)-1]
+			require.True(t, last.All && last.Slots[0].Granted, "b is asked for once more, and a accounted for")
+			k.returned(scheduling.Release{Namespace: "ops", Name: "a"}) // whoever worked on it has said so before
+		},
+	)
+}
+
 func TestWhoeverWaitsForASlotAsksAgainSoonAndThenLessAndLessOften(t *testing.T) {
 	w := newWorld(t)
 	w.slots = 0

@@ -29,7 +29,7 @@ type Book struct {
 	Whole bool      `json:"whole,omitempty"`
 	// Turns counts what was told.
 	Turns int64 `json:"turns,omitempty"`
-	// Returned maintenances whose mark may still be seen.
+	// Returned slots whose mark may still be seen, or whose asker may not know of it.
 	Returned []Returned `json:"returned,omitempty"`
 }
 
@@ -58,10 +58,15 @@ type Entry struct {
 
 func (e *Entry) name() Grant { return Grant{Namespace: e.Namespace, Name: e.Name, Number: e.Number} }
 
-// Returned is a maintenance that has returned its node.
+// Returned is a slot that was given back.
 type Returned struct {
-	Maintenance string    `json:"maintenance"`
+	// Maintenance has returned its node, and its mark may still be seen; empty once it counts again.
+	Maintenance string    `json:"maintenance,omitempty"`
 	At          time.Time `json:"at"`
+	Asker       Asker     `json:"asker"`
+	Number      int64     `json:"number"`
+	// Heard: the asker knows of it. Until then it accounts for the slot as one that it has.
+	Heard bool `json:"heard,omitempty"`
 }
 
 // Empty reports whether nobody asks for anything.
@@ -73,7 +78,9 @@ func (b *Book) Take(call Call, now time.Time) {
 		b.release(call.Asker, release, now)
 	}
 	for _, slot := range call.Slots {
-		b.ask(call.Asker, slot)
+		if !b.over(call.Asker, slot) {
+			b.ask(call.Asker, slot)
+		}
 	}
 	b.forgetSilent()
 }
@@ -93,6 +100,15 @@ func (b *Book) ask(asker Asker, slot Slot) {
 		known.Granted = known.Granted || slot.Granted
 		known.Told = slot.Granted
 	}
+}
+
+// over reports whether a slot was given back by whoever worked on its node, so that its asker may have said before it heard of that that it has it. A
+// number is not asked for twice.
+func (b *Book) over(asker Asker, slot Slot) bool {
+	if party := b.known(asker); party != nil && slices.ContainsFunc(party.Slots, func(e Entry) bool { return !e.Until.IsZero() && e.Number == slot.Number }) {
+		return true
+	}
+	return slices.ContainsFunc(b.Returned, func(r Returned) bool { return r.Asker == asker && r.Number == slot.Number })
 }
 
 func (b *Book) party(asker Asker) *Party {
@@ -117,6 +133,9 @@ func (p *Party) index(namespace, name string) int {
 }
 
 func (b *Book) release(asker Asker, release Release, now time.Time) {
+	if !release.Unheard {
+		b.hear(asker, release.Number)
+	}
 	party := b.known(asker)
 	if party == nil {
 		return
@@ -131,12 +150,23 @@ func (b *Book) release(asker Asker, release Release, now time.Time) {
 		return
 	}
 	if entry.Granted {
-		b.Returned = append(b.Returned, Returned{Maintenance: entry.Maintenance, At: now})
+		b.Returned = append(b.Returned, Returned{
+			Maintenance: entry.Maintenance, At: now, Asker: asker, Number: entry.Number, Heard: !release.Unheard,
+		})
 		if node := b.node(entry.Node); node != nil && release.LeftOut {
 			node.Unavailable = true
 		}
 	}
 	party.Slots = slices.Delete(party.Slots, i, i+1)
+}
+
+// hear takes in that an asker knows that its slot was given back.
+func (b *Book) hear(asker Asker, number int64) {
+	for i := range b.Returned {
+		if r := &b.Returned[i]; r.Asker == asker && r.Number == number {
+			r.Heard = true
+		}
+	}
 }
 
 // end keeps the slot for a little longer, and not more.

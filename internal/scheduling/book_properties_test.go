@@ -25,6 +25,8 @@ type office struct {
 	live, over []scheduling.Asker
 	// asked and held are the requests of askers that wait and that have a slot, by node.
 	asked, held map[scheduling.Asker]map[string]scheduling.Slot
+	// unheard are slots that were given back by those who worked on their nodes, and their askers do not know it yet.
+	unheard map[scheduling.Asker][]scheduling.Slot
 	// ending are nodes whose maintenance ended without returning them: until then its last effect may come. marked are those that it left marked.
 	ending map[string]ending
 	marked map[string]string
@@ -47,7 +49,8 @@ func newOffice(t *rapid.T) *office {
 		parallel: rapid.IntRange(1, 3).Draw(t, "parallel"), unavailable: rapid.IntRange(1, 5).Draw(t, "unavailable"),
 		live:  []scheduling.Asker{asker("june"), asker("july")},
 		asked: map[scheduling.Asker]map[string]scheduling.Slot{}, held: map[scheduling.Asker]map[string]scheduling.Slot{},
-		ending: map[string]ending{}, marked: map[string]string{}, gone: map[string]bool{}, down: map[string]bool{}, watch: noon,
+		unheard: map[scheduling.Asker][]scheduling.Slot{},
+		ending:  map[string]ending{}, marked: map[string]string{}, gone: map[string]bool{}, down: map[string]bool{}, watch: noon,
 	}
 	for _, who := range o.live {
 		o.asked[who], o.held[who] = map[string]scheduling.Slot{}, map[string]scheduling.Slot{}
@@ -129,6 +132,11 @@ func (o *office) listen(t *rapid.T) {
 		}
 	}
 	o.told = nil
+	for _, who := range o.live { // one that waits for nothing says nothing
+		if len(o.asked[who])+len(o.held[who]) == 0 {
+			delete(o.unheard, who)
+		}
+	}
 	require.LessOrEqual(t, len(o.out(t)), o.parallel)
 }
 
@@ -189,10 +197,43 @@ func (o *office) actions() map[string]func(*rapid.T) {
 			if release.LeftOut = rapid.Bool().Draw(t, "left out"); release.LeftOut && !o.gone[slot.Node] {
 				o.down[slot.Node] = true
 			}
+			if release.Unheard = rapid.Bool().Draw(t, "its asker does not hear it yet"); release.Unheard {
+				o.unheard[who] = append(o.unheard[who], slot)
+			}
 			o.giveBack(who, release)
 			if !o.blind {
 				o.show(slot.Node)
 			}
+		},
+		"late account": func(t *rapid.T) {
+			who := rapid.SampledFrom(o.live).Draw(t, "who")
+			account := scheduling.Call{Asker: who, All: true}
+			for _, slot := range o.unheard[who] {
+				if o.asked[who][slot.Node].Number == 0 && o.held[who][slot.Node].Number == 0 {
+					slot.Granted = true
+					account.Slots = append(account.Slots, slot)
+				}
+			}
+			for _, node := range slices.Sorted(maps.Keys(o.held[who])) {
+				slot := o.held[who][node]
+				slot.Granted = true
+				account.Slots = append(account.Slots, slot)
+			}
+			for _, node := range slices.Sorted(maps.Keys(o.asked[who])) {
+				account.Slots = append(account.Slots, o.asked[who][node])
+			}
+			o.book.Take(account, o.now)
+			o.decide()
+		},
+		"hear": func(t *rapid.T) {
+			who := rapid.SampledFrom(o.live).Draw(t, "who")
+			heard := scheduling.Call{Asker: who}
+			for _, slot := range o.unheard[who] {
+				heard.Released = append(heard.Released, returned(slot.Node, slot.Number))
+			}
+			delete(o.unheard, who)
+			o.book.Take(heard, o.now)
+			o.decide()
 		},
 		"end unclean": func(t *rapid.T) {
 			who, slot, any := o.one(t)

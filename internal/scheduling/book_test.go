@@ -241,6 +241,42 @@ func TestTheMarkOfANodeThatWasJustReturnedDoesNotHoldUpTheNext(t *testing.T) {
 	require.Empty(t, d.ask("june", slot("b", 3)), "half a minute later it is the mark of a maintenance that could not return its node")
 }
 
+func TestASlotThatWasGivenBackDoesNotComeBackByAnAccountOfAnAskerThatHasNotHeardOfIt(t *testing.T) {
+	for name, unclean := range map[string]bool{"returned": false, "unclean": true} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(1, "a", "b", "c")
+			d.ask("june", slot("a", 1), slot("b", 2))
+			a := slot("a", 1)
+			a.Granted = true
+			account := scheduling.Call{Asker: asker("june"), Slots: []scheduling.Slot{a, slot("b", 2)}, All: true}
+			release := returned("a", 1)
+			release.Unheard, release.Unclean = true, unclean
+			d.release("june", release)
+			d.book.Take(account, d.now)
+			d.now = noon.Add(scheduling.UncleanPause)
+			d.decide()
+			require.Equal(t, []string{"on-b"}, names(d.book.Served()))
+			if unclean {
+				return
+			}
+			d.now = noon.Add(time.Hour)
+			d.decide()
+			d.book.Take(account, d.now)
+			require.Equal(t, []string{"on-b"}, names(d.book.Served()), "however long whoever gave it back goes on")
+			d.release("june", returned("a", 1))
+			d.decide()
+			require.Empty(t, d.book.Returned, "the asker has heard of it")
+		})
+	}
+}
+
+func names(served []scheduling.Place) (names []string) {
+	for _, place := range served {
+		names = append(names, place.Name)
+	}
+	return names
+}
+
 func TestASlotWhoseHolderEndedUncleanIsKeptUntilItsMarksWereSeen(t *testing.T) {
 	d := newDesk(1, "a", "b")
 	d.ask("june", slot("a", 1), slot("b", 2))

@@ -38,6 +38,8 @@ type Release struct {
 	Unclean bool `json:"unclean,omitempty"`
 	// LeftOut: the node was left out of service. It says nothing where the slot was waited for: the node is that of whoever has it.
 	LeftOut bool `json:"leftOut,omitempty"`
+	// Unheard: whoever works on the node says so, and the asker hears of it later.
+	Unheard bool `json:"unheard,omitempty"`
 }
 
 // HeldSlot names a slot that an asker has, to the one who works on its node and gives it back.
@@ -55,7 +57,7 @@ func (s HeldSlot) Return(leftOut bool) Call { return s.release(Release{LeftOut: 
 func (s HeldSlot) Abandon() Call { return s.release(Release{Unclean: true}) }
 
 func (s HeldSlot) release(release Release) Call {
-	release.Namespace, release.Name, release.Number = s.Namespace, s.Name, s.Number
+	release.Namespace, release.Name, release.Number, release.Unheard = s.Namespace, s.Name, s.Number, true
 	return Call{Asker: s.Asker, Released: []Release{release}}
 }
 

@@ -85,7 +85,14 @@ func (b *Book) lapse(now time.Time) (next time.Time) {
 		}
 	}
 	b.forgetSilent()
-	b.Returned = slices.DeleteFunc(b.Returned, func(r Returned) bool { return r.At.Add(returnedFor).Before(now) })
+	b.Returned = slices.DeleteFunc(b.Returned, func(r Returned) bool {
+		return r.At.Add(returnedFor).Before(now) && (r.Heard || b.known(r.Asker) == nil)
+	})
+	for i := range b.Returned {
+		if r := &b.Returned[i]; r.At.Add(returnedFor).Before(now) {
+			r.Maintenance = ""
+		}
+	}
 	return next
 }
 
@@ -180,7 +187,11 @@ func (b *Book) grant(granted []Request) {
 		if found := entries[request]; len(found) > 0 {
 			entry := found[0].entry
 			entry.Granted = true
-			b.Returned = slices.DeleteFunc(b.Returned, func(r Returned) bool { return r.Maintenance == entry.Maintenance })
+			for i := range b.Returned {
+				if r := &b.Returned[i]; r.Maintenance == entry.Maintenance {
+					r.Maintenance = ""
+				}
+			}
 		}
 	}
 }
