@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/temporal"
@@ -28,10 +27,7 @@ func apiServers() []scenario {
 		{name: "every third write is refused with 500", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))))},
 		{name: "every third write is refused with 409", run: harmed(writes(3, faultproxy.Refuse(conflict)))},
 		{name: "every fourth write is lost with its connection", run: harmed(writes(4, faultproxy.HangUp()))},
-		{name: "the answer to every fourth write is lost", run: func(t *testing.T, s *scene) {
-			s.answersLost = true
-			harmed(writes(4, faultproxy.LoseAnswer()))(t, s)
-		}},
+		{name: "the answer to every fourth write is lost", run: harmed(writes(4, faultproxy.LoseAnswer()))},
 	}
 }
 
@@ -58,27 +54,6 @@ func awayInADrain(t *testing.T, s *scene) {
 	arrived.heal()
 }
 
-// awaitReason waits until a workflow says that it waits for that reason.
-func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
-	t.Helper()
-	awaitStatus(t, s, workflow, "waits because of "+reason, func(status struct {
-		Wait *drydockv1.Wait `json:"wait"`
-	},
-	) bool {
-		return status.Wait != nil && status.Wait.Reason == reason
-	})
-}
-
-// awaitStatus waits until the status of a workflow says so.
-func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, says func(S) bool) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		var status S
-		answer, err := s.temporal.QueryWorkflow(t.Context(), workflow, "", temporal.QueryStatus)
-		return err == nil && answer.Get(&status) == nil && says(status)
-	}, waitLimit, 100*time.Millisecond, "%s never %s", workflow, what)
-}
-
 func hubAwayWhilePlanning(t *testing.T, s *scene) {
 	require.NoError(t, s.Hub.APIServer.Stop())
 	w := s.rollOut(t, shape{clusters: s.Spokes[1:], nodes: []string{"worker-1"}, maxConcurrency: 1}, nil)
@@ -103,7 +78,7 @@ func harmed(rule faultproxy.Rule) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		var injections []*faultproxy.Injection
 		for _, cluster := range s.Clusters() {
-			injections = append(injections, s.Proxy(cluster).Inject(rule))
+			injections = append(injections, s.inject(cluster, rule))
 		}
 		w := s.rollOut(t, shape{clusters: s.Spokes, nodes: []string{controlPlane, "worker-1"}, maxConcurrency: 3}, nil)
 		s.requireEnd(t, w)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -174,7 +175,7 @@ func (r request) unanswered() state {
 		reach: func(t *testing.T, s *scene, at place) reached {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
-			arrived.last = s.carriedOutAtLast(t, injection)
+			arrived.last = s.carriedOutAtLast(t, at, injection)
 			return arrived
 		},
 	}
@@ -186,13 +187,16 @@ func stopRequest(s *scene, at place, match faultproxy.Match) *faultproxy.Injecti
 }
 
 // carriedOutAtLast waits until a request stands in the proxy, and has it carried out when the worker is about to die.
-func (s *scene) carriedOutAtLast(t *testing.T, injection *faultproxy.Injection) func() {
+func (s *scene) carriedOutAtLast(t *testing.T, at place, injection *faultproxy.Injection) func() {
 	t.Helper()
 	stopped := awaitStopped(t, injection)
-	s.answersLost = true
 	return func() {
+		began := time.Now()
 		for !stopped.Forward() { // the worker has given up meanwhile, and comes again
 			stopped = awaitStopped(t, injection)
+		}
+		if stopped.Resource == "pods/eviction" {
+			s.answers.lose(began, at.spoke)
 		}
 	}
 }

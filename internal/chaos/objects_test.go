@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	historypb "go.temporal.io/api/history/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,13 +257,4 @@ func (s *scene) awaitNode(t *testing.T, at place, what string, is func(*corev1.N
 func ready(node *corev1.Node) bool {
 	condition := kube.FindNodeCondition(node, corev1.NodeReady)
 	return condition != nil && condition.Status == corev1.ConditionTrue
-}
-
-// awaitPhase waits until a workflow shows a phase as its search attribute.
-func (s *scene) awaitPhase(t *testing.T, workflow, phase string) {
-	t.Helper()
-	s.awaitEvent(t, workflow, "it is "+phase, func(event *historypb.HistoryEvent) bool {
-		fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
-		return string(fields[temporal.AttributePhase.GetName()].GetData()) == fmt.Sprintf("%q", phase)
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -33,20 +34,18 @@ func random(seed uint64) scenario {
 type harm struct {
 	name string
 	do   func(*testing.T, *scene, *work)
-	// losesAnswers: Drydock may not learn what became of a request.
-	losesAnswers bool
 }
 
 func harms() []harm {
 	return []harm{
-		{name: "the worker is killed", losesAnswers: true, do: restart((*devstack.Process).Kill, theWorker)},
-		{name: "the worker stops", losesAnswers: true, do: restart((*devstack.Process).Stop, theWorker)},
+		{name: "the worker is killed", do: restart((*devstack.Process).Kill, theWorker)},
+		{name: "the worker stops", do: restart((*devstack.Process).Stop, theWorker)},
 		{name: "Temporal is killed", do: restart((*devstack.Process).Kill, theTemporal)},
 		{name: "Temporal stops", do: restart((*devstack.Process).Stop, theTemporal)},
-		{name: "a spoke's API server is killed", losesAnswers: true, do: restart((*devstack.Process).Kill, anAPIServer)},
-		{name: "a spoke's API server stops", losesAnswers: true, do: restart((*devstack.Process).Stop, anAPIServer)},
+		{name: "a spoke's API server is killed", do: restart((*devstack.Process).Kill, anAPIServer)},
+		{name: "a spoke's API server stops", do: restart((*devstack.Process).Stop, anAPIServer)},
 		{name: "the hub's API server stops", do: restart((*devstack.Process).Stop, theHub)},
-		{name: "answers to writes are lost", losesAnswers: true, do: misbehave(faultproxy.LoseAnswer())},
+		{name: "answers to writes are lost", do: misbehave(faultproxy.LoseAnswer())},
 		{name: "writes are refused with 500", do: misbehave(faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded)))},
 		{name: "writes are refused with 429", do: misbehave(faultproxy.Refuse(apierrors.NewTooManyRequestsError("the scenario wants it so")))},
 		{name: "pause and resume are said twice", do: func(t *testing.T, s *scene, w *work) {
@@ -60,18 +59,28 @@ func harms() []harm {
 	}
 }
 
-func theWorker(s *scene) *devstack.Process   { return s.Worker }
-func theTemporal(s *scene) *devstack.Process { return s.Temporal.Process }
-func theHub(s *scene) *devstack.Process      { return s.Hub.APIServer }
+// server is one that is ended, and the spokes whose answers to Drydock are lost with it.
+type server struct {
+	*devstack.Process
+	silences []*devstack.Cluster
+}
 
-func anAPIServer(s *scene) *devstack.Process { return s.Spokes[s.rand.IntN(len(s.Spokes))].APIServer }
+func theWorker(s *scene) server   { return server{s.Worker, s.Spokes} }
+func theTemporal(s *scene) server { return server{s.Temporal.Process, nil} }
+func theHub(s *scene) server      { return server{s.Hub.APIServer, nil} }
+
+func anAPIServer(s *scene) server {
+	spoke := s.Spokes[s.rand.IntN(len(s.Spokes))]
+	return server{spoke.APIServer, []*devstack.Cluster{spoke}}
+}
 
 // restart ends a server and starts it again.
-func restart(end func(*devstack.Process) error, server func(*scene) *devstack.Process) func(*testing.T, *scene, *work) {
+func restart(end func(*devstack.Process) error, which func(*scene) server) func(*testing.T, *scene, *work) {
 	return func(t *testing.T, s *scene, _ *work) {
-		process := server(s)
-		require.NoError(t, end(process))
-		require.NoError(t, process.Start(t.Context()))
+		server, began := which(s), time.Now()
+		require.NoError(t, end(server.Process))
+		require.NoError(t, server.Start(t.Context()))
+		s.answers.lose(began, server.silences...)
 	}
 }
 
@@ -79,7 +88,7 @@ func restart(end func(*devstack.Process) error, server func(*scene) *devstack.Pr
 func misbehave(fault faultproxy.Fault) func(*testing.T, *scene, *work) {
 	return func(_ *testing.T, s *scene, _ *work) {
 		for _, spoke := range s.Spokes {
-			s.Proxy(spoke).Inject(faultproxy.Rule{
+			s.inject(spoke, faultproxy.Rule{
 				Match: faultproxy.Match{Verbs: faultproxy.Writes()}, Fault: fault, OneIn: 1 + s.rand.IntN(3), Times: 1 + s.rand.IntN(5),
 			})
 		}
@@ -107,7 +116,6 @@ func harmedAtAnyTime(t *testing.T, s *scene) {
 		workflow, event := s.anyMoment(t, w, of)
 		t.Logf("%s when %s has come to event %d", chosen.name, workflow, event)
 		s.awaitMoment(t, workflow, event)
-		s.answersLost = s.answersLost || chosen.losesAnswers
 		chosen.do(t, s, w)
 	}
 	s.mayBeCancelled(t, w)

@@ -124,7 +124,7 @@ func clusterRequest(verb string, answerOnly bool) state {
 		w := s.small(t, at, nil, at.node)
 		arrived := reached{workflow: w.ofCluster(at.spoke)}
 		if answerOnly {
-			arrived.last = s.carriedOutAtLast(t, injection)
+			arrived.last = s.carriedOutAtLast(t, at, injection)
 		} else {
 			awaitStopped(t, injection)
 		}

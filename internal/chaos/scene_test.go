@@ -37,9 +37,8 @@ type scene struct {
 	began time.Time
 	mu    sync.Mutex
 	// works are the maintenances and rollouts that it has started.
-	works []*work
-	// answersLost: requests were cut off before Drydock had the answer.
-	answersLost bool
+	works   []*work
+	answers lostAnswers
 	// registered are the ManagedClusters of the hub as the scenario found them.
 	registered map[string]registration
 	// allowed is how many nodes of a cluster may be at work at once, whoever asks for them; absent: one.
@@ -84,6 +83,9 @@ func (s *scene) finish(t *testing.T) {
 	}
 	for _, spoke := range s.Spokes {
 		require.NoError(t, s.AwaitNothingLeft(t.Context(), spoke))
+	}
+	for _, spoke := range s.Spokes {
+		s.requireNoSlotTaken(t, spoke)
 	}
 	s.requireHubAsItWas(t)
 	requireInvariants(t, s)

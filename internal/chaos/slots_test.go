@@ -73,11 +73,31 @@ func (s *scene) waitForSlot(t *testing.T, at place) (waiting *work, letGo func()
 	return waiting, first.heal
 }
 
-// awaitQueue waits until the scheduler of a spoke, who holds no roll-call, says so of those that have a slot, and of those that wait.
+// awaitQueue waits until the scheduler of a spoke, who holds no roll-call, says so of those that have a slot, and of those that wait. Whoever has a
+// slot is at work.
 func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.Place) bool) {
 	t.Helper()
-	awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status workflows.MaintenanceSchedulerStatus) bool {
+	status := awaitStatus(t, s, temporal.MaintenanceSchedulerID(spoke.Name), "has that queue", func(status workflows.MaintenanceSchedulerStatus) bool {
 		return status.Wait == nil && says(status.Queue)
+	})
+	for _, place := range status.Queue {
+		if place.Rank == 0 {
+			maintenance := temporal.NodeMaintenanceID(spoke.Name, place.Namespace, place.Name)
+			require.True(t, s.goesOn(t, maintenance), "%s is over and has a slot of %s", maintenance, spoke.Name)
+		}
+	}
+}
+
+// requireNoSlotTaken waits until nobody has a slot of a spoke, or waits for one: a slot that nobody has any use for is wasted. Where the scheduler
+// was terminated and nobody has needed one since, all slots are free.
+func (s *scene) requireNoSlotTaken(t *testing.T, spoke *devstack.Cluster) {
+	t.Helper()
+	scheduler := temporal.MaintenanceSchedulerID(spoke.Name)
+	if !s.everBegun(t, scheduler) || !s.goesOn(t, scheduler) {
+		return
+	}
+	awaitStatus(t, s, scheduler, "has an empty queue, although everything is over", func(status workflows.MaintenanceSchedulerStatus) bool {
+		return len(status.Queue) == 0
 	})
 }
 

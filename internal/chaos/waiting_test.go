@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -47,6 +48,45 @@ func (s *scene) awaitWaiting(t *testing.T, workflow, activity string) {
 		err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &seen)
 		return err == nil && seen.Activity == activity
 	})
+}
+
+// awaitPhase waits until a workflow has shown phases as its search attribute, one after the other.
+func (s *scene) awaitPhase(t *testing.T, workflow string, phases ...string) {
+	t.Helper()
+	s.awaitEvent(t, workflow, fmt.Sprintf("it was %q", phases), func(event *history.HistoryEvent) bool {
+		if attributeOf(event, temporal.AttributePhase) == phases[0] {
+			phases = phases[1:]
+		}
+		return len(phases) == 0
+	})
+}
+
+// awaitReason waits until a workflow has shown as its search attribute that it waits for that reason.
+func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
+	t.Helper()
+	s.awaitEvent(t, workflow, "it waits because of "+reason, func(event *history.HistoryEvent) bool {
+		return attributeOf(event, temporal.AttributeReason) == reason
+	})
+}
+
+// attributeOf is what an event sets a search attribute to; empty: nothing.
+func attributeOf(event *history.HistoryEvent, key sdktemporal.SearchAttributeKeyKeyword) (value string) {
+	fields := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
+	if payload := fields[key.GetName()]; payload != nil {
+		_ = converter.GetDefaultDataConverter().FromPayload(payload, &value) // one that is unset is none
+	}
+	return value
+}
+
+// awaitStatus waits until the status of a workflow says so, and returns it.
+func awaitStatus[S any](t *testing.T, s *scene, workflow, what string, says func(S) bool) (status S) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		status = *new(S)
+		answer, err := s.temporal.QueryWorkflow(t.Context(), workflow, "", temporal.QueryStatus)
+		return err == nil && answer.Get(&status) == nil && says(status)
+	}, waitLimit, 100*time.Millisecond, "%s never %s: %+v", workflow, what, &status)
+	return status
 }
 
 // awaitScheduled waits until a workflow has asked for an activity.

@@ -30,10 +30,21 @@ type Cluster struct {
 	Worked []string
 	// ClusterLocks says that the maintenance is a rollout's: the cluster's own locks let go first.
 	ClusterLocks bool
-	// AnswersLost says that requests were cut off before Drydock had the answer. Then it cannot know that a pod was evicted, and may
-	// ask again: harmless, since the first eviction set the pod's deletionTimestamp, and the second names the very same UID and
+	// AnswersLost are the times in which requests were cut off before Drydock had the answer. Then it cannot know that a pod was evicted,
+	// and may ask again: harmless, since the first eviction set the pod's deletionTimestamp, and the second names the very same UID and
 	// leaves the pod's own grace period as it is, so that the API server changes nothing.
-	AnswersLost bool
+	AnswersLost []Interval
+}
+
+// Interval is a time in which answers were lost, both ends included.
+type Interval struct{ From, To time.Time }
+
+// onItsWay is how long an answer may take to Drydock.
+const onItsWay = time.Second
+
+// lost reports whether Drydock may not have heard that the deed was done.
+func (i Interval) lost(d fleet.Deed) bool {
+	return !d.Received.After(i.To) && !d.At.Before(i.From.Add(-onItsWay))
 }
 
 // Violations returns what was done that must not be, in the order it was done, and then what is missing.
@@ -43,7 +54,7 @@ func (c Cluster) Violations() []string {
 	slices.SortStableFunc(deeds, func(a, b fleet.Deed) int { return a.Received.Compare(b.Received) })
 	r := replay{
 		cluster: c, nodes: map[string]*node{}, locks: map[string]lock{}, clusterLocks: map[string]bool{},
-		evicted: map[types.UID]bool{}, requests: map[string]string{},
+		evicted: map[types.UID]fleet.Deed{}, requests: map[string]string{},
 	}
 	for _, deed := range deeds {
 		r.now = deed
@@ -83,9 +94,9 @@ type replay struct {
 	now          fleet.Deed
 	nodes        map[string]*node
 	locks        map[string]lock
-	clusterLocks map[string]bool // whether inactive
-	evicted      map[types.UID]bool
-	requests     map[string]string // node by the name of its request
+	clusterLocks map[string]bool          // whether inactive
+	evicted      map[types.UID]fleet.Deed // the last time
+	requests     map[string]string        // node by the name of its request
 	violations   []string
 }
 
@@ -210,19 +221,24 @@ func (r *replay) evict() {
 	if !d.ByDrydock() {
 		return
 	}
-	switch {
-	case d.UID == "":
+	if d.UID == "" {
 		r.violated("the eviction of %s does not say which pod of that name is meant", d.Object)
 		return
-	case r.evicted[d.UID] && !r.cluster.AnswersLost:
+	}
+	if before, again := r.evicted[d.UID]; again && !r.cluster.unheard(before) {
 		r.violated("pod %s (%s) is evicted twice", d.Object, d.UID)
 	}
-	r.evicted[d.UID] = true
+	r.evicted[d.UID] = d
 	if d.Node == "" {
 		r.violated("pod %s is evicted, which was on no node", d.Object)
 		return
 	}
 	r.requireOut("the eviction of "+d.Object+" from", d.Node)
+}
+
+// unheard reports whether the answer to a deed may have been lost.
+func (c Cluster) unheard(d fleet.Deed) bool {
+	return slices.ContainsFunc(c.AnswersLost, func(i Interval) bool { return i.lost(d) })
 }
 
 func (r *replay) startJob() {

@@ -279,10 +279,39 @@ func TestWhatWasRefusedOrTriedOnlyIsNoDeed(t *testing.T) {
 	require.Empty(t, cluster.Violations())
 }
 
-func TestARepeatedEvictionIsHarmlessOnlyWhereAnswersWereLost(t *testing.T) {
-	cluster := aCluster(after("evict web-w1", evict("web-w1"))(t, aLog()))
-	cluster.AnswersLost = true
-	require.Empty(t, cluster.Violations())
+func TestARepeatedEvictionIsHarmlessOnlyWhereTheAnswerToTheOneBeforeWasLost(t *testing.T) {
+	log := after("evict web-w1", evict("web-w1"))(t, aLog())
+	all := fleet.DeedsOf(events(log))
+	first := all[slices.IndexFunc(all, func(d fleet.Deed) bool { return d.What == fleet.DeedEviction })]
+	lost := func(from, to time.Duration) Interval { return Interval{first.Received.Add(from), first.At.Add(to)} }
+	tests := []struct {
+		name     string
+		log      []step
+		lost     []Interval
+		harmless bool
+	}{
+		{"no answer was lost", log, nil, false},
+		{"it was on its way to the API server", log, []Interval{lost(-time.Minute, -time.Millisecond)}, true},
+		{"it was carried out", log, []Interval{lost(0, 0)}, true},
+		{"the answer was on its way", log, []Interval{lost(time.Second, time.Minute)}, true},
+		{"one of many harms", log, []Interval{lost(-time.Minute, -time.Second), lost(0, 0)}, true},
+		{"the answer had come before", log, []Interval{lost(1100*time.Millisecond, time.Minute)}, false},
+		{"the harm was over before", log, []Interval{lost(-time.Minute, -2*time.Millisecond)}, false},
+		{"only the answer to the second was lost", log, []Interval{lost(10*time.Second, 10*time.Second)}, false},
+		{"the answer to the second had come, and there is a third", after("evict web-w1", evict("web-w1"))(t, slices.Clone(log)), []Interval{lost(0, 0)}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cluster := aCluster(test.log)
+			cluster.AnswersLost = test.lost
+			if violations := cluster.Violations(); test.harmless {
+				require.Empty(t, violations)
+			} else {
+				require.Len(t, violations, 1)
+				require.Contains(t, violations[0], "pod shop/web-w1 (uid-web-w1) is evicted twice")
+			}
+		})
+	}
 }
 
 func TestWhatWasWrongBeforeTheMaintenanceIsNotTold(t *testing.T) {

@@ -179,10 +179,11 @@ func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, inje
 	switch {
 	case fault.stop:
 		p.stop(w, r, seen, injection)
-	case fault.hangUp && fault.forward:
-		p.answer(r)
-		hangUp(r)
 	case fault.hangUp:
+		if fault.forward {
+			p.answer(r)
+		}
+		injection.cuts()
 		hangUp(r)
 	case fault.status != nil:
 		refuse(w, fault)

@@ -185,9 +185,12 @@ func hangsUp(t *testing.T, p *passage) {
 	p.proxy.Inject(faultproxy.Rule{Match: creates(), Times: 1, Fault: faultproxy.HangUp()})
 	require.Error(t, p.create(t.Context(), "unheard"))
 	require.False(t, p.exists(t, "unheard"))
-	p.proxy.Inject(faultproxy.Rule{Match: creates(), Times: 1, Fault: faultproxy.LoseAnswer()})
+	began := time.Now()
+	lost := p.proxy.Inject(faultproxy.Rule{Match: creates(), Times: 1, Fault: faultproxy.LoseAnswer()})
 	require.Error(t, p.create(t.Context(), "heard"))
 	require.True(t, p.exists(t, "heard"))
+	require.Len(t, lost.Cut(), 1)
+	require.WithinRange(t, lost.Cut()[0], began, time.Now())
 	require.NoError(t, p.create(t.Context(), "afterwards"))
 }
 

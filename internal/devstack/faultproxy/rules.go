@@ -91,6 +91,7 @@ type Injection struct {
 
 	mu              sync.Mutex
 	matched, harmed int
+	cut             []time.Time
 	removed         bool
 }
 
@@ -116,6 +117,19 @@ func (i *Injection) Harmed() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.harmed
+}
+
+// Cut is when it has closed connections so far: answers that were on their way then are lost.
+func (i *Injection) Cut() []time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.cut)
+}
+
+func (i *Injection) cuts() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.cut = append(i.cut, time.Now())
 }
 
 // Remove ends the rule. Requests that stand stay where they are.

@@ -1,0 +1,61 @@
+package chaos
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"drydock.dev/drydock/internal/chaos/invariants"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+)
+
+// lostAnswers is when answers of API servers were lost on their way to Drydock: what they were about may be asked for again.
+type lostAnswers struct {
+	mu sync.Mutex
+	// times and rules by the names of the clusters.
+	times map[string][]invariants.Interval
+	rules map[string][]*faultproxy.Injection
+}
+
+// lose tells of a harm that is over, by which answers of the clusters may have been lost.
+func (l *lostAnswers) lose(began time.Time, clusters ...*devstack.Cluster) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.times == nil {
+		l.times = map[string][]invariants.Interval{}
+	}
+	for _, cluster := range clusters {
+		l.times[cluster.Name] = append(l.times[cluster.Name], invariants.Interval{From: began, To: time.Now()})
+	}
+}
+
+// follow takes in when a rule cuts connections to a cluster.
+func (l *lostAnswers) follow(cluster *devstack.Cluster, rule *faultproxy.Injection) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rules == nil {
+		l.rules = map[string][]*faultproxy.Injection{}
+	}
+	l.rules[cluster.Name] = append(l.rules[cluster.Name], rule)
+}
+
+// of is when answers of a cluster were lost so far.
+func (l *lostAnswers) of(cluster *devstack.Cluster) []invariants.Interval {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	times := slices.Clone(l.times[cluster.Name])
+	for _, rule := range l.rules[cluster.Name] {
+		for _, instant := range rule.Cut() {
+			times = append(times, invariants.Interval{From: instant, To: instant})
+		}
+	}
+	return times
+}
+
+// inject puts a rule to work that may cut connections.
+func (s *scene) inject(cluster *devstack.Cluster, rule faultproxy.Rule) *faultproxy.Injection {
+	injection := s.Proxy(cluster).Inject(rule)
+	s.answers.follow(cluster, injection)
+	return injection
+}
