@@ -9,10 +9,12 @@ import (
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -146,11 +148,16 @@ func newListing(rows []workflowRow) listing {
 	return l
 }
 
-// printCounts writes e.g. "3 rollouts: 1 Running, 2 Completed".
+// printCounts writes e.g. "3 rollouts: 1 Running, 2 Completed", in the words of the table.
 func (l listing) printCounts(w io.Writer, word string) {
+	canceled := enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED.String()
 	parts := []string{}
 	for _, execution := range slices.Sorted(maps.Keys(l.Counts)) {
-		parts = append(parts, fmt.Sprintf("%d %s", l.Counts[execution], execution))
+		shown := execution
+		if execution == canceled {
+			shown = string(maintenancev1.NodeCancelled)
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", l.Counts[execution], shown))
 	}
 	fmt.Fprintf(w, "%s: %s\n", plural(len(l.Items), word), strings.Join(parts, ", "))
 }

@@ -92,7 +92,7 @@ func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			target, err := c.maintenanceOf(ctx, s, args[0], request.Requestor)
+			target, err := c.maintenanceOf(ctx, s, args[0], request.Requestor, false)
 			if err != nil {
 				return err
 			}
@@ -200,11 +200,12 @@ func nodeMaintenance(cluster, namespace, name string) subject {
 
 // maintenance finds the maintenance that a person names.
 func (c *cli) maintenance(ctx context.Context, s *server, name string) (subject, error) {
-	return c.maintenanceOf(ctx, s, name, "")
+	return c.maintenanceOf(ctx, s, name, "", false)
 }
 
-// maintenanceOf finds the maintenance that a person names, of that requestor if there are several: NAME, NAMESPACE/NAME, its workflow id, or the node that is maintained.
-func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor string) (subject, error) {
+// maintenanceOf finds the maintenance that a person names, of that requestor if there are several: NAME, NAMESPACE/NAME, its workflow id, or the node that is
+// maintained; with ended also one that was, which is the last of it.
+func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor string, ended bool) (subject, error) {
 	parts := strings.Split(name, "/")
 	switch {
 	case len(parts) == 1:
@@ -231,13 +232,31 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); !unknown {
 		return named, s.explain("find", named, err)
 	}
-	return c.maintenanceOfNode(ctx, s, named, name, requestor)
+	found, err := c.maintenanceOfNode(ctx, s, name, requestor)
+	if err != nil || found != (subject{}) {
+		return found, err
+	}
+	if ended {
+		rows, err := s.list(ctx, c.maintenancesOf(name, false))
+		if err != nil {
+			return subject{}, err
+		}
+		if len(rows) > 0 {
+			return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
+		}
+	}
+	return subject{}, fmt.Errorf("there is no %s, and none at work on a node %s: `%s` lists those there are", named, name, named.list)
 }
 
-// maintenanceOfNode finds the one maintenance of a node that runs; of several, the one of that requestor.
-func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, node, requestor string) (subject, error) {
-	rows, err := s.list(ctx, workflowsOf(temporal.NodeMaintenance, true)+
-		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node)))
+// maintenancesOf is the visibility query for the maintenances of a node.
+func (c *cli) maintenancesOf(node string, running bool) string {
+	return workflowsOf(temporal.NodeMaintenance, running) +
+		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node))
+}
+
+// maintenanceOfNode finds the one maintenance of a node that runs, if there is one; of several, the one of that requestor.
+func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor string) (subject, error) {
+	rows, err := s.list(ctx, c.maintenancesOf(node, true))
 	if err != nil {
 		return subject{}, err
 	}
@@ -248,7 +267,7 @@ func (c *cli) maintenanceOfNode(ctx context.Context, s *server, named subject, n
 	}
 	switch len(rows) {
 	case 0:
-		return subject{}, fmt.Errorf("there is no %s, and none at work on a node %s: `%s` lists those there are", named, node, named.list)
+		return subject{}, nil
 	case 1:
 		return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
 	}

@@ -60,6 +60,8 @@ func (s *stage) maintainsANode(t *testing.T) {
 	becomes(t, func(list listing) bool {
 		return len(list.Items) == 3 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
+	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "the last of a node that none is at work on")
+	require.Contains(t, succeeds(t, "node", "list"), "3 maintenances: 2 Cancelled, 1 Completed\n")
 	require.Equal(t, outcome{
 		status: exitFailed,
 		stderr: "error: there is no maintenance default/worker-9 in cluster spoke-1, and none at work on a node worker-9: `drydock node list --cluster spoke-1` lists those there are\n",

@@ -38,7 +38,7 @@ func newNodeStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME|NODE",
 		Short: "Show where a maintenance stands, and what it waits for",
-		Long: `Show where a maintenance stands, and what it waits for.
+		Long: `Show where a maintenance stands, and what it waits for. Of a node that none is at work on, it shows the last one.
 
 With --watch it follows the maintenance to its end, on a terminal as a live view, elsewhere with one line a change (with -o json one
 status a line), and ends with status 0 only if it completed. With --for it ends with status 0 as soon as the maintenance is in that state.`,
@@ -53,7 +53,7 @@ status a line), and ends with status 0 only if it completed. With --for it ends 
 				return err
 			}
 			defer s.Close()
-			target, err := c.maintenance(ctx, s, args[0])
+			target, err := c.maintenanceOf(ctx, s, args[0], "", true)
 			if err != nil {
 				return err
 			}
