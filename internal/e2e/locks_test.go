@@ -1,0 +1,163 @@
+package e2e
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// Applications with a veto, beside each other. What they and Drydock have done, and in which order, is read from watches, and not from what Drydock says.
+func TestApplicationsThatHoldLocks(t *testing.T) {
+	t.Run("let a fleet be updated node by node, and always get their nodes back", updateFleetWithLocks)
+	t.Run("are not kept waiting for each other", breakLockCycle)
+}
+
+// ceph is an application with a controller of its own.
+const ceph = "ceph"
+
+// Three spokes with eight nodes each and two applications. On the first somebody lets go of a node late, and the pod of an application is slow to come
+// back; on the second somebody only ever lets go by deleting the lock; on the third somebody lets go of the whole cluster late.
+func updateFleetWithLocks(t *testing.T) {
+	t.Parallel()
+	spokes := theFleet.Spokes[:3]
+	extra := []string{"worker-3", "worker-4", "worker-5", "worker-6", "worker-7"}
+	all := workers + len(extra)
+	for _, spoke := range spokes {
+		addGuarded(t, spoke, extra...)
+		deployStorage(t, spoke, all)
+		deployTenants(t, spoke, 5)
+		allow(t, spoke, 2)
+	}
+	late := &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "late"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: ceph, NodeName: "worker-4"}}
+	mute := &lcmv1.NodeWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: "mute"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: ceph, NodeName: "worker-5"}}
+	whole := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
+	putLock(t, spokes[0], late)
+	putLock(t, spokes[1], mute)
+	putLock(t, spokes[2], whole)
+	var witnesses []*lockWitness
+	for _, spoke := range spokes {
+		witnesses = append(witnesses, witness(t, spoke))
+	}
+	startRollout(t, fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: with-locks, namespace: default}
+spec:
+  clusters: [%s, %s, %s]
+  remediationStrategy: {maxConcurrency: 3, timeout: 60}
+  nodeMaintenance: {drainSpec: {timeoutSeconds: 0}}
+`, spokes[0].Name, spokes[1].Name, spokes[2].Name))
+
+	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Clusters[2].Reason == "WorkloadLocksHeld" && s.Clusters[2].Message == "ceph to let go of cluster "+spokes[2].Name
+	})
+	setState(t, spokes[2], whole, lcmv1.LockInactive)
+
+	awaitLetGo(t, spokes[0], storage, late.Spec.NodeName)
+	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].Reason == "WorkloadLocksHeld" })
+	t.Log(must(t, "upgrade", "status", "with-locks"))
+	setState(t, spokes[0], late, lcmv1.LockInactive)
+	holdStorageBack(t, spokes[0], late.Spec.NodeName)
+	awaitAsked(t, spokes[0], late.Spec.NodeName, false)
+	setState(t, spokes[0], late, lcmv1.LockActive)
+
+	awaitLetGo(t, spokes[1], storage, mute.Spec.NodeName)
+	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Clusters[1].Reason == "WorkloadLocksHeld" && slices.ContainsFunc(s.Clusters[1].LockProgress, func(p drydockv1.LockProgress) bool {
+			return p.Controller == storage && p.Updated > 2 && int(p.Total) == all
+		})
+	})
+	watched, err := theFleet.Watch(t.Context(), spokes[1])
+	require.NoError(t, err)
+	require.NoError(t, watched.Client.Delete(t.Context(), mute))
+
+	ask(t, temporal.WorkloadLockControllerID(spokes[0].Name, storage), func(s workflows.WorkloadLockControllerStatus) bool {
+		return s.Wait != nil && s.Wait.Reason == string(locks.PodNotBack)
+	})
+	letStorageBeReady(t, spokes[0], late.Spec.NodeName)
+	status, code := end(t, "with-locks")
+	require.Zero(t, code, "%+v", status.Conditions)
+	setState(t, spokes[2], whole, lcmv1.LockActive)
+	for i, spoke := range spokes {
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		s := witnesses[i].end(t, router, storage)
+		require.Empty(t, s.breaches, "in %s", spoke.Name)
+		requireNodesUpdatedOnce(t, s, all)
+		require.Empty(t, status.Clusters[i].LockProgress)
+	}
+	witnesses[0].end(t, router, storage).requireOrder(t, late.Spec.NodeName, stepRequest, stepInactive+storage, stepInactive+ceph, stepCordon, stepWithdraw, stepActive+storage)
+	witnesses[1].end(t, router, storage).requireOrder(t, mute.Spec.NodeName, stepRequest, stepInactive+storage, stepGone+ceph, stepCordon, stepWithdraw, stepActive+storage)
+}
+
+// requireNodesUpdatedOnce: the control plane first, then every worker, each once and in the order of the runbook.
+func requireNodesUpdatedOnce(t *testing.T, s *lockStory, workers int) {
+	t.Helper()
+	require.Len(t, s.steps, workers+1)
+	first := slices.IndexFunc(s.all, func(n nodeStep) bool { return n.step == stepCordon })
+	require.Equal(t, controlPlane, s.all[first].node)
+	for node, steps := range s.steps {
+		count := func(step string) (n int) {
+			for _, other := range steps {
+				if other == step {
+					n++
+				}
+			}
+			return n
+		}
+		require.Equal(t, 1, count(stepCordon), "%s: %v", node, steps)
+		require.Equal(t, 1, count(stepUncordon), "%s: %v", node, steps)
+		s.requireOrder(t, node, stepRequest, stepCordon, stepUncordon, stepWithdraw)
+		if node == controlPlane {
+			continue
+		}
+		for _, application := range []string{router, storage} {
+			s.requireOrder(t, node, stepRequest, stepInactive+application, stepCordon, stepUncordon, stepWithdraw, stepActive+application)
+		}
+	}
+}
+
+// Storage is not ready on worker-1, which is asked for first, and lets go of worker-2; the router has let go of worker-1.
+func breakLockCycle(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-4")
+	deployStorage(t, spoke, workers)
+	allow(t, spoke, 2)
+	pods := spoke.Client.CoreV1().Pods(storage)
+	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=worker-1"}))
+	holdStorageBack(t, spoke, "worker-1")
+	w := witness(t, spoke)
+	older, younger := site{spoke, "worker-1"}, site{spoke, "worker-2"}
+	startMaintenance(t, older, maintenancev1.NodeMaintenanceSpec{})
+	awaitLetGo(t, spoke, router, older.node)
+	startMaintenance(t, younger, maintenancev1.NodeMaintenanceSpec{})
+	awaitLetGo(t, spoke, storage, younger.node)
+
+	awaitReason("LockCycle")(t, younger)
+	t.Log(must(t, "node", "status", younger.name(), "--cluster", spoke.Name))
+	awaitReason("WorkloadLocksHeld")(t, older)
+	letStorageBeReady(t, spoke, older.node)
+	awaitNodeState(t, older.workflowID(), maintenancev1.NodeReady)
+	awaitAsked(t, spoke, younger.node, true)
+	for _, at := range []site{older, younger} {
+		awaitDone(t, at.name(), spoke)
+		must(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
+	}
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+	s := w.end(t, router, storage)
+	require.Empty(t, s.breaches)
+	s.requireOrder(t, older.node, stepRequest, stepInactive+router, stepInactive+storage, stepCordon, stepUncordon, stepWithdraw)
+	s.requireOrder(t, younger.node, stepRequest, stepInactive+storage, stepWithdraw, stepActive+storage, stepRequest, stepInactive+storage, stepCordon)
+	require.Less(t, s.indexOf(younger.node, stepActive+storage), s.indexOf(older.node, stepInactive+storage), "the lock of the younger was held again first")
+	require.Less(t, s.indexOf(older.node, stepUncordon), s.indexOf(younger.node, stepCordon))
+}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// router and storage are the applications with locks; the first is there from the start.
+	router, storage = "vrouter", "storage"
+	// guardedTaint keeps what others deploy off the nodes that a test has added.
+	guardedTaint = "e2e.drydock.dev/locks"
+)
+
+// storagePolicy is that of an application on all workers.
+const storagePolicy = `
+apiVersion: drydock.dev/v1alpha1
+kind: WorkloadLockPolicy
+metadata: {name: storage}
+spec:
+  controllerName: storage
+  namespace: storage
+  nodeSelector: {matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}
+  nodePodSelector: {matchLabels: {app: storage}}
+`
+
+// deployStorage runs a second application with one pod on every worker of a spoke, and locks that Drydock keeps. A drain evicts its pod, which comes back when
+// the node does, and needs a moment to be ready. It is gone after the test.
+func deployStorage(t *testing.T, spoke *devstack.Cluster, workers int) {
+	t.Helper()
+	namespaces := spoke.Client.CoreV1().Namespaces()
+	_, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: storage}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, namespaces.Delete(context.Background(), storage, metav1.DeleteOptions{})) })
+	pods := deployment(storage, int32(workers), map[string]string{devstack.AnnotationReadyAfter: "500ms"})
+	pods.Namespace = storage
+	pods.Spec.Template.Spec.NodeSelector = map[string]string{"node-role.kubernetes.io/worker": ""}
+	pods.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: guardedTaint, Operator: corev1.TolerationOpExists}}
+	pods.Spec.Template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: pods.Spec.Selector}},
+	}}
+	_, err = spoke.Client.AppsV1().Deployments(storage).Create(t.Context(), pods, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
+	connected := temporalClient(t)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte(storagePolicy), 0o600))
+	must(t, "lock", "controller", "start", "--cluster", spoke.Name, "-f", policy)
+	t.Cleanup(func() { removeStorageLocks(t, connected, spoke) })
+	require.NoError(t, theFleet.AwaitLocks(t.Context(), spoke, 2*workers))
+}
+
+// removeStorageLocks ends the controller and deletes what it leaves, which would hold the spoke for other tests.
+func removeStorageLocks(t *testing.T, connected client.Client, spoke *devstack.Cluster) {
+	ctx := context.Background()
+	require.NoError(t, theFleet.Run(ctx, os.Stderr, "lock", "controller", "cancel", storage, "--cluster", spoke.Name))
+	require.True(t, sdktemporal.IsCanceledError(connected.GetWorkflow(ctx, temporal.WorkloadLockControllerID(spoke.Name, storage), "").Get(ctx, nil)))
+	watched, err := theFleet.Watch(ctx, spoke)
+	require.NoError(t, err)
+	var locks lcmv1.NodeWorkloadLockList
+	require.NoError(t, watched.Client.List(ctx, &locks))
+	for i := range locks.Items {
+		if locks.Items[i].Spec.ControllerName == storage {
+			require.NoError(t, kubeclient.IgnoreNotFound(watched.Client.Delete(ctx, &locks.Items[i])))
+		}
+	}
+	require.NoError(t, kubeclient.IgnoreNotFound(watched.Client.Delete(ctx, &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: storage}})))
+}
+
+// addGuarded adds workers to a spoke on which only those pods run that the test deploys for them. They are gone after the test, and their locks with them.
+func addGuarded(t *testing.T, spoke *devstack.Cluster, names ...string) {
+	t.Helper()
+	var nodes []devstack.Node
+	for _, name := range names {
+		nodes = append(nodes, devstack.Node{Name: name, Taints: []corev1.Taint{{Key: guardedTaint, Effect: corev1.TaintEffectNoSchedule}}})
+	}
+	require.NoError(t, spoke.AddNodes(t.Context(), nodes...))
+	t.Cleanup(func() {
+		for _, name := range names {
+			require.NoError(t, spoke.Client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}))
+		}
+		require.NoError(t, theFleet.AwaitLocks(context.Background(), spoke, workers))
+	})
+	require.NoError(t, theFleet.AwaitLocks(t.Context(), spoke, workers+len(names)))
+}
+
+// deployTenants runs pods on the nodes that were added.
+func deployTenants(t *testing.T, spoke *devstack.Cluster, pods int32) {
+	t.Helper()
+	tenants := deployment("tenant", pods, nil)
+	tenants.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: guardedTaint, Operator: corev1.TolerationOpExists}}
+	tenants.Spec.Template.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: tenants.Spec.Selector,
+	}}
+	deploy(t, spoke, tenants)
+	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
+}
+
+// awaitLetGo waits until an application has let go of a node.
+func awaitLetGo(t *testing.T, spoke *devstack.Cluster, application, node string) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, application+" has let go of "+node, []kubeclient.Object{&lcmv1.NodeWorkloadLock{}},
+		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+			var locks lcmv1.NodeWorkloadLockList
+			err := reader.List(ctx, &locks)
+			return slices.ContainsFunc(locks.Items, func(l lcmv1.NodeWorkloadLock) bool {
+				return l.Spec.ControllerName == application && l.Spec.NodeName == node && l.Status.State == lcmv1.LockInactive
+			}), err
+		}))
+}
+
+// awaitAsked waits until a node is asked for, or is not any more.
+func awaitAsked(t *testing.T, spoke *devstack.Cluster, node string, asked bool) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, fmt.Sprintf("%s is asked for: %t", node, asked), []kubeclient.Object{&lcmv1.NodeMaintenanceRequest{}},
+		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+			var requests lcmv1.NodeMaintenanceRequestList
+			err := reader.List(ctx, &requests)
+			return slices.ContainsFunc(requests.Items, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == node }) == asked, err
+		}))
+}
+
+// holdStorageBack keeps the application's pod on a node from being ready, the new one once it is there.
+func holdStorageBack(t *testing.T, spoke *devstack.Cluster, node string) {
+	t.Helper()
+	held := ""
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "a new pod of storage is on "+node, []kubeclient.Object{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: storage}}},
+		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+			var pods corev1.PodList
+			err := reader.List(ctx, &pods, kubeclient.InNamespace(storage))
+			for _, pod := range pods.Items {
+				if pod.Spec.NodeName == node && pod.DeletionTimestamp == nil && !podReady(&pod) {
+					held = pod.Name
+				}
+			}
+			return held != "", err
+		}))
+	setReadyAfter(t, spoke, held, fmt.Sprintf("%q", longer))
+}
+
+// letStorageBeReady lets the application's pod on a node be ready.
+func letStorageBeReady(t *testing.T, spoke *devstack.Cluster, node string) {
+	t.Helper()
+	pods, err := spoke.Client.CoreV1().Pods(storage).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	require.NoError(t, err)
+	for _, pod := range pods.Items {
+		setReadyAfter(t, spoke, pod.Name, "null")
+	}
+}
+
+func setReadyAfter(t *testing.T, spoke *devstack.Cluster, pod, value string) {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, devstack.AnnotationReadyAfter, value)
+	_, err := spoke.Client.CoreV1().Pods(storage).Patch(t.Context(), pod, types.MergePatchType, patch, metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
+// setState plays a controller that is not Drydock's.
+func setState(t *testing.T, spoke *devstack.Cluster, lock kubeclient.Object, state lcmv1.LockState) {
+	t.Helper()
+	watched, err := theFleet.Watch(t.Context(), spoke)
+	require.NoError(t, err)
+	patch := fmt.Appendf(nil, `{"status":{"state":%q}}`, state)
+	require.NoError(t, watched.Client.Status().Patch(t.Context(), lock, kubeclient.RawPatch(types.MergePatchType, patch)))
+}
