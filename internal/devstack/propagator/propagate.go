@@ -19,6 +19,7 @@ const (
 	rootLabel = "policy.open-cluster-management.io/root-policy"
 	compliant = "Compliant"
 	other     = "NonCompliant"
+	pending   = "Pending"
 	// writesAtOnce is how many replicas are written at the same time.
 	writesAtOnce = 32
 )
@@ -28,6 +29,8 @@ type replica struct {
 	root     client.ObjectKey
 	enforces bool
 	content  string
+	// needs must hold on the cluster before the policy is looked at there.
+	needs []dependency
 	// status as it was written last.
 	status string
 }
@@ -56,7 +59,7 @@ func (p *Propagator) propagate(ctx context.Context) error {
 		}
 	}
 	for key, r := range wanted {
-		if before, exists := known[key]; !exists || before.enforces != r.enforces || before.content != r.content {
+		if before, exists := known[key]; !exists || before.enforces != r.enforces || before.content != r.content || !slices.Equal(before.needs, r.needs) {
 			writes.Go(func() error { return p.write(ctx, key, r, roots[r.root]) })
 		}
 	}
@@ -130,7 +133,7 @@ func bind(wanted map[client.ObjectKey]replica, binding *unstructured.Unstructure
 				continue
 			}
 			wanted[at] = replica{
-				root: key, content: contentOf(root),
+				root: key, content: contentOf(root), needs: needsOf(root),
 				enforces: before.enforces || strings.EqualFold(action, "enforce") || strings.EqualFold(override, "enforce"),
 			}
 		}
@@ -274,16 +277,16 @@ func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unst
 	p.mu.Lock()
 	changed := map[client.ObjectKey]string{}
 	standings := map[client.ObjectKey][]any{}
-	for key, r := range p.replicas {
-		if r.enforces {
-			p.enforce(key, r.content)
+	for took := true; took; { // what takes effect at once may be what another waits for
+		took = false
+		for key, r := range p.replicas {
+			if r.enforces && p.standing(key, nil) == other {
+				took = p.enforce(key, r.content) || took
+			}
 		}
 	}
 	for key, r := range p.replicas {
-		status := other
-		if p.complies[key.Namespace][r.content] {
-			status = compliant
-		}
+		status := p.standing(key, nil)
 		if status != r.status {
 			changed[key] = status
 		}
@@ -306,15 +309,15 @@ func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unst
 	return nil
 }
 
-// enforce makes the cluster comply after a while. The caller holds the lock.
-func (p *Propagator) enforce(key client.ObjectKey, content string) {
+// enforce makes the cluster comply after a while, and reports whether it does at once. The caller holds the lock.
+func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	cluster := key.Namespace
 	if p.complies[cluster][content] || p.underWay[cluster][content] {
-		return
+		return false
 	}
 	takes := p.options.Takes(cluster, key.Name)
 	if takes < 0 {
-		return
+		return false
 	}
 	if p.complies[cluster] == nil {
 		p.complies[cluster] = map[string]bool{}
@@ -324,7 +327,7 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) {
 	}
 	if takes == 0 {
 		p.complies[cluster][content] = true
-		return
+		return true
 	}
 	p.underWay[cluster][content] = true
 	time.AfterFunc(takes, func() {
@@ -333,7 +336,7 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) {
 		// Whoever was unbound meanwhile is left as he is.
 		enforced := false
 		for at, r := range p.replicas {
-			enforced = enforced || at.Namespace == cluster && r.content == content && r.enforces
+			enforced = enforced || at.Namespace == cluster && r.content == content && r.enforces && p.standing(at, nil) != pending
 		}
 		if enforced {
 			p.complies[cluster][content] = true
@@ -341,6 +344,7 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) {
 		p.mu.Unlock()
 		p.look()
 	})
+	return false
 }
 
 // say writes the status of a replica.
