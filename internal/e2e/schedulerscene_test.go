@@ -4,17 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -209,6 +214,27 @@ func (a *arena) startRequests(t *testing.T) []*requestor {
 	return requestors
 }
 
+// arenaRollout is the rollout that asks for nodes beside the requestors.
+const arenaRollout = "beside"
+
+// startRollout starts a rollout over ten of the nodes.
+func (a *arena) startRollout(t *testing.T) {
+	t.Helper()
+	workers := a.fair()[1:11] // the first is of the control plane
+	skipped := slices.DeleteFunc(a.nodes(), func(name string) bool { return slices.Contains(workers, name) })
+	path := filepath.Join(t.TempDir(), "rollout.yaml")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: %s, namespace: default}
+spec:
+  clusters: [%s]
+  remediationStrategy: {maxConcurrency: 1, timeout: 60}
+  nodeMaintenance: {skipNodes: [%s], drainSpec: {timeoutSeconds: 0}}
+`, arenaRollout, a.spoke.Name, strings.Join(skipped, ", ")), 0o600))
+	require.NoError(t, a.Run(t.Context(), io.Discard, "upgrade", "start", "-f", path))
+}
+
 // requestor is a program that works on nodes when they are ready, and says so.
 type requestor struct {
 	*arena
@@ -280,7 +306,7 @@ func (a *arena) say(t *testing.T, signal, id string) {
 
 func (a *arena) end(t *testing.T, id string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
 	return a.temporal.GetWorkflow(ctx, id, "").Get(ctx, nil)
 }
@@ -297,12 +323,28 @@ func (a *arena) awaitQueue(t *testing.T, size int) []scheduling.Place {
 	return status.Queue
 }
 
-func (a *arena) runsOfScheduler(t *testing.T) int64 {
+// runsOfScheduler are the inputs of all runs of the scheduler.
+func (a *arena) runsOfScheduler(t *testing.T) (runs []workflows.MaintenanceSchedulerInput) {
 	t.Helper()
 	query := fmt.Sprintf("WorkflowId = '%s'", temporal.MaintenanceSchedulerID(a.spoke.Name))
-	count, err := a.temporal.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Query: query})
+	page, err := a.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 	require.NoError(t, err)
-	return count.GetCount()
+	for _, run := range page.GetExecutions() {
+		id := run.GetExecution()
+		event, err := a.temporal.GetWorkflowHistory(t.Context(), id.GetWorkflowId(), id.GetRunId(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
+		require.NoError(t, err)
+		var in workflows.MaintenanceSchedulerInput
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(event.GetWorkflowExecutionStartedEventAttributes().GetInput(), &in))
+		runs = append(runs, in)
+	}
+	return runs
+}
+
+// carries reports whether a run began with a slot that an asker had of the run before.
+func carries(run workflows.MaintenanceSchedulerInput, asker string) bool {
+	return run.Carried != nil && slices.ContainsFunc(run.Carried.Book.Parties, func(p scheduling.Party) bool {
+		return p.Asker.WorkflowID == asker && slices.ContainsFunc(p.Slots, func(e scheduling.Entry) bool { return e.Granted })
+	})
 }
 
 // lasting draws nodes that stay down for long: with the broken one of their zone so many that no other node of the zone may be taken. The other fair nodes
@@ -329,6 +371,7 @@ func (a *arena) harm(t *testing.T, o *observer) {
 	flicker := func() {
 		node := anyNode()
 		a.setReady(t, node, false)
+		<-time.After(newsOnTheWay)
 		moment()
 		a.setReady(t, node, true)
 	}
