@@ -53,9 +53,8 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 		ManagedPoliciesForUpgrade:             over.ManagedPoliciesForUpgrade,
 		ManagedPoliciesCompliantBeforeUpgrade: over.ManagedPoliciesCompliantBeforeUpgrade,
 		ManagedPoliciesNs:                     over.ManagedPoliciesNs,
-		Precaching:                            over.Precaching,
-		Backup:                                over.Backup,
 	}
+	next.Precaching, next.Backup = recallPreparations(over)
 	for _, condition := range over.Conditions {
 		if slices.Contains(PlanConditions(), condition.Type) {
 			next.Conditions = append(next.Conditions, condition)
@@ -141,6 +140,7 @@ func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGrou
 	short, _ := Page(status, "", most, "") // only a cursor can be wrong
 	if len(short.Clusters) < len(status.Clusters) {
 		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)
+		shortenPreparations(&short, status)
 	}
 	return short
 }

@@ -143,6 +143,7 @@ func TestAStatusThatDoesNotListAllClustersStillTellsWhatBecameOfThem(t *testing.
 			over.Clusters = append(over.Clusters, ranv1.ClusterStatus{Name: fmt.Sprintf("left%d", i), State: ranv1.ClusterFailed})
 		}
 		over.Clusters = append(over.Clusters, ranv1.ClusterStatus{Name: "skipped", State: ranv1.ClusterSkipped})
+		over.Precaching, over.Backup = &ranv1.PrecachingStatus{Image: "pull:1", Status: drawPreparation(t, over.Clusters)}, &ranv1.BackupStatus{Status: drawPreparation(t, over.Clusters)}
 		whole, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 		require.NoError(t, err)
 
@@ -154,12 +155,30 @@ func TestAStatusThatDoesNotListAllClustersStillTellsWhatBecameOfThem(t *testing.
 		}
 		require.Equal(t, need(statesOf(whole.Clusters)), need(statesOf(again.Clusters)))
 		require.Equal(t, whole.RemediationPlan, again.RemediationPlan)
+		require.Equal(t, over.Precaching, again.Precaching, "nothing is precached twice")
+		require.Equal(t, over.Backup, again.Backup)
 	})
+}
+
+// drawPreparation draws how clusters were prepared; of some nothing was asked.
+func drawPreparation(t *rapid.T, clusters []ranv1.ClusterStatus) map[string]ranv1.PreparationState {
+	states := map[string]ranv1.PreparationState{}
+	for _, cluster := range clusters {
+		state := rapid.SampledFrom([]ranv1.PreparationState{"", ranv1.PreparationSucceeded, ranv1.PrecacheTimeout}).Draw(t, "preparation of "+cluster.Name)
+		if state != "" && cluster.State != ranv1.ClusterSkipped {
+			states[cluster.Name] = state
+		}
+	}
+	return states
 }
 
 // An object of the hub has room for 1 MiB, and a payload of Temporal for 2 MB.
 func TestTheStatusOfTenThousandClustersIsShortHoweverTheyEnded(t *testing.T) {
 	whole := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 10_000)...)
+	whole.Precaching = &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}
+	for _, cluster := range whole.Clusters {
+		whole.Precaching.Status[cluster.Name] = ranv1.PreparationSucceeded
+	}
 	left := whole
 	left.RemediationPlan, left.Clusters = nil, slices.Clone(whole.Clusters)
 	for i := range left.Clusters {

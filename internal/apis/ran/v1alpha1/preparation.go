@@ -57,6 +57,9 @@ type PrecachingStatus struct {
 	// Status of each cluster.
 	// +optional
 	Status map[string]PreparationState `json:"status,omitempty"`
+	// Outcomes, where Status does not have all, are the states of the clusters of remediationPlan and leftPlan, in their order (addition).
+	// +optional
+	Outcomes []PreparationOutcome `json:"outcomes,omitempty"`
 }
 
 // BackupStatus is how the backup of a rollout's clusters stands.
@@ -69,4 +72,15 @@ type BackupStatus struct {
 	// Status of each cluster.
 	// +optional
 	Status map[string]PreparationState `json:"status,omitempty"`
+	// Outcomes, where Status does not have all, are the states of the clusters of remediationPlan and leftPlan, in their order (addition).
+	// +optional
+	Outcomes []PreparationOutcome `json:"outcomes,omitempty"`
+}
+
+// PreparationOutcome is the state of the precaching, or of the backup, of some clusters that follow each other.
+type PreparationOutcome struct {
+	// State is empty where nothing was asked of them.
+	// +optional
+	State    PreparationState `json:"state,omitempty"`
+	Clusters int32            `json:"clusters"`
 }

@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// shortenPreparations keeps how all clusters of a plan were precached and backed up in a status that does not list all: a retry does nothing of that twice.
+func shortenPreparations(short *ranv1.ClusterGroupUpgradeStatus, whole ranv1.ClusterGroupUpgradeStatus) {
+	clusters := toPrepare(*short)
+	if short.Precaching != nil {
+		short.Precaching.Outcomes = preparationOutcomes(clusters, whole.Precaching.Status)
+	}
+	if short.Backup != nil {
+		short.Backup.Outcomes = preparationOutcomes(clusters, whole.Backup.Status)
+	}
+}
+
+// recallPreparations returns how the clusters were precached and backed up, each by its name.
+func recallPreparations(over ranv1.ClusterGroupUpgradeStatus) (*ranv1.PrecachingStatus, *ranv1.BackupStatus) {
+	clusters := toPrepare(over)
+	precaching, backup := over.Precaching.DeepCopy(), over.Backup.DeepCopy()
+	if precaching != nil {
+		precaching.Status, precaching.Outcomes = preparationStates(clusters, precaching.Outcomes, precaching.Status), nil
+	}
+	if backup != nil {
+		backup.Status, backup.Outcomes = preparationStates(clusters, backup.Outcomes, backup.Status), nil
+	}
+	return precaching, backup
+}
+
+// toPrepare are the clusters of a plan, and those that have left it, in the order of their outcomes.
+func toPrepare(status ranv1.ClusterGroupUpgradeStatus) []string {
+	return append(slices.Concat(status.RemediationPlan...), status.LeftPlan...)
+}
+
+func preparationOutcomes(clusters []string, states map[string]ranv1.PreparationState) []ranv1.PreparationOutcome {
+	var outcomes []ranv1.PreparationOutcome
+	for _, cluster := range clusters {
+		state := states[cluster]
+		if last := len(outcomes) - 1; last >= 0 && outcomes[last].State == state {
+			outcomes[last].Clusters++
+			continue
+		}
+		outcomes = append(outcomes, ranv1.PreparationOutcome{State: state, Clusters: 1})
+	}
+	return outcomes
+}
+
+// preparationStates puts the states that are listed, and those of the outcomes, together.
+func preparationStates(clusters []string, outcomes []ranv1.PreparationOutcome, listed map[string]ranv1.PreparationState) map[string]ranv1.PreparationState {
+	states := map[string]ranv1.PreparationState{}
+	maps.Copy(states, listed)
+	for _, outcome := range outcomes {
+		some := clusters[:min(int(outcome.Clusters), len(clusters))]
+		clusters = clusters[len(some):]
+		for _, cluster := range some {
+			if outcome.State != "" {
+				states[cluster] = outcome.State
+			}
+		}
+	}
+	return states
+}
