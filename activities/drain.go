@@ -39,7 +39,7 @@ type DrainInput struct {
 
 // Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
 // where one was killed.
-// Errors: DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, NodeBusy when the node does not bear our mark, InvalidSpec.
+// Errors: Held, DrainTimedOut, PodsNotEvictable (both with blockers), NodeGone, NodeBusy when the node does not bear our mark, InvalidSpec.
 func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainStatus, error) {
 	cluster, err := d.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -50,6 +50,9 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	before := report.observed().Drain
 	if before == nil {
 		before = in.Before
+		if err := d.Waits.unlessHeld(ctx); err != nil {
+			return maintenancev1.DrainStatus{}, err
+		}
 	}
 	stop := report.start(ctx, d.Waits.Temporal)
 	defer stop()

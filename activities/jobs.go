@@ -45,7 +45,7 @@ type RunJobInput struct {
 }
 
 // RunJob creates the Job if it does not exist yet and waits until it is complete.
-// Errors: JobFailed, NodeGone, InvalidSpec (the API server refuses the template).
+// Errors: Held, JobFailed, NodeGone, InvalidSpec (the API server refuses the template).
 func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -56,6 +56,7 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 		return err
 	}
 	run := in.run()
+	run.allowed = j.Waits.unlessHeld
 	err = startJob(ctx, cluster, job, run)
 	if err == nil {
 		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeReady), message: "the node is ready, and its job works on it"})()
@@ -76,6 +77,8 @@ type jobRun struct {
 	// deadline is when it is stopped; nil: never. timedOut is the type of the error then.
 	deadline *time.Time
 	timedOut string
+	// allowed, unless nil, refuses that it is created now.
+	allowed func(context.Context) error
 	// template is the path of what was wrong when the API server refuses the Job; noNamespace says what to do when there is no place for it.
 	template, noNamespace string
 	// another is what to do when a Job of the name is somebody else's.
@@ -130,7 +133,11 @@ func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1
 // else for ours. The deadline holds here, too: a Job that could not be created in time is not started late.
 func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
 	overdue := run.deadline != nil && time.Now().After(*run.deadline)
-	if !overdue {
+	var refused error
+	if !overdue && run.allowed != nil {
+		refused = run.allowed(ctx)
+	}
+	if !overdue && refused == nil {
 		if err := labelNode(ctx, cluster, run); err != nil {
 			return err
 		}
@@ -142,6 +149,8 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run 
 	switch {
 	case apierrors.IsNotFound(err) && overdue:
 		return jobSeen{run: run, cluster: cluster, created: job}.timedOut("it could not be created in time")
+	case apierrors.IsNotFound(err) && refused != nil:
+		return refused
 	case err != nil:
 		return explain(cluster, "read "+jobPath(job), err)
 	case !kube.OwnedBy(job, run.owner):

@@ -128,8 +128,11 @@ type CordonResult struct {
 
 // Cordon marks the node as ours, remembers its former state and cordons it, in one patch; then it sets MaintenanceInProgress. Called again,
 // it changes nothing more and returns the same.
-// Errors: NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
+// Errors: Held, NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
 func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
+	if err := n.Waits.unlessHeld(ctx); err != nil {
+		return CordonResult{}, err
+	}
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return CordonResult{}, err

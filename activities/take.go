@@ -37,8 +37,11 @@ type TakeNodeResult struct {
 // TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
 // holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for. With
 // the cluster our ClusterMaintenanceRequest comes before; while a lock of the cluster is held, that is all, and it is called again when none is.
-// Errors: NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
+// Errors: Held, NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
 func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
+	if err := n.Waits.unlessHeld(ctx); err != nil {
+		return TakeNodeResult{}, err
+	}
 	locks := Locks{Clusters: n.Clusters, Waits: n.Waits}
 	cluster, served, err := locks.cluster(ctx, in.Cluster)
 	if err != nil {

@@ -2,10 +2,15 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -15,10 +20,48 @@ type Signaller interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
 }
 
+// Questioner asks workflows, as Temporal's client does.
+type Questioner interface {
+	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
+}
+
 // Waits makes an activity wait for something in a cluster so that its workflow, and whoever looks at it, knows what it waits for.
 type Waits struct {
 	// Temporal takes what is observed to the activity's workflow; nil reports nothing.
 	Temporal Signaller
+	// Workflows is asked whether an activity's workflow is held; nil: none is.
+	Workflows Questioner
+}
+
+// askAfter is after how long in its queue an activity asks whether it may begin what its workflow wanted to begin.
+const askAfter = 10 * time.Second
+
+// unlessHeld stands before the effect of an activity that disrupts. Its workflow has made sure that the cluster is not held when it wanted the first attempt;
+// later ones, and one that nobody took for long, ask. Errors: Held.
+func (w Waits) unlessHeld(ctx context.Context) error {
+	if w.Workflows == nil || !activity.IsActivity(ctx) {
+		return nil
+	}
+	info := activity.GetInfo(ctx)
+	if info.Attempt <= 1 && info.StartedTime.Sub(info.ScheduledTime) < askAfter {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
+	var status struct {
+		Held *drydockv1.Hold `json:"held"`
+	}
+	answer, err := w.Workflows.QueryWorkflow(ctx, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, temporal.QueryStatus)
+	if err == nil {
+		err = answer.Get(&status)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("ask workflow %s whether its cluster is held: %w", info.WorkflowExecution.ID, err)
+	case status.Held != nil:
+		return temporal.Error(temporal.ErrHeld, emergency.Message(*status.Held), nil)
+	}
+	return nil
 }
 
 // await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check

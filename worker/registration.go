@@ -10,7 +10,7 @@ import (
 
 // registerActivities registers every activity by the name of its method.
 func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics, images activities.PreparationImages) {
-	waits := activities.Waits{Temporal: server}
+	waits := activities.Waits{Temporal: server, Workflows: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
 	w.RegisterActivity(&activities.Onboarding{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&activities.Policies{Clusters: clusters})

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -472,4 +474,78 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 	second.hear(2*time.Hour, heldState(8))
 	second.ExecuteWorkflow(ClusterGroupUpgrade, in)
 	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
+}
+
+// What is only tried again and again has not begun: while its cluster is held it does not, whenever the cluster answers again.
+func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
+	for _, step := range []string{"TakeNode", "Cordon", "Drain", "RunJob"} {
+		for name, held := range map[string]struct {
+			after int
+			err   error
+		}{
+			"between rounds": {roundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
+			"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		} {
+			t.Run(step+" "+name, func(t *testing.T) {
+				w := newWorld(t)
+				w.locked = true
+				w.fail[step] = func(call int) error {
+					if call == held.after {
+						w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+					}
+					if call <= held.after {
+						return held.err
+					}
+					return nil
+				}
+				w.lookAfter(99*time.Hour, func() {
+					require.Len(t, w.inputsOf(step), held.after)
+					requireHeldWait(t, statusOf[nodeStatus](w))
+				})
+				w.releaseAfter(100*time.Hour, 3)
+				w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+				require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+				inputs := w.inputsOf(step)
+				require.Len(t, inputs, held.after+1)
+				if drain, ok := inputs[held.after].(activities.DrainInput); ok {
+					require.Equal(t, int32(1), drain.Attempt)
+					require.True(t, drain.Deadline.After(w.Now()), "it has all its time")
+				}
+			})
+		}
+	}
+}
+
+func TestADrainThatHasBegunGoesOnWhileHeld(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: &maintenancev1.DrainStatus{Evicted: 1}})
+			w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+		}
+		if call <= roundAttempts {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.lookAfter(time.Hour, func() { require.Len(t, w.inputsOf("Drain"), roundAttempts+1) })
+	w.releaseAfter(2*time.Hour, 3)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+}
+
+func TestANodeThatWasTriedToBeTakenMayBeOutOfService(t *testing.T) {
+	w := newWorld(t)
+	w.fail["TakeNode"] = func(call int) error {
+		if call == 1 {
+			return errors.New("the answer was lost")
+		}
+		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+		return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+	}
+	w.fail["ReturnNode"] = always(temporal.Error(temporal.ErrInvalidSpec, "refused", nil))
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.True(t, requireCancelled[nodeStatus](w).NotReturned)
 }

@@ -24,13 +24,15 @@ const (
 	unlimitedWait = 24 * time.Hour
 	// deadlineGrace is what an activity is given beyond its deadline to look once more and say what was left.
 	deadlineGrace = time.Minute
-	// noWorkerTimeout is after how long without a worker on a cluster's own task queue the workflow says so.
-	noWorkerTimeout = time.Minute
-	// roundAttempts is after how many failed attempts in a row the workflow says why an activity does not succeed, and goes on trying.
+	// roundAttempts is after how many failed attempts in a row the workflow says first why an activity does not succeed, and goes on trying.
 	roundAttempts = 6
 	// firstRetry is the pause before the second attempt; laterRetry is the least pause in the rounds after the first.
 	firstRetry = 200 * time.Millisecond
 	laterRetry = 10 * time.Second
+	// usualRound is about how long the rounds after the first are; longestRound is what they grow to, each twice as long as the one before, so that a
+	// cluster that does not answer for weeks does not fill the history. One that answers again is tried within laterRetry all the same.
+	usualRound   = roundAttempts * laterRetry
+	longestRound = 10 * time.Minute
 )
 
 // insistence runs activities until they succeed or fail for good, in rounds of attempts. Between the rounds it says why.
@@ -43,6 +45,8 @@ type insistence struct {
 	giveUpAt time.Time
 	// silence is how long a waiting activity may be silent; 0: heartbeatTimeout.
 	silence time.Duration
+	// before, unless nil, stands before every round but the first. Its error ends the insistence.
+	before func() error
 }
 
 // until returns an insistence that gives up then.
@@ -74,19 +78,9 @@ func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Ti
 func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
 	options.TaskQueue = i.taskQueue
 	options.WaitForCancellation = true
-	if i.taskQueue != temporal.TaskQueue {
-		options.ScheduleToStartTimeout = noWorkerTimeout
-	}
-	retryInterval := firstRetry
 	said := false
-	for {
-		options.RetryPolicy = &sdktemporal.RetryPolicy{
-			InitialInterval:        retryInterval,
-			BackoffCoefficient:     2,
-			MaximumInterval:        laterRetry,
-			MaximumAttempts:        roundAttempts,
-			NonRetryableErrorTypes: temporal.NonRetryable,
-		}
+	for failed := 0; ; {
+		i.plan(ctx, &options, failed)
 		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
 		over := err == nil || temporal.Final(err) || late
@@ -100,11 +94,40 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			// An attempt that was under way when it was cancelled ends in whatever error it met.
 			return ctx.Err()
 		case uneventful(err, options):
+			failed = 0
 			continue
 		}
 		said = true
 		i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
-		retryInterval = laterRetry
+		failed++
+		if i.before == nil {
+			continue
+		}
+		if err := i.before(); err != nil {
+			i.waiting(ctx, "", "")
+			return err
+		}
+	}
+}
+
+// plan plans the round after so many that have failed. The last before the insistence gives up is not much longer than there is time.
+func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
+	length := min(usualRound<<min(max(0, failed-1), 10), longestRound)
+	if !i.giveUpAt.IsZero() {
+		length = max(usualRound, min(length, i.giveUpAt.Sub(workflow.Now(ctx))))
+	}
+	options.RetryPolicy = &sdktemporal.RetryPolicy{
+		InitialInterval:        firstRetry,
+		BackoffCoefficient:     2,
+		MaximumInterval:        laterRetry,
+		MaximumAttempts:        roundAttempts,
+		NonRetryableErrorTypes: temporal.NonRetryable,
+	}
+	if failed > 0 {
+		options.RetryPolicy.InitialInterval, options.RetryPolicy.MaximumAttempts = laterRetry, int32(length/laterRetry)
+	}
+	if i.taskQueue != temporal.TaskQueue {
+		options.ScheduleToStartTimeout = length
 	}
 }
 

@@ -66,8 +66,9 @@ type nodeMaintenance struct {
 	holds  holdKeeper
 	slots  *slotKeeper
 
-	// awaited is the activity whose observations count now.
-	awaited string
+	// awaited is the activity whose observations count now. observed: it has observed something, and so it is at work.
+	awaited  string
+	observed bool
 	// draining is the input of the drain; every attempt goes on from what was observed of those before.
 	draining *activities.DrainInput
 	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: it does.
@@ -280,6 +281,18 @@ func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	return m.holds.awaitRelease(ctx, m.in.Cluster, m.record.reason)
 }
 
+// whenReleased takes a step that disrupts, and takes it anew when the cluster was held before the step had begun.
+func (m *nodeMaintenance) whenReleased(ctx workflow.Context, step func() error) error {
+	for {
+		if err := m.awaitRelease(ctx); err != nil {
+			return err
+		}
+		if err := step(); temporal.ErrorType(err) != temporal.ErrHeld {
+			return err
+		}
+	}
+}
+
 func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	if m.spec.WaitForPodCompletion == nil {
 		return nil
@@ -311,21 +324,24 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	m.draining = in
 	for {
 		in.Attempt++
-		in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec, in.Attempt))
-		var result maintenancev1.DrainStatus
-		err := m.await(ctx, "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
-		if err == nil {
-			m.status.Drain = &result
-		}
+		err := m.whenReleased(ctx, func() error { return m.tryToDrain(ctx, in) })
 		if temporal.ErrorType(err) == temporal.ErrDrainTimedOut && m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry {
 			m.record.note("draining once more: " + temporal.ErrorMessage(err))
-			if err = m.awaitRelease(ctx); err == nil {
-				continue
-			}
+			continue
 		}
 		m.record.stages.end(ctx, maintenancev1.StageKubernetesDrained, err, "")
 		return err
 	}
+}
+
+func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *activities.DrainInput) error {
+	in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec, in.Attempt))
+	var result maintenancev1.DrainStatus
+	err := m.awaitBy(ctx, m.insistUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
+	if err == nil {
+		m.status.Drain = &result
+	}
+	return err
 }
 
 // drainTimeout is the limit of an attempt at a drain, in seconds: 300 for the first unless given, then twice that of the one before, up to as long as
@@ -357,11 +373,29 @@ func (m *nodeMaintenance) insist() insistence {
 	return insistence{taskQueue: m.in.TaskQueue, waiting: m.record.reason.set}
 }
 
+// insistUntilHeld is that of a step that disrupts: what has not begun yet when the cluster is held ends as Held. So do attempts within a round.
+func (m *nodeMaintenance) insistUntilHeld() insistence {
+	insist := m.insist()
+	insist.before = func() error {
+		if hold := m.holds.state.Of(m.in.Cluster); hold != nil && !m.observed {
+			return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
+		}
+		return nil
+	}
+	return insist
+}
+
 // await runs a waiting activity whose observations become the status.
 func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
-	m.awaited = name
-	err := m.insist().wait(ctx, summary, deadline, timedOut, activity, input, result)
-	m.awaited = ""
+	return m.awaitBy(ctx, m.insist(), name, summary, deadline, timedOut, activity, input, result)
+}
+
+func (m *nodeMaintenance) awaitBy(
+	ctx workflow.Context, insist insistence, name, summary string, deadline *time.Time, timedOut string, activity, input, result any,
+) error {
+	m.awaited, m.observed = name, false
+	err := insist.wait(ctx, summary, deadline, timedOut, activity, input, result)
+	m.awaited, m.observed = "", false
 	m.record.reason.set(ctx, "", "")
 	return err
 }

@@ -47,6 +47,7 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 	if o.Activity != m.awaited {
 		return
 	}
+	m.observed = true
 	if o.Drain != nil {
 		m.status.Drain, m.draining.Before = o.Drain, o.Drain
 		m.draining.Reports++

@@ -34,6 +34,8 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 				return err
 			}
 			pause = min(2*pause, lockRefusedPauseLimit)
+		case temporal.ErrHeld:
+			// The release is waited for before it is tried again.
 		default:
 			return err
 		}
@@ -63,7 +65,7 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	in.WithCluster, m.clusterRequested = m.in.Parent == "", m.in.Parent == ""
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.TakeNodeResult
-	err = m.insist().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
+	err = m.insistUntilHeld().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
 	m.answered, m.locked, m.requestUID = err == nil, found.Locks.Asked, found.Locks.RequestUID
 	m.clusterHeld, m.clusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
 	m.clusterRequested = m.clusterRequested && (err != nil || m.locked)
@@ -72,7 +74,7 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	}
 	if err != nil || found.Cordon == nil {
-		m.cordoned = err != nil && !temporal.Final(err) // an attempt may have cordoned it whose answer nobody heard
+		m.cordoned = err != nil && mayHaveTaken(err)
 		return false, err
 	}
 	if m.locked {
@@ -82,6 +84,11 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.takenOut(*found.Cordon)
 	return true, nil
+}
+
+// mayHaveTaken reports whether an attempt at taking the node may have cordoned it whose answer nobody heard.
+func mayHaveTaken(err error) bool {
+	return !temporal.Final(err) || temporal.ErrorType(err) == temporal.ErrHeld
 }
 
 // cordons reports whether the node is cordoned, as it is unless the request says otherwise.
@@ -158,7 +165,8 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.cordoned = true
 	in := activities.CordonInput{NodeRef: m.node, Cordon: m.cordons(), Locked: m.locked, Departure: m.departure()}
 	var result activities.CordonResult
-	err := m.insist().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
+	err := m.insistUntilHeld().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
+	m.cordoned = err == nil || mayHaveTaken(err)
 	m.takenOut(result)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
@@ -756,4 +757,15 @@ func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {
 	require.Equal(t, handOver().Object.Spec.DrainSpec, w.inputs["Cordon"][0].(activities.CordonInput).Departure.Drain)
 	require.NotContains(t, w.called(), "AwaitPodCompletion")
 	require.Contains(t, w.called(), "ReturnNode")
+}
+
+func TestTheCordonOfWhoeverWasFasterIsNotOursToReport(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["Cordon"] = always(temporal.Error(temporal.ErrNodeBusy, "node worker-7 is under maintenance by another", nil))
+	w.blocked["AwaitNodeFree"] = true
+	w.OnActivity("ReturnNode", mock.Anything, mock.Anything).Return(activities.ReturnNodeResult{LeftCordoned: true}, nil)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.False(t, requireCancelled[nodeStatus](w).LeftCordoned)
 }

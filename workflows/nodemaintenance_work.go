@@ -46,15 +46,17 @@ func (m *nodeMaintenance) byJob() bool {
 func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	m.jobStarted = true
 	in := m.jobInput()
-	in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
 	running, stop := workflow.WithCancel(ctx)
 	m.stopJob = stop
 	defer func() { m.stopJob = nil }()
-	err := within(running, func(watching workflow.Context) error {
-		if m.in.Parent == "" { // in a rollout, the time of its batch is over before
-			workflow.GoNamed(watching, "staleness", m.followStaleness)
-		}
-		return m.await(watching, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+	err := m.whenReleased(running, func() error {
+		return within(running, func(watching workflow.Context) error {
+			if m.in.Parent == "" { // in a rollout, the time of its batch is over before
+				workflow.GoNamed(watching, "staleness", m.followStaleness)
+			}
+			in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
+			return m.awaitBy(watching, m.insistUntilHeld(), "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+		})
 	})
 	m.jobFinished = err == nil
 	own := m.requestors.own()

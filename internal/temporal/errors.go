@@ -39,6 +39,8 @@ const (
 	ErrNodeCancelled = "NodeCancelled"
 	// ErrNodeNotReturned: a node could not be returned to service; the sweeper goes on trying.
 	ErrNodeNotReturned = "NodeNotReturned"
+	// ErrHeld: the emergency stop holds the cluster, and what would disrupt it has not begun.
+	ErrHeld = "Held"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
 	ErrClusterUnreachable = "ClusterUnreachable"
 )
@@ -46,7 +48,7 @@ const (
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
 var NonRetryable = []string{
 	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockCycle,
-	ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned,
+	ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned, ErrHeld,
 }
 
 // blockersNamed is how many blockers an error carries. It becomes part of its workflow's history, and of the parent's, and a node can have 250 pods.
