@@ -56,7 +56,7 @@ type heldMaintenance struct {
 }
 
 func heldMaintenances() []heldMaintenance {
-	spoke1, spoke2, spoke3 := theFleet.Cluster("spoke-1"), theFleet.Cluster("spoke-2"), theFleet.Cluster("spoke-3")
+	spoke1, spoke2, spoke3, spoke4 := theFleet.Spokes[0], theFleet.Spokes[1], theFleet.Spokes[2], theFleet.Spokes[3]
 	slow := map[string]string{devstack.AnnotationLeaveAfter: longer}
 	endless := map[string]string{devstack.AnnotationCompleteAfter: longer}
 	return []heldMaintenance{
@@ -75,6 +75,10 @@ func heldMaintenances() []heldMaintenance {
 			prepare: lockNode, arrive: awaitReason("WorkloadLocksHeld"),
 		},
 		{
+			state: maintenancev1.NodeCordon, at: site{spoke4, "worker-1"},
+			prepare: lockNode, arrive: refuseCordon,
+		},
+		{
 			state: maintenancev1.NodeDraining, at: site{spoke2, "worker-1"},
 			spec:    maintenancev1.NodeMaintenanceSpec{DrainSpec: &maintenancev1.DrainSpec{Force: true, PodSelector: propLabel}},
 			prepare: func(t *testing.T, at site) { guest(t, at, slow) }, arrive: awaitReason("Terminating"),
@@ -82,6 +86,9 @@ func heldMaintenances() []heldMaintenance {
 		{
 			state: maintenancev1.NodeReady, at: site{spoke2, controlPlane},
 			spec: maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)}, arrive: awaitReason("JobRunning"),
+		},
+		{
+			state: maintenancev1.NodeRequestorFailed, at: site{spoke4, controlPlane}, arrive: sayFailed,
 		},
 		{
 			state: maintenancev1.NodeHealthChecks, at: site{spoke3, controlPlane},
@@ -105,8 +112,9 @@ func heldMaintenances() []heldMaintenance {
 func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing.T) {
 	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
 	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
-	for _, name := range []string{"spoke-1", "spoke-2", "spoke-3"} {
-		allow(t, theFleet.Cluster(name), workers+1)
+	spokes := theFleet.Spokes[:4]
+	for _, spoke := range spokes {
+		allow(t, spoke, workers+1)
 	}
 	maintenances := heldMaintenances()
 	marks := map[maintenancev1.NodeState][]string{}
@@ -138,9 +146,9 @@ func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing
 		require.Empty(t, marksOf(t, held.at), held.state)
 	}
 	requireReportedAndNotTouched(t, theirs)
-	for _, name := range []string{"spoke-1", "spoke-2", "spoke-3"} {
-		unlock(t, theFleet.Cluster(name))
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), theFleet.Cluster(name)))
+	for _, spoke := range spokes {
+		unlock(t, spoke)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 	}
 }
 

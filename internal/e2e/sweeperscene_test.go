@@ -11,8 +11,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -228,6 +230,48 @@ func sayDone(t *testing.T, at site) {
 	t.Helper()
 	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
 	awaitDone(t, at.name(), at.Cluster)
+}
+
+func sayFailed(t *testing.T, at site) {
+	t.Helper()
+	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
+	must(t, "node", "fail", at.name(), "--cluster", at.Name)
+}
+
+// refuseCordon: the locks of the node let go when an admission policy refuses to have it cordoned.
+func refuseCordon(t *testing.T, at site) {
+	t.Helper()
+	awaitReason("WorkloadLocksHeld")(t, at)
+	meta := metav1.ObjectMeta{Name: "no-cordon"}
+	admission := at.Client.AdmissionregistrationV1()
+	_, err := admission.ValidatingAdmissionPolicies().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+			ResourceNames: []string{at.node},
+			RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
+			},
+		}}},
+		Validations: []admissionv1.Validation{{
+			Expression: "!has(object.spec.unschedulable) || !object.spec.unschedulable", Reason: new(metav1.StatusReasonForbidden),
+		}},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = admission.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx := context.Background()
+		require.NoError(t, admission.ValidatingAdmissionPolicyBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}))
+		require.NoError(t, admission.ValidatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{}))
+	})
+	require.Eventually(t, func() bool {
+		try := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+		_, err := at.Client.CoreV1().Nodes().Patch(t.Context(), at.node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), try)
+		return apierrors.IsForbidden(err)
+	}, time.Minute, 50*time.Millisecond, "the policy is at work")
+	unlock(t, at.Cluster)
 }
 
 // cancelWhileTheJobRuns: the pod of the job takes its time to leave, and clean-up waits for it.
