@@ -17,7 +17,7 @@ import (
 
 func newHarbor(c *cli) *cobra.Command {
 	cmd := noun("harbor", "Harbor clusters: a Harbor with its database, cache and storage")
-	cmd.AddCommand(newHarborEvaluate(c))
+	cmd.AddCommand(newHarborApply(c), newHarborStatus(c), newHarborDelete(c), newHarborCancel(c), newHarborEvaluate(c))
 	return cmd
 }
 

@@ -35,7 +35,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
 		"lock controller": {"start", "status", "cancel"},
 		"window":          {"phase", "preview", "allows"},
-		"harbor":          {"evaluate"},
+		"harbor":          {"apply", "status", "delete", "cancel", "evaluate"},
 		"onboarding":      {"start", "stop", "retry", "status"},
 		"health":          {"check"},
 	}

@@ -45,6 +45,8 @@ type insistence struct {
 	giveUpAt time.Time
 	// silence is how long a waiting activity may be silent; 0: heartbeatTimeout.
 	silence time.Duration
+	// attempts are how many the first round has; 0: roundAttempts.
+	attempts int32
 	// before, unless nil, stands before every round but the first. Its error ends the insistence.
 	before func() error
 }
@@ -120,7 +122,7 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 		InitialInterval:        firstRetry,
 		BackoffCoefficient:     2,
 		MaximumInterval:        laterRetry,
-		MaximumAttempts:        roundAttempts,
+		MaximumAttempts:        cmp.Or(i.attempts, roundAttempts),
 		NonRetryableErrorTypes: temporal.NonRetryable,
 	}
 	if failed > 0 {

@@ -25,6 +25,7 @@ func Register(registry Registry, versioned bool) {
 	registry.RegisterWorkflowWithOptions(WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler, VersioningBehavior: entity})
+	registry.RegisterWorkflowWithOptions(HarborCluster, workflow.RegisterOptions{Name: temporal.HarborCluster, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(Onboarding, workflow.RegisterOptions{Name: temporal.Onboarding, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop, VersioningBehavior: entity})
 }

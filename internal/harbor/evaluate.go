@@ -90,9 +90,15 @@ func (j judge) deadline() time.Duration {
 	return time.Duration(or(j.hc.Spec.ProgressDeadlineSeconds, int64(defaultDeadline/time.Second))) * time.Second
 }
 
-// tooLong: the service has been on its way for longer than it may. It set out when its condition became Unknown; else, as nobody has
-// written that, when its object was created; else, when the HarborCluster was.
+// tooLong: the service has been on its way for longer than it may.
 func (j judge) tooLong(object *unstructured.Unstructured) bool {
+	limit := j.limit(object)
+	return limit != nil && !j.now.Before(*limit)
+}
+
+// limit is until when the service may be on its way; nil: nobody knows when it set out. It set out when its condition became Unknown; else, as
+// nobody has written that, when its object was created; else, when the HarborCluster was.
+func (j judge) limit(object *unstructured.Unstructured) *time.Time {
 	since := j.hc.CreationTimestamp
 	if object != nil {
 		since = object.GetCreationTimestamp()
@@ -100,7 +106,34 @@ func (j judge) tooLong(object *unstructured.Unstructured) bool {
 	if j.before.Status == metav1.ConditionUnknown && j.before.LastTransitionTime != nil {
 		since = *j.before.LastTransitionTime
 	}
-	return !since.IsZero() && j.now.Sub(since.Time) >= j.deadline()
+	if since.IsZero() {
+		return nil
+	}
+	limit := since.Add(j.deadline())
+	return &limit
+}
+
+// NextLook is when the first of the services that are on their way will have taken too long; nil: time alone changes nothing.
+func NextLook(hc *goharborv1.HarborCluster, observed Observed, evaluation Evaluation, now time.Time) *time.Time {
+	objects := map[goharborv1.ConditionType]*unstructured.Unstructured{
+		goharborv1.DatabaseReady: observed.Postgresql, goharborv1.CacheReady: observed.RedisFailover, goharborv1.StorageReady: observed.Tenant,
+	}
+	var next *time.Time
+	for _, condition := range evaluation.Conditions {
+		if condition.Status != metav1.ConditionUnknown || condition.Type == goharborv1.ServiceReady {
+			continue
+		}
+		next = earlier(next, newJudge(hc, condition.Type, now).limit(objects[condition.Type]))
+	}
+	return next
+}
+
+// earlier is the earlier of two instants, of which nil is never.
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
 }
 
 // condition makes the condition, which keeps the time of its last transition and of its first readiness.

@@ -4,9 +4,12 @@
 package harbor
 
 import (
+	"encoding/base64"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,11 +26,14 @@ var (
 	StatefulSet   = appsv1.SchemeGroupVersion.WithKind("StatefulSet")
 	Deployment    = appsv1.SchemeGroupVersion.WithKind("Deployment")
 	Job           = batchv1.SchemeGroupVersion.WithKind("Job")
+	Ingress       = networkingv1.SchemeGroupVersion.WithKind("Ingress")
 	Secret        = corev1.SchemeGroupVersion.WithKind("Secret")
 )
 
 // LabelCluster names the HarborCluster that an object belongs to.
 const LabelCluster = "goharbor.io/harbor-cluster"
+
+const labelManagedBy = "app.kubernetes.io/managed-by"
 
 // user of the database, and owner of Harbor's databases in it.
 const user = "harbor"
@@ -59,13 +65,22 @@ func object(kind schema.GroupVersionKind, hc *goharborv1.HarborCluster, name str
 	made.SetGroupVersionKind(kind)
 	made.SetNamespace(hc.Namespace)
 	made.SetName(name)
-	made.SetLabels(map[string]string{LabelCluster: hc.Name, "app.kubernetes.io/managed-by": "drydock"})
+	made.SetLabels(labelsOf(hc))
 	return made
 }
 
+func labelsOf(hc *goharborv1.HarborCluster) map[string]string {
+	return map[string]string{LabelCluster: hc.Name, labelManagedBy: "drydock"}
+}
+
 // secret makes a Secret whose values are text.
-func secret(hc *goharborv1.HarborCluster, name string, values map[string]any) *unstructured.Unstructured {
-	return object(Secret, hc, name, map[string]any{"type": string(corev1.SecretTypeOpaque), "stringData": values})
+func secret(hc *goharborv1.HarborCluster, name string, values map[string]string) *unstructured.Unstructured {
+	data := map[string]any{}
+	for key, value := range values {
+		// Not as stringData: a server that applies it forgets whose it was.
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	return object(Secret, hc, name, map[string]any{"type": string(corev1.SecretTypeOpaque), "data": data})
 }
 
 // plain is a typed value as unstructured objects hold it. The types of the API all have such a form.

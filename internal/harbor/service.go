@@ -24,13 +24,13 @@ func Service(hc *goharborv1.HarborCluster, values Values) ([]*unstructured.Unstr
 		if values.DatabasePassword == "" {
 			return nil, fmt.Errorf("secret %s/%s has no password", hc.Namespace, operatorSecrets(postgresName(hc))[0])
 		}
-		objects = append(objects, secret(hc, databaseSecret(hc), map[string]any{"postgresql-password": values.DatabasePassword}))
+		objects = append(objects, secret(hc, databaseSecret(hc), map[string]string{"postgresql-password": values.DatabasePassword}))
 	}
 	if minioOf(hc) != nil {
 		if values.AccessKey == "" || values.SecretKey == "" {
 			return nil, fmt.Errorf("secret %s/%s has no accesskey or no secretkey", hc.Namespace, minioSecret(hc))
 		}
-		objects = append(objects, secret(hc, minioName(hc), map[string]any{"secret": values.SecretKey}))
+		objects = append(objects, secret(hc, minioName(hc), map[string]string{"secret": values.SecretKey}))
 	}
 	spec := plain(&hc.Spec.HarborSettings)
 	spec["database"] = databaseConnection(hc)

@@ -24,6 +24,13 @@ type Credentials struct {
 	Keys [][]string
 }
 
+// Secret is the Secret without its values.
+func (c Credentials) Secret(hc *goharborv1.HarborCluster) *corev1.Secret {
+	made := &corev1.Secret{Type: corev1.SecretTypeOpaque}
+	made.Namespace, made.Name, made.Labels = hc.Namespace, c.Name, labelsOf(hc)
+	return made
+}
+
 // Database returns what is applied for the database.
 func Database(hc *goharborv1.HarborCluster) Manifest {
 	spec := hc.Spec.Database.Spec.Zalando

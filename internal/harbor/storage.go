@@ -103,7 +103,7 @@ func minioIngress(hc *goharborv1.HarborCluster, expose *goharborv1.StorageExpose
 	if expose.TLS != nil {
 		spec["tls"] = []any{map[string]any{"secretName": expose.TLS.CertificateRef, "hosts": []any{host}}}
 	}
-	ingress := object(networkingv1.SchemeGroupVersion.WithKind("Ingress"), hc, minioName(hc), map[string]any{"spec": spec})
+	ingress := object(Ingress, hc, minioName(hc), map[string]any{"spec": spec})
 	// Images are larger than what ingress-nginx lets through unless told.
 	annotations := map[string]string{"nginx.ingress.kubernetes.io/proxy-body-size": "0"}
 	for key, value := range expose.Ingress.Annotations {

@@ -20,18 +20,58 @@ func Alone(object client.Object) client.Object { return alone{object} }
 
 type alone struct{ client.Object }
 
-// watchAlone sends to changed whenever the object has changed, until stop is called. It returns when the watch has begun.
-func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed chan<- struct{}) (stop func(), err error) {
+// Kept makes Await watch the objects of a kind in a namespace, with a watch of its own that keeps their metadata: for kinds that may be read in
+// some namespaces only.
+type Kept struct {
+	client.Object
+
+	mu  sync.Mutex
+	own *informer
+}
+
+// KeepIn returns a Kept for the objects of that kind in the object's namespace.
+func KeepIn(object client.Object) *Kept { return &Kept{Object: object} }
+
+// List returns the metadata of the objects while Await runs, and what it was after that; nothing before. It is not to be changed.
+func (k *Kept) List() []*metav1.PartialObjectMetadata {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var kept []*metav1.PartialObjectMetadata
+	if k.own != nil {
+		for _, object := range k.own.GetStore().List() {
+			kept = append(kept, object.(*metav1.PartialObjectMetadata))
+		}
+	}
+	return kept
+}
+
+func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (stop func(), err error) {
+	own, stop, err := c.watchAlone(ctx, k.Object, changed)
+	if err == nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.own = own
+	}
+	return stop, err
+}
+
+// watchAlone sends to changed whenever the object, or when it has no name one of its namespace, has changed, until stop is called. It returns when
+// the watch has begun.
+func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed chan<- struct{}) (own *informer, stop func(), err error) {
 	kind, err := apiutil.GVKForObject(object, c.Client.Scheme())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	api, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Client.Scheme(), Mapper: c.mapper})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	options := func(raw metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{Namespace: object.GetNamespace(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()), Raw: &raw}
+		options := &client.ListOptions{Namespace: object.GetNamespace(), Raw: &raw}
+		if object.GetName() != "" {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName())
+		}
+		return options
 	}
 	list := func() *metav1.PartialObjectMetadataList {
 		list := &metav1.PartialObjectMetadataList{}
@@ -47,7 +87,7 @@ func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed 
 			return api.Watch(ctx, list(), options(raw))
 		},
 	}
-	own := newInformer(source, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}, slog.Default())
+	own = newInformer(source, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}, slog.Default())
 	tell := func(any) {
 		select {
 		case changed <- struct{}{}:
@@ -57,7 +97,7 @@ func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed 
 	if _, err := own.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: tell, DeleteFunc: tell, UpdateFunc: func(_, after any) { tell(after) },
 	}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -68,7 +108,7 @@ func (c *Cluster) watchAlone(ctx context.Context, object client.Object, changed 
 	}
 	if err := own.await(ctx, c.reachable); err != nil {
 		stop()
-		return nil, c.explain("watch "+kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
+		return nil, nil, c.explain("watch "+kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
 	}
-	return stop, nil
+	return own, stop, nil
 }

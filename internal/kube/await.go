@@ -68,8 +68,7 @@ func (w *watcher) start(ctx context.Context) error {
 	kinds := w.pending
 	w.pending = nil
 	for _, kind := range kinds {
-		if single, isAlone := kind.(alone); isAlone {
-			stop, err := w.cluster.watchAlone(ctx, single.Object, w.changed)
+		if stop, own, err := w.startOwn(ctx, kind); own {
 			if err != nil {
 				return err
 			}
@@ -95,6 +94,19 @@ func (w *watcher) start(ctx context.Context) error {
 		w.stops = append(w.stops, stop)
 	}
 	return nil
+}
+
+// startOwn starts a watch that is for this wait only, and reports whether the kind asks for one.
+func (w *watcher) startOwn(ctx context.Context, kind client.Object) (stop func(), own bool, err error) {
+	switch kind := kind.(type) {
+	case alone:
+		_, stop, err = w.cluster.watchAlone(ctx, kind.Object, w.changed)
+		return stop, true, err
+	case *Kept:
+		stop, err = kind.watch(ctx, w.cluster, w.changed)
+		return stop, true, err
+	}
+	return nil, false, nil
 }
 
 func (w *watcher) stop() {

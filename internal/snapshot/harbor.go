@@ -3,14 +3,12 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,6 +19,23 @@ import (
 // Harbor reads the objects that a HarborCluster's services are judged by. A kind that the cluster does not serve is a Failure of its
 // condition.
 func Harbor(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster) (harbor.Observed, error) {
+	observed, err := HarborServices(ctx, reader, hc)
+	if err != nil {
+		return observed, err
+	}
+	// No more is read of Secrets than their names.
+	secrets := metadataList(harbor.Secret)
+	if err := reader.List(ctx, secrets, client.InNamespace(hc.Namespace)); err != nil {
+		return observed, fmt.Errorf("list Secrets in namespace %s: %w", hc.Namespace, err)
+	}
+	for _, secret := range secrets.Items {
+		observed.Secrets[secret.Name] = true
+	}
+	return observed, nil
+}
+
+// HarborServices is Harbor without the Secrets.
+func HarborServices(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster) (harbor.Observed, error) {
 	r := harborReader{ctx: ctx, reader: reader, hc: hc, observed: harbor.Observed{
 		Secrets: map[string]bool{}, Failures: map[goharborv1.ConditionType]harbor.Failure{},
 	}}
@@ -34,7 +49,6 @@ func Harbor(ctx context.Context, reader client.Reader, hc *goharborv1.HarborClus
 	r.observed.Tenant = r.find(goharborv1.StorageReady, harbor.Tenant, wanted.Tenant)
 	r.observed.BucketJob = typedObject[batchv1.Job](&r, goharborv1.StorageReady, harbor.Job, wanted.BucketJob)
 	r.observed.Harbor = r.find(goharborv1.ServiceReady, harbor.Harbor, wanted.Harbor)
-	r.readSecrets()
 	return r.observed, r.err
 }
 
@@ -50,67 +64,55 @@ type harborReader struct {
 // find returns the object of that name, or else the one that belongs to the HarborCluster by its label or owner; nil when there is none, or
 // when the HarborCluster has no such object.
 func (r *harborReader) find(condition goharborv1.ConditionType, kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
-	if name == "" || r.err != nil {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	if r.read(condition, kind, name, object) {
+		return object
+	}
+	if name == "" || r.err != nil || r.observed.Failures[condition].Reason != "" {
 		return nil
 	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := r.reader.List(r.ctx, &list, client.InNamespace(r.hc.Namespace))
-	if meta.IsNoMatchError(err) {
-		r.observed.Failures[condition] = harbor.Failure{
-			Reason: harbor.ReasonCRDMissing, Message: fmt.Sprintf("the cluster does not serve %s of %s: install its operator", kind.Kind, kind.GroupVersion()),
-		}
-		return nil
-	}
-	if err != nil {
+	if err := r.reader.List(r.ctx, &list, client.InNamespace(r.hc.Namespace)); err != nil {
 		r.err = fmt.Errorf("list %s in namespace %s: %w", kind.Kind, r.hc.Namespace, err)
 		return nil
 	}
-	var belonging *unstructured.Unstructured
 	for i := range list.Items {
-		if list.Items[i].GetName() == name {
+		if harbor.Belongs(&list.Items[i], r.hc.Name) {
 			return &list.Items[i]
 		}
-		if r.belongs(&list.Items[i]) {
-			belonging = &list.Items[i]
-		}
 	}
-	return belonging
+	return nil
 }
 
-func (r *harborReader) belongs(object *unstructured.Unstructured) bool {
-	if object.GetLabels()[harbor.LabelCluster] == r.hc.Name {
+// read reads the object of that name, and reports whether there is one.
+func (r *harborReader) read(condition goharborv1.ConditionType, kind schema.GroupVersionKind, name string, object client.Object) bool {
+	if name == "" || r.err != nil {
+		return false
+	}
+	err := r.reader.Get(r.ctx, client.ObjectKey{Namespace: r.hc.Namespace, Name: name}, object)
+	switch {
+	case err == nil:
 		return true
+	case meta.IsNoMatchError(err):
+		r.observed.Failures[condition] = harbor.Failure{
+			Reason: harbor.ReasonCRDMissing, Message: fmt.Sprintf("the cluster does not serve %s of %s: install its operator", kind.Kind, kind.GroupVersion()),
+		}
+	case !apierrors.IsNotFound(err):
+		r.err = fmt.Errorf("get %s %s/%s: %w", kind.Kind, r.hc.Namespace, name, err)
 	}
-	owner := metav1.GetControllerOfNoCopy(object)
-	return owner != nil && owner.Kind == "HarborCluster" && strings.HasPrefix(owner.APIVersion, goharborv1.GroupVersion.Group+"/") && owner.Name == r.hc.Name
+	return false
 }
 
-// typedObject returns the object that find finds in its Go type.
-func typedObject[T any](r *harborReader, condition goharborv1.ConditionType, kind schema.GroupVersionKind, name string) *T {
-	found := r.find(condition, kind, name)
-	if found == nil {
+// typedObject returns the object of that name in its Go type: the house has one watch of such a kind. nil: there is none.
+func typedObject[T any, P interface {
+	*T
+	client.Object
+}](r *harborReader, condition goharborv1.ConditionType, kind schema.GroupVersionKind, name string) *T {
+	object := P(new(T))
+	if !r.read(condition, kind, name, object) {
 		return nil
 	}
-	object := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, object); err != nil {
-		r.err = fmt.Errorf("read %s %s/%s: %w", kind.Kind, r.hc.Namespace, found.GetName(), err)
-		return nil
-	}
-	return object
-}
-
-// readSecrets reads no more than their names.
-func (r *harborReader) readSecrets() {
-	if r.err != nil {
-		return
-	}
-	secrets := metadataList(harbor.Secret)
-	if err := r.reader.List(r.ctx, secrets, client.InNamespace(r.hc.Namespace)); err != nil {
-		r.err = fmt.Errorf("list Secrets in namespace %s: %w", r.hc.Namespace, err)
-		return
-	}
-	for _, secret := range secrets.Items {
-		r.observed.Secrets[secret.Name] = true
-	}
+	return (*T)(object)
 }

@@ -33,6 +33,12 @@ const (
 	UpdateEdit    = "edit"
 )
 
+// Updates of a HarborCluster. UpdateApply carries a workflows.HarborApplyRequest, UpdateDelete a SignalRequest.
+const (
+	UpdateApply  = "apply"
+	UpdateDelete = "delete"
+)
+
 // UpdateRetry is an update of the onboarding that carries a workflows.OnboardingRetry.
 const UpdateRetry = "retry"
 

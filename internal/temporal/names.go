@@ -24,6 +24,7 @@ const (
 	Onboarding             = "Onboarding"
 	Sweeper                = "Sweeper"
 	MaintenanceScheduler   = "MaintenanceScheduler"
+	HarborCluster          = "HarborCluster"
 )
 
 // ClusterGroupUpgradeID is the workflow id of a rollout.
@@ -62,6 +63,11 @@ const OnboardingID = "onboarding/hub"
 // WorkloadLockControllerID is the workflow id of the controller of one application's locks.
 func WorkloadLockControllerID(cluster, controllerName string) string {
 	return "locks/" + cluster + "/" + controllerName
+}
+
+// HarborClusterID is the workflow id of a HarborCluster.
+func HarborClusterID(cluster, namespace, name string) string {
+	return "harbor/" + cluster + "/" + namespace + "/" + name
 }
 
 // SweeperID is the workflow id of the sweeper of a cluster.

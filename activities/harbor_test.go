@@ -1,0 +1,443 @@
+package activities
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// registry is a HarborCluster of a test, in a namespace of its own, and what its workflow would remember of it.
+type registry struct {
+	t         *testing.T
+	cluster   *kube.Cluster
+	operators *operators.Operators
+	ref       HarborRef
+	status    goharborv1.HarborClusterStatus
+	applied   map[harbor.Part]harbor.Applied
+	// order is in which the parts were applied.
+	order []harbor.Part
+}
+
+// newRegistry applies the HarborCluster of a file, after changes to its text, to the bare cluster, where the operators are played.
+func newRegistry(t *testing.T, played *operators.Operators, file string, oldnew ...string) *registry {
+	t.Helper()
+	t.Parallel()
+	r := &registry{t: t, cluster: bareCluster(t), operators: played, applied: map[harbor.Part]harbor.Applied{}}
+	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
+	grantHarbor(t, r.cluster, namespace)
+	text, err := os.ReadFile("../internal/harbor/testdata/" + file)
+	require.NoError(t, err)
+	oldnew = append([]string{"namespace: registry", "namespace: " + namespace}, oldnew...)
+	objects, err := manifest.Decode(file, []byte(strings.NewReplacer(oldnew...).Replace(string(text))))
+	require.NoError(t, err)
+	result, err := r.harbor().ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *objects[0].(*goharborv1.HarborCluster)})
+	require.NoError(t, err)
+	r.ref = result.HarborRef
+	return r
+}
+
+// grantHarbor binds what deploy/rbac/harbor.yaml says has to be bound in a namespace.
+func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
+	t.Helper()
+	_, err := cluster.Clientset.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "drydock-harbor"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-harbor-namespace"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func (r *registry) harbor() *Harbor { return &Harbor{Clusters: clusters} }
+
+// await waits for what is due, and does what the workflow would.
+func (r *registry) await() HarborDue {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	due, err := r.harbor().AwaitHarborDue(ctx, AwaitHarborDueInput{HarborRef: r.ref, Status: r.status, Applied: r.applied})
+	require.NoError(r.t, err)
+	r.status = due.Status
+	for _, part := range due.Parts {
+		r.order = append(r.order, part.Part)
+		applied, err := r.harbor().ApplyHarborPart(ctx, ApplyHarborPartInput{HarborRef: r.ref, Due: part})
+		if err != nil {
+			failures := r.applied[part.Part].Failures
+			applied = harbor.Applied{Wanted: part.Wanted, At: time.Now(), Failures: failures + 1, Failure: &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: err.Error()}}
+		}
+		r.applied[part.Part] = applied
+	}
+	if due.Outdated && !due.Deleting && !due.Gone {
+		require.NoError(r.t, r.harbor().WriteHarborStatus(ctx, WriteHarborStatusInput{HarborRef: r.ref, Status: due.Status}))
+	}
+	return due
+}
+
+// until goes on until the status satisfies the condition.
+func (r *registry) until(condition func(goharborv1.HarborClusterStatus) bool) goharborv1.HarborClusterStatus {
+	r.t.Helper()
+	for range 100 {
+		if condition(r.status) {
+			return r.status
+		}
+		r.await()
+	}
+	require.Fail(r.t, "it never came to that", "%+v", r.status)
+	return r.status
+}
+
+func (r *registry) untilIs(status goharborv1.ClusterStatus) goharborv1.HarborClusterStatus {
+	r.t.Helper()
+	return r.until(func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
+}
+
+// untilReason goes on until a condition has that reason.
+func (r *registry) untilReason(kind goharborv1.ConditionType, reason string) goharborv1.HarborClusterCondition {
+	r.t.Helper()
+	return conditionOf(r.until(func(s goharborv1.HarborClusterStatus) bool { return conditionOf(s, kind).Reason == reason }), kind)
+}
+
+// object reads an object of the registry's namespace; nil: there is none.
+func (r *registry) object(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
+	r.t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	err := r.cluster.Client.Get(r.t.Context(), client.ObjectKey{Namespace: r.ref.Namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(r.t, err)
+	return object
+}
+
+func (r *registry) postgres() string { return "postgresql-" + r.ref.Namespace + "-main" }
+
+func (r *registry) patch(object client.Object, patch string) {
+	r.t.Helper()
+	require.NoError(r.t, r.cluster.Client.Patch(r.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func TestHarborClusters(t *testing.T) {
+	played, err := operators.Start(t.Context(), stack.Cluster(hubName).Config, operators.Options{})
+	require.NoError(t, err)
+	t.Cleanup(played.Stop)
+	t.Run("together", func(t *testing.T) {
+		for name, run := range map[string]func(*testing.T, *operators.Operators){
+			"come up, Harbor last, and nothing is written twice":               harborComesUp,
+			"are put right when somebody changes or deletes what they have":    harborDrifts,
+			"say it when a service falls over, and when it is back":            harborFallsOver,
+			"say what their operators say, and when it takes too long":         harborSaysWhy,
+			"on services that run elsewhere wait for their secrets":            harborElsewhere,
+			"do not take over what is somebody else's":                         harborOfOthers,
+			"lose Harbor but no data when they are deleted":                    harborRetains,
+			"lose everything when that is what deletion means":                 harborDeletes,
+			"say which operator is missing":                                    harborWithoutOperators,
+			"say which rights are missing":                                     harborWithoutRights,
+			"that cannot be are refused":                                       harborRefused,
+			"have a status that others may write at the same time, and change": harborStatusConflicts,
+		} {
+			t.Run(name, func(t *testing.T) { run(t, played) })
+		}
+	})
+	require.NoError(t, played.Err())
+}
+
+func harborComesUp(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: 300 * time.Millisecond})
+	first := r.await()
+	require.Equal(t, goharborv1.StatusCreating, first.Status.Status)
+	require.Len(t, first.Parts, 3, "the services depend on nothing")
+	status := r.untilIs(goharborv1.StatusHealthy)
+	require.Equal(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage, harbor.PartBucket, harbor.PartHarbor}, r.order)
+	for _, condition := range status.Conditions {
+		require.NotNil(t, condition.FirstReadyTime, condition.Type)
+	}
+	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
+	require.NoError(t, err)
+	require.True(t, sameHarborStatus(hc.Status, status), "the object says the same")
+	secret := r.object(harbor.Secret, "main-database-password")
+	require.Equal(t, "bWFkZS1ieS10aGUtb3BlcmF0b3I=", secret.Object["data"].(map[string]any)["postgresql-password"])
+
+	before := r.versions()
+	for part, applied := range r.applied {
+		_, err := r.harbor().ApplyHarborPart(t.Context(), ApplyHarborPartInput{HarborRef: r.ref, Due: harbor.Due{Part: part, Wanted: applied.Wanted}})
+		require.NoError(t, err)
+	}
+	require.Equal(t, before, r.versions(), "applied once more, nothing is written")
+
+	// Another password, and Harbor has it.
+	r.patch(r.object(harbor.Secret, "harbor."+r.postgres()+".credentials.postgresql.acid.zalan.do"), `{"stringData":{"password":"new"}}`)
+	require.Equal(t, harbor.PartHarbor, r.await().Parts[0].Part)
+	require.Equal(t, "bmV3", r.object(harbor.Secret, "main-database-password").Object["data"].(map[string]any)["postgresql-password"])
+}
+
+// versions are those of all that was applied.
+func (r *registry) versions() map[string]string {
+	versions := map[string]string{}
+	for _, found := range []*unstructured.Unstructured{
+		r.object(harbor.Postgresql, r.postgres()), r.object(harbor.RedisFailover, "main-redis"), r.object(harbor.Tenant, "minio-main"), r.object(harbor.Harbor, "main-harbor"),
+		r.object(harbor.Job, "minio-main"), r.object(harbor.Ingress, "minio-main"), r.object(harbor.Secret, "main-redis"), r.object(harbor.Secret, "minio-main-creds"),
+		r.object(harbor.Secret, "main-database-password"), r.object(harbor.Secret, "minio-main"),
+	} {
+		require.NotNil(r.t, found)
+		versions[found.GetKind()+"/"+found.GetName()] = string(found.GetUID()) + " " + found.GetResourceVersion()
+	}
+	return versions
+}
+
+func harborDrifts(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	r.untilIs(goharborv1.StatusHealthy)
+	r.patch(r.object(harbor.Postgresql, r.postgres()), `{"spec":{"numberOfInstances":7,"clone":{"cluster":"theirs"}}}`)
+	require.Equal(t, harbor.PartDatabase, r.await().Parts[0].Part)
+	spec := r.object(harbor.Postgresql, r.postgres()).Object["spec"].(map[string]any)
+	require.EqualValues(t, 2, spec["numberOfInstances"])
+	require.NotNil(t, spec["clone"], "what is not ours stays")
+
+	for object, part := range map[*unstructured.Unstructured]harbor.Part{
+		r.object(harbor.RedisFailover, "main-redis"): harbor.PartCache, r.object(harbor.Ingress, "minio-main"): harbor.PartStorage,
+		r.object(harbor.Secret, "main-database-password"): harbor.PartHarbor,
+	} {
+		require.NoError(t, r.cluster.Client.Delete(t.Context(), object))
+		repaired := 0
+		for before := len(r.order); repaired == 0; before = len(r.order) {
+			r.await()
+			for _, applied := range r.order[before:] {
+				if applied == part {
+					repaired++
+				}
+			}
+		}
+		require.NotNil(t, r.object(object.GroupVersionKind(), object.GetName()))
+	}
+	r.untilIs(goharborv1.StatusHealthy)
+}
+
+func harborFallsOver(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	healthy := r.untilIs(goharborv1.StatusHealthy)
+	for kind, name := range map[operators.Kind]string{
+		operators.Postgresql: r.postgres(), operators.RedisFailover: "main-redis", operators.Tenant: "minio-main", operators.Harbor: "main-harbor",
+	} {
+		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{Down: true})
+		r.untilIs(goharborv1.StatusUnhealthy)
+		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{})
+		back := r.untilIs(goharborv1.StatusHealthy)
+		require.Equal(t, conditionOf(healthy, goharborv1.StorageReady).FirstReadyTime.Unix(), conditionOf(back, goharborv1.StorageReady).FirstReadyTime.Unix())
+	}
+	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
+	for range 2 {
+		r.untilIs(goharborv1.StatusUnhealthy)
+		r.untilIs(goharborv1.StatusHealthy)
+	}
+}
+
+func harborSaysWhy(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "progressDeadlineSeconds: 2\n  expose:\n    core:")
+	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Fails: true})
+	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
+	require.Contains(t, r.untilReason(goharborv1.DatabaseReady, "CreateFailed").Message, "is CreateFailed: see its events")
+	late := r.untilReason(goharborv1.StorageReady, harbor.ReasonProgressDeadlineExceeded)
+	require.Equal(t, "not ready after 2s: Tenant minio-main: Provisioning initial users", late.Message)
+	require.Equal(t, metav1.ConditionTrue, conditionOf(r.status, goharborv1.CacheReady).Status, "others are not held up")
+	require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
+
+	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
+	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	r.untilReason(goharborv1.StorageReady, harbor.ReasonBucketJobFailed)
+	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	require.NoError(t, r.cluster.Client.Delete(t.Context(), r.object(harbor.Job, "minio-main"), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	r.untilReason(goharborv1.StorageReady, harbor.ReasonReady)
+}
+
+func harborElsewhere(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "external.yaml")
+	r.untilReason(goharborv1.DatabaseReady, harbor.ReasonSecretMissing)
+	require.Equal(t, goharborv1.StatusCreating, r.status.Status)
+	for _, name := range []string{"db", "redis", "s3"} {
+		require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
+		create(t, r.cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: name}})
+	}
+	r.untilIs(goharborv1.StatusHealthy)
+	require.Equal(t, []harbor.Part{harbor.PartHarbor}, r.order)
+}
+
+func harborOfOthers(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"redis": map[string]any{"replicas": int64(1)}, "sentinel": map[string]any{"replicas": int64(1)}}}}
+	theirs.SetGroupVersionKind(harbor.RedisFailover)
+	theirs.SetNamespace(r.ref.Namespace)
+	theirs.SetName("main-redis")
+	create(t, r.cluster, theirs)
+	failed := r.untilReason(goharborv1.CacheReady, harbor.ReasonApplyFailed)
+	require.Equal(t, metav1.ConditionFalse, failed.Status)
+	require.Contains(t, failed.Message, "RedisFailover "+r.ref.Namespace+"/main-redis exists and is not of this HarborCluster: delete it, or hand it over with the label goharbor.io/harbor-cluster=main")
+	r.untilReason(goharborv1.StorageReady, harbor.ReasonReady)
+
+	r.patch(theirs, `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`)
+	r.untilIs(goharborv1.StatusHealthy)
+}
+
+// end deletes the HarborCluster, and does what the workflow does then.
+func (r *registry) end() {
+	r.t.Helper()
+	require.NoError(r.t, r.harbor().DeleteHarborCluster(r.t.Context(), r.ref))
+	require.True(r.t, r.await().Deleting)
+	for _, part := range []harbor.Part{harbor.PartHarbor, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage} {
+		for range 2 { // done once more, it changes nothing
+			require.NoError(r.t, r.harbor().RemoveHarborPart(r.t.Context(), RemoveHarborPartInput{HarborRef: r.ref, Part: part}))
+		}
+	}
+	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref}))
+	require.True(r.t, r.await().Deleting, "who only leaves it does not let it go")
+	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref, Removed: true}))
+	require.True(r.t, r.await().Gone)
+	require.Nil(r.t, r.object(harbor.Harbor, "main-harbor"))
+	require.Nil(r.t, r.object(harbor.Secret, "main-database-password"))
+	require.Nil(r.t, r.object(harbor.Job, "minio-main"))
+	require.Nil(r.t, r.object(harbor.Ingress, "minio-main"))
+}
+
+// claims returns how many claims there are that are not being deleted.
+func (r *registry) claims() int {
+	r.t.Helper()
+	var claims corev1.PersistentVolumeClaimList
+	require.NoError(r.t, r.cluster.Client.List(r.t.Context(), &claims, client.InNamespace(r.ref.Namespace)))
+	left := 0
+	for _, claim := range claims.Items {
+		if claim.DeletionTimestamp == nil {
+			left++
+		}
+	}
+	return left
+}
+
+func harborRetains(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	r.untilIs(goharborv1.StatusHealthy)
+	r.end()
+	require.NotNil(t, r.object(harbor.Postgresql, r.postgres()))
+	require.NotNil(t, r.object(harbor.RedisFailover, "main-redis"))
+	require.NotNil(t, r.object(harbor.Tenant, "minio-main"))
+	require.NotNil(t, r.object(harbor.Secret, "minio-main-creds"))
+	require.Equal(t, 3, r.claims())
+}
+
+func harborDeletes(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
+	r.untilIs(goharborv1.StatusHealthy)
+	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: "theirs"}}
+	foreign.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	foreign.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	require.NoError(t, r.cluster.Client.Create(t.Context(), foreign))
+	r.end()
+	require.Nil(t, r.object(harbor.Postgresql, r.postgres()))
+	require.Nil(t, r.object(harbor.RedisFailover, "main-redis"))
+	require.Nil(t, r.object(harbor.Tenant, "minio-main"))
+	require.Nil(t, r.object(harbor.Secret, "minio-main-creds"))
+	require.Nil(t, r.object(harbor.Secret, "main-redis"))
+	require.Equal(t, 1, r.claims(), "that of somebody else")
+}
+
+func harborWithoutOperators(t *testing.T, played *operators.Operators) {
+	t.Parallel()
+	namespace := devstacktest.Namespace(t, stack.Cluster(spokeName))
+	grantHarbor(t, testCluster(t), namespace)
+	r := &registry{t: t, cluster: testCluster(t), operators: played, applied: map[harbor.Part]harbor.Applied{}}
+	object := harborCluster(t, namespace)
+	result, err := r.harbor().ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: spokeName, Object: *object})
+	require.NoError(t, err)
+	r.ref = result.HarborRef
+	missing := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonCRDMissing)
+	require.Equal(t, "the cluster does not serve postgresql of acid.zalan.do/v1: install its operator", missing.Message)
+	require.Equal(t, goharborv1.StatusUnhealthy, r.status.Status)
+	require.Empty(t, r.order, "there is nothing to be applied to")
+	require.NoError(t, r.harbor().ReleaseHarborCluster(t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref}))
+}
+
+// harborCluster is a HarborCluster with all its services in the cluster.
+func harborCluster(t *testing.T, namespace string) *goharborv1.HarborCluster {
+	t.Helper()
+	text, err := os.ReadFile("../internal/harbor/testdata/incluster.yaml")
+	require.NoError(t, err)
+	objects, err := manifest.Decode("incluster.yaml", []byte(strings.Replace(string(text), "namespace: registry", "namespace: "+namespace, 1)))
+	require.NoError(t, err)
+	return objects[0].(*goharborv1.HarborCluster)
+}
+
+func harborWithoutRights(t *testing.T, _ *operators.Operators) {
+	t.Parallel()
+	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
+	result, err := (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *harborCluster(t, namespace)})
+	require.NoError(t, err)
+	_, err = (&Harbor{Clusters: clusters}).AwaitHarborDue(t.Context(), AwaitHarborDueInput{HarborRef: result.HarborRef})
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "bind ClusterRole drydock-harbor-namespace in namespace "+namespace)
+}
+
+func harborRefused(t *testing.T, _ *operators.Operators) {
+	t.Parallel()
+	object := harborCluster(t, "nowhere")
+	_, err := (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "cluster hub has no namespace nowhere: create it")
+
+	object.Namespace, object.Spec.Version = "default", "new"
+	_, err = (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "spec.version")
+
+	err = (&Harbor{Clusters: clusters}).DeleteHarborCluster(t.Context(), HarborRef{Cluster: hubName, Namespace: "default", Name: "none"})
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+}
+
+func harborStatusConflicts(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	status := r.untilIs(goharborv1.StatusHealthy)
+	object := &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.ref.Name}}
+	require.NoError(t, r.cluster.Client.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"status":"creating","conditions":[{"type":"ConfigurationReady","status":"True"}]}}`))))
+	due := r.await()
+	require.True(t, due.Outdated, "somebody else has written it")
+	require.Equal(t, goharborv1.StatusHealthy, due.Status.Status, "what is remembered counts")
+
+	var writing sync.WaitGroup
+	wrong := status.DeepCopy()
+	wrong.Status = goharborv1.StatusUnhealthy
+	for i := range 6 {
+		said := []*goharborv1.HarborClusterStatus{&status, wrong}[i%2]
+		writing.Go(func() {
+			if err := r.harbor().WriteHarborStatus(t.Context(), WriteHarborStatusInput{HarborRef: r.ref, Status: *said}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writing.Wait()
+	require.NoError(t, r.harbor().WriteHarborStatus(t.Context(), WriteHarborStatusInput{HarborRef: r.ref, Status: status}))
+	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
+	require.NoError(t, err)
+	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status)
+	require.Len(t, hc.Status.Conditions, 5, "the condition of somebody else stays")
+}

@@ -1,0 +1,223 @@
+package activities
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ApplyHarborPartInput says what of a HarborCluster is applied.
+type ApplyHarborPartInput struct {
+	HarborRef
+	harbor.Due
+}
+
+// applyTimeout is how long an API server may take: an admission webhook that does not answer is named as such, before the attempt is given up.
+const applyTimeout = 8 * time.Second
+
+// ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. Applied once more it changes nothing. Errors: NotFound when the
+// HarborCluster is gone, is being deleted, or is another one; InvalidSpec when an object is refused, or is somebody else's.
+func (h *Harbor) ApplyHarborPart(ctx context.Context, in ApplyHarborPartInput) (harbor.Applied, error) {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return harbor.Applied{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	a := harborApply{cluster: cluster, in: in, versions: map[string]string{}}
+	err = a.run(ctx)
+	if apierrors.IsForbidden(err) {
+		// The cluster answers: this part cannot be applied.
+		return harbor.Applied{}, temporal.Error(temporal.ErrInvalidSpec, temporal.ErrorMessage(explainHarbor(cluster, in.HarborRef, "apply the "+string(in.Part), err)), err)
+	}
+	if err != nil {
+		return harbor.Applied{}, explainHarbor(cluster, in.HarborRef, fmt.Sprintf("apply the %s of %s", in.Part, in.HarborRef), err)
+	}
+	return harbor.Applied{Wanted: in.Wanted, Versions: a.versions, At: time.Now()}, nil
+}
+
+// harborApply is one attempt at ApplyHarborPart.
+type harborApply struct {
+	cluster  *kube.Cluster
+	in       ApplyHarborPartInput
+	versions map[string]string
+}
+
+func (a *harborApply) run(ctx context.Context) error {
+	hc, err := readHarborCluster(ctx, a.cluster.Client, a.in.HarborRef)
+	switch {
+	case err != nil:
+		return err
+	case hc == nil || hc.DeletionTimestamp != nil || hc.UID != a.in.UID:
+		return temporal.Error(temporal.ErrNotFound, a.in.HarborRef.String()+" is gone, or is being deleted", nil)
+	}
+	switch a.in.Part {
+	case harbor.PartBucket:
+		return a.createJob(ctx, hc)
+	case harbor.PartHarbor:
+		return a.applyService(ctx, hc)
+	}
+	manifest := harbor.ManifestOf(hc, a.in.Part)
+	for _, credentials := range manifest.Credentials {
+		if err := a.createCredentials(ctx, hc, credentials); err != nil {
+			return err
+		}
+	}
+	return a.applyAll(ctx, hc, manifest.Objects)
+}
+
+// applyService applies Harbor with the values that its services have given.
+func (a *harborApply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
+	secrets := map[string]map[string][]byte{}
+	for _, name := range harbor.SourceSecrets(hc) {
+		secret := &corev1.Secret{}
+		if err := a.cluster.Client.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, secret); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		secrets[name] = secret.Data
+	}
+	objects, err := harbor.Service(hc, harbor.ReadValues(hc, secrets))
+	if err != nil {
+		return err
+	}
+	return a.applyAll(ctx, hc, objects)
+}
+
+func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if err := a.apply(ctx, hc, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply applies an object, and makes fields ours that somebody else has written. An object that somebody else has made is not taken over.
+func (a *harborApply) apply(ctx context.Context, hc *goharborv1.HarborCluster, object *unstructured.Unstructured) error {
+	what := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+	there := &metav1.PartialObjectMetadata{}
+	there.SetGroupVersionKind(object.GroupVersionKind())
+	err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return err
+	case err == nil && !harbor.Belongs(there, hc.Name):
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
+			a.cluster.Name, what, harbor.LabelCluster, hc.Name), nil)
+	}
+	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	a.versions[harbor.VersionKey(object.GetKind(), object.GetName())] = harbor.VersionOf(object)
+	return nil
+}
+
+// createCredentials makes a Secret with random values, unless it is there: what it says is in use then.
+func (a *harborApply) createCredentials(ctx context.Context, hc *goharborv1.HarborCluster, credentials harbor.Credentials) error {
+	secret := credentials.Secret(hc)
+	secret.StringData = map[string]string{}
+	for _, keys := range credentials.Keys {
+		value := rand.Text()[:credentialLength]
+		for _, key := range keys {
+			secret.StringData[key] = value
+		}
+	}
+	err := a.cluster.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		err = a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+	}
+	if err != nil {
+		return fmt.Errorf("Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	a.versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(secret)
+	return nil
+}
+
+// credentialLength is 100 bits in base32, and as many letters as MinIO takes for an access key.
+const credentialLength = 20
+
+// createJob creates the Job that makes the bucket. A Job cannot be changed: the one that is there stays.
+func (a *harborApply) createJob(ctx context.Context, hc *goharborv1.HarborCluster) error {
+	job := harbor.BucketJob(hc)
+	if job == nil {
+		return nil
+	}
+	if err := a.cluster.Client.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("Job %s/%s: %w", job.GetNamespace(), job.GetName(), err)
+	}
+	return nil
+}
+
+// ApplyHarborClusterInput is a HarborCluster as a person wants it.
+type ApplyHarborClusterInput struct {
+	Cluster string                   `json:"cluster"`
+	Object  goharborv1.HarborCluster `json:"object"`
+}
+
+// ApplyHarborClusterResult is the object that was applied.
+type ApplyHarborClusterResult struct {
+	HarborRef
+	Generation int64 `json:"generation"`
+}
+
+// ApplyHarborCluster applies a HarborCluster itself, held by our finalizer. Errors: InvalidSpec when the API server refuses it, or its namespace is
+// missing; NotFound when the cluster does not serve the kind, or it is being deleted.
+func (h *Harbor) ApplyHarborCluster(ctx context.Context, in ApplyHarborClusterInput) (ApplyHarborClusterResult, error) {
+	ref := HarborRef{Cluster: in.Cluster, Namespace: in.Object.Namespace, Name: in.Object.Name}
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return ApplyHarborClusterResult{}, err
+	}
+	there, err := readHarborCluster(ctx, cluster.Client, ref)
+	if err == nil && there != nil && there.DeletionTimestamp != nil {
+		return ApplyHarborClusterResult{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s: %s is being deleted: apply it again when it is gone", cluster.Name, ref), nil)
+	}
+	object, convertErr := appliedHarborCluster(in.Object)
+	if convertErr != nil {
+		return ApplyHarborClusterResult{}, convertErr
+	}
+	if err == nil {
+		err = cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership)
+	}
+	if apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return ApplyHarborClusterResult{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s has no namespace %s: create it", cluster.Name, ref.Namespace), err)
+	}
+	ref.UID = object.GetUID()
+	return ApplyHarborClusterResult{HarborRef: ref, Generation: object.GetGeneration()}, explainHarbor(cluster, ref, "apply "+ref.String(), err)
+}
+
+// WriteHarborStatusInput is what is to be said of a HarborCluster.
+type WriteHarborStatusInput struct {
+	HarborRef
+	Status goharborv1.HarborClusterStatus `json:"status"`
+}
+
+// WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone.
+func (h *Harbor) WriteHarborStatus(ctx context.Context, in WriteHarborStatusInput) error {
+	return h.change(ctx, in.HarborRef, "write the status of", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
+		if sameHarborStatus(hc.Status, in.Status) {
+			return nil
+		}
+		others := hc.Status.Conditions
+		hc.Status = *in.Status.DeepCopy()
+		for _, condition := range others {
+			if conditionOf(in.Status, condition.Type).Type == "" {
+				hc.Status.Conditions = append(hc.Status.Conditions, condition)
+			}
+		}
+		return c.Status().Update(ctx, hc)
+	})
+}

@@ -1,0 +1,189 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// HarborFinalizer keeps a HarborCluster that was deleted until what belongs to it is gone.
+const HarborFinalizer = "drydock.dev/harbor-cluster"
+
+func hasFinalizer(hc *goharborv1.HarborCluster) bool {
+	return controllerutil.ContainsFinalizer(hc, HarborFinalizer)
+}
+
+// appliedHarborCluster is a HarborCluster as it is applied: what a person wrote, and our finalizer.
+func appliedHarborCluster(hc goharborv1.HarborCluster) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&hc)
+	if err != nil {
+		return nil, fmt.Errorf("HarborCluster %s/%s: %w", hc.Namespace, hc.Name, err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": fields["spec"]}}
+	object.SetGroupVersionKind(goharborv1.GroupVersion.WithKind("HarborCluster"))
+	object.SetNamespace(hc.Namespace)
+	object.SetName(hc.Name)
+	object.SetLabels(hc.Labels)
+	object.SetAnnotations(hc.Annotations)
+	object.SetFinalizers([]string{HarborFinalizer})
+	return object, nil
+}
+
+// HoldHarborCluster gives a HarborCluster our finalizer. It is no error that it is gone, or is being deleted.
+func (h *Harbor) HoldHarborCluster(ctx context.Context, in HarborRef) error {
+	return h.change(ctx, in, "hold", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
+		if hc.DeletionTimestamp != nil || !controllerutil.AddFinalizer(hc, HarborFinalizer) {
+			return nil
+		}
+		return c.Update(ctx, hc)
+	})
+}
+
+// ReleaseHarborClusterInput says which HarborCluster is let go.
+type ReleaseHarborClusterInput struct {
+	HarborRef
+	// Removed: what belongs to it is gone. Otherwise one that is being deleted is held on to: whoever deletes it wants that to be done.
+	Removed bool `json:"removed,omitempty"`
+}
+
+// ReleaseHarborCluster takes our finalizer away. It is no error that the HarborCluster is gone.
+func (h *Harbor) ReleaseHarborCluster(ctx context.Context, in ReleaseHarborClusterInput) error {
+	return h.change(ctx, in.HarborRef, "release", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
+		if hc.DeletionTimestamp != nil && !in.Removed || !controllerutil.RemoveFinalizer(hc, HarborFinalizer) {
+			return nil
+		}
+		return c.Update(ctx, hc)
+	})
+}
+
+// DeleteHarborCluster deletes a HarborCluster, whose finalizer holds it until what belongs to it is gone. Errors: NotFound.
+func (h *Harbor) DeleteHarborCluster(ctx context.Context, in HarborRef) error {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	hc, err := readHarborCluster(ctx, cluster.Client, in)
+	if err == nil && hc == nil {
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", cluster.Name, in), nil)
+	}
+	if err == nil {
+		err = kube.DeleteExactly(ctx, cluster.Client, hc)
+	}
+	return explainHarbor(cluster, in, "delete "+in.String(), err)
+}
+
+// change changes a HarborCluster, once more when somebody else has written it meanwhile. One that is gone, or another one, is left alone.
+func (h *Harbor) change(ctx context.Context, ref HarborRef, doing string, change func(context.Context, client.Client, *goharborv1.HarborCluster) error) error {
+	cluster, err := h.Clusters.Cluster(ctx, ref.Cluster)
+	if err != nil {
+		return err
+	}
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		hc, err := readHarborCluster(ctx, cluster.Client, ref)
+		if err != nil || hc == nil || ref.UID != "" && hc.UID != ref.UID {
+			return err
+		}
+		return client.IgnoreNotFound(change(ctx, cluster.Client, hc))
+	})
+	return explainHarbor(cluster, ref, doing+" "+ref.String(), err)
+}
+
+// RemoveHarborPartInput says what of a HarborCluster that is being deleted goes.
+type RemoveHarborPartInput struct {
+	HarborRef
+	Part harbor.Part `json:"part"`
+}
+
+// RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
+// services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
+// soon as nobody uses them, which is not waited for.
+func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput) error {
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	doing := fmt.Sprintf("remove the %s of %s", in.Part, in.HarborRef)
+	hc, err := readHarborCluster(ctx, cluster.Client, in.HarborRef)
+	if err != nil || hc == nil || hc.UID != in.UID || hc.DeletionTimestamp == nil {
+		return explainHarbor(cluster, in.HarborRef, doing, err)
+	}
+	r := harborRemoval{cluster: cluster, hc: hc}
+	return explainHarbor(cluster, in.HarborRef, doing, r.run(ctx, harbor.RemovalOf(hc, in.Part)))
+}
+
+// harborRemoval is one attempt at RemoveHarborPart.
+type harborRemoval struct {
+	cluster *kube.Cluster
+	hc      *goharborv1.HarborCluster
+}
+
+// run goes on when objects are gone: the passwords of a database that still ends may be needed for that.
+func (r harborRemoval) run(ctx context.Context, removal harbor.Removal) error {
+	for _, object := range removal.Objects {
+		if err := r.removeObject(ctx, object); err != nil {
+			return err
+		}
+	}
+	for _, name := range removal.Secrets {
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(harbor.Secret)
+		if err := r.remove(ctx, name, secret); err != nil {
+			return err
+		}
+	}
+	if removal.ClaimLabel == "" {
+		return nil
+	}
+	// They bear no label of ours, but those of their operator with the name of the object that is gone.
+	return r.cluster.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(r.hc.Namespace),
+		client.MatchingLabels{removal.ClaimLabel: removal.ClaimValue})
+}
+
+// removeObject deletes an object and waits until it is gone.
+func (r harborRemoval) removeObject(ctx context.Context, named harbor.Object) error {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(named.Kind)
+	if err := r.remove(ctx, named.Name, object); err != nil || object.UID == "" || named.Kind == batchv1.SchemeGroupVersion.WithKind("Job") {
+		return err
+	}
+	watched := &unstructured.Unstructured{}
+	watched.SetGroupVersionKind(named.Kind)
+	watched.SetNamespace(r.hc.Namespace)
+	watched.SetName(named.Name)
+	return Waits{}.await(ctx, r.cluster, []client.Object{kube.Alone(watched)}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		there := object.DeepCopy()
+		err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
+		gone := apierrors.IsNotFound(err) || err == nil && there.UID != object.UID
+		return temporal.Observation{}, gone, client.IgnoreNotFound(err)
+	})
+}
+
+// remove deletes the object of that name if it belongs to the HarborCluster; otherwise the object is left empty.
+func (r harborRemoval) remove(ctx context.Context, name string, object *metav1.PartialObjectMetadata) error {
+	kind := object.GroupVersionKind()
+	err := r.cluster.Client.Get(ctx, client.ObjectKey{Namespace: r.hc.Namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && !harbor.Belongs(object, r.hc.Name) {
+		*object = metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return kube.DeleteExactly(ctx, r.cluster.Client, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+}

@@ -1,0 +1,275 @@
+// Package operators plays on a cluster, for tests, the operators of other projects that a HarborCluster needs: those of PostgreSQL (Zalando), Redis
+// (Spotahome), MinIO and Harbor, and, where no controllers run, the workload controllers. Nothing runs for what they make; it only says that it does.
+package operators
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Kind is a kind of object that is played.
+type Kind string
+
+// The kinds, by their own names: a test double shares no code with what it tests.
+const (
+	Postgresql    Kind = "postgresql"
+	RedisFailover Kind = "RedisFailover"
+	Tenant        Kind = "Tenant"
+	Harbor        Kind = "Harbor"
+	// BucketJob is a Job.
+	BucketJob Kind = "Job"
+)
+
+var kinds = map[Kind]schema.GroupVersionKind{
+	Postgresql:    {Group: "acid.zalan.do", Version: "v1", Kind: "postgresql"},
+	RedisFailover: {Group: "databases.spotahome.com", Version: "v1", Kind: "RedisFailover"},
+	Tenant:        {Group: "minio.min.io", Version: "v2", Kind: "Tenant"},
+	Harbor:        {Group: "goharbor.io", Version: "v1beta1", Kind: "Harbor"},
+	BucketJob:     batchv1.SchemeGroupVersion.WithKind("Job"),
+}
+
+// Behaviour is how an operator does with one object. The zero value is well at once.
+type Behaviour struct {
+	// After is how long the object takes to become ready; a negative time is for ever.
+	After time.Duration
+	// Fails: it never becomes ready, and its operator says so.
+	Fails bool
+	// Down: it is not ready now, and its operator is at work on that.
+	Down bool
+	// Flaps is how long it stays ready, and then not, by turns; 0: it does not flap.
+	Flaps time.Duration
+}
+
+// Options say how the operators behave.
+type Options struct {
+	// Behaves says how with an object; nil: well at once.
+	Behaves func(kind Kind, namespace, name string) Behaviour
+	// Controllers: the cluster has controllers of its own, which play StatefulSets, Deployments and Jobs. That of Redis cannot go Down then.
+	Controllers bool
+}
+
+// Operators are those that run.
+type Operators struct {
+	options Options
+	objects cache.Cache
+	client  client.Client
+	queue   workqueue.TypedRateLimitingInterface[item]
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu sync.Mutex
+	// told is what Play said.
+	told map[item]Behaviour
+	// seen is when an object was seen first, by its UID.
+	seen    map[string]time.Time
+	failure error
+}
+
+// item is an object that is played.
+type item struct {
+	kind            Kind
+	namespace, name string
+}
+
+// Start plays the operators until Stop.
+func Start(ctx context.Context, config *rest.Config, options Options) (*Operators, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	objects, err := cache.New(config, cache.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	writer, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	o := &Operators{
+		options: options, objects: objects, client: writer, stop: stop, told: map[item]Behaviour{}, seen: map[string]time.Time{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[item](50*time.Millisecond, time.Second)),
+	}
+	o.running.Go(func() { _ = objects.Start(running) })
+	for kind := range kinds {
+		if kind == BucketJob && options.Controllers {
+			continue
+		}
+		if err := o.watch(ctx, kind); err != nil {
+			o.Stop()
+			return nil, err
+		}
+	}
+	for range workersOfAll {
+		o.running.Go(func() { o.work(running) })
+	}
+	return o, nil
+}
+
+// workersOfAll is how many objects are played at the same time.
+const workersOfAll = 8
+
+// watch queues every object of the kind, and again whenever it changes.
+func (o *Operators) watch(ctx context.Context, kind Kind) error {
+	informer, err := o.objects.GetInformer(ctx, objectOf(kind))
+	if err != nil {
+		return err
+	}
+	add := func(event any) {
+		if missed, is := event.(toolscache.DeletedFinalStateUnknown); is {
+			event = missed.Obj
+		}
+		if object, is := event.(client.Object); is {
+			o.queue.Add(item{kind, object.GetNamespace(), object.GetName()})
+		}
+	}
+	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: add, UpdateFunc: func(_, after any) { add(after) }, DeleteFunc: add,
+	})
+	return err
+}
+
+func objectOf(kind Kind) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kinds[kind])
+	return object
+}
+
+// Stop ends the play. What it has made stays.
+func (o *Operators) Stop() {
+	o.stop()
+	o.queue.ShutDown()
+	o.running.Wait()
+}
+
+// Err is the last thing that could not be done; it is tried again.
+func (o *Operators) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failure
+}
+
+// Play lets an operator do so with an object from now on, whatever Options say.
+func (o *Operators) Play(kind Kind, namespace, name string, behaviour Behaviour) {
+	played := item{kind, namespace, name}
+	o.mu.Lock()
+	o.told[played] = behaviour
+	o.mu.Unlock()
+	o.queue.Add(played)
+}
+
+func (o *Operators) behaviourOf(played item) Behaviour {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if told, is := o.told[played]; is {
+		return told
+	}
+	if o.options.Behaves == nil {
+		return Behaviour{}
+	}
+	return o.options.Behaves(played.kind, played.namespace, played.name)
+}
+
+// work plays what is queued until the queue is shut down.
+func (o *Operators) work(ctx context.Context) {
+	for {
+		played, over := o.queue.Get()
+		if over {
+			return
+		}
+		again, err := o.play(ctx, played)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			o.queue.AddRateLimited(played)
+			o.mu.Lock()
+			o.failure = err
+			o.mu.Unlock()
+		case again > 0:
+			o.queue.AddAfter(played, again)
+			fallthrough
+		default:
+			o.queue.Forget(played)
+		}
+		o.queue.Done(played)
+	}
+}
+
+// play makes an object as its operator would now. It returns after how long to look again although nothing changes; 0: never.
+func (o *Operators) play(ctx context.Context, played item) (again time.Duration, err error) {
+	object := objectOf(played.kind)
+	err = o.client.Get(ctx, client.ObjectKey{Namespace: played.namespace, Name: played.name}, object)
+	if apierrors.IsNotFound(err) {
+		return 0, o.cleanUp(ctx, played)
+	}
+	if err != nil || object.GetDeletionTimestamp() != nil {
+		return 0, err
+	}
+	stage, again := o.stageOf(played, object)
+	switch played.kind {
+	case Postgresql:
+		err = o.playPostgresql(ctx, object, stage)
+	case RedisFailover:
+		err = o.playRedis(ctx, object, stage)
+	case Tenant:
+		err = o.playTenant(ctx, object, stage)
+	case Harbor:
+		err = o.playHarbor(ctx, object, stage)
+	case BucketJob:
+		err = o.playJob(ctx, object, stage)
+	}
+	return again, err
+}
+
+// stage is how far an object has come.
+type stage int
+
+const (
+	creating stage = iota
+	ready
+	failed
+	// down: it was ready, and its operator is at work on it.
+	down
+)
+
+func (o *Operators) stageOf(played item, object client.Object) (stage, time.Duration) {
+	behaviour := o.behaviourOf(played)
+	o.mu.Lock()
+	since, known := o.seen[string(object.GetUID())]
+	if !known {
+		since = time.Now()
+		o.seen[string(object.GetUID())] = since
+	}
+	o.mu.Unlock()
+	age := time.Since(since)
+	switch {
+	case behaviour.Fails:
+		return failed, 0
+	case behaviour.Down:
+		return down, 0
+	case behaviour.After < 0:
+		return creating, 0
+	case age < behaviour.After:
+		return creating, behaviour.After - age
+	case behaviour.Flaps > 0:
+		flap := age - behaviour.After
+		turn, next := flap/behaviour.Flaps, behaviour.Flaps-flap%behaviour.Flaps
+		if turn%2 == 1 {
+			return down, next
+		}
+		return ready, next
+	}
+	return ready, 0
+}

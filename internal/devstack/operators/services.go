@@ -1,0 +1,230 @@
+package operators
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Labels of the claims that the operators make, by which they find them.
+const (
+	postgresLabel = "cluster-name"
+	redisLabel    = "redisfailovers.databases.spotahome.com/name"
+	minioLabel    = "v1.min.io/tenant"
+)
+
+func (o *Operators) playPostgresql(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+	if err := o.claim(ctx, object, "pgdata-"+object.GetName()+"-0", postgresLabel); err != nil {
+		return err
+	}
+	before, _, _ := unstructured.NestedString(object.Object, "status", "PostgresClusterStatus")
+	status := "Creating"
+	switch {
+	case now == ready:
+		name := "harbor." + object.GetName() + ".credentials.postgresql.acid.zalan.do"
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name}, Data: map[string][]byte{
+			"username": []byte("harbor"), "password": []byte("made-by-the-operator"),
+		}}
+		if err := o.create(ctx, secret); err != nil {
+			return err
+		}
+		status = "Running"
+	case now == failed && (before == "" || before == "Creating" || before == "CreateFailed"):
+		status = "CreateFailed"
+	case now == failed:
+		status = "SyncFailed"
+	case now == down:
+		status = "Updating"
+	}
+	return o.say(ctx, object, map[string]any{"PostgresClusterStatus": status})
+}
+
+func (o *Operators) playRedis(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+	if err := o.claim(ctx, object, "redis-data-rfr-"+object.GetName()+"-0", redisLabel); err != nil {
+		return err
+	}
+	labels := map[string]string{"app.kubernetes.io/name": object.GetName()}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "redis", Image: "redis"}}},
+	}
+	servers, sentinels := replicasOf(object, "redis"), replicasOf(object, "sentinel")
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: "rfr-" + object.GetName()},
+		Spec:       appsv1.StatefulSetSpec{Replicas: &servers, Selector: selector, Template: template, ServiceName: "rfr-" + object.GetName()},
+	}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: "rfs-" + object.GetName()},
+		Spec:       appsv1.DeploymentSpec{Replicas: &sentinels, Selector: selector, Template: template},
+	}
+	if err := o.create(ctx, set); err != nil {
+		return err
+	}
+	if err := o.create(ctx, deployment); err != nil || o.options.Controllers {
+		return err
+	}
+	serving := int32(0)
+	if now == ready {
+		serving = servers
+	}
+	return o.serve(ctx, set, deployment, servers, serving, sentinels)
+}
+
+// serve plays the controllers of a StatefulSet and a Deployment.
+func (o *Operators) serve(ctx context.Context, set *appsv1.StatefulSet, deployment *appsv1.Deployment, wanted, servers, sentinels int32) error {
+	if err := o.client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+		return err
+	}
+	if *set.Spec.Replicas != wanted {
+		set.Spec.Replicas = &wanted
+		if err := o.client.Update(ctx, set); err != nil {
+			return err
+		}
+	}
+	before := set.Status
+	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, Replicas: *set.Spec.Replicas, ReadyReplicas: servers, AvailableReplicas: servers}
+	if !equality.Semantic.DeepEqual(before, set.Status) {
+		if err := o.client.Status().Update(ctx, set); err != nil {
+			return err
+		}
+	}
+	if err := o.client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		return err
+	}
+	told := deployment.Status
+	deployment.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: deployment.Generation, Replicas: sentinels, UpdatedReplicas: sentinels, ReadyReplicas: sentinels, AvailableReplicas: sentinels,
+	}
+	if equality.Semantic.DeepEqual(told, deployment.Status) {
+		return nil
+	}
+	return o.client.Status().Update(ctx, deployment)
+}
+
+func replicasOf(object *unstructured.Unstructured, part string) int32 {
+	replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", part, "replicas")
+	return int32(replicas)
+}
+
+func (o *Operators) playTenant(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+	if err := o.claim(ctx, object, "0-"+object.GetName()+"-zone-harbor-0", minioLabel); err != nil {
+		return err
+	}
+	pools, _, _ := unstructured.NestedSlice(object.Object, "spec", "pools")
+	servers, states := int64(0), []any{}
+	for _, pool := range pools {
+		fields, _ := pool.(map[string]any)
+		wanted, _ := fields["servers"].(int64)
+		servers += wanted
+		state := "PoolCreated"
+		if now == ready || now == down {
+			state = "PoolInitialized"
+		}
+		states = append(states, map[string]any{"ssName": fmt.Sprintf("%s-%v", object.GetName(), fields["name"]), "state": state})
+	}
+	current, available := "Initialized", servers
+	switch now {
+	case creating:
+		current, available = "Provisioning initial users", 0
+	case failed:
+		current, available = "Different versions across MinIO Pools", 0
+	case down:
+		available = servers - 1
+	}
+	return o.say(ctx, object, map[string]any{"currentState": current, "availableReplicas": available, "pools": states})
+}
+
+func (o *Operators) playHarbor(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+	generation := object.GetGeneration()
+	condition := func(kind string, is bool, reason, message string) map[string]any {
+		status := metav1.ConditionFalse
+		if is {
+			status = metav1.ConditionTrue
+		}
+		return map[string]any{"type": kind, "status": string(status), "reason": reason, "message": message}
+	}
+	conditions := []any{condition("Failed", now == failed, "ComponentsNotReady", "core does not start"), condition("InProgress", now == creating || now == down, "dependencyStatus", "waiting for core")}
+	return o.say(ctx, object, map[string]any{"observedGeneration": generation, "conditions": conditions})
+}
+
+// playJob plays the controller of Jobs.
+func (o *Operators) playJob(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+	job := &batchv1.Job{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, job); err != nil {
+		return err
+	}
+	if len(job.Status.Conditions) > 0 || now != ready && now != failed {
+		return nil
+	}
+	at := metav1.Now()
+	ends := []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete}
+	job.Status = batchv1.JobStatus{StartTime: &at, CompletionTime: &at}
+	if now == failed {
+		ends = []batchv1.JobConditionType{batchv1.JobFailureTarget, batchv1.JobFailed}
+		job.Status.CompletionTime = nil
+	}
+	for _, end := range ends {
+		job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{
+			Type: end, Status: corev1.ConditionTrue, Reason: "Played", LastTransitionTime: at, LastProbeTime: at,
+		})
+	}
+	return o.client.Status().Update(ctx, job)
+}
+
+// say writes the status of an object, unless it says so already.
+func (o *Operators) say(ctx context.Context, object *unstructured.Unstructured, status map[string]any) error {
+	before, _, _ := unstructured.NestedMap(object.Object, "status")
+	if equality.Semantic.DeepEqual(before, status) {
+		return nil
+	}
+	object.Object["status"] = status
+	return o.client.Status().Update(ctx, object)
+}
+
+func (o *Operators) create(ctx context.Context, object client.Object) error {
+	err := o.client.Create(ctx, object)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// claim makes the claim of an object's first replica.
+func (o *Operators) claim(ctx context.Context, object client.Object, name, label string) error {
+	return o.create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name, Labels: map[string]string{label: object.GetName()}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	})
+}
+
+// cleanUp removes what an operator made for an object that is gone. As with the real ones, the claims stay.
+func (o *Operators) cleanUp(ctx context.Context, played item) error {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: played.namespace, Name: name} }
+	var made []client.Object
+	switch played.kind {
+	case Postgresql:
+		made = []client.Object{&corev1.Secret{ObjectMeta: meta("harbor." + played.name + ".credentials.postgresql.acid.zalan.do")}}
+	case RedisFailover:
+		made = []client.Object{&appsv1.StatefulSet{ObjectMeta: meta("rfr-" + played.name)}, &appsv1.Deployment{ObjectMeta: meta("rfs-" + played.name)}}
+	}
+	for _, object := range made {
+		if err := client.IgnoreNotFound(o.client.Delete(ctx, object)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

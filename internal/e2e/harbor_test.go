@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// harborSpoke is a spoke whose operators for Harbor and what it needs are played.
+type harborSpoke struct {
+	*devstack.Cluster
+	operators *operators.Operators
+	api       client.Client
+}
+
+func newHarborSpoke(t *testing.T, spoke *devstack.Cluster) *harborSpoke {
+	t.Helper()
+	require.NoError(t, spoke.Apply(t.Context(), "deploy/rbac/harbor.yaml", "deploy/crds/testing/acid.zalan.do_postgresqls.yaml",
+		"deploy/crds/testing/databases.spotahome.com_redisfailovers.yaml", "deploy/crds/testing/minio.min.io_tenants.yaml", "deploy/crds/testing/goharbor.io_harbors.yaml"))
+	var played *operators.Operators
+	var err error
+	require.Eventually(t, func() bool { // as soon as the kinds are served
+		played, err = operators.Start(t.Context(), spoke.Config, operators.Options{Controllers: true})
+		return err == nil
+	}, 20*time.Second, 100*time.Millisecond)
+	t.Cleanup(played.Stop)
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	api, err := client.New(spoke.Config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	return &harborSpoke{Cluster: spoke, operators: played, api: api}
+}
+
+// namespace makes a namespace in which Drydock may keep a Harbor.
+func (s *harborSpoke) namespace(t *testing.T, name string) {
+	t.Helper()
+	namespace := &corev1.Namespace{}
+	namespace.Name = name
+	require.NoError(t, s.api.Create(t.Context(), namespace))
+	require.NoError(t, s.api.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "drydock-harbor"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-harbor-namespace"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
+	}))
+}
+
+func (s *harborSpoke) apply(t *testing.T, namespace string) {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/examples/harbor-cluster.yaml")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "harbor.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "namespace: registry", "namespace: "+namespace)), 0o600))
+	must(t, "harbor", "apply", "-f", path, "--cluster", s.Name)
+}
+
+// becomes waits until the object's own status is as wanted.
+func (s *harborSpoke) becomes(t *testing.T, namespace, what string, wanted func(goharborv1.HarborClusterStatus) bool) {
+	t.Helper()
+	var hc goharborv1.HarborCluster
+	require.Eventually(t, func() bool {
+		return s.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &hc) == nil && wanted(hc.Status)
+	}, time.Minute, 50*time.Millisecond, "%s does not become %s: %+v", namespace, what, &hc.Status)
+}
+
+func healthyHarbor(s goharborv1.HarborClusterStatus) bool {
+	return s.Status == goharborv1.StatusHealthy
+}
+
+func waitsFor(kind goharborv1.ConditionType, reason string) func(goharborv1.HarborClusterStatus) bool {
+	return func(s goharborv1.HarborClusterStatus) bool {
+		for _, condition := range s.Conditions {
+			if condition.Type == kind {
+				return condition.Status == metav1.ConditionUnknown && condition.Reason == reason
+			}
+		}
+		return false
+	}
+}
+
+// created counts how often each object of a namespace was created by Drydock's worker.
+func (s *harborSpoke) created(t *testing.T, namespace string) map[string]int {
+	t.Helper()
+	events, err := s.AuditEvents()
+	require.NoError(t, err)
+	created := map[string]int{}
+	for _, event := range events {
+		if event.Stage == auditv1.StageResponseComplete && event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusCreated && event.ObjectRef != nil &&
+			event.ObjectRef.Namespace == namespace && event.User.Username == "system:serviceaccount:drydock-system:drydock-initiator" {
+			created[event.ObjectRef.Resource+"/"+event.ObjectRef.Name]++
+		}
+	}
+	return created
+}
+
+func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
+	spoke := newHarborSpoke(t, theFleet.Spokes[0])
+	type step struct {
+		kind   operators.Kind
+		object func(namespace string) string
+		waits  func(goharborv1.HarborClusterStatus) bool
+	}
+	named := func(name string) func(string) string { return func(string) string { return name } }
+	steps := []step{
+		{operators.Postgresql, func(namespace string) string { return "postgresql-" + namespace + "-main" }, waitsFor(goharborv1.DatabaseReady, "Creating")},
+		{operators.Tenant, named("minio-main"), waitsFor(goharborv1.StorageReady, "PoolNotInitialized")},
+		{operators.Harbor, named("main-harbor"), waitsFor(goharborv1.ServiceReady, "dependencyStatus")},
+	}
+	for i, step := range steps {
+		namespace := fmt.Sprintf("harbor-%d", i)
+		spoke.operators.Play(step.kind, namespace, step.object(namespace), operators.Behaviour{After: -1})
+		spoke.namespace(t, namespace)
+		spoke.apply(t, namespace)
+	}
+	for i, step := range steps {
+		spoke.becomes(t, fmt.Sprintf("harbor-%d", i), "as far as "+string(step.kind), step.waits)
+	}
+	spoke.namespace(t, "harbor-late")
+	spoke.apply(t, "harbor-late") // somewhere on its way
+
+	require.NoError(t, theFleet.Worker.Kill())
+	for i, step := range steps {
+		namespace := fmt.Sprintf("harbor-%d", i)
+		spoke.operators.Play(step.kind, namespace, step.object(namespace), operators.Behaviour{})
+	}
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	namespaces := []string{"harbor-0", "harbor-1", "harbor-2", "harbor-late"}
+	for _, namespace := range namespaces {
+		spoke.becomes(t, namespace, "healthy", healthyHarbor)
+		created := spoke.created(t, namespace)
+		require.Len(t, created, 10, "%v", created)
+		for object, times := range created {
+			require.Equal(t, 1, times, "%s was created more than once", object)
+		}
+	}
+	harborSpeaks(t, spoke, namespaces[0])
+	for _, namespace := range namespaces {
+		must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+		require.Error(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &goharborv1.HarborCluster{}))
+	}
+}
+
+// harborSpeaks asks the command line how a Harbor is, which falls over and comes back.
+func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
+	t.Helper()
+	require.Contains(t, must(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name), "HarborCluster "+namespace+"/main in cluster "+spoke.Name+": healthy for ")
+	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
+	spoke.becomes(t, namespace, "unhealthy", func(s goharborv1.HarborClusterStatus) bool { return s.Status == goharborv1.StatusUnhealthy })
+	a := drydock(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name, "-o", "json")
+	require.Equal(t, 1, a.code)
+	require.Contains(t, a.err, "is unhealthy")
+	var said struct {
+		Status struct {
+			Harbor goharborv1.HarborClusterStatus
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(a.out), &said))
+	require.Equal(t, goharborv1.StatusUnhealthy, said.Status.Harbor.Status)
+	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
+	spoke.becomes(t, namespace, "healthy", healthyHarbor)
+
+	a = drydock(t, "harbor", "delete", "none", "-n", namespace, "--cluster", spoke.Name)
+	require.Equal(t, 1, a.code)
+	require.Contains(t, a.err, "cluster "+spoke.Name+" has no HarborCluster "+namespace+"/none")
+}

@@ -1,0 +1,221 @@
+package harbor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+)
+
+// Part is what is applied for a HarborCluster in one go.
+type Part string
+
+// The parts. The first three do not depend on each other.
+const (
+	PartDatabase Part = "database"
+	PartCache    Part = "cache"
+	PartStorage  Part = "storage"
+	// PartBucket is the Job that makes the bucket. It is applied when the Tenant is ready.
+	PartBucket Part = "bucket"
+	// PartHarbor is Harbor itself. It is applied when database, cache and storage are ready.
+	PartHarbor Part = "harbor"
+)
+
+// Condition is that which says how the part is.
+func (p Part) Condition() goharborv1.ConditionType {
+	switch p {
+	case PartDatabase:
+		return goharborv1.DatabaseReady
+	case PartCache:
+		return goharborv1.CacheReady
+	case PartHarbor:
+		return goharborv1.ServiceReady
+	}
+	return goharborv1.StorageReady
+}
+
+// Applied is what was done about a part last.
+type Applied struct {
+	// Wanted tells what was to be applied from anything else that might have been.
+	Wanted string `json:"wanted"`
+	// Versions of the objects as they were then, by kind and name.
+	Versions map[string]string `json:"versions,omitempty"`
+	At       time.Time         `json:"at"`
+	// Failure is why it could not be; Failures is how often in a row.
+	Failure  *Failure `json:"failure,omitempty"`
+	Failures int      `json:"failures,omitempty"`
+}
+
+// Due is a part that is to be applied.
+type Due struct {
+	Part   Part   `json:"part"`
+	Wanted string `json:"wanted"`
+	// Why it is: for people.
+	Why string `json:"why"`
+}
+
+const (
+	// repairPause is how long a part is left alone that was applied: who changes it back all the time is not answered each time at once.
+	repairPause = 2 * time.Second
+	// shortestPause and longestPause are how long a part is left alone that could not be applied.
+	shortestPause = 2 * time.Second
+	longestPause  = time.Minute
+)
+
+// Seen are the objects of a HarborCluster.
+type Seen struct {
+	Observed
+	// Versions of the objects that were applied, by kind and name; those that are not there have none.
+	Versions map[string]string
+}
+
+// DueParts returns what is to be applied now, and when more will be although nothing changes; nil: never.
+func DueParts(hc *goharborv1.HarborCluster, seen Seen, evaluation Evaluation, applied map[Part]Applied, now time.Time) (due []Due, again *time.Time) {
+	for _, part := range []Part{PartDatabase, PartCache, PartStorage, PartBucket, PartHarbor} {
+		if failure := seen.Failures[part.Condition()]; failure.Reason == ReasonCRDMissing || !mayApply(hc, part, evaluation) {
+			continue
+		}
+		wanted := wantedOf(hc, part, seen)
+		why, at := applied[part].due(part, wanted, seen.Versions)
+		switch {
+		case why == "":
+		case now.Before(at):
+			again = earlier(again, &at)
+		default:
+			due = append(due, Due{Part: part, Wanted: wanted, Why: why})
+		}
+	}
+	return due, again
+}
+
+// mayApply: there is something to apply, and its turn has come.
+func mayApply(hc *goharborv1.HarborCluster, part Part, evaluation Evaluation) bool {
+	switch part {
+	case PartBucket:
+		return evaluation.MakeBucket
+	case PartHarbor:
+		return evaluation.ApplyHarbor
+	}
+	return len(ManifestOf(hc, part).Objects) > 0
+}
+
+// due says why the part is to be applied, and from when on; an empty reason: it stands as it was applied.
+func (a Applied) due(part Part, wanted string, versions map[string]string) (why string, from time.Time) {
+	switch {
+	case a.Wanted == "":
+		return "never applied", time.Time{}
+	case a.Wanted != wanted:
+		return "the spec has changed", time.Time{}
+	case a.Failure != nil:
+		return "it could not be applied", a.At.Add(min(shortestPause<<min(10, max(0, a.Failures-1)), longestPause))
+	case part == PartBucket:
+		return "the Job is gone", a.At.Add(repairPause)
+	}
+	for _, object := range slices.Sorted(maps.Keys(a.Versions)) {
+		if versions[object] != a.Versions[object] {
+			return object + " was changed", a.At.Add(repairPause)
+		}
+	}
+	return "", time.Time{}
+}
+
+// ManifestOf returns what is applied for database, cache or storage.
+func ManifestOf(hc *goharborv1.HarborCluster, part Part) Manifest {
+	switch part {
+	case PartDatabase:
+		return Database(hc)
+	case PartCache:
+		return Cache(hc)
+	case PartStorage:
+		return Storage(hc)
+	}
+	return Manifest{}
+}
+
+// wantedOf tells what is to be applied for a part from anything else: by what it is made of and, for Harbor, by the Secrets that it is made with.
+func wantedOf(hc *goharborv1.HarborCluster, part Part, seen Seen) string {
+	var made any
+	switch part {
+	case PartBucket:
+		made = BucketJob(hc).Object
+	case PartHarbor:
+		// Values do not matter here; that of which Secrets they are does.
+		objects, _ := Service(hc, Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"})
+		var sources []string
+		for _, name := range SourceSecrets(hc) {
+			if version := seen.Versions[VersionKey(Secret.Kind, name)]; version != "" {
+				sources = append(sources, name+"="+version)
+			}
+		}
+		made = []any{objects, sources}
+	default:
+		manifest := ManifestOf(hc, part)
+		made = []any{manifest.Objects, manifest.Credentials}
+	}
+	text, err := json.Marshal(made)
+	if err != nil {
+		panic(err) // objects as they come from an API server always can be
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// SourceSecrets are the Secrets that Values come from; of several names of one, any may be there.
+func SourceSecrets(hc *goharborv1.HarborCluster) []string {
+	var names []string
+	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
+		names = append(names, operatorSecrets(postgresName(hc))...)
+	}
+	if minioOf(hc) != nil {
+		names = append(names, minioSecret(hc))
+	}
+	return names
+}
+
+// ReadValues takes the values out of the Secrets of a HarborCluster. Those that are not there stay empty, which Service refuses.
+func ReadValues(hc *goharborv1.HarborCluster, secrets map[string]map[string][]byte) Values {
+	var values Values
+	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
+		for _, name := range operatorSecrets(postgresName(hc)) {
+			if password := secrets[name]["password"]; values.DatabasePassword == "" {
+				values.DatabasePassword = string(password)
+			}
+		}
+	}
+	if minioOf(hc) != nil {
+		credentials := secrets[minioSecret(hc)]
+		values.AccessKey, values.SecretKey = string(credentials["accesskey"]), string(credentials["secretkey"])
+	}
+	return values
+}
+
+// VersionKey names an object among the Versions.
+func VersionKey(kind, name string) string { return kind + "/" + name }
+
+// VersionOf changes whenever somebody may have changed what we apply of an object: its spec, of which its generation tells, our labels, or, when it has no
+// generation, anything. The status may change.
+func VersionOf(object metav1.Object) string {
+	version := "r" + object.GetResourceVersion()
+	if generation := object.GetGeneration(); generation > 0 {
+		version = fmt.Sprintf("g%d", generation)
+	}
+	labels := object.GetLabels()
+	return fmt.Sprintf("%s/%s/%s/%s", object.GetUID(), version, labels[LabelCluster], labels[labelManagedBy])
+}
+
+// Belongs reports whether an object is the HarborCluster's: by its label, or since the Harbor operator has made it.
+func Belongs(object metav1.Object, name string) bool {
+	if object.GetLabels()[LabelCluster] == name {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(object)
+	return owner != nil && owner.Kind == "HarborCluster" && strings.HasPrefix(owner.APIVersion, goharborv1.GroupVersion.Group+"/") && owner.Name == name
+}

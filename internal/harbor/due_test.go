@@ -1,0 +1,181 @@
+package harbor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+)
+
+// kept applies a HarborCluster in memory, as it becomes due.
+type kept struct {
+	t       *testing.T
+	hc      *goharborv1.HarborCluster
+	seen    harbor.Seen
+	applied map[harbor.Part]harbor.Applied
+	now     time.Time
+}
+
+func newKept(t *testing.T, observed harbor.Observed) *kept {
+	if observed.Failures == nil {
+		observed.Failures = map[goharborv1.ConditionType]harbor.Failure{}
+	}
+	return &kept{t: t, hc: read(t, "incluster.yaml"), seen: harbor.Seen{Observed: observed, Versions: map[string]string{}}, applied: map[harbor.Part]harbor.Applied{}, now: now}
+}
+
+// due are the parts that are, why, and after how long more will be; 0: never.
+func (k *kept) due() (due map[harbor.Part]string, after time.Duration) {
+	found, again := harbor.DueParts(k.hc, k.seen, harbor.Evaluate(k.hc, k.seen.Observed, k.now), k.applied, k.now)
+	due = map[harbor.Part]string{}
+	for _, d := range found {
+		due[d.Part] = d.Why
+	}
+	if again != nil {
+		after = again.Sub(k.now)
+	}
+	return due, after
+}
+
+// apply applies what is due, each part as one object of its name.
+func (k *kept) apply() {
+	found, _ := harbor.DueParts(k.hc, k.seen, harbor.Evaluate(k.hc, k.seen.Observed, k.now), k.applied, k.now)
+	for _, d := range found {
+		k.seen.Versions[string(d.Part)] = "1"
+		k.applied[d.Part] = harbor.Applied{Wanted: d.Wanted, Versions: map[string]string{string(d.Part): "1"}, At: k.now}
+	}
+}
+
+func TestTheServicesAreAppliedAtOnceAndHarborWhenAllAreReady(t *testing.T) {
+	k := newKept(t, harbor.Observed{})
+	due, after := k.due()
+	require.Equal(t, map[harbor.Part]string{"database": "never applied", "cache": "never applied", "storage": "never applied"}, due)
+	require.Zero(t, after)
+	k.apply()
+	due, _ = k.due()
+	require.Empty(t, due)
+
+	k.seen.Observed = up()
+	k.seen.BucketJob = nil
+	due, _ = k.due()
+	require.Equal(t, map[harbor.Part]string{"bucket": "never applied"}, due)
+	k.apply()
+	k.seen.Observed = up()
+	due, _ = k.due()
+	require.Equal(t, map[harbor.Part]string{"harbor": "never applied"}, due)
+	k.apply()
+	due, after = k.due()
+	require.Empty(t, due)
+	require.Zero(t, after)
+}
+
+func TestWhatSomebodyHasChangedIsAppliedAgainAfterAPause(t *testing.T) {
+	k := newKept(t, up())
+	k.apply()
+	k.seen.Versions["cache"] = "2"
+	due, after := k.due()
+	require.Empty(t, due, "who changes it all the time is not answered at once each time")
+	require.Equal(t, 2*time.Second, after)
+	k.now = k.now.Add(time.Minute)
+	due, _ = k.due()
+	require.Equal(t, map[harbor.Part]string{"cache": "cache was changed"}, due)
+	delete(k.seen.Versions, "cache")
+	due, _ = k.due()
+	require.Equal(t, map[harbor.Part]string{"cache": "cache was changed"}, due)
+}
+
+func TestAChangedSpecIsAppliedAtOnceAndOnlyWhereItMatters(t *testing.T) {
+	k := newKept(t, up())
+	k.apply()
+	*k.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
+	due, _ := k.due()
+	require.Equal(t, map[harbor.Part]string{"cache": "the spec has changed"}, due)
+	k.apply()
+	k.hc.Spec.Version = "2.6.0"
+	due, _ = k.due()
+	require.Equal(t, map[harbor.Part]string{"harbor": "the spec has changed"}, due)
+
+	k.seen.Harbor, k.seen.Tenant = nil, nil
+	due, _ = k.due()
+	require.Empty(t, due, "Harbor waits until its services are ready again")
+}
+
+func TestHarborIsAppliedAgainWhenAPasswordThatItIsMadeWithChanges(t *testing.T) {
+	k := newKept(t, up())
+	k.seen.Versions["Secret/minio-main-creds"] = "1"
+	k.apply()
+	k.seen.Versions["Secret/minio-main-creds"] = "2"
+	due, _ := k.due()
+	require.Equal(t, map[harbor.Part]string{"harbor": "the spec has changed"}, due)
+}
+
+func TestWhatCouldNotBeAppliedIsTriedAgainLessAndLess(t *testing.T) {
+	k := newKept(t, up())
+	k.apply()
+	failed := k.applied[harbor.PartStorage]
+	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "no"}
+	for failures, pause := range []time.Duration{2 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, time.Minute, time.Minute} {
+		failed.Failures = failures
+		k.applied[harbor.PartStorage] = failed
+		due, after := k.due()
+		require.Empty(t, due)
+		require.Equal(t, pause, after)
+	}
+	k.hc.Spec.Storage.Spec.MinIO.VolumesPerServer = 8
+	due, _ := k.due()
+	require.Equal(t, "the spec has changed", due[harbor.PartStorage], "at once")
+
+	k.seen.Failures = map[goharborv1.ConditionType]harbor.Failure{goharborv1.StorageReady: {Reason: harbor.ReasonCRDMissing}}
+	due, after := k.due()
+	require.Empty(t, due, "there is nothing to be applied to")
+	require.Zero(t, after)
+}
+
+func TestTimeAloneChangesWhatIsSaidOfAServiceThatIsOnItsWay(t *testing.T) {
+	hc := read(t, "incluster.yaml")
+	observed := up()
+	observed.Tenant = tenant("Provisioning", 0, "PoolCreated")
+	next := harbor.NextLook(hc, observed, harbor.Evaluate(hc, observed, now), now)
+	require.NotNil(t, next)
+	require.Equal(t, created.Add(15*time.Minute), next.UTC())
+	late := harbor.Evaluate(hc, observed, *next)
+	require.Equal(t, harbor.ReasonProgressDeadlineExceeded, conditionOf(t, late, goharborv1.StorageReady).Reason)
+	require.Nil(t, harbor.NextLook(hc, observed, late, *next))
+	require.Nil(t, harbor.NextLook(hc, up(), harbor.Evaluate(hc, up(), now), now))
+}
+
+func TestWithoutTheDataOnlyWhatHoldsNoneIsRemoved(t *testing.T) {
+	hc := read(t, "incluster.yaml")
+	parts := []harbor.Part{harbor.PartHarbor, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}
+	removed := func() (kinds, secrets []string, claims int) {
+		for _, part := range parts {
+			removal := harbor.RemovalOf(hc, part)
+			for _, object := range removal.Objects {
+				kinds = append(kinds, object.Kind.Kind)
+			}
+			secrets = append(secrets, removal.Secrets...)
+			if removal.ClaimLabel != "" {
+				claims++
+			}
+		}
+		return kinds, secrets, claims
+	}
+	kinds, secrets, claims := removed()
+	require.Equal(t, []string{"Harbor", "Job", "Ingress"}, kinds)
+	require.Equal(t, []string{"main-database-password", "minio-main"}, secrets)
+	require.Zero(t, claims)
+
+	hc.Spec.DeletionPolicy = goharborv1.DeleteData
+	kinds, secrets, claims = removed()
+	require.Equal(t, []string{"Harbor", "postgresql", "RedisFailover", "Job", "Ingress", "Tenant"}, kinds)
+	require.Equal(t, []string{"main-database-password", "minio-main", "main-redis", "minio-main-creds"}, secrets)
+	require.Equal(t, 3, claims)
+
+	external := read(t, "external.yaml", "deletionPolicy: Retain", "deletionPolicy: Delete")
+	external.Spec.DeletionPolicy = goharborv1.DeleteData
+	for _, part := range parts[1:] {
+		require.Empty(t, harbor.RemovalOf(external, part))
+	}
+}

@@ -1,0 +1,64 @@
+package harbor
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+)
+
+// Removal is what goes of a part when its HarborCluster is deleted, in this order.
+type Removal struct {
+	// Objects are deleted one after the other, each when the one before is gone.
+	Objects []Object
+	// Secrets, by name.
+	Secrets []string
+	// ClaimLabel and ClaimValue pick the claims that the part's operator has made; empty: they stay.
+	ClaimLabel, ClaimValue string
+}
+
+// Object names an object in the HarborCluster's namespace.
+type Object struct {
+	Kind schema.GroupVersionKind
+	Name string
+}
+
+// Labels by which the operators know the claims of their objects.
+const (
+	postgresClaims = "cluster-name"
+	redisClaims    = "redisfailovers.databases.spotahome.com/name"
+	minioClaims    = "v1.min.io/tenant"
+)
+
+// RemovalOf returns what goes of a part. Unless the data is to be deleted, that does not include the services that hold it, nor their passwords: the operator of
+// the database deletes its claims with it, and a HarborCluster that is made again by that name finds everything as it was.
+func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
+	var removal Removal
+	names, data := ObjectsOf(hc), hc.Spec.DeletionPolicy == goharborv1.DeleteData
+	service := func(kind schema.GroupVersionKind, name, claims string) {
+		if data && name != "" {
+			removal.Objects = append(removal.Objects, Object{kind, name})
+			removal.ClaimLabel, removal.ClaimValue = claims, name
+			for _, credentials := range ManifestOf(hc, part).Credentials {
+				removal.Secrets = append(removal.Secrets, credentials.Name)
+			}
+		}
+	}
+	switch part {
+	case PartHarbor:
+		removal.Objects = []Object{{Harbor, names.Harbor}}
+		removal.Secrets = []string{databaseSecret(hc)}
+		if minioOf(hc) != nil {
+			removal.Secrets = append(removal.Secrets, minioName(hc))
+		}
+	case PartDatabase:
+		service(Postgresql, names.Postgresql, postgresClaims)
+	case PartCache:
+		service(RedisFailover, names.RedisFailover, redisClaims)
+	case PartStorage:
+		if minioOf(hc) != nil {
+			removal.Objects = []Object{{Job, names.BucketJob}, {Ingress, minioName(hc)}}
+		}
+		service(Tenant, names.Tenant, minioClaims)
+	}
+	return removal
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"drydock.dev/drydock/activities"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// harborCluster is a HarborCluster as its user knows it.
+func harborCluster(cluster, namespace, name string) subject {
+	return subject{
+		noun: "HarborCluster", name: namespace + "/" + name + " in cluster " + cluster,
+		workflowID: temporal.HarborClusterID(cluster, namespace, name),
+		show:       fmt.Sprintf("drydock harbor status %s/%s --cluster %s", namespace, name, cluster),
+		list:       "temporal workflow list --query \"" + workflowsOf(temporal.HarborCluster, false) + "\"",
+	}
+}
+
+// namedHarborCluster returns the HarborCluster that a person names: NAME, NAMESPACE/NAME, or the workflow id.
+func (c *cli) namedHarborCluster(name string) (subject, error) {
+	parts := strings.Split(name, "/")
+	if len(parts) == 4 && parts[0] == "harbor" {
+		return harborCluster(parts[1], parts[2], parts[3]), nil
+	}
+	if err := c.requireCluster(); err != nil {
+		return subject{}, err
+	}
+	switch len(parts) {
+	case 1:
+	case 2:
+		if err := c.inNamespace(parts[0]); err != nil {
+			return subject{}, err
+		}
+	default:
+		return subject{}, usagef("%q names no HarborCluster: give NAME, NAMESPACE/NAME or harbor/CLUSTER/NAMESPACE/NAME", name)
+	}
+	return harborCluster(c.cluster, c.objectNamespace(), parts[len(parts)-1]), nil
+}
+
+func newHarborApply(c *cli) *cobra.Command {
+	var file string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Bring up the Harbor that a HarborCluster describes, or change it",
+		Long: `Bring up the Harbor that a HarborCluster describes, or change it, and keep it so. The HarborCluster is written to the cluster, where it can be
+changed and deleted as well.
+
+With --wait it ends when the Harbor is healthy.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			hc, err := manifest.LoadOne[*goharborv1.HarborCluster](file, c.In)
+			if err != nil {
+				return inputError(err)
+			}
+			if err := c.requireCluster(); err != nil {
+				return err
+			}
+			if hc.Namespace != "" {
+				if err := c.inNamespace(hc.Namespace); err != nil {
+					return err
+				}
+			}
+			hc.Namespace = c.objectNamespace()
+			return c.applyHarbor(ctx, hc, wait)
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the HarborCluster")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the Harbor is healthy")
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wait bool) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	target := harborCluster(c.cluster, hc.Namespace, hc.Name)
+	var applied activities.ApplyHarborClusterResult
+	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, workflows.HarborApplyRequest{Actor: actor(), Object: *hc}, &applied)
+	if err != nil {
+		return err
+	}
+	started := workflowStarted{Metadata: refOf(target.workflowID, runID)}
+	if wait {
+		return c.awaitHarbor(ctx, s, target, applied.Generation)
+	}
+	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s applied; see `%s`\n", target, target.show) }, target.workflowID)
+}
+
+// harborTimeout is how long a change may take, which is written to the cluster before it is answered.
+const harborTimeout = 30 * time.Second
+
+// changeHarbor asks the workflow of a HarborCluster for a change, and starts it if it does not run. It returns the run that answered.
+func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
+	waiting, cancel := context.WithTimeout(ctx, harborTimeout)
+	defer cancel()
+	ref := refOf(target.workflowID, "")
+	sent, err := s.UpdateWithStartWorkflow(waiting, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: s.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+			ID: target.workflowID, TaskQueue: temporal.TaskQueue,
+			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+			StaticSummary:            temporal.Cut("Harbor "+hc.Namespace+"/"+hc.Name+" in "+ref.Cluster, summaryLimit),
+			TypedSearchAttributes:    sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(ref.Cluster)),
+		}, temporal.HarborCluster, workflows.HarborClusterInput{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}),
+		UpdateOptions: client.UpdateWorkflowOptions{UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
+	})
+	if err == nil {
+		runID, err = sent.RunID(), sent.Get(waiting, answer)
+	}
+	switch _, unknown := errors.AsType[*serviceerror.NotFound](err); {
+	case err == nil:
+		return runID, nil
+	case ctx.Err() == nil && (timeIsUp(waiting) || noWorker(err)):
+		return "", fmt.Errorf("%s %s: %w", update, target, errNoWorker)
+	case !unknown && temporal.ErrorType(err) != "":
+		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
+	}
+	return "", s.explain(update, target, err)
+}
+
+func newHarborDelete(c *cli) *cobra.Command {
+	var reason string
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a HarborCluster and what belongs to it; its data only if its deletionPolicy says so",
+		Args:  operands("NAME"),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.namedHarborCluster(args[0])
+			if err != nil {
+				return err
+			}
+			return c.deleteHarbor(ctx, target, reason, wait)
+		}),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until all of it is gone")
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	addReasonFlag(cmd, &reason)
+	return cmd
+}
+
+func (c *cli) deleteHarbor(ctx context.Context, target subject, reason string, wait bool) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	// The workflow may have ended, and the object still be there.
+	ref, named := refOf(target.workflowID, ""), &goharborv1.HarborCluster{}
+	named.Namespace, named.Name = ref.Namespace, ref.Name
+	runID, err := s.changeHarbor(ctx, target, named, temporal.UpdateDelete, temporal.SignalRequest{Actor: actor(), Reason: reason}, nil)
+	if err != nil {
+		return err
+	}
+	if !wait {
+		fmt.Fprintf(c.Out, "%s is being deleted; see `%s`\n", target, target.show)
+		return nil
+	}
+	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, nil); err != nil {
+		return fmt.Errorf("%s was not deleted: %s", target, temporal.ErrorMessage(err))
+	}
+	fmt.Fprintf(c.Out, "%s is deleted\n", target)
+	return nil
+}
+
+func newHarborCancel(c *cli) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "cancel NAME",
+		Short: "Keep a Harbor no more; everything stays as it is",
+		Args:  operands("NAME"),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.namedHarborCluster(args[0])
+			if err != nil {
+				return err
+			}
+			return c.tell(ctx, target, temporal.SignalCancel, reason, "is kept no more: everything stays as it is")
+		}),
+	}
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTemporalFlags(cmd)
+	addReasonFlag(cmd, &reason)
+	return cmd
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/workflows"
+)
+
+// harborStatus is the status of a HarborCluster as programs read it.
+type harborStatus struct {
+	Metadata workflowRef                   `json:"metadata"`
+	Status   workflows.HarborClusterStatus `json:"status"`
+}
+
+func newHarborStatus(c *cli) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show how a Harbor and each of its services is, and why",
+		Long: `Show how a Harbor and each of its services is, and why. The exit status is 1 if it is unhealthy, or nobody keeps it.
+
+With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
+		Args: operands("NAME"),
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.namedHarborCluster(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if watch {
+				_, err := c.watchHarbor(ctx, s, target, func(harborStatus) bool { return false })
+				return err
+			}
+			return c.showHarbor(ctx, s, target)
+		}),
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show every change")
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// harborStatus gets the status of a HarborCluster. The error may be errFromResult, a remark.
+func (s *server) harborStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (harborStatus, error) {
+	status := harborStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	return status, s.status(ctx, target, execution, &status.Status)
+}
+
+func (c *cli) showHarbor(ctx context.Context, s *server, target subject) error {
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return err
+	}
+	status, err := s.harborStatus(ctx, target, execution)
+	if errors.Is(err, errFromResult) {
+		fmt.Fprintln(c.ErrOut, err)
+	} else if err != nil {
+		return err
+	}
+	if err := c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, target.workflowID); err != nil {
+		return err
+	}
+	return status.verdict(target)
+}
+
+// verdict is why the Harbor is not as one would have it; nil: it is, or on its way.
+func (s harborStatus) verdict(target subject) error {
+	switch {
+	case s.Status.State == workflows.HarborLeft || s.Status.State == workflows.HarborFailed:
+		return fmt.Errorf("%s: nobody keeps it: apply it again", target)
+	case s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
+		return fmt.Errorf("%s is unhealthy", target)
+	}
+	return nil
+}
+
+// watchHarbor shows a HarborCluster until enough says so, or it is over, and returns its last status.
+func (c *cli) watchHarbor(ctx context.Context, s *server, target subject, enough func(harborStatus) bool) (harborStatus, error) {
+	var last harborStatus
+	get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, _ int) (followed, error) {
+		var err error
+		last, err = s.harborStatus(ctx, target, execution)
+		return last, err
+	}
+	err := c.watch(ctx, s, target, get, func() bool { return enough(last) })
+	return last, err
+}
+
+// awaitHarbor shows a HarborCluster until it is healthy as of a generation.
+func (c *cli) awaitHarbor(ctx context.Context, s *server, target subject, generation int64) error {
+	healthy := func(s harborStatus) bool {
+		return s.Status.Wait == nil && s.Status.Harbor.Status == goharborv1.StatusHealthy && s.Status.Harbor.ObservedGeneration >= generation
+	}
+	last, err := c.watchHarbor(ctx, s, target, healthy)
+	if err == nil && !healthy(last) {
+		err = fmt.Errorf("%s did not become healthy: it is %s", target, strings.ToLower(string(last.Status.State)))
+	}
+	return err
+}
+
+func (s harborStatus) lines() []statusLine {
+	var lines []statusLine
+	for _, condition := range s.Status.Harbor.Conditions {
+		lines = append(lines, statusLine{string(condition.Type), fmt.Sprintf("%s is %s: %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)})
+	}
+	whole := "HarborCluster " + s.Status.Namespace + "/" + s.Status.Name + ": " + s.word()
+	if wait := s.Status.Wait; wait != nil {
+		whole += "; waiting: " + wait.Reason + ": " + wait.Message
+	}
+	return append(lines, statusLine{"whole", whole})
+}
+
+// word is how the Harbor is, or what becomes of it.
+func (s harborStatus) word() string {
+	if s.Status.State == workflows.HarborKept && s.Status.Harbor.Status != "" {
+		return string(s.Status.Harbor.Status)
+	}
+	return strings.ToLower(string(s.Status.State))
+}
+
+func (s harborStatus) frame(now time.Time, _ frameStyle) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "HarborCluster %s/%s in cluster %s: %s", s.Status.Namespace, s.Status.Name, s.Status.Cluster, s.word())
+	if s.Status.Harbor.Status != "" {
+		fmt.Fprintf(&text, " for %s", age(now, s.Status.Since.Time))
+	}
+	if wait := s.Status.Wait; wait != nil {
+		fmt.Fprintf(&text, "\nwaiting: %s\nuntil then, what follows may be over", reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+	}
+	if s.Status.Failures != "" {
+		fmt.Fprintf(&text, "\ncould not be applied: %s", s.Status.Failures)
+	}
+	for _, note := range s.Status.Notes {
+		fmt.Fprintf(&text, "\nnote: %s", note)
+	}
+	if len(s.Status.Harbor.Conditions) == 0 {
+		return text.String()
+	}
+	t := newTable("CONDITION", "STATUS", "FOR", "REASON", "MESSAGE")
+	for _, condition := range s.Status.Harbor.Conditions {
+		since := ""
+		if condition.LastTransitionTime != nil {
+			since = age(now, condition.LastTransitionTime.Time)
+		}
+		t.AppendRow(table.Row{condition.Type, condition.Status, since, condition.Reason, condition.Message})
+	}
+	return text.String() + "\n\n" + t.Render()
+}

@@ -1,0 +1,145 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// releaseLimit is how long it is tried to let the object go when the run is cancelled.
+const releaseLimit = 30 * time.Second
+
+func (h *harborKeeper) checkApply(r HarborApplyRequest) error {
+	if h.ending {
+		return refused(errEnding)
+	}
+	if r.Object.Namespace != h.in.Namespace || r.Object.Name != h.in.Name {
+		return refused(fmt.Errorf("object: is HarborCluster %s/%s, not %s/%s", r.Object.Namespace, r.Object.Name, h.in.Namespace, h.in.Name))
+	}
+	return nil
+}
+
+func (h *harborKeeper) checkDelete(temporal.SignalRequest) error {
+	if h.ending {
+		return refused(errEnding)
+	}
+	return nil
+}
+
+// errEnding: another run would do it.
+var errEnding = errors.New("the workflow is about to end: try again")
+
+// apply writes the object as somebody wants it. What follows from that is seen by watching it, as if anybody else had written it.
+func (h *harborKeeper) apply(ctx workflow.Context, r HarborApplyRequest) (result activities.ApplyHarborClusterResult, err error) {
+	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, activities.ApplyHarborClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
+	return result, err
+}
+
+// delete deletes the object. It goes when what belongs to it is gone.
+func (h *harborKeeper) delete(ctx workflow.Context, r temporal.SignalRequest) error {
+	err := h.change(ctx, "delete the object", h.harbor.DeleteHarborCluster, h.ref, nil)
+	if err == nil {
+		h.record.note("deleted" + byWhom(r))
+	}
+	return err
+}
+
+func (h *harborKeeper) change(ctx workflow.Context, summary string, activity, input, result any) error {
+	h.changing++
+	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" })
+	if err == nil {
+		h.signals++                                            // an update is as much history as a signal
+		err = h.tryOnce(ctx, summary, activity, input, result) // somebody waits for the answer
+	}
+	h.changing--
+	return err
+}
+
+// remove removes what belongs to a HarborCluster that was deleted, Harbor first, and lets the object go.
+func (h *harborKeeper) remove(ctx workflow.Context, due activities.HarborDue) error {
+	h.ref.UID = due.UID
+	h.record.enter(HarborDeleting)
+	if err := h.removeParts(ctx, harbor.PartHarbor); err != nil {
+		return err
+	}
+	if err := h.removeParts(ctx, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage); err != nil {
+		return err
+	}
+	released := activities.ReleaseHarborClusterInput{HarborRef: h.ref, Removed: true}
+	if err := h.insist().effect(ctx, "let the object go", h.harbor.ReleaseHarborCluster, released, nil); err != nil {
+		return err
+	}
+	h.record.note("what belonged to it is removed; its data: " + string(due.DeletionPolicy))
+	h.record.enter(HarborDeleted)
+	return nil
+}
+
+// removeParts removes parts side by side, and returns when all are gone.
+func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
+	var futures []workflow.Future
+	for _, part := range parts {
+		future, settle := workflow.NewFuture(ctx)
+		workflow.GoNamed(ctx, "remove "+string(part), func(ctx workflow.Context) {
+			in := activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}
+			settle.SetError(h.insist().wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, in, nil))
+		})
+		futures = append(futures, future)
+	}
+	var failure error
+	for _, future := range futures {
+		if err := future.Get(ctx, nil); err != nil {
+			failure = err
+		}
+	}
+	return failure
+}
+
+// gone: there is no object, or somebody has taken our finalizer away.
+func (h *harborKeeper) gone() error {
+	if h.ref.UID == "" {
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", h.in.Cluster, h.ref), nil)
+	}
+	h.record.note("the object is gone; what belonged to it was left as it is")
+	h.record.enter(HarborDeleted)
+	return nil
+}
+
+// finish records how the run ended.
+func (h *harborKeeper) finish(ctx workflow.Context, err error) (HarborClusterStatus, error) {
+	h.record.reason.set(ctx, "", "")
+	switch {
+	case err == nil:
+		return h.status, nil
+	case sdktemporal.IsCanceledError(err):
+		h.release(ctx)
+		by := ""
+		if h.withdrawn != nil {
+			by = byWhom(*h.withdrawn)
+		}
+		h.record.note("cancelled" + by + ": nobody keeps it any more")
+		h.record.enter(HarborLeft)
+		return h.status, sdktemporal.NewCanceledError(h.status)
+	}
+	h.record.note(temporal.ErrorMessage(err))
+	h.record.enter(HarborFailed)
+	return h.status, sdktemporal.NewApplicationErrorWithOptions(temporal.ErrorMessage(err), reasonOf(err),
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{h.status}})
+}
+
+// release takes our finalizer away, so that whoever deletes the object need not wait for us; but not from one that is being deleted, which is not done.
+func (h *harborKeeper) release(ctx workflow.Context) {
+	if h.ref.UID == "" {
+		return
+	}
+	in := activities.ReleaseHarborClusterInput{HarborRef: h.ref}
+	if err := h.insist().until(workflow.Now(ctx).Add(releaseLimit)).effect(ctx, "let the object go", h.harbor.ReleaseHarborCluster, in, nil); err != nil {
+		h.record.note("the finalizer " + activities.HarborFinalizer + " could not be removed: " + temporal.ErrorMessage(err))
+	}
+}

@@ -1,0 +1,492 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"drydock.dev/drydock/activities"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// harborWorld plays a cluster with a HarborCluster. What is applied is there at once, and ready as the test says.
+type harborWorld struct {
+	*world
+	// object is the HarborCluster; nil: there is none.
+	object *goharborv1.HarborCluster
+	held   bool
+	// there are the parts that were applied; down are those of them that are not ready.
+	there, down map[harbor.Part]bool
+	// edits is how often somebody has changed what was applied.
+	edits map[harbor.Part]string
+	// said are the words of the object's status, one after the other.
+	said []goharborv1.ClusterStatus
+	// begun and ended are the parts whose applying has, in order; slow ones take a minute.
+	begun, ended []harbor.Part
+	slow         map[harbor.Part]bool
+	refused      map[harbor.Part]error
+	removed      []harbor.Part
+	// watching is the look that is under way, by one that knows this.
+	watching   []byte
+	watchedFor activities.AwaitHarborDueInput
+}
+
+func newHarborWorld(t *testing.T) *harborWorld {
+	h := &harborWorld{
+		world: newWorld(t), object: wholeHarborCluster(t), there: map[harbor.Part]bool{}, down: map[harbor.Part]bool{}, edits: map[harbor.Part]string{},
+		slow: map[harbor.Part]bool{}, refused: map[harbor.Part]error{},
+	}
+	h.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitHarborDueInput) (activities.HarborDue, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.inputs["AwaitHarborDue"] = append(h.inputs["AwaitHarborDue"], in)
+		due, is := h.look(in)
+		if !is {
+			h.watching, h.watchedFor = activity.GetInfo(ctx).TaskToken, in
+			return due, activity.ErrResultPending
+		}
+		return due, nil
+	}, activity.RegisterOptions{Name: "AwaitHarborDue"})
+	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
+	play(h.world, "HoldHarborCluster", func(activities.HarborRef) any { h.held = true; return nil })
+	play(h.world, "ReleaseHarborCluster", func(activities.ReleaseHarborClusterInput) any { h.held = false; return nil })
+	play(h.world, "WriteHarborStatus", func(in activities.WriteHarborStatusInput) any {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.object.Status = in.Status
+		if len(h.said) == 0 || h.said[len(h.said)-1] != in.Status.Status {
+			h.said = append(h.said, in.Status.Status)
+		}
+		return nil
+	})
+	play(h.world, "RemoveHarborPart", func(in activities.RemoveHarborPartInput) any {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.removed = append(h.removed, in.Part)
+		return nil
+	})
+	play(h.world, "ApplyHarborCluster", func(in activities.ApplyHarborClusterInput) any {
+		h.change(func() {
+			generation := int64(1)
+			if h.object != nil {
+				generation = h.object.Generation + 1
+			}
+			h.object, h.held = in.Object.DeepCopy(), true
+			h.object.UID, h.object.Generation = "uid-1", generation
+		})
+		return activities.ApplyHarborClusterResult{Generation: h.object.Generation}
+	})
+	play(h.world, "DeleteHarborCluster", func(activities.HarborRef) any {
+		h.change(func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+		return nil
+	})
+	return h
+}
+
+func wholeHarborCluster(t *testing.T) *goharborv1.HarborCluster {
+	t.Helper()
+	text, err := os.ReadFile("../internal/harbor/testdata/incluster.yaml")
+	require.NoError(t, err)
+	objects, err := manifest.Decode("incluster.yaml", text)
+	require.NoError(t, err)
+	hc := objects[0].(*goharborv1.HarborCluster)
+	hc.UID, hc.Generation = "uid-1", 1
+	return hc
+}
+
+// applyPart applies a part to the played cluster.
+func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPartInput) (harbor.Applied, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.begun = append(h.begun, in.Part)
+	end := func() (harbor.Applied, error) {
+		h.ended = append(h.ended, in.Part)
+		if err := h.refused[in.Part]; err != nil {
+			return harbor.Applied{}, err
+		}
+		h.there[in.Part] = true
+		h.edits[in.Part] = "ours"
+		return harbor.Applied{Wanted: in.Wanted, Versions: map[string]string{string(in.Part): "ours"}, At: h.Now()}, nil
+	}
+	if !h.slow[in.Part] {
+		return end()
+	}
+	token := activity.GetInfo(ctx).TaskToken
+	h.RegisterDelayedCallback(func() {
+		h.mu.Lock()
+		applied, err := end()
+		h.mu.Unlock()
+		require.NoError(h.t, h.CompleteActivity(token, applied, err))
+	}, time.Second)
+	return harbor.Applied{}, activity.ErrResultPending
+}
+
+// look is what the played cluster shows to one that knows this.
+func (h *harborWorld) look(in activities.AwaitHarborDueInput) (activities.HarborDue, bool) {
+	if h.object == nil {
+		return activities.HarborDue{Gone: true}, true
+	}
+	if in.UID != h.object.UID {
+		in.Status, in.Applied = goharborv1.HarborClusterStatus{}, nil
+	}
+	due := activities.HarborDue{UID: h.object.UID, Generation: h.object.Generation, Unheld: !h.held, Deleting: h.object.DeletionTimestamp != nil, DeletionPolicy: h.object.Spec.DeletionPolicy}
+	if due.Deleting {
+		return due, true
+	}
+	hc := h.object.DeepCopy()
+	hc.Status = in.Status
+	seen := harbor.Seen{Observed: h.observed(in.Applied), Versions: map[string]string{}}
+	for part, version := range h.edits {
+		seen.Versions[string(part)] = version
+	}
+	evaluation := harbor.Evaluate(hc, seen.Observed, h.Now())
+	due.Status = goharborv1.HarborClusterStatus{Status: evaluation.Status, ObservedGeneration: hc.Generation, Conditions: evaluation.Conditions}
+	due.Outdated = !sameStatus(h.object.Status, due.Status)
+	due.Parts, _ = harbor.DueParts(hc, seen, evaluation, in.Applied, h.Now())
+	return due, due.Outdated || due.Unheld || len(due.Parts) > 0 || !sameStatus(in.Status, due.Status)
+}
+
+func sameStatus(a, b goharborv1.HarborClusterStatus) bool {
+	return a.Status == b.Status && a.ObservedGeneration == b.ObservedGeneration && equality.Semantic.DeepEqual(reasons(a), reasons(b))
+}
+
+func reasons(s goharborv1.HarborClusterStatus) []string {
+	var said []string
+	for _, c := range s.Conditions {
+		said = append(said, string(c.Type)+string(c.Status)+c.Reason+c.Message)
+	}
+	return said
+}
+
+// observed are the objects of the services, each there once it is applied, and ready unless it is down.
+func (h *harborWorld) observed(applied map[harbor.Part]harbor.Applied) harbor.Observed {
+	o := harbor.Observed{Secrets: map[string]bool{}, Failures: map[goharborv1.ConditionType]harbor.Failure{}}
+	for part, was := range applied {
+		if was.Failure != nil {
+			o.Failures[part.Condition()] = *was.Failure
+		}
+	}
+	object := func(name string, status map[string]any) *unstructured.Unstructured {
+		made := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+		made.SetName(name)
+		made.SetCreationTimestamp(metav1.NewTime(h.Now()))
+		return made
+	}
+	if h.there[harbor.PartDatabase] {
+		o.Postgresql = object("db", map[string]any{"PostgresClusterStatus": map[bool]string{true: "Updating", false: "Running"}[h.down[harbor.PartDatabase]]})
+		o.Secrets["harbor.db.credentials"] = true
+	}
+	if h.there[harbor.PartCache] {
+		three, ready := int32(3), int32(3)
+		if h.down[harbor.PartCache] {
+			ready = 2
+		}
+		o.RedisFailover = object("main-redis", nil)
+		o.RedisServers = &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: &three}, Status: appsv1.StatefulSetStatus{ReadyReplicas: ready}}
+		o.Sentinels = &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: &three}, Status: appsv1.DeploymentStatus{ReadyReplicas: 3}}
+	}
+	if h.there[harbor.PartStorage] {
+		state := map[bool]string{true: "Waiting", false: "Initialized"}[h.down[harbor.PartStorage]]
+		o.Tenant = object("minio-main", map[string]any{"currentState": state, "availableReplicas": int64(2), "pools": []any{map[string]any{"state": "PoolInitialized"}}})
+	}
+	if h.there[harbor.PartBucket] {
+		o.BucketJob = &batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}
+	}
+	if h.there[harbor.PartHarbor] {
+		status := map[bool]string{true: "True", false: "False"}[h.down[harbor.PartHarbor]]
+		o.Harbor = object("main-harbor", map[string]any{"conditions": []any{
+			map[string]any{"type": "Failed", "status": status, "reason": "Broken"}, map[string]any{"type": "InProgress", "status": "False"},
+		}})
+	}
+	return o
+}
+
+// change changes what there is in the cluster. Who watches it sees that.
+func (h *harborWorld) change(change func()) {
+	h.mu.Lock()
+	change()
+	token := h.watching
+	due, is := h.look(h.watchedFor)
+	if is {
+		h.watching = nil
+	}
+	h.mu.Unlock()
+	if is && token != nil {
+		require.NoError(h.t, h.CompleteActivity(token, due, nil))
+	}
+}
+
+// after changes what there is in the cluster after that time.
+func (h *harborWorld) after(delay time.Duration, change func()) {
+	h.RegisterDelayedCallback(func() { h.change(change) }, delay)
+}
+
+func (h *harborWorld) keep(until time.Duration) HarborClusterStatus {
+	h.t.Helper()
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, until)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	return requireCancelled[HarborClusterStatus](h.world)
+}
+
+func theHarborCluster() HarborClusterInput {
+	return HarborClusterInput{Cluster: "c1", Namespace: "registry", Name: "main"}
+}
+
+func TestAHarborComesUpAfterItsServicesAndIsLeftAsItIsWhenNobodyKeepsIt(t *testing.T) {
+	h := newHarborWorld(t)
+	status := h.keep(time.Hour)
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+	require.Equal(t, []goharborv1.ClusterStatus{goharborv1.StatusCreating, goharborv1.StatusHealthy}, h.said)
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.begun[:3])
+	require.Equal(t, []harbor.Part{harbor.PartBucket, harbor.PartHarbor}, h.begun[3:], "once each")
+	require.Empty(t, h.removed)
+	require.False(t, h.held, "who deletes it need not wait for us")
+	require.Equal(t, HarborLeft, status.State)
+	require.Equal(t, []string{"cancelled by ann: nobody keeps it any more"}, status.Notes)
+}
+
+func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
+	h := newHarborWorld(t)
+	h.slow[harbor.PartDatabase], h.slow[harbor.PartStorage] = true, true
+	h.refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "postgresql is refused", nil)
+	h.refused[harbor.PartStorage] = errors.New("the server is full")
+	h.RegisterDelayedCallback(func() {
+		status := statusOf[HarborClusterStatus](h.world)
+		require.Contains(t, status.Failures, "database: postgresql is refused")
+		require.Contains(t, status.Failures, "storage: the server is full")
+	}, 3*time.Second)
+	h.RegisterDelayedCallback(func() {
+		status := statusOf[HarborClusterStatus](h.world)
+		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status)
+		require.Equal(t, metav1.ConditionFalse, conditionIn(status, goharborv1.DatabaseReady).Status)
+		require.Contains(t, conditionIn(status, goharborv1.DatabaseReady).Message, "postgresql is refused")
+		require.Equal(t, metav1.ConditionTrue, conditionIn(status, goharborv1.CacheReady).Status, "what is known of the others stays")
+		require.NotContains(t, h.begun, harbor.PartHarbor)
+	}, time.Minute)
+	h.after(2*time.Minute, func() {
+		clear(h.refused)
+		h.object.Spec.Database.Spec.Zalando.Version = "16"
+		h.object.Spec.Storage.Spec.MinIO.VolumesPerServer = 8
+		h.object.Generation++
+	})
+	require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.begun[:3])
+	require.Equal(t, harbor.PartCache, h.ended[0], "all three had begun when the first ended")
+}
+
+func conditionIn(status HarborClusterStatus, kind goharborv1.ConditionType) goharborv1.HarborClusterCondition {
+	i := slices.IndexFunc(status.Harbor.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind })
+	if i < 0 {
+		return goharborv1.HarborClusterCondition{}
+	}
+	return status.Harbor.Conditions[i]
+}
+
+func TestTheStatusFollowsTheServicesAndHarborIsLookedAtAlsoWhileItMayNotBeApplied(t *testing.T) {
+	h := newHarborWorld(t)
+	h.after(time.Minute, func() { h.down[harbor.PartDatabase] = true })
+	h.after(2*time.Minute, func() {
+		h.down[harbor.PartHarbor] = true
+		h.object.Spec.Version = "2.6.0"
+		h.object.Generation++
+	})
+	h.RegisterDelayedCallback(func() {
+		status := statusOf[HarborClusterStatus](h.world)
+		require.Equal(t, "Broken", conditionIn(status, goharborv1.ServiceReady).Reason)
+		require.Equal(t, int64(2), conditionIn(status, goharborv1.ServiceReady).ObservedGeneration)
+		require.Equal(t, 1, count(h.begun, harbor.PartHarbor), "it is not applied while the database is down")
+	}, 3*time.Minute)
+	h.after(4*time.Minute, func() { clear(h.down) })
+	status := h.keep(time.Hour)
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "unhealthy", "healthy"}, h.said)
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+	require.Equal(t, 2, count(h.begun, harbor.PartHarbor))
+}
+
+func count(parts []harbor.Part, part harbor.Part) int {
+	return len(slices.DeleteFunc(slices.Clone(parts), func(p harbor.Part) bool { return p != part }))
+}
+
+func TestWhatSomebodyChangesIsPutRight(t *testing.T) {
+	h := newHarborWorld(t)
+	h.after(time.Minute, func() { h.edits[harbor.PartCache] = "theirs" })
+	h.after(2*time.Minute, func() { h.object.Status = goharborv1.HarborClusterStatus{} })
+	h.after(3*time.Minute, func() { h.held = false })
+	h.RegisterDelayedCallback(func() { require.True(t, h.held) }, 4*time.Minute)
+	h.keep(time.Hour)
+	require.Equal(t, 2, count(h.begun, harbor.PartCache))
+	require.Equal(t, 1, count(h.begun, harbor.PartDatabase))
+	require.Equal(t, goharborv1.StatusHealthy, h.object.Status.Status)
+}
+
+func TestAnObjectThatIsMadeAnewBeginsAnew(t *testing.T) {
+	h := newHarborWorld(t)
+	h.after(time.Minute, func() {
+		h.object.UID = "uid-2"
+		clear(h.there)
+	})
+	status := h.keep(time.Hour)
+	require.Equal(t, 2, count(h.begun, harbor.PartDatabase))
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "creating", "healthy"}, h.said, "never unhealthy: nothing was ready before")
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+}
+
+// answerTo asks the workflow for a change.
+func answerTo(h *harborWorld, update string, payload any) *string {
+	said := "no answer"
+	h.UpdateWorkflow(update, "", &testsuite.TestUpdateCallback{
+		OnAccept: func() {},
+		OnReject: func(err error) { said = "rejected: " + err.Error() },
+		OnComplete: func(_ any, err error) {
+			said = "done"
+			if err != nil {
+				said = temporal.ErrorMessage(err)
+			}
+		},
+	}, payload)
+	return &said
+}
+
+func TestAHarborClusterIsAppliedChangedAndDeletedByRequest(t *testing.T) {
+	h := newHarborWorld(t)
+	wanted := *h.object
+	h.object = nil
+	var made, wrong, changed, deleted *string
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: wanted}) }, 0)
+	h.RegisterDelayedCallback(func() {
+		other := *wanted.DeepCopy()
+		other.Name = "other"
+		wrong = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: other})
+		other = *wanted.DeepCopy()
+		other.Spec.Version = "2.6.0"
+		changed = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: other})
+	}, time.Minute)
+	h.RegisterDelayedCallback(func() { deleted = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	status := requireResult[HarborClusterStatus](h.world)
+
+	require.Equal(t, []string{"done", "done", "done"}, []string{*made, *changed, *deleted})
+	require.Contains(t, *wrong, "rejected: object: is HarborCluster registry/other, not registry/main")
+	require.Equal(t, 2, count(h.begun, harbor.PartHarbor))
+	require.Equal(t, harbor.PartHarbor, h.removed[0], "Harbor goes before what it needs")
+	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.removed[1:])
+	require.False(t, h.held)
+	require.Equal(t, HarborDeleted, status.State)
+	require.Equal(t, []string{"deleted by ann", "what belonged to it is removed; its data: Retain"}, status.Notes)
+}
+
+func TestWhoeverAsksForAChangeWhileTheRunEndsIsToldToTryAgain(t *testing.T) {
+	h := newHarborWorld(t)
+	h.fail["ReleaseHarborCluster"] = func(call int) error {
+		if call < 3 {
+			return errors.New("conflict")
+		}
+		return nil
+	}
+	var said *string
+	h.RegisterDelayedCallback(func() {
+		h.SignalWorkflow(temporal.SignalCancel, nil)
+		said = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{})
+	}, time.Minute)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	requireCancelled[HarborClusterStatus](h.world)
+	require.Contains(t, *said, "rejected: the workflow is about to end: try again")
+	require.Nil(t, h.object.DeletionTimestamp)
+}
+
+func TestWithoutAnObjectThereIsNothingToKeep(t *testing.T) {
+	h := newHarborWorld(t)
+	wanted := *h.object
+	h.object = nil
+	h.fail["ApplyHarborCluster"] = always(temporal.Error(temporal.ErrInvalidSpec, "spec.version: invalid", nil))
+	var made *string
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: wanted}) }, 0)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	require.Equal(t, "spec.version: invalid", *made)
+	require.Equal(t, HarborFailed, requireFailure[HarborClusterStatus](h.world, temporal.ErrNotFound).State)
+
+	h = newHarborWorld(t)
+	h.after(time.Minute, func() { h.object = nil })
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	require.Contains(t, requireResult[HarborClusterStatus](h.world).Notes[0], "what belonged to it was left as it is")
+	require.Empty(t, h.removed)
+}
+
+func TestAWorkerThatStopsAtAnyStepIsNoFailureOfTheHarbor(t *testing.T) {
+	for _, step := range []string{"HoldHarborCluster", "WriteHarborStatus"} {
+		h := newHarborWorld(t)
+		h.fail[step] = func(call int) error {
+			if call <= 3 {
+				return sdktemporal.NewApplicationError("the worker stops", temporal.ErrHandedOver)
+			}
+			return nil
+		}
+		require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
+		require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.said)
+	}
+	for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
+		h := newHarborWorld(t)
+		h.refused[part] = sdktemporal.NewApplicationError("the worker stops", temporal.ErrHandedOver)
+		h.after(time.Minute, func() { clear(h.refused) })
+		require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
+		require.NotContains(t, h.said, goharborv1.StatusUnhealthy)
+		require.Less(t, count(h.begun, part), 30, "it is not tried all the time")
+	}
+}
+
+func TestAStatusThatMayNotBeWrittenIsNotTriedAllTheTimeAndIsSaid(t *testing.T) {
+	h := newHarborWorld(t)
+	h.fail["WriteHarborStatus"] = always(temporal.Error(temporal.ErrClusterUnreachable, "its API server forbids what we ask", nil))
+	h.RegisterDelayedCallback(func() {
+		status := statusOf[HarborClusterStatus](h.world)
+		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+		require.Equal(t, temporal.ErrClusterUnreachable, status.Wait.Reason)
+	}, 2*time.Minute)
+	h.keep(5 * time.Minute)
+	require.Less(t, len(h.inputsOf("WriteHarborStatus")), 150)
+}
+
+func TestAHarborInManyRunsIsKeptAsInOne(t *testing.T) {
+	in := theHarborCluster()
+	before, runs := newHarborWorld(t), 0
+	for more := true; more; {
+		runs++
+		h := newHarborWorld(t)
+		h.object, h.there, h.edits, h.held, h.said, h.begun = before.object, before.there, before.edits, before.held, before.said, before.begun
+		if runs < 6 {
+			h.RegisterDelayedCallback(func() {
+				h.SetContinueAsNewSuggested(true)
+				h.change(func() { h.down[harbor.PartDatabase] = true })
+			}, time.Minute)
+		} else {
+			h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+		}
+		h.ExecuteWorkflow(HarborCluster, in)
+		next := handedOn[HarborClusterInput](h.world)
+		if more = next != nil; more {
+			in, before = *next, h
+			continue
+		}
+		status := requireCancelled[HarborClusterStatus](h.world)
+		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+		require.Len(t, h.begun, 5, "nothing is applied anew by a new run: %v", h.begun)
+	}
+	require.Equal(t, 6, runs)
+}
