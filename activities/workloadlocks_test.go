@@ -233,6 +233,21 @@ func TestANodesLockLetsGoAndHoldsAgainAndTheNextIsServed(t *testing.T) {
 	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 2 nodes updated"}, a.clusterLock().Status.InactivationProgress)
 }
 
+func TestALockFollowsItsPodWithoutDelay(t *testing.T) {
+	a := newApplication(t, 1)
+	a.step()
+	a.run()
+	request := a.request(a.nodes[0])
+	a.awaitState(a.nodes[0], lcmv1.LockInactive)
+	a.removePod(a.nodes[0])
+	a.withdraw(request)
+	require.Eventually(t, func() bool { return strings.Contains(a.lock(a.nodes[0]).Status.ErrorMessage, "is not back") }, 10*time.Second, 5*time.Millisecond)
+	a.addPod(a.nodes[0])
+	ready := time.Now()
+	a.awaitState(a.nodes[0], lcmv1.LockActive)
+	require.Less(t, time.Since(ready), time.Second)
+}
+
 func TestTheClustersLockReportsTheNodesThatAMaintenanceHasServed(t *testing.T) {
 	a := newApplication(t, 3)
 	a.step()
@@ -351,42 +366,54 @@ func (s *inactiveNodes) requireAtMost(t *testing.T, limit int) {
 	require.LessOrEqual(t, s.most, limit, "inactive at the same time: %v", s.together)
 }
 
+// A hundred rounds, those of four applications at the same time.
 func TestOfTwoRequestsOfTheSameInstantEachIsServedAndNeverBothAtOnce(t *testing.T) {
-	const rounds = 15
-	a := newApplication(t, 2)
-	a.step()
-	seen := a.watchInactive()
-	// Two controllers at once, as when an attempt that was given up goes on.
-	a.run()
-	a.run()
-	for range rounds {
-		requests := make([]*lcmv1.NodeMaintenanceRequest, 2)
-		var both errgroup.Group
-		for i, node := range a.nodes {
-			requests[i] = &lcmv1.NodeMaintenanceRequest{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "race-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: node},
+	const applications, rounds = 4, 25
+	for i := range applications {
+		t.Run(fmt.Sprintf("application %d", i+1), func(t *testing.T) {
+			t.Parallel()
+			a := newApplication(t, 2)
+			a.step()
+			seen := a.watchInactive()
+			// Two controllers at once, as when an attempt that was given up goes on.
+			a.run()
+			a.run()
+			for range rounds {
+				a.race()
 			}
-			both.Go(func() error { return a.cluster.Client.Create(t.Context(), requests[i]) })
-		}
-		require.NoError(t, both.Wait())
-		var served []string
-		for range a.nodes {
-			var node string
-			require.Eventually(t, func() bool {
-				i := slices.IndexFunc(a.nodes, func(n string) bool {
-					return !slices.Contains(served, n) && a.lock(n).Status.State == lcmv1.LockInactive
-				})
-				if i >= 0 {
-					node = a.nodes[i]
-				}
-				return i >= 0
-			}, 10*time.Second, 2*time.Millisecond, "served so far: %v", served)
-			served = append(served, node)
-			a.withdraw(requests[slices.Index(a.nodes, node)])
-			a.awaitState(node, lcmv1.LockActive)
-		}
+			seen.requireAtMost(t, 1)
+		})
 	}
-	seen.requireAtMost(t, 1)
+}
+
+// race asks for both nodes in the same instant and returns when each was served.
+func (a *application) race() {
+	a.t.Helper()
+	requests := make([]*lcmv1.NodeMaintenanceRequest, 2)
+	var both errgroup.Group
+	for i, node := range a.nodes {
+		requests[i] = &lcmv1.NodeMaintenanceRequest{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "race-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: node},
+		}
+		both.Go(func() error { return a.cluster.Client.Create(a.t.Context(), requests[i]) })
+	}
+	require.NoError(a.t, both.Wait())
+	var served []string
+	for range a.nodes {
+		var node string
+		require.Eventually(a.t, func() bool {
+			i := slices.IndexFunc(a.nodes, func(n string) bool {
+				return !slices.Contains(served, n) && a.lock(n).Status.State == lcmv1.LockInactive
+			})
+			if i >= 0 {
+				node = a.nodes[i]
+			}
+			return i >= 0
+		}, 10*time.Second, 2*time.Millisecond, "served so far: %v", served)
+		served = append(served, node)
+		a.withdraw(requests[slices.Index(a.nodes, node)])
+		a.awaitState(node, lcmv1.LockActive)
+	}
 }
 
 // control is a workload of the application that its health depends on.

@@ -181,6 +181,29 @@ func (r request) unanswered() state {
 	}
 }
 
+// lockFlip is the state in which a lock of the vRouter has been found ready to let go, its turn is recorded, and the change is on its way: to the API server, or
+// its answer back.
+func lockFlip(answered bool) state {
+	moment := "a lock that lets go: request lost"
+	if answered {
+		moment = "a lock that lets go: answer lost"
+	}
+	return state{
+		workflow: temporal.WorkloadLockController, state: "Running", moment: moment, activity: "ApplyWorkloadLocks",
+		reach: func(t *testing.T, s *scene, at place) reached {
+			injection := stopRequest(s, at, faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodeworkloadlocks/status", Name: "vrouter-" + at.node, Body: `"inactive"`})
+			s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+			arrived := reached{workflow: temporal.WorkloadLockControllerID(at.spoke.Name, "vrouter")}
+			if answered {
+				arrived.last = s.carriedOutAtLast(t, at, injection)
+			} else {
+				awaitStopped(t, injection)
+			}
+			return arrived
+		},
+	}
+}
+
 // stopRequest stops every request that matches.
 func stopRequest(s *scene, at place, match faultproxy.Match) *faultproxy.Injection {
 	return s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: match, Fault: faultproxy.Stop()})

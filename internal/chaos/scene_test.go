@@ -208,6 +208,9 @@ func (s *scene) places(t *testing.T, count int) []place {
 	return free[:count]
 }
 
+// lockedPlace is a node that the vRouter holds.
+func (s *scene) lockedPlace() place { return place{s.Spokes[0], "worker-1"} }
+
 // onePlaceEach returns a place on each spoke. That with the workloads of the demo comes last.
 func (s *scene) onePlaceEach() []place {
 	return []place{{s.Spokes[1], "worker-1"}, {s.Spokes[2], "worker-1"}, {s.Spokes[0], "worker-1"}}

@@ -9,10 +9,17 @@ func workerDeaths() []scenario {
 		lost, unanswered = append(lost, r.lost()), append(unanswered, r.unanswered())
 	}
 	// One death, in states that differ the most.
-	few := onNodes("the worker is killed in four states at once", killed, draining(), jobAtWork(), unanswered[2], lost[8])
-	few.short = true
+	few := scenario{name: "the worker is killed in five states at once", short: true, run: func(t *testing.T, s *scene) {
+		s.die(t, killed, append(s.places(t, 4), s.lockedPlace()), draining(), jobAtWork(), unanswered[2], lost[8], lockFlip(false))
+	}}
 	deaths := []scenario{few}
 	for _, how := range []end{killed, stopped} {
+		for _, answered := range []bool{false, true} {
+			flip := lockFlip(answered)
+			deaths = append(deaths, scenario{name: "the worker " + how.what + " at " + flip.moment, run: func(t *testing.T, s *scene) {
+				s.die(t, how, []place{s.lockedPlace()}, flip)
+			}})
+		}
 		deaths = append(deaths,
 			onNodes("the worker "+how.what+" while maintenances wait", how, nodeWaits()...),
 			onNodes("the worker "+how.what+" with its requests on the way out", how, lost...),

@@ -86,6 +86,9 @@ type maintenance struct {
 type lock struct {
 	node     string
 	inactive bool
+	// kept by Drydock. served are the requests that it had let go for.
+	kept   bool
+	served []string
 }
 
 // replay goes through the deeds of a cluster.
@@ -122,7 +125,7 @@ func (r *replay) take() {
 	case fleet.DeedLockGone:
 		delete(r.locks, d.Object)
 	case fleet.DeedLockInactive, fleet.DeedLockActive, fleet.DeedLockFailed:
-		r.locks[d.Object] = lock{node: r.locks[d.Object].node, inactive: d.What == fleet.DeedLockInactive}
+		r.takeLock()
 	case fleet.DeedClusterLock, fleet.DeedClusterLockInactive, fleet.DeedClusterLockActive, fleet.DeedClusterLockFailed:
 		r.clusterLocks[d.Object] = d.What == fleet.DeedClusterLockInactive
 	case fleet.DeedClusterLockGone:
@@ -136,6 +139,39 @@ func (r *replay) take() {
 	}
 }
 
+// takeLock: Drydock lets go of one node at a time for an application whose locks it keeps, only when it is asked to, and does not take that back before.
+func (r *replay) takeLock() {
+	d, before := r.now, r.locks[r.now.Object]
+	now := lock{node: before.node, inactive: d.What == fleet.DeedLockInactive, kept: d.ByLockController(), served: before.served}
+	r.locks[d.Object] = now
+	if !now.kept || now.inactive == before.inactive {
+		return
+	}
+	if !now.inactive {
+		for _, request := range before.served {
+			if _, stands := r.requests[request]; stands {
+				r.violated("lock %s is held again while %s stands", d.Object, request)
+			}
+		}
+		return
+	}
+	now.served = nil
+	for _, request := range sorted(r.requests) {
+		if r.requests[request] == now.node {
+			now.served = append(now.served, request)
+		}
+	}
+	r.locks[d.Object] = now
+	if len(now.served) == 0 {
+		r.violated("lock %s lets go of %s, and nobody has asked for it", d.Object, now.node)
+	}
+	for _, other := range sorted(r.locks) {
+		if l := r.locks[other]; other != d.Object && l.kept && l.inactive {
+			r.violated("lock %s lets go of %s while %s has let go of %s", d.Object, now.node, other, l.node)
+		}
+	}
+}
+
 // takeMaintenance is about what is done in a maintenance, and people's cordons.
 func (r *replay) takeMaintenance() {
 	d := r.now
@@ -146,6 +182,7 @@ func (r *replay) takeMaintenance() {
 		if name := r.requests[d.Object]; name != "" && d.ByDrydock() && r.node(name).owner != "" {
 			r.violated("the request for %s is withdrawn while the node is out of service", name)
 		}
+		delete(r.requests, d.Object)
 	case fleet.DeedCordon, fleet.DeedMark:
 		r.takeOut()
 	case fleet.DeedUncordon, fleet.DeedUnmark:

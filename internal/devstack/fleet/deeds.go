@@ -74,6 +74,9 @@ const drydockAccounts = "system:serviceaccount:" + accountNamespace + ":"
 // ByDrydock reports whether Drydock's worker has done it.
 func (d Deed) ByDrydock() bool { return strings.HasPrefix(d.By, drydockAccounts) }
 
+// ByLockController reports whether Drydock's worker has done it for an application whose locks it keeps.
+func (d Deed) ByLockController() bool { return d.By == drydockAccounts+lockControllerAccount }
+
 // Deeds returns what was done to a cluster so far, in the order it was answered.
 func Deeds(cluster *devstack.Cluster) ([]Deed, error) {
 	events, err := cluster.AuditEvents()
