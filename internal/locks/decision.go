@@ -4,7 +4,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 )
@@ -51,7 +50,7 @@ type LockDecision struct {
 	// Message is what the lock's errorMessage should be.
 	Message string `json:"message,omitempty"`
 	// UpdatedFor is what the annotation drydock.dev/updated-for should be; empty: as it is.
-	UpdatedFor types.UID `json:"updatedFor,omitempty"`
+	UpdatedFor string `json:"updatedFor,omitempty"`
 
 	// Progress is what the lock's inactivationProgress should be.
 	Progress lcmv1.InactivationProgress `json:"-"`

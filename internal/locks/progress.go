@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,7 +41,7 @@ func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceReques
 	var t tally
 	for i := range locks {
 		if lock := &locks[i]; lock.Spec.ControllerName == controllerName {
-			t.count(lock.Status.State, asked[types.UID(lock.Annotations[lcmv1.AnnotationUpdatedFor])])
+			t.count(lock.Status.State, slices.ContainsFunc(updatedFor(lock), func(uid types.UID) bool { return asked[uid] }))
 		}
 	}
 	return t.progress()
@@ -103,26 +104,49 @@ func (p Progress) reported() lcmv1.InactivationProgress {
 func (a *application) progress() (found, decided Progress) {
 	var before, after tally
 	for _, n := range a.nodes {
-		was := n.lock != nil && a.asksFor(n.lock.Annotations[lcmv1.AnnotationUpdatedFor])
+		was := n.lock != nil && slices.ContainsFunc(updatedFor(n.lock), a.asksFor)
 		before.count(n.decided.From, was)
-		after.count(n.decided.To, was || a.updatedFor(n) != "")
+		after.count(n.decided.To, was || a.toRemember(n) != "")
 	}
 	return before.progress(), after.progress()
 }
 
-// asksFor reports whether a ClusterMaintenanceRequest with that UID stands.
-func (a *application) asksFor(uid string) bool {
-	return slices.ContainsFunc(a.requests, func(r request) bool { return string(r.uid) == uid })
+// updatedFor are the maintenances of the cluster during which a lock was inactive, as it remembers them.
+func updatedFor(lock *lcmv1.NodeWorkloadLock) (uids []types.UID) {
+	for uid := range strings.SplitSeq(lock.Annotations[lcmv1.AnnotationUpdatedFor], ",") {
+		if uid != "" {
+			uids = append(uids, types.UID(uid))
+		}
+	}
+	return uids
 }
 
-// updatedFor is the maintenance of the cluster that is to be remembered on the node's lock, which was or goes inactive during it; empty when
-// there is none, or it is on the lock.
-func (a *application) updatedFor(n *node) types.UID {
+// asksFor reports whether a ClusterMaintenanceRequest with that UID stands.
+func (a *application) asksFor(uid types.UID) bool {
+	return slices.ContainsFunc(a.requests, func(r request) bool { return r.uid == uid })
+}
+
+// toRemember are the maintenances of the cluster that are to be remembered on the node's lock, which was or goes inactive during them: all that are asked
+// for; empty when there is none, or they are on the lock.
+func (a *application) toRemember(n *node) string {
 	letsGo := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
-	if !letsGo || len(a.requests) == 0 || n.lock != nil && a.asksFor(n.lock.Annotations[lcmv1.AnnotationUpdatedFor]) {
+	if !letsGo {
 		return ""
 	}
-	return a.requests[0].uid
+	var known []types.UID
+	if n.lock != nil {
+		known = updatedFor(n.lock)
+	}
+	var asked []string
+	news := false
+	for _, r := range a.requests {
+		asked = append(asked, string(r.uid))
+		news = news || !slices.Contains(known, r.uid)
+	}
+	if !news {
+		return ""
+	}
+	return strings.Join(asked, ",")
 }
 
 // nodeProgress is what the lock of a node reports in a state.

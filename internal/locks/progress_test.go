@@ -2,11 +2,14 @@ package locks_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
@@ -262,6 +265,54 @@ func TestALockRecordsTheMaintenanceDuringWhichItLetGo(t *testing.T) {
 	w.settle()
 	require.Equal(t, string(second), updatedFor(w, "n1"))
 	require.Equal(t, string(first), updatedFor(w, "n2"))
+}
+
+func TestANodeCountsForEveryMaintenanceDuringWhichItWasLetGoOf(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.settle()
+	w.requestCluster()
+	w.request("n1")
+	w.settle()
+	second := w.requestCluster()
+	w.settle()
+	w.withdraw("n1")
+	w.settle()
+	w.snapshot.ClusterRequests = w.snapshot.ClusterRequests[1:]
+	require.Equal(t, int32(50), w.progress().Percentage, "n1 was let go of during the second maintenance, too")
+	w.request("n2")
+	w.settle()
+	require.Equal(t, string(second), w.lock("n2").Annotations[lcmv1.AnnotationUpdatedFor])
+	require.Equal(t, int32(100), w.progress().Percentage)
+
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		w.settle()
+		was := map[types.UID]map[string]bool{}
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			switch rapid.SampledFrom([]string{"more", "less", "other", "other"}).Draw(t, "maintenance") {
+			case "more":
+				was[w.requestCluster()] = map[string]bool{}
+			case "less":
+				if i := rapid.IntRange(0, 3).Draw(t, "which"); i < len(w.snapshot.ClusterRequests) {
+					w.snapshot.ClusterRequests = slices.Delete(w.snapshot.ClusterRequests, i, i+1)
+				}
+			case "other":
+				happenOneOf(t, w, "request", "withdraw", "pod")
+			}
+			w.settle()
+			updated := map[string]bool{}
+			for _, node := range w.inactive() {
+				updated[node] = true
+				for _, r := range w.snapshot.ClusterRequests {
+					was[r.UID][node] = true
+				}
+			}
+			for _, r := range w.snapshot.ClusterRequests {
+				maps.Copy(updated, was[r.UID])
+			}
+			require.Equal(t, len(updated), w.progress().Updated)
+		}
+	})
 }
 
 func TestWhateverHappensProgressStaysWithinItsBounds(t *testing.T) {

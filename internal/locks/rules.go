@@ -196,7 +196,7 @@ func (a *application) nodeDecision(n *node) LockDecision {
 	d := n.decided
 	_, had := a.before.Nodes[n.name]
 	d.EndsTurn = had && n.keeps == nil
-	d.UpdatedFor = a.updatedFor(n)
+	d.UpdatedFor = a.toRemember(n)
 	d.Progress = nodeProgress(d.To)
 	d.act(n.lock != nil, d.EndsTurn || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
 	return d

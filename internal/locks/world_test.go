@@ -217,7 +217,7 @@ func (w *world) make(change locks.LockDecision) {
 		lock := w.lock(change.Node)
 		lock.Status = status
 		if change.UpdatedFor != "" {
-			lock.Annotations = map[string]string{lcmv1.AnnotationUpdatedFor: string(change.UpdatedFor)}
+			lock.Annotations = map[string]string{lcmv1.AnnotationUpdatedFor: change.UpdatedFor}
 		}
 	}
 }

@@ -20,7 +20,7 @@ const (
 	// AnnotationSkipMaintenance on a node: no maintenance is requested for it.
 	AnnotationSkipMaintenance = "lcm.mirantis.com/skip-maintenance"
 	// AnnotationUpdatedFor on a NodeWorkloadLock holds the UID of the ClusterMaintenanceRequest during which the lock was last
-	// made inactive: the node counts as updated in that maintenance.
+	// inactive: the node counts as updated in that maintenance. Where several stood at once, it holds all of them, with commas.
 	AnnotationUpdatedFor = "drydock.dev/updated-for"
 )
 
