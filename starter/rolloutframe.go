@@ -75,7 +75,7 @@ func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 	run := s.Status.Status
 	parts := []string{fmt.Sprintf("rollout %s/%s", s.Metadata.Namespace, s.Metadata.Name), style.paint(reason)}
 	if run.CurrentBatch > 0 && run.CompletedAt == nil {
-		parts = append(parts, fmt.Sprintf("batch %d of %d%s", run.CurrentBatch, len(s.Status.RemediationPlan), timesOut(run.CurrentBatchDeadline, now)))
+		parts = append(parts, fmt.Sprintf("batch %d of %d%s", run.CurrentBatch, s.batches(), timesOut(run.CurrentBatchDeadline, now)))
 	}
 	switch {
 	case run.CompletedAt != nil && run.StartedAt != nil:
@@ -84,6 +84,11 @@ func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 		parts = append(parts, "started "+age(now, run.StartedAt.Time)+" ago"+timesOut(run.Deadline, now))
 	}
 	return strings.Join(parts, "   ")
+}
+
+// batches is how many the plan has; a part of a status does not have the plan.
+func (s rolloutStatus) batches() int {
+	return max(len(s.Status.RemediationPlan), int(s.Status.Status.Batches))
 }
 
 func timesOut(deadline *metav1.Time, now time.Time) string {

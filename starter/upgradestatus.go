@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -23,6 +24,8 @@ func newUpgradeStatus(c *cli) *cobra.Command {
 		Use:   "status NAME",
 		Short: "Show where a rollout stands: batches, clusters, and what each waits for",
 		Long: `Show where a rollout stands: batches, clusters, and what each waits for.
+
+Of very many clusters the table shows those first that matter: failed, timed out, at work; -o json has all.
 
 With --watch it follows the rollout to its end: on a terminal as a live view, elsewhere with one line a change (with -o json one
 status a line), and ends with status 0 only if the rollout succeeded.`,
@@ -58,10 +61,30 @@ type rolloutStatus struct {
 	Status   ranv1.ClusterGroupUpgradeStatus `json:"status"`
 }
 
-// rolloutStatus gets the status of a rollout, with at most so many clusters; 0 is all.
+// partClusters is how many clusters one answer of a rollout has at most, and how many a table shows unless it fits a terminal: answers must stay small.
+const partClusters = 250
+
+// rolloutStatus gets the status of a rollout, with at most so many clusters, those first that matter; 0 is all, in parts if there are many.
 func (s *server) rolloutStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription, limit int) (rolloutStatus, error) {
 	status := rolloutStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
-	return status, s.status(ctx, target, execution, &status.Status, temporal.StatusRequest{Limit: limit})
+	if limit > 0 {
+		return status, s.status(ctx, target, execution, &status.Status, temporal.StatusRequest{Limit: limit})
+	}
+	var parts []ranv1.ClusterGroupUpgradeStatus
+	request := temporal.StatusRequest{Limit: partClusters, InPlanOrder: true}
+	for {
+		var part ranv1.ClusterGroupUpgradeStatus
+		err := s.status(ctx, target, execution, &part, request)
+		if err != nil { // also if it is only a remark: what a workflow ended with is no part
+			status.Status = part
+			return status, err
+		}
+		parts = append(parts, part)
+		if request.Cursor = part.NextCursor; request.Cursor == "" {
+			status.Status = rollout.Join(parts)
+			return status, nil
+		}
+	}
 }
 
 // showRollout prints the status once.
@@ -70,7 +93,11 @@ func (c *cli) showRollout(ctx context.Context, s *server, target subject) error 
 	if err != nil {
 		return err
 	}
-	status, err := s.rolloutStatus(ctx, target, execution, 0)
+	limit := 0
+	if c.output == formatTable {
+		limit = partClusters
+	}
+	status, err := s.rolloutStatus(ctx, target, execution, limit)
 	if errors.Is(err, errFromResult) {
 		fmt.Fprintln(c.ErrOut, err)
 	} else if err != nil {

@@ -128,10 +128,10 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.record.completed = g.completions.add
 	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
-			status, err := rollout.Page(g.status, request.Filter, request.Limit, request.Cursor)
+			status, err := rollout.Page(g.status, rollout.Part(request))
 			return g.withHolds(status), err
 		},
-		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor}."}))
+		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}))
 }
 
 // insist returns the insistence of this rollout on the hub: its status says why an activity does not succeed.

@@ -137,7 +137,8 @@ func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus
 // Shorten returns a status that lists so many clusters at most, what matters first. Of those that it does not list it says what became of them, in
 // little more room than their names take: it must fit into an object of the hub with a plan of 10,000 clusters.
 func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGroupUpgradeStatus {
-	short, _ := Page(status, "", most, "") // only a cursor can be wrong
+	short, _ := Page(status, Part{Limit: most}) // only a cursor can be wrong
+	short.RemediationPlan, short.Status.Batches = status.RemediationPlan, 0
 	if len(short.Clusters) < len(status.Clusters) {
 		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)
 		shortenPreparations(&short, status)

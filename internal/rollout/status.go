@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -98,37 +99,47 @@ func parsePlace(cursor string) (place, error) {
 	return p, nil
 }
 
-// Page narrows a status. Filter keeps the clusters in that state, or of that name; with a limit above 0, at most so many are returned, what
-// matters first (failed, timed out, at work, then the rest), and nextCursor says where to go on. Counts stay those of the whole.
-func Page(status ranv1.ClusterGroupUpgradeStatus, filter string, limit int, cursor string) (ranv1.ClusterGroupUpgradeStatus, error) {
+// Part says which part of a status is asked for. The zero value is all of it.
+type Part struct {
+	// Filter keeps the clusters in that state, or of that name.
+	Filter string
+	// Limit above 0 is how many clusters are returned at most.
+	Limit int
+	// Cursor is the nextCursor of the part before.
+	Cursor string
+	// InPlanOrder returns clusters as the plan has them, so that whoever reads all parts misses none that moves on meanwhile; otherwise those come first that
+	// matter: failed, timed out, at work, then the rest.
+	InPlanOrder bool
+}
+
+// Page narrows a status to a part of it, whose nextCursor says where to go on. Counts stay those of the whole. A part that has not all clusters does not have
+// the plan: of thousands of clusters it is long, and each cluster has its batch.
+func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroupUpgradeStatus, error) {
 	after := place{-1, -1}
-	if cursor != "" {
+	if part.Cursor != "" {
 		var err error
-		if after, err = parsePlace(cursor); err != nil {
+		if after, err = parsePlace(part.Cursor); err != nil {
 			return ranv1.ClusterGroupUpgradeStatus{}, err
 		}
 	}
-	if filter == "" && limit <= 0 && cursor == "" {
+	if part.Filter == "" && part.Limit <= 0 && part.Cursor == "" {
 		return status, nil
 	}
-	var places []place
-	for i, cluster := range status.Clusters {
-		p := place{urgency(cluster.State), i}
-		if (filter == "" || filter == cluster.Name || filter == string(cluster.State)) && p.compare(after) > 0 {
-			places = append(places, p)
-		}
-	}
-	slices.SortFunc(places, place.compare)
+	whole := len(status.Clusters)
+	places := part.places(status.Clusters, after)
 	status.NextCursor = ""
-	if limit > 0 && len(places) > limit {
-		places = places[:limit]
-		status.NextCursor = places[limit-1].String()
+	if part.Limit > 0 && len(places) > part.Limit {
+		places = places[:part.Limit]
+		status.NextCursor = places[part.Limit-1].String()
 	}
 	clusters := make([]ranv1.ClusterStatus, len(places))
 	for i, p := range places {
 		clusters[i] = status.Clusters[p.index]
 	}
 	status.Clusters = clusters
+	if len(clusters) < whole {
+		status.Status.Batches, status.RemediationPlan = int32(len(status.RemediationPlan)), nil
+	}
 	if p := status.Precaching; p != nil {
 		status.Precaching = &ranv1.PrecachingStatus{Spec: p.Spec, Image: p.Image, Status: preparationOf(clusters, p.Status)}
 	}
@@ -136,6 +147,60 @@ func Page(status ranv1.ClusterGroupUpgradeStatus, filter string, limit int, curs
 		status.Backup = &ranv1.BackupStatus{StartedAt: b.StartedAt, Image: b.Image, Status: preparationOf(clusters, b.Status)}
 	}
 	return status, nil
+}
+
+// places are those of the clusters of a part, in its order.
+func (p Part) places(clusters []ranv1.ClusterStatus, after place) []place {
+	var places []place
+	for i := range clusters {
+		c := &clusters[i]
+		at := place{urgency(c.State), i}
+		if p.InPlanOrder {
+			at.urgency = 0
+		}
+		if (p.Filter == "" || p.Filter == c.Name || p.Filter == string(c.State)) && at.compare(after) > 0 {
+			places = append(places, at)
+		}
+	}
+	slices.SortFunc(places, place.compare)
+	return places
+}
+
+// Join puts the parts of a status together that were read in the order of the plan. What is not about single clusters is as the last part has it.
+func Join(parts []ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	if len(parts) == 0 {
+		return ranv1.ClusterGroupUpgradeStatus{}
+	}
+	whole := parts[len(parts)-1]
+	if len(parts) == 1 {
+		return whole
+	}
+	whole.Clusters = nil
+	whole.Precaching, whole.Backup = whole.Precaching.DeepCopy(), whole.Backup.DeepCopy()
+	for _, part := range parts {
+		whole.Clusters = append(whole.Clusters, part.Clusters...)
+		if whole.Precaching != nil && part.Precaching != nil {
+			maps.Copy(whole.Precaching.Status, part.Precaching.Status)
+		}
+		if whole.Backup != nil && part.Backup != nil {
+			maps.Copy(whole.Backup.Status, part.Backup.Status)
+		}
+	}
+	if whole.RemediationPlan == nil {
+		whole.RemediationPlan, whole.Status.Batches = planOf(whole.Clusters, int(whole.Status.Batches)), 0
+	}
+	return whole
+}
+
+// planOf is the plan of clusters that are in its order, and know their batch.
+func planOf(clusters []ranv1.ClusterStatus, batches int) [][]string {
+	plan := make([][]string, batches)
+	for i := range clusters {
+		if batch := int(clusters[i].Batch) - 1; batch >= 0 && batch < batches {
+			plan[batch] = append(plan[batch], clusters[i].Name)
+		}
+	}
+	return plan
 }
 
 // ByUrgency returns clusters with those first that matter: failed, timed out, at work, then the rest.

@@ -125,13 +125,13 @@ func TestAStatusInPartsShowsWhatMattersFirst(t *testing.T) {
 		Counts:   ranv1.ClusterCounts{Total: 6},
 		Clusters: clusters(ranv1.ClusterComplete, ranv1.ClusterRunning, ranv1.ClusterFailed, ranv1.ClusterPending, ranv1.ClusterTimedOut, ranv1.ClusterFailed),
 	}
-	first, err := rollout.Page(status, "", 4, "")
+	first, err := rollout.Page(status, rollout.Part{Limit: 4})
 	require.NoError(t, err)
 	require.Equal(t, []string{"c3", "c6", "c5", "c2"}, clusterNames(first))
 	require.EqualValues(t, 6, first.Counts.Total, "counts stay those of the whole")
 	require.NotEmpty(t, first.NextCursor)
 
-	second, err := rollout.Page(status, "", 4, first.NextCursor)
+	second, err := rollout.Page(status, rollout.Part{Limit: 4, Cursor: first.NextCursor})
 	require.NoError(t, err)
 	require.Equal(t, []string{"c1", "c4"}, clusterNames(second))
 	require.Empty(t, second.NextCursor)
@@ -140,7 +140,7 @@ func TestAStatusInPartsShowsWhatMattersFirst(t *testing.T) {
 func TestAStatusCanBeFilteredByStateOrName(t *testing.T) {
 	status := ranv1.ClusterGroupUpgradeStatus{Clusters: clusters(ranv1.ClusterFailed, ranv1.ClusterRunning, ranv1.ClusterFailed)}
 	for filter, want := range map[string][]string{"failed": {"c1", "c3"}, "c2": {"c2"}, "soaking": nil, "": {"c1", "c2", "c3"}} {
-		page, err := rollout.Page(status, filter, 0, "")
+		page, err := rollout.Page(status, rollout.Part{Filter: filter})
 		require.NoError(t, err)
 		require.Equal(t, want, clusterNames(page), filter)
 	}
@@ -148,7 +148,7 @@ func TestAStatusCanBeFilteredByStateOrName(t *testing.T) {
 
 func TestACursorThatIsNoneIsRefused(t *testing.T) {
 	for _, cursor := range []string{"x", "1", "1-", "1-2-3", "01-2", "-1--1 "} {
-		_, err := rollout.Page(ranv1.ClusterGroupUpgradeStatus{}, "", 1, cursor)
+		_, err := rollout.Page(ranv1.ClusterGroupUpgradeStatus{}, rollout.Part{Limit: 1, Cursor: cursor})
 		require.EqualError(t, err, fmt.Sprintf("cursor %q: use the nextCursor of the status before", cursor))
 	}
 }
@@ -156,10 +156,10 @@ func TestACursorThatIsNoneIsRefused(t *testing.T) {
 func TestEveryClusterThatStaysAsItIsIsOnExactlyOnePage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		status := ranv1.ClusterGroupUpgradeStatus{Clusters: clusters(rapid.SliceOfN(rapid.SampledFrom(states), 1, 20).Draw(t, "states")...)}
-		limit := rapid.IntRange(1, 5).Draw(t, "limit")
+		limit, inPlanOrder := rapid.IntRange(1, 5).Draw(t, "limit"), rapid.Bool().Draw(t, "in plan order")
 		seen, moved := map[string]int{}, map[string]bool{}
 		for cursor, more := "", true; more; more = cursor != "" {
-			page, err := rollout.Page(status, "", limit, cursor)
+			page, err := rollout.Page(status, rollout.Part{Limit: limit, Cursor: cursor, InPlanOrder: inPlanOrder})
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page.Clusters), limit)
 			for _, name := range clusterNames(page) {
@@ -172,7 +172,7 @@ func TestEveryClusterThatStaysAsItIsIsOnExactlyOnePage(t *testing.T) {
 			moved[status.Clusters[i].Name] = true
 		}
 		for _, cluster := range status.Clusters {
-			if !moved[cluster.Name] {
+			if !moved[cluster.Name] || inPlanOrder {
 				require.Equal(t, 1, seen[cluster.Name], cluster.Name)
 			}
 		}

@@ -128,4 +128,6 @@ type StatusRequest struct {
 	Limit int `json:"limit,omitempty"`
 	// Cursor is the nextCursor of the status before.
 	Cursor string `json:"cursor,omitempty"`
+	// InPlanOrder returns clusters as the plan has them, and not what matters first.
+	InPlanOrder bool `json:"inPlanOrder,omitempty"`
 }

@@ -197,6 +197,9 @@ type RunStatus struct {
 	// CurrentBatch counts from 1; 0 before the first.
 	// +optional
 	CurrentBatch int32 `json:"currentBatch,omitempty"`
+	// Batches is how many the plan has, in a part of a status, which does not have the plan (addition).
+	// +optional
+	Batches int32 `json:"batches,omitempty"`
 	// +optional
 	CurrentBatchStartedAt *metav1.Time `json:"currentBatchStartedAt,omitempty"`
 	// CurrentBatchDeadline is when the batch times out; absent while paused or held (addition).
