@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -113,4 +114,48 @@ func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
 	require.Equal(t, map[string]int{"w0": 1, "w1": 2}, begun)
 	require.Equal(t, []string{"node w1: queued again: w0 goes first"}, notes)
 	require.True(t, w.book.Empty())
+}
+
+func TestWhateverLocksDoNoPodLeavesTheNodeBeforeAllHaveLetGoAndItIsCordoned(t *testing.T) {
+	refusals := map[string]error{
+		"held again": temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil),
+		"taken":      temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil),
+		"cycle":      errCycle(),
+		"let go":     nil,
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t)
+		w.locked = true
+		awaited := rapid.SliceOfN(rapid.SampledFrom([]string{"cycle", "let go"}), 0, 4).Draw(rt, "awaited")
+		cordoned := rapid.SliceOfN(rapid.SampledFrom([]string{"held again", "taken", "let go"}), 0, 4).Draw(rt, "cordoned")
+		// Each call ends as drawn, and those after well.
+		outcome := func(drawn []string, call int) error {
+			if call > len(drawn) {
+				return nil
+			}
+			return refusals[drawn[call-1]]
+		}
+		w.fail["AwaitNodeLocks"] = func(call int) error { return outcome(awaited, call) }
+		w.fail["Cordon"] = func(call int) error { return outcome(cordoned, call) }
+		w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+		requireResult[nodeStatus](w)
+
+		letGo, out := false, false
+		calls := map[string]int{}
+		for _, name := range w.called() {
+			calls[name]++
+			switch name {
+			case "TakeNode", "WithdrawNodeMaintenance":
+				letGo = false
+			case "AwaitNodeLocks":
+				letGo = outcome(awaited, calls[name]) == nil
+			case "Cordon":
+				require.True(t, letGo, "%v", w.called())
+				out = outcome(cordoned, calls[name]) == nil
+			case "AwaitPodCompletion", "Drain", "RunJob":
+				require.True(t, letGo && out, "%s in %v", name, w.called())
+			}
+		}
+		require.Equal(t, 1, calls["Drain"])
+	})
 }
