@@ -127,12 +127,18 @@ type NodeLocks struct {
 // requestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
 // maintenance may be requested for there is none, and none before the cluster's locks have let go.
 func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in TakeNodeInput) (NodeLocks, error) {
-	if _, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]; skip {
-		return NodeLocks{Inactive: true}, refuseSkipped(ctx, cluster, in.Node)
+	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
+	if skip {
+		if err := refuseSkipped(ctx, cluster, in.Node); err != nil {
+			return NodeLocks{}, err
+		}
 	}
 	clusterUID, held, err := askCluster(ctx, cluster, in)
-	if err != nil || held {
+	switch {
+	case err != nil || held:
 		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err
+	case skip:
+		return NodeLocks{Inactive: true, ClusterRequestUID: clusterUID}, nil
 	}
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),

@@ -364,7 +364,16 @@ func clusterRequestsOf(t *testing.T, owner string) (found []lcmv1.ClusterMainten
 }
 
 func TestAMaintenanceOfItsOwnAsksTheClusterBeforeTheNodeAndWithdrawsBoth(t *testing.T) {
-	ref := testNode(t)
+	requireClusterAskedFirst(t, testNode(t), 1)
+}
+
+func TestTheClusterIsAskedForANodeThatNoMaintenanceMayBeRequestedFor(t *testing.T) {
+	requireClusterAskedFirst(t, testNode(t, func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }), 0)
+}
+
+// requireClusterAskedFirst takes and returns a node for which so many requests are made.
+func requireClusterAskedFirst(t *testing.T, ref NodeRef, requests int) {
+	t.Helper()
 	lock := heldCluster(t, "ceph")
 	in := TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true}
 	for range 2 { // the second time as if the first reply had been lost
@@ -384,7 +393,7 @@ func TestAMaintenanceOfItsOwnAsksTheClusterBeforeTheNodeAndWithdrawsBoth(t *test
 	require.False(t, taken.Locks.ClusterHeld)
 	require.NotNil(t, taken.Cordon)
 	require.Equal(t, clusterRequestsOf(t, ref.Owner)[0].UID, taken.Locks.ClusterRequestUID)
-	require.Len(t, requestsFor(t, ref.Node), 1)
+	require.Len(t, requestsFor(t, ref.Node), requests)
 
 	for range 2 {
 		result, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{

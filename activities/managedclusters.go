@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/kube"
@@ -34,8 +35,8 @@ type RefusedChange struct {
 	Final bool `json:"final,omitempty"`
 }
 
-// ChangeClusters changes labels and annotations of ManagedClusters, each in one request, and returns those that refuse it, by name: one must not keep the
-// others waiting. Made again, it changes nothing more. A ManagedCluster that has been deleted needs no marks; what becomes of it in its rollout is
+// ChangeClusters changes labels and annotations of ManagedClusters, each in one patch of the cluster as it is, and returns those that refuse it, by name:
+// one must not keep the others waiting. Made again, it changes nothing more. A ManagedCluster that has been deleted needs no marks; what becomes of it in its rollout is
 // not decided here. It returns an error when the hub could not be asked about some.
 func (r *Rollouts) ChangeClusters(ctx context.Context, in ChangeClustersInput) ([]RefusedChange, error) {
 	hub, err := r.Clusters.Hub(ctx)
@@ -46,21 +47,17 @@ func (r *Rollouts) ChangeClusters(ctx context.Context, in ChangeClustersInput) (
 }
 
 func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInput) ([]RefusedChange, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": in.Change})
-	if err != nil {
-		return nil, err
-	}
 	names := slices.Compact(slices.Sorted(slices.Values(in.Clusters)))
 	refused := make([]*RefusedChange, len(names))
 	var changes errgroup.Group // one that cannot be changed keeps no other
 	changes.SetLimit(changesAtOnce)
 	for i, cluster := range names {
 		changes.Go(func() (err error) {
-			refused[i], err = changeCluster(ctx, hub, cluster, patch)
+			refused[i], err = changeCluster(ctx, hub, cluster, in.Change)
 			return err
 		})
 	}
-	err = changes.Wait()
+	err := changes.Wait()
 	found := []RefusedChange{}
 	for _, one := range refused {
 		if one != nil {
@@ -71,8 +68,8 @@ func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInp
 }
 
 // changeCluster tells the answer that only this cluster gets, from an admission webhook for instance, from what any other would get as well.
-func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, patch []byte) (*RefusedChange, error) {
-	err := client.IgnoreNotFound(hub.Client.Patch(ctx, registeredCluster(cluster), client.RawPatch(types.MergePatchType, patch)))
+func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, change rollout.ClusterChange) (*RefusedChange, error) {
+	err := client.IgnoreNotFound(patchCluster(ctx, hub, cluster, change))
 	explained := explain(hub, "change labels and annotations of ManagedCluster "+cluster, err)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -84,4 +81,22 @@ func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, patch
 		return &RefusedChange{Cluster: cluster, Message: fmt.Sprintf("ManagedCluster %s: %s", cluster, temporal.ErrorMessage(explained)), Final: true}, nil
 	}
 	return nil, explained
+}
+
+// patchCluster changes a ManagedCluster as it was just read: a patch that comes late must not bring back what was taken away meanwhile.
+func patchCluster(ctx context.Context, hub *kube.Cluster, name string, change rollout.ClusterChange) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		cluster := registeredCluster(name)
+		if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
+			return err
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": struct {
+			rollout.ClusterChange
+			ResourceVersion string `json:"resourceVersion"`
+		}{change, cluster.ResourceVersion}})
+		if err != nil {
+			return err
+		}
+		return hub.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, patch))
+	})
 }

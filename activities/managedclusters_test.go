@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,7 +43,7 @@ func patchesOf(t *testing.T, name string) int {
 	return count
 }
 
-func TestLabelsAndAnnotationsOfClustersAreChangedInOneRequestEach(t *testing.T) {
+func TestLabelsAndAnnotationsOfClustersAreChangedInOnePatchEach(t *testing.T) {
 	managedCluster(t, "labelled-1", map[string]string{"note": "old", "kept": "yes"})
 	managedCluster(t, "labelled-2", nil)
 	in := ChangeClustersInput{
@@ -118,6 +119,43 @@ func TestAClusterThatRefusesItsLabelsKeepsNoOtherFromGettingThem(t *testing.T) {
 	for _, name := range names[1:] {
 		require.Contains(t, registered(t, name).Labels, "done", name)
 	}
+}
+
+// delayed lets something happen to a ManagedCluster before its first patch arrives, which its sender does not wait for any more.
+type delayed struct {
+	http.RoundTripper
+	happens func()
+}
+
+func (d *delayed) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodPatch {
+		d.happens()
+		request = request.WithContext(context.WithoutCancel(request.Context()))
+	}
+	return d.RoundTripper.RoundTrip(request)
+}
+
+func TestAPatchThatComesLateDoesNotBringBackALabelThatWasTakenAway(t *testing.T) {
+	managedCluster(t, "labelled-late", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	label := func(value *string) ChangeClustersInput {
+		return ChangeClustersInput{Clusters: []string{"labelled-late"}, Change: rollout.ClusterChange{Labels: map[string]*string{"working": value}}}
+	}
+	config := rest.CopyConfig(stack.Cluster(hubName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &delayed{RoundTripper: next, happens: func() {
+			cancel()
+			for _, value := range []*string{new(""), nil} { // as those did that took over
+				_, err := (&Rollouts{Clusters: clusters}).ChangeClusters(t.Context(), label(value))
+				require.NoError(t, err)
+			}
+		}}
+	})
+	hub, err := client.New(config, client.Options{})
+	require.NoError(t, err)
+	_, err = changeClusters(ctx, &kube.Cluster{Name: hubName, Client: client.WithFieldOwner(hub, "drydock")}, label(new("")))
+	require.Error(t, err)
+	require.NotContains(t, registered(t, "labelled-late").Labels, "working")
 }
 
 func TestALabelThatNoClusterCanHaveIsRefused(t *testing.T) {

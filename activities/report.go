@@ -21,9 +21,9 @@ const (
 	heartbeatInterval = 2 * time.Second
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
 	firstReport = 1500 * time.Millisecond
-	// reportInterval is how often a wait is reported at most, for as long as people look at one; longestReportInterval is what it grows to when
-	// it does not stop changing.
-	reportInterval        = 4 * time.Second
+	// reportInterval is how often a wait is reported at most, for as long as people look at one, who see with its spread what has changed within 5 s;
+	// longestReportInterval is what it grows to when it does not stop changing.
+	reportInterval        = 3500 * time.Millisecond
 	longestReportInterval = 5 * time.Minute
 	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
 	reportTimeout = 5 * time.Second
@@ -146,7 +146,7 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 // for more than half an hour is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000
 // signals: it makes fewer than 1,000 a day.
 func pauseAfter(reports int) time.Duration {
-	const usual, doubling = 500, 40
+	const usual, doubling = 500, 36
 	return min(reportInterval<<min(10, max(0, reports-usual)/doubling), longestReportInterval)
 }
 

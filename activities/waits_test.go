@@ -88,7 +88,7 @@ func inActivity(t *testing.T, waits Waits, node string, prepare func(*testsuite.
 	return ended
 }
 
-func TestAWaitReportsWhatHasChangedAtMostEveryTwoSecondsAndNotTheLastLeast(t *testing.T) {
+func TestAWaitReportsWhatHasChangedNotTooOftenAndNotTheLastLeast(t *testing.T) {
 	ref := testNode(t)
 	reported := &signals{}
 	changed(t, ref.Node, annotated(annotationReason, "First"))
@@ -116,7 +116,7 @@ func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
 	reports, prompt := 0, time.Duration(0)
 	for elapsed := time.Duration(0); elapsed < 24*time.Hour; elapsed += pauseAfter(reports) {
 		reports++
-		if pauseAfter(reports) <= 5*time.Second {
+		if longest := pauseAfter(reports) * 5 / 4; longest <= 4500*time.Millisecond { // the report itself takes time, too
 			prompt = elapsed
 		}
 	}

@@ -93,7 +93,7 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.force, "force", false, "also evict pods that no controller owns: they do not come back")
 	flags.BoolVar(&f.deleteEmptyDir, "delete-emptydir-data", false, "also evict pods with emptyDir volumes: their data is lost")
 	flags.StringSliceVar(&f.resourceFilters, "pod-eviction-filter", nil, "evict only pods that request a resource whose name matches one of these regular expressions")
-	flags.DurationVar(&f.skipWaitForDelete, "skip-wait-for-delete", 0, "do not wait for pods that have been terminating for longer")
+	flags.DurationVar(&f.skipWaitForDelete, "skip-wait-for-delete", 0, "do not wait for pods whose grace period has been over for longer")
 	flags.BoolVar(&f.awaitCompletion, "wait-for-pods", false, "before the drain, wait until pods have ended by themselves")
 	flags.StringVar(&f.completionSelector, "wait-for-pods-selector", "", "wait only for the pods that this label selector picks")
 	flags.DurationVar(&f.completionTimeout, "wait-for-pods-timeout", 0, "wait no longer than this for them; 0 is no limit")

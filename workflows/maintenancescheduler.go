@@ -32,7 +32,9 @@ type MaintenanceSchedulerCarried struct {
 	Complete bool `json:"complete,omitempty"`
 	// LookedAfter is when it was asked last whether those in the book go on.
 	LookedAfter time.Time `json:"lookedAfter"`
-	StartedAt   time.Time `json:"startedAt"`
+	// Unswept: maintenances have ended without returning their slots, and the sweeper may not have been woken.
+	Unswept   bool      `json:"unswept,omitempty"`
+	StartedAt time.Time `json:"startedAt"`
 }
 
 const (
@@ -75,6 +77,8 @@ type maintenanceScheduler struct {
 	trouble      *drydockv1.Wait
 	// idleSince is since when nobody asks for anything. lookedAfter is when it was asked last whether those in the book go on.
 	idleSince, lookedAfter time.Time
+	// unswept: maintenances have ended without returning their slots, and the sweeper may not have been woken.
+	unswept bool
 
 	// changed wakes the loop. doubtful: somebody could not be told, and may be over. telling is how many messages are under way.
 	changed, doubtful bool
@@ -90,7 +94,7 @@ func newMaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput)
 	s := &maintenanceScheduler{in: in, startedAt: workflow.Now(ctx), lookedAfter: workflow.Now(ctx)}
 	if c := in.Carried; c != nil {
 		s.book, s.holds.state, s.startedAt, s.lookedAfter = c.Book, c.Held, c.StartedAt, c.LookedAfter
-		s.roll.complete, s.roll.heard = c.Complete, c.Heard
+		s.roll.complete, s.roll.heard, s.unswept = c.Complete, c.Heard, c.Unswept
 	} else {
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
 	}
@@ -255,7 +259,8 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	}
 	s.book.Forget() // the next run sees for itself how the nodes are, when somebody asks; thousands of them would not fit into its input
 	carried := &MaintenanceSchedulerCarried{
-		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter, StartedAt: s.startedAt,
+		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter,
+		Unswept: s.unswept, StartedAt: s.startedAt,
 	}
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})
 }

@@ -23,6 +23,9 @@ const (
 
 // findLost asks again and again whether those in the book go on. Slots of those that do not are freed; the sweeper takes back what they have left.
 func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
+	if s.unswept {
+		s.sweep(ctx)
+	}
 	for {
 		if s.book.Empty() {
 			if workflow.Await(ctx, func() bool { return !s.book.Empty() }) != nil {
@@ -63,9 +66,16 @@ func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
 			s.changed = true
 		}
 		if left > 0 {
-			_ = wakeSweeper(ctx, hub.waiting, s.in.Cluster, "maintenances ended without returning their slots").Get(ctx, nil)
+			s.sweep(ctx)
 		}
 	}
+}
+
+// sweep wakes the sweeper. A run that ends before that is done leaves it to the next one.
+func (s *maintenanceScheduler) sweep(ctx workflow.Context) {
+	s.unswept = true
+	silent := func(workflow.Context, string, string) {}
+	s.unswept = wakeSweeper(ctx, silent, s.in.Cluster, "maintenances ended without returning their slots").Get(ctx, nil) != nil
 }
 
 // findGone looks for nodes that are waited for and that nobody has seen. Requests for those that do not exist are over. Nothing is granted for one

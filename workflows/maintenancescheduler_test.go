@@ -195,6 +195,20 @@ func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 	require.Equal(t, []string{"node/c1/ops/a"}, w.inputsOf("FindLost")[0].([]scheduling.Holder)[0].Maintenances)
 }
 
+func TestTheNextRunWakesTheSweeperThatThisOneCouldNot(t *testing.T) {
+	w := newSchedulerWorld(t)
+	w.OnActivity("WakeSweeper", mock.Anything, mock.Anything).Return(errGone)
+	w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
+	w.after(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) })
+	carried := w.carried()
+
+	next := newSchedulerWorld(t)
+	next.after()
+	next.ExecuteWorkflow(MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: "c1", Carried: &carried})
+	require.Len(t, next.inputsOf("WakeSweeper"), 1)
+	require.False(t, handedOn[MaintenanceSchedulerInput](next.world).Carried.Unswept)
+}
+
 func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.unseen = []string{"new"}

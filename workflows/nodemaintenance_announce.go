@@ -11,13 +11,17 @@ import (
 )
 
 // announce says on the node itself that the maintenance has entered a state, and why, where no activity does so that begins it. Nothing depends
-// on it: it is tried for one round, and the workflow goes on.
-func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) {
+// on it, and the work does not wait for it: it is tried for one round, and then the future is ready.
+func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) workflow.Future {
 	m.announced++
-	insist := m.insist()
+	insist := insistence{taskQueue: m.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
 	insist.giveUpAt = time.Unix(0, 0) // long over: one round is tried all the same
 	in := activities.AnnounceStateInput{NodeRef: m.node, State: state, Occurrence: m.announced, Message: message}
-	_ = insist.effect(ctx, "announce "+string(state)+" on "+m.node.Node, m.nodes.AnnounceState, in, nil)
+	tried, settle := workflow.NewFuture(ctx)
+	workflow.GoNamed(ctx, "announce "+string(state), func(ctx workflow.Context) {
+		settle.SetError(insist.effect(ctx, "announce "+string(state)+" on "+m.node.Node, m.nodes.AnnounceState, in, nil))
+	})
+	return tried
 }
 
 // endState is the state in which a maintenance ends whose work has ended so.

@@ -47,8 +47,8 @@ func TestWhatCannotBeAnnouncedHoldsUpNothing(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 
 	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
-	require.Len(t, w.inputs["AnnounceState"], roundAttempts)
-	require.WithinDuration(t, begin, w.Now(), 30*time.Second)
+	require.NotEmpty(t, w.inputs["AnnounceState"])
+	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is heard at once")
 }
 
 func TestNobodyIsToldOfAHandOverToNobody(t *testing.T) {

@@ -43,6 +43,17 @@ func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t
 	require.True(t, stage.Succeeded)
 }
 
+func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing.T) {
+	w := newWorld(t)
+	play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		locks := activities.NodeLocks{Inactive: true, ClusterRequestUID: "uid-of-request"}
+		return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+	})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+}
+
 func TestWorkloadsOfTheClusterThatDoNotLetGoEndTheMaintenanceBeforeItsNodeIsTouched(t *testing.T) {
 	w := newWorld(t)
 	clusterHeldOnce(w)

@@ -93,7 +93,7 @@ func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
 		m.status.Failure.Message = message
 	}
 	m.status.LeftCordoned, m.status.NotReturned = m.cordoned && m.cordons(), m.cordoned
-	m.announce(ctx, maintenancev1.NodeFailed, message)
+	_ = m.announce(ctx, maintenancev1.NodeFailed, message).Get(ctx, nil)
 }
 
 // cleanUpInsistence is that of a whole clean-up: all its steps share one limit.

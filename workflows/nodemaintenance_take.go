@@ -68,7 +68,7 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	err = m.insistUntilHeld().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
 	m.answered, m.locked, m.requestUID = err == nil, found.Locks.Asked, found.Locks.RequestUID
 	m.clusterHeld, m.clusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
-	m.clusterRequested = m.clusterRequested && (err != nil || m.locked)
+	m.clusterRequested = m.clusterRequested && (err != nil || m.locked || m.clusterRequestUID != "")
 	m.record.note(found.Warning)
 	if !m.clusterHeld {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())

@@ -227,9 +227,10 @@ func (r *run) refuse(ctx context.Context) error {
 func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 	due, next := r.requests.due(preview.remaining(), time.Now())
 	for _, decision := range due {
+		doubtful := r.requests.doubtful(decision.pod.UID)
 		r.requests.sent(decision, time.Now())
 		r.running.Go(func() {
-			err := r.Evictor.Evict(ctx, evictionOf(decision.pod))
+			err := r.evictOne(ctx, decision.pod, doubtful)
 			select {
 			case r.answers <- answer{decision.pod.UID, err}:
 			case <-ctx.Done():
@@ -237,6 +238,21 @@ func (r *run) evict(ctx context.Context, preview Preview) time.Time {
 		})
 	}
 	return next
+}
+
+// evictOne asks for a pod once. Where it is not known what became of the eviction before, as the API server failed or its answer was lost, the pod is read
+// first: the cache may not have heard that it terminates.
+func (r *run) evictOne(ctx context.Context, pod *corev1.Pod, doubtful bool) error {
+	if doubtful {
+		var now corev1.Pod
+		if err := r.Server.Get(ctx, client.ObjectKeyFromObject(pod), &now); err != nil {
+			return err
+		}
+		if now.UID != pod.UID || !now.DeletionTimestamp.IsZero() {
+			return nil
+		}
+	}
+	return r.Evictor.Evict(ctx, evictionOf(pod))
 }
 
 // evictionOf names the very pod: one that has taken its name since is not meant. The pod's own grace period stands.

@@ -276,6 +276,32 @@ func TestRefusalsThatAreNoBudgetsAreTriedAgainAsTold(t *testing.T) {
 	}
 }
 
+func TestAPodWhoseEvictionMetAFaultIsReadBeforeItIsAskedForAgain(t *testing.T) {
+	for name, became := range map[string]func(*corev1.Pod){
+		"it terminates":          func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
+		"another has taken over": func(pod *corev1.Pod) { pod.UID = "another" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				behind, server := newWorld(manyPods(1)), newWorld(manyPods(1))
+				server.refuse = func(*policyv1.Eviction) error {
+					server.changeLocked(func(s *Snapshot) { became(&s.Pods[0]) })
+					return apierrors.NewInternalError(fmt.Errorf("the answer is lost"))
+				}
+				drain := server.drain()
+				drain.Cache, drain.Watcher = behind, behind
+				ended, _ := begin(t, drain)
+				time.Sleep(time.Minute)
+				require.Len(t, server.asks(), 1)
+				for _, w := range []*world{server, behind} {
+					w.remove(behind.snapshot.Pods[0].Name)
+				}
+				require.NoError(t, <-ended)
+			})
+		})
+	}
+}
+
 func TestAPodThatTheAPIServerNoLongerHasIsGone(t *testing.T) {
 	for name, answer := range map[string]error{
 		"not found":                   apierrors.NewNotFound(corev1.Resource("pods"), "web"),

@@ -92,7 +92,7 @@ func terminating(pod *corev1.Pod, node *corev1.Node) (Reason, string) {
 		message += "; it is kept by finalizers " + strings.Join(pod.Finalizers, ", ")
 	}
 	if node != nil && !ready(node) {
-		return ReasonNodeNotReady, message + "; the node is not Ready, so nobody may say that it has ended: set skipWaitForDeleteSeconds, or delete the node"
+		return ReasonNodeNotReady, message + "; the node is not Ready, so nobody says that it has ended: bring the node back, or, when its machine is off, delete the node or the pod (kubectl delete pod --force)"
 	}
 	return ReasonTerminating, message
 }

@@ -129,6 +129,12 @@ func (r *requests) sent(decision Decision, now time.Time) {
 	r.budgetAsked[known.key] = now
 }
 
+// doubtful reports whether a pod was asked for, and nobody knows what became of that.
+func (r *requests) doubtful(pod types.UID) bool {
+	known := r.byPod[pod]
+	return known != nil && known.refusal != nil && known.refusal.reason == ReasonServerError
+}
+
 // answered records the answer for a pod.
 func (r *requests) answered(pod types.UID, err error, now time.Time) {
 	known := r.byPod[pod]

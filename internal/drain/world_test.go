@@ -142,10 +142,18 @@ func (w *world) Await(ctx context.Context, _ []client.Object, check func(context
 	}
 }
 
-// Get reads the node.
+// Get reads a node or a pod.
 func (w *world) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if into, ok := object.(*corev1.Pod); ok {
+		i := slices.IndexFunc(w.snapshot.Pods, func(p corev1.Pod) bool { return client.ObjectKeyFromObject(&p) == key })
+		if i < 0 {
+			return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+		}
+		w.snapshot.Pods[i].DeepCopyInto(into)
+		return nil
+	}
 	if i := slices.IndexFunc(w.others, func(n corev1.Node) bool { return n.Name == key.Name }); i >= 0 {
 		w.others[i].DeepCopyInto(object.(*corev1.Node))
 		return nil

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Conditions of a node while it is worked on. They say so to people and to other programs; Drydock decides nothing from them.
+// Conditions of a node while it is worked on. They say so to people and to other programs. Of Drydock itself a drain tells by them which other nodes are
+// being drained, and the sweeper what is left of maintenances that are over.
 const (
 	// ConditionMaintenancePlanned: a maintenance waits for its turn.
 	ConditionMaintenancePlanned corev1.NodeConditionType = "MaintenancePlanned"
@@ -67,7 +68,7 @@ const conditionAttempts = 5
 func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
 	uid := node.UID
 	for attempt := 1; allowed(node); attempt++ {
-		err := c.patchNodeConditions(ctx, node, node.ResourceVersion, conditionPatch(node, owner, metav1.Now(), conditions))
+		err := c.patchNodeConditions(ctx, node, conditionPatch(node, owner, metav1.Now(), conditions))
 		if !apierrors.IsConflict(err) || attempt == conditionAttempts {
 			return err
 		}
@@ -117,18 +118,14 @@ func (c *Cluster) SameNode(ctx context.Context, name string, uid types.UID) (*co
 }
 
 // RemoveNodeConditions removes those of NodeConditions that were set in the name of an owner from a node that was just read; it is then
-// as the API server answers. Errors: as the API server's; Conflict when the node was planned for this owner and has changed since it was read, as the
-// plan may be that of another one, too, by now.
+// as the API server answers. Errors: as the API server's; Conflict when the node has changed since it was read, as a condition may be that of another
+// one by now.
 func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, owner string) error {
 	var patch []any
-	version := ""
 	for _, conditionType := range NodeConditions() {
 		old := FindNodeCondition(node, conditionType)
 		if old == nil || !ConditionOwnedBy(*old, owner) {
 			continue
-		}
-		if conditionType == ConditionMaintenancePlanned {
-			version = node.ResourceVersion
 		}
 		if len(ConditionOwners(*old)) > 1 {
 			patch = append(patch, withoutOwner(*old, owner))
@@ -136,7 +133,7 @@ func (c *Cluster) RemoveNodeConditions(ctx context.Context, node *corev1.Node, o
 			patch = append(patch, deletion(conditionType))
 		}
 	}
-	return c.patchNodeConditions(ctx, node, version, patch)
+	return c.patchNodeConditions(ctx, node, patch)
 }
 
 // ConditionOwnedBy reports whether a node's condition was set in the name of owner.
@@ -238,16 +235,13 @@ func FindNodeCondition(node *corev1.Node, conditionType corev1.NodeConditionType
 	return nil
 }
 
-// patchNodeConditions patches a node of that version; empty: of any.
-func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, version string, conditions []any) error {
+// patchNodeConditions patches the very node that was read: what comes late to one that has changed since is a conflict.
+func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, conditions []any) error {
 	if len(conditions) == 0 {
 		return nil
 	}
 	// The UID keeps us off a new node of the same name: to the API server it is a field that cannot be changed.
-	metadata := map[string]any{"uid": node.UID}
-	if version != "" {
-		metadata["resourceVersion"] = version
-	}
+	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": map[string]any{"conditions": conditions}})
 	if err != nil {
 		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)

@@ -106,6 +106,17 @@ func TestThePlanOfAnotherThatComesAsTheLastOneGoesStands(t *testing.T) {
 	require.Equal(t, []string{other}, kube.ConditionOwners(*kube.FindNodeCondition(reread(t, cluster, node), kube.ConditionMaintenancePlanned)))
 }
 
+func TestConditionsThatAnotherHasSetSinceAreNotRemovedInItsStead(t *testing.T) {
+	cluster := spoke(t)
+	seen, other := nodeWithConditions(t, cluster), "node/spoke/default/other/run"
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), seen.DeepCopy(), other, kube.AnyNode,
+		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted")))
+	err := cluster.RemoveNodeConditions(t.Context(), seen, owner)
+	require.True(t, apierrors.IsConflict(err), "%v", err)
+	left := kube.FindNodeCondition(reread(t, cluster, seen), kube.ConditionDrainInProgress)
+	require.Equal(t, []string{other}, kube.ConditionOwners(*left))
+}
+
 func TestANewNodeOfTheSameNameIsNotMarked(t *testing.T) {
 	cluster := spoke(t)
 	node := nodeWithConditions(t, cluster)

@@ -93,7 +93,7 @@ func lacksCompletion(holder, other *maintenancev1.WaitForPodCompletionSpec) stri
 	case other == nil:
 	case holder == nil:
 		return "it does not wait for pods to end by themselves (waitForPodCompletion)"
-	case holder.PodSelector != "" && holder.PodSelector != other.PodSelector:
+	case holder.PodSelector != other.PodSelector: // none picks all but pods of DaemonSets and static ones, which a selector may pick
 		return "it waits for other pods to end by themselves (waitForPodCompletion.podSelector)"
 	case holder.TimeoutSeconds != 0 && (other.TimeoutSeconds == 0 || other.TimeoutSeconds > holder.TimeoutSeconds):
 		return "it waits less long for pods to end by themselves (waitForPodCompletion.timeoutSeconds)"

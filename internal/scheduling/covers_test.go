@@ -59,6 +59,7 @@ func TestAMaintenanceCoversAnotherThatDemandsNoMore(t *testing.T) {
 		{"another order", drain(maintenancev1.DrainSpec{}), drain(maintenancev1.DrainSpec{PodOrder: []maintenancev1.PodOrder{{PodSelector: "app=a"}}}), "podOrder"},
 		{"no wait for pods", spec{}, completion(maintenancev1.WaitForPodCompletionSpec{}), "waitForPodCompletion"},
 		{"a wait for other pods", completion(maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=a"}), completion(maintenancev1.WaitForPodCompletionSpec{}), "podSelector"},
+		{"a wait for pods of a DaemonSet perhaps", completion(maintenancev1.WaitForPodCompletionSpec{}), completion(maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=a"}), "podSelector"},
 		{"a wait without limit", completion(maintenancev1.WaitForPodCompletionSpec{}), completion(maintenancev1.WaitForPodCompletionSpec{TimeoutSeconds: 9}), ""},
 		{"a shorter wait", completion(maintenancev1.WaitForPodCompletionSpec{TimeoutSeconds: 9}), completion(maintenancev1.WaitForPodCompletionSpec{}), "timeoutSeconds"},
 		{"the same check", spec{HealthChecks: []drydockv1.HealthCheck{ready}}, spec{HealthChecks: []drydockv1.HealthCheck{ready}}, ""},

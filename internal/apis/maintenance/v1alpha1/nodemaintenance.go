@@ -144,7 +144,8 @@ type DrainSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	PodEvictionFilters []PodEvictionFilter `json:"podEvictionFilters,omitempty"`
-	// SkipWaitForDeleteSeconds: a pod that has been terminating for longer is not waited for (addition). Absent: all are.
+	// SkipWaitForDeleteSeconds: a pod whose deletionTimestamp, which is the end of its grace period, is longer ago is not waited for (addition). Absent: all
+	// are.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	SkipWaitForDeleteSeconds *int32 `json:"skipWaitForDeleteSeconds,omitempty"`
