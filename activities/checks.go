@@ -46,6 +46,11 @@ func checkKinds(cluster *kube.Cluster, checks []drydockv1.HealthCheck) ([]client
 		object.SetName(watch.Name)
 		kinds = append(kinds, kube.IfServed(object))
 	}
+	for _, check := range checks {
+		if check.HarborCluster != nil {
+			kinds = append(kinds, harborServiceKinds(check.HarborCluster.Namespace)...)
+		}
+	}
 	return kinds, nil
 }
 
@@ -73,7 +78,7 @@ var _ health.Objects = objects{}
 // version waits until it is current, some 90 ms on a busy API server, and so is evidence of now. What the Cache lists is not copied:
 // checks only read.
 func objectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader) objects {
-	return objects{Evidence: snapshot.NewEvidence(ctx, reader, cluster.Client.Scheme(), endpoint.Fetch), ctx: ctx, cluster: cluster}
+	return objects{Evidence: snapshot.NewEvidence(ctx, reader, cluster.Client.Scheme(), endpoint.Fetch).WithSecrets(cluster.Client), ctx: ctx, cluster: cluster}
 }
 
 // Node returns the node of that name, or nil when there is none. The Cache is not believed that: it may not have the node yet.

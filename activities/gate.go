@@ -38,7 +38,7 @@ func (w *gateWait) run(ctx context.Context) error {
 			if decision.LookAgain != nil {
 				alarm.Reset(time.Until(*decision.LookAgain))
 			}
-			return temporal.Observation{Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
+			return temporal.Observation{Cluster: w.cluster.Name, Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
 		})
 		woken := waiting.Err() != nil && ctx.Err() == nil
 		alarm.Stop()

@@ -116,23 +116,28 @@ type harborLook struct {
 	again *time.Time
 }
 
-// kinds are all objects that matter. What the spec does not ask for, now or when it was read last, does not.
+// kinds are all objects that matter.
 func (l *harborLook) kinds() []client.Object {
-	object := func(object client.Object, name string) client.Object {
-		object.SetNamespace(l.in.Namespace)
-		object.SetName(name)
-		return object
+	hc := &goharborv1.HarborCluster{}
+	hc.Namespace, hc.Name = l.in.Namespace, l.in.Name
+	ingress := &networkingv1.Ingress{}
+	ingress.Namespace = l.in.Namespace
+	return append(harborServiceKinds(l.in.Namespace), hc, l.secrets, kube.IfServed(ingress))
+}
+
+// harborServiceKinds are the objects of a namespace that HarborClusters are judged by, but for Secrets.
+func harborServiceKinds(namespace string) []client.Object {
+	var kinds []client.Object
+	for _, kind := range []schema.GroupVersionKind{harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		kinds = append(kinds, kube.IfServed(object))
 	}
-	foreign := func(kind schema.GroupVersionKind) client.Object {
-		found := &unstructured.Unstructured{}
-		found.SetGroupVersionKind(kind)
-		return kube.IfServed(object(found, ""))
+	kinds = append(kinds, &appsv1.StatefulSet{}, &appsv1.Deployment{}, &batchv1.Job{})
+	for _, kind := range kinds {
+		kind.SetNamespace(namespace)
 	}
-	return []client.Object{
-		object(&goharborv1.HarborCluster{}, l.in.Name), l.secrets,
-		foreign(harbor.Postgresql), foreign(harbor.RedisFailover), foreign(harbor.Tenant), foreign(harbor.Harbor),
-		object(&appsv1.StatefulSet{}, ""), object(&appsv1.Deployment{}, ""), object(&batchv1.Job{}, ""), kube.IfServed(object(&networkingv1.Ingress{}, "")),
-	}
+	return kinds
 }
 
 // look looks at everything, and reports whether something is due. What the cache says is due is looked at once more, at the API server: it may be behind.

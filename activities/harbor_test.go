@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/operators"
@@ -145,6 +146,7 @@ func TestHarborClusters(t *testing.T) {
 	t.Run("together", func(t *testing.T) {
 		for name, run := range map[string]func(*testing.T, *operators.Operators){
 			"come up, Harbor last, and nothing is written twice":               harborComesUp,
+			"are gates that no stale status opens":                             harborIsGate,
 			"are put right when somebody changes or deletes what they have":    harborDrifts,
 			"say it when a service falls over, and when it is back":            harborFallsOver,
 			"say what their operators say, and when it takes too long":         harborSaysWhy,
@@ -252,6 +254,35 @@ func harborFallsOver(t *testing.T, played *operators.Operators) {
 		r.untilIs(goharborv1.StatusUnhealthy)
 		r.untilIs(goharborv1.StatusHealthy)
 	}
+}
+
+func harborIsGate(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	r.untilIs(goharborv1.StatusHealthy)
+	check := func(timeout int32) AwaitClusterHealthyInput {
+		return AwaitClusterHealthyInput{Cluster: hubName, Since: time.Now(), Checks: []drydockv1.HealthCheck{{
+			Name: "registry", TimeoutSeconds: &timeout, HarborCluster: &drydockv1.HarborClusterCheck{Namespace: r.ref.Namespace, Name: "main"},
+		}}}
+	}
+	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
+
+	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
+	require.Eventually(t, func() bool {
+		available, _, _ := unstructured.NestedInt64(r.object(harbor.Tenant, "minio-main").Object, "status", "availableReplicas")
+		return available == 1
+	}, 10*time.Second, 20*time.Millisecond)
+	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
+	require.NoError(t, err)
+	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "nobody keeps it, so that its status is of before")
+	err = checkups().AwaitClusterHealthy(t.Context(), check(1))
+	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
+	require.Regexp(t, `health gate of cluster hub failed: registry: HarborCluster \S+/main: condition StorageReady is False: ReplicasNotReady: was ready, and is not now: 1 of 2 replicas of `+
+		`Tenant minio-main are available; seen so since \d\d:\d\d:\d\dZ, for \ds`, temporal.ErrorMessage(err))
+
+	opened := make(chan error, 1)
+	go func() { opened <- checkups().AwaitClusterHealthy(t.Context(), check(30)) }()
+	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	require.NoError(t, <-opened)
 }
 
 func harborSaysWhy(t *testing.T, played *operators.Operators) {

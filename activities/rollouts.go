@@ -68,6 +68,7 @@ var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-ma
 // be changed before that is found.
 func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
 	problems := append(rollout.CheckStrategy(&cgu.Spec), rollout.CheckActions(&cgu.Spec.Actions, field.NewPath("spec", "actions"))...)
+	problems = append(problems, manifest.CheckHealthChecks(cgu.Spec.HealthChecks, field.NewPath("spec", "healthChecks"))...)
 	if work := cgu.Spec.NodeMaintenance; work != nil {
 		problems = append(problems, manifest.CheckRemediation(work, field.NewPath("spec", "nodeMaintenance"))...)
 	}

@@ -39,6 +39,8 @@ type ClusterGroupUpgradeCarried struct {
 	NextBatch int `json:"nextBatch"`
 	// Begun is the budget of the next batch if the run before has begun it.
 	Begun *BatchBudget `json:"begun,omitempty"`
+	// Gated is on how many clusters of the plan the health checks were found to hold, before the first batch.
+	Gated int `json:"gated,omitempty"`
 	// Completed clusters to which afterCompletion is still to be done.
 	Completed []string `json:"completed,omitempty"`
 	// Prepared is what was found of the policies or manifest works; nil before the first cluster.
@@ -82,6 +84,8 @@ type groupUpgrade struct {
 	phase     string
 	nextBatch int
 	begun     *BatchBudget
+	// gated is on how many clusters the health checks were found to hold before the first batch.
+	gated int
 	// charged is the time that counts against the rollout's timeout.
 	charged stopwatch
 	// batch at work; nil between batches.
@@ -118,7 +122,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
-		g.prepared = c.Prepared
+		g.prepared, g.gated = c.Prepared, c.Gated
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
 	}
@@ -229,7 +233,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.prepared, Held: g.holds.state, Starters: g.starters,
+		Completed: g.completions.due, Prepared: g.prepared, Gated: g.gated, Held: g.holds.state, Starters: g.starters,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -51,6 +51,12 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	for g.nextBatch < len(plan) {
 		next := rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)
 		if g.begun != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
+			if end := g.awaitTurn(ctx); end != "" {
+				return end, nil
+			}
+			if end, err := g.awaitHealth(ctx); end != "" || err != nil {
+				return end, err
+			}
 			if end := g.runBatch(ctx, next); end != "" {
 				return end, nil
 			}
@@ -63,9 +69,6 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 // runBatch takes the batches up to next from start to end, or goes on with what the run before has begun. It returns why the rollout ends
 // with it, endRun, or "" when the next batch is due.
 func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
-	if end := g.awaitTurn(ctx); end != "" {
-		return end
-	}
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
 		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used}
@@ -302,6 +305,9 @@ func (b *batch) atWork(cluster *clusterAtWork) bool {
 
 // ended takes over what became of a cluster at work. One that was withdrawn because its time was over is timed out.
 func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
+	if b.checkHealth(cluster, result) {
+		return
+	}
 	g := b.group
 	delete(b.running, cluster.name)
 	b.changed = true

@@ -28,6 +28,10 @@ func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 
 // observed takes over what an activity sees that waits.
 func (g *groupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
+	if seen.Activity == "AwaitClusterHealthy" {
+		g.healthObserved(ctx, seen)
+		return
+	}
 	if g.phase == phaseBlocked && seen.Activity == "AwaitBlockers" && seen.Wait != nil && g.withdrawn == nil {
 		g.record.blocked(ctx, seen.Wait)
 	}

@@ -33,7 +33,10 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 				g.enabled, g.starters = true, append(g.starters, r.Actor)
 			}
 		}),
-		onSignal(ctx, temporal.SignalObserved, "What an activity that waits sees.", func(o temporal.Observation) { g.observed(ctx, o) }),
+		onSignal(ctx, temporal.SignalObserved, "What an activity that waits sees.", func(o temporal.Observation) {
+			g.signals++
+			g.observed(ctx, o)
+		}),
 		onSignal(ctx, temporal.SignalPause, "Start nothing new; what is at work finishes. The clocks stand still.", func(r temporal.SignalRequest) {
 			g.pause(ctx, true, r)
 		}),

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -52,6 +53,8 @@ type clusterAtWork struct {
 	timedOut bool
 	// vanished: it was withdrawn because its ManagedCluster is gone, and has failed already.
 	vanished bool
+	// checked: its work is over, and the health checks of the rollout must hold on it, or did.
+	checked bool
 	// soaking: its work is over, and has to last for a while.
 	soaking bool
 }
@@ -68,6 +71,10 @@ func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 		return rollout.EndCancelled, nil
 	case err != nil:
 		g.record.note("the clusters that timed out could not be looked at once more: " + temporal.ErrorMessage(err))
+	}
+	if len(g.spec.HealthChecks) > 0 {
+		failures := g.healthOf(ctx, complete)
+		complete = slices.DeleteFunc(complete, func(cluster string) bool { return failures[cluster] != nil })
 	}
 	g.record.lateComplete(ctx, complete)
 	return "", nil

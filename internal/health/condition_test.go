@@ -167,7 +167,7 @@ func TestACheckThatCannotBeJudgedIsInvalid(t *testing.T) {
 		check drydockv1.HealthCheck
 		says  string
 	}{
-		{"nothing is checked", drydockv1.HealthCheck{}, "exactly one of condition, workload, pods, node, cel, prometheus and http must be set"},
+		{"nothing is checked", drydockv1.HealthCheck{}, "exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"},
 		{"apiVersion", drydockv1.HealthCheck{Condition: &drydockv1.ConditionCheck{APIVersion: "a/b/c", Kind: "X", Name: "x", Type: "Ready"}}, "condition.apiVersion"},
 		{"selector of a condition", drydockv1.HealthCheck{Condition: &drydockv1.ConditionCheck{APIVersion: "v1", Kind: "Pod", Selector: bad, Type: "Ready"}}, "condition: "},
 		{"selector of a workload", drydockv1.HealthCheck{Workload: &drydockv1.WorkloadCheck{Namespace: "shop", Selector: bad}}, "workload: "},

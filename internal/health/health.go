@@ -40,6 +40,9 @@ type Objects interface {
 	// Fetch asks an address by HTTP GET, within bounds of time and size. An error says why there is no answer; it wraps ErrNotAsked when
 	// nobody asked.
 	Fetch(address string) (Answer, error)
+	// Harbor returns how a HarborCluster is by its services as they are now, or nil when there is none. The error wraps ErrNotServed or
+	// ErrForbidden when the cluster does not show what it is judged by.
+	Harbor(namespace, name string) (*HarborStanding, error)
 }
 
 // Answers of a cluster about a kind that a check wants to see. They make the check unhealthy, not impossible: the CRD, or the
@@ -73,6 +76,7 @@ const (
 	ReasonUnexpectedAnswer       = "UnexpectedAnswer"
 	ReasonUnexpectedSample       = "UnexpectedSample"
 	ReasonNotAsked               = "NotAsked"
+	ReasonHarborUnhealthy        = "HarborUnhealthy"
 )
 
 // maxBlockers is how many blockers a result names; its message counts them all.
@@ -115,6 +119,8 @@ func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result
 		return evaluatePrometheus(*check.Prometheus, objects)
 	case check.HTTP != nil:
 		return evaluateHTTP(*check.HTTP, objects)
+	case check.HarborCluster != nil:
+		return evaluateHarbor(*check.HarborCluster, objects)
 	}
 	return Result{}, errNoCheck()
 }
@@ -158,6 +164,8 @@ func watchesOf(check drydockv1.HealthCheck) ([]Watch, error) {
 	case check.CEL != nil:
 		watch, err := celChoice(*check.CEL).watch()
 		return []Watch{watch}, err
+	case check.HarborCluster != nil:
+		return []Watch{{Kind: harborKind, Namespace: check.HarborCluster.Namespace, Name: check.HarborCluster.Name}}, nil
 	case asks(check):
 		return nil, nil
 	}
@@ -165,7 +173,7 @@ func watchesOf(check drydockv1.HealthCheck) ([]Watch, error) {
 }
 
 func errNoCheck() error {
-	return fmt.Errorf("%w: exactly one of condition, workload, pods, node, cel, prometheus and http must be set", ErrInvalid)
+	return fmt.Errorf("%w: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set", ErrInvalid)
 }
 
 // All is healthy when every result is. Otherwise it has the reason and message of the first that is not, and the blockers of all.

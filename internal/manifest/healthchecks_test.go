@@ -45,8 +45,8 @@ func TestHealthChecksThatAreWrongAreNamed(t *testing.T) {
 		{
 			name: "a check of nothing, and one of two things", text: "[{name: a}, {name: b, node: {}, http: {url: 'http://x'}}]",
 			lines: []string{
-				"stdin: healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus and http must be set",
-				"stdin: healthChecks[1]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus and http must be set",
+				"stdin: healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set",
+				"stdin: healthChecks[1]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set",
 			},
 		},
 		{name: "a misspelt field", text: "[{name: a, http: {uri: 'http://x'}}]", lines: []string{

@@ -233,7 +233,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 		// Health checks.
 		{
 			name: "a health check that checks nothing", text: request("healthChecks: [{name: h}]"),
-			lines: []string{nm + "healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus and http must be set"},
+			lines: []string{nm + "healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"},
 		},
 		{
 			name: "two health checks of one name, and one without", text: request("healthChecks: [{name: h, node: {}}, {name: h, node: {}}, {node: {}}]"),
@@ -382,7 +382,7 @@ healthChecks: [{name: h}]
 				nm + "cordoned: unknown field; did you mean cordon?",
 				nm + "drainSpec.podEvictionFilters[0].byResourceNameRegex: Invalid value: \"[\": error parsing regexp: missing closing ]: `[`",
 				nm + `drainSpec.podSelector: Invalid value: "a in (": unable to parse requirement: found '', expected: ',', ')' or identifier`,
-				nm + "healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus and http must be set",
+				nm + "healthChecks[0]: Invalid value: exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set",
 				nm + `requestorID: Invalid value: "Me!": ` + requestorRule,
 			}, cluster: []string{"spec.cordoned"},
 		},

@@ -24,6 +24,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		_, invalid := rollout.Selectors(&object.Spec)
 		invalid = append(invalid, rollout.CheckActions(&object.Spec.Actions, spec.Child("actions"))...)
 		invalid = append(invalid, rollout.CheckStrategy(&object.Spec)...)
+		invalid = append(invalid, CheckHealthChecks(object.Spec.HealthChecks, spec.Child("healthChecks"))...)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
 			invalid = append(invalid, CheckRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}
@@ -42,7 +43,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *drydockv1.WorkloadLockPolicy:
 		invalid := validateSelector(&object.Spec.NodeSelector, spec.Child("nodeSelector"))
 		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)
-		return append(invalid, validateHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
+		return append(invalid, CheckHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
 	case *drydockv1.MaintenanceWindow:
 		return append(windows.Check(&object.Spec, spec), validateSelector(object.Spec.Selector, spec.Child("selector"))...)
 	case *sreportalv1.Maintenance:
@@ -75,10 +76,11 @@ func validateNodeWork(
 			invalid = append(invalid, validatePicks(entry.PodSelector, path.Child("podOrder").Index(i).Child("podSelector"))...)
 		}
 	}
-	return append(invalid, validateHealthChecks(checks, path.Child("healthChecks"))...)
+	return append(invalid, CheckHealthChecks(checks, path.Child("healthChecks"))...)
 }
 
-func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
+// CheckHealthChecks checks what no schema can express of health checks; path is that of their list.
+func CheckHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
 	var invalid field.ErrorList
 	for i, check := range checks {
 		path := path.Index(i)

@@ -23,15 +23,19 @@ func Harbor(ctx context.Context, reader client.Reader, hc *goharborv1.HarborClus
 	if err != nil {
 		return observed, err
 	}
-	// No more is read of Secrets than their names.
+	return observed, readSecretNames(ctx, reader, hc.Namespace, observed.Secrets)
+}
+
+// readSecretNames reads no more of Secrets than their names.
+func readSecretNames(ctx context.Context, reader client.Reader, namespace string, names map[string]bool) error {
 	secrets := metadataList(harbor.Secret)
-	if err := reader.List(ctx, secrets, client.InNamespace(hc.Namespace)); err != nil {
-		return observed, fmt.Errorf("list Secrets in namespace %s: %w", hc.Namespace, err)
+	if err := reader.List(ctx, secrets, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list Secrets in namespace %s: %w", namespace, err)
 	}
 	for _, secret := range secrets.Items {
-		observed.Secrets[secret.Name] = true
+		names[secret.Name] = true
 	}
-	return observed, nil
+	return nil
 }
 
 // HarborServices is Harbor without the Secrets.

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/health"
 	"drydock.dev/drydock/internal/kube"
 )
@@ -22,6 +25,8 @@ type Evidence struct {
 	reader client.Reader
 	scheme *runtime.Scheme
 	fetch  Fetch
+	// secrets is where Secrets are read from: of those no cache may hold everything.
+	secrets client.Reader
 }
 
 var _ health.Objects = Evidence{}
@@ -31,7 +36,13 @@ type Fetch func(ctx context.Context, address string) (health.Answer, error)
 
 // NewEvidence reads objects from the reader, those of the scheme in their Go types, and asks addresses by fetch.
 func NewEvidence(ctx context.Context, reader client.Reader, scheme *runtime.Scheme, fetch Fetch) Evidence {
-	return Evidence{ctx: ctx, reader: reader, scheme: scheme, fetch: fetch}
+	return Evidence{ctx: ctx, reader: reader, scheme: scheme, fetch: fetch, secrets: reader}
+}
+
+// WithSecrets is the same evidence, but for Secrets, which are read from that reader.
+func (e Evidence) WithSecrets(reader client.Reader) Evidence {
+	e.secrets = reader
+	return e
 }
 
 // Evidence is what the objects of a file say; no address is asked.
@@ -89,6 +100,32 @@ func (e Evidence) PodsOn(node string) ([]*corev1.Pod, error) {
 
 // Fetch asks an address.
 func (e Evidence) Fetch(address string) (health.Answer, error) { return e.fetch(e.ctx, address) }
+
+// Harbor returns how a HarborCluster is, by its services.
+func (e Evidence) Harbor(namespace, name string) (*health.HarborStanding, error) {
+	hc := &goharborv1.HarborCluster{}
+	err := e.reader.Get(e.ctx, client.ObjectKey{Namespace: namespace, Name: name}, hc)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	var observed harbor.Observed
+	if err == nil {
+		observed, err = HarborServices(e.ctx, e.reader, hc)
+	}
+	if err == nil {
+		err = readSecretNames(e.ctx, e.secrets, namespace, observed.Secrets)
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("%w: %w", health.ErrNotServed, err)
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("%w: %w", health.ErrForbidden, err)
+	case err != nil:
+		return nil, err
+	}
+	evaluation := harbor.Evaluate(hc, observed, time.Now())
+	return &health.HarborStanding{Status: evaluation.Status, Conditions: evaluation.Conditions}, nil
+}
 
 // NewObject returns an empty object of the kind: the Go type when there is one, since all of the house shares its informer; else an
 // unstructured one.

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HealthCheck is one thing that must be true before work goes on. Exactly one of Condition, Workload, Pods, Node, CEL, Prometheus and HTTP
-// says what is checked.
-// +kubebuilder:validation:XValidation:rule="(has(self.condition) ? 1 : 0) + (has(self.workload) ? 1 : 0) + (has(self.pods) ? 1 : 0) + (has(self.node) ? 1 : 0) + (has(self.cel) ? 1 : 0) + (has(self.prometheus) ? 1 : 0) + (has(self.http) ? 1 : 0) == 1",message="exactly one of condition, workload, pods, node, cel, prometheus and http must be set"
+// HealthCheck is one thing that must be true before work goes on. Exactly one of Condition, Workload, Pods, Node, CEL, Prometheus, HTTP and
+// HarborCluster says what is checked.
+// +kubebuilder:validation:XValidation:rule="(has(self.condition) ? 1 : 0) + (has(self.workload) ? 1 : 0) + (has(self.pods) ? 1 : 0) + (has(self.node) ? 1 : 0) + (has(self.cel) ? 1 : 0) + (has(self.prometheus) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.harborCluster) ? 1 : 0) == 1",message="exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"
 type HealthCheck struct {
 	// Name is shown wherever the check is reported.
 	// +kubebuilder:validation:MinLength=1
@@ -30,6 +30,9 @@ type HealthCheck struct {
 	// HTTP checks how an address answers.
 	// +optional
 	HTTP *HTTPCheck `json:"http,omitempty"`
+	// HarborCluster checks that a Harbor is not unhealthy.
+	// +optional
+	HarborCluster *HarborClusterCheck `json:"harborCluster,omitempty"`
 	// TimeoutSeconds is how long the check may stay false before it has failed. 0: no limit.
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
@@ -144,6 +147,15 @@ type PrometheusCheck struct {
 	// +kubebuilder:validation:Maximum=3600
 	// +optional
 	MaxAgeSeconds int32 `json:"maxAgeSeconds,omitempty"`
+}
+
+// HarborClusterCheck wants a HarborCluster not to be unhealthy: healthy, or on its way there for the first time. It is judged by its services as they are then,
+// not by what its status says.
+type HarborClusterCheck struct {
+	// +kubebuilder:validation:MinLength=1
+	Namespace string `json:"namespace"`
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
 }
 
 // HTTPCheck wants an address to answer a GET with a status. Redirects are not followed: they are an answer.

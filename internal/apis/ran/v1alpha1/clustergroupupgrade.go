@@ -73,6 +73,10 @@ type ClusterGroupUpgradeSpec struct {
 	// Backup of every cluster before the first batch.
 	// +optional
 	Backup bool `json:"backup,omitempty"`
+	// HealthChecks must hold on every cluster of the plan before the first batch starts, and on each cluster when the work on it is done, before it
+	// counts as complete (addition).
+	// +optional
+	HealthChecks []drydockv1.HealthCheck `json:"healthChecks,omitempty"`
 	// Actions on the clusters' labels and annotations.
 	// +optional
 	Actions Actions `json:"actions,omitempty"`

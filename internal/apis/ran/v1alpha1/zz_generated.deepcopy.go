@@ -336,6 +336,13 @@ func (in *ClusterGroupUpgradeSpec) DeepCopyInto(out *ClusterGroupUpgradeSpec) {
 		*out = new(ObjectRef)
 		**out = **in
 	}
+	if in.HealthChecks != nil {
+		in, out := &in.HealthChecks, &out.HealthChecks
+		*out = make([]drydockv1alpha1.HealthCheck, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	in.Actions.DeepCopyInto(&out.Actions)
 	if in.Approvals != nil {
 		in, out := &in.Approvals, &out.Approvals

@@ -1,0 +1,142 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// gatesAtOnce is on how many clusters the health checks of a rollout are looked at together, before it starts: each is an activity.
+const gatesAtOnce = 50
+
+// awaitHealth waits until the health checks of the rollout hold on every cluster that it is to work on, before its first batch. Where one fails, nothing
+// is touched.
+func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
+	if len(g.spec.HealthChecks) == 0 || g.begun != nil || g.status.Status.CurrentBatch > 0 {
+		return "", nil
+	}
+	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
+	for g.gated < len(clusters) {
+		if mustContinueAsNew(ctx, g.signals) {
+			return endRun, nil
+		}
+		some := clusters[g.gated:min(len(clusters), g.gated+gatesAtOnce)]
+		failures := g.healthOf(ctx, some)
+		g.record.reason.set(ctx, "", "")
+		if ctx.Err() != nil {
+			return rollout.EndCancelled, nil
+		}
+		if err := gateFailure(some, failures); err != nil {
+			return "", err
+		}
+		g.gated += len(some)
+	}
+	return "", nil
+}
+
+// gateFailure is one error of those of clusters; nil: there is none.
+func gateFailure(clusters []string, failures map[string]error) error {
+	var messages []string
+	var blockers []drydockv1.Blocker
+	for _, cluster := range clusters {
+		if err := failures[cluster]; err != nil {
+			messages = append(messages, temporal.ErrorMessage(err))
+			blockers = append(blockers, temporal.Blockers(err)...)
+		}
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	const named = 5
+	more := ""
+	if len(messages) > named {
+		more = fmt.Sprintf("; and on %d more clusters", len(messages)-named)
+		messages = messages[:named]
+	}
+	return temporal.Error(temporal.ErrHealthGateFailed, "before the first batch: "+strings.Join(messages, "; ")+more, nil, blockers...)
+}
+
+// healthOf looks at clusters side by side, and returns the errors of those on which the health checks of the rollout do not hold in time.
+func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
+	failures := map[string]error{}
+	left := len(clusters)
+	for _, cluster := range clusters {
+		workflow.GoNamed(ctx, "health of "+cluster, func(ctx workflow.Context) {
+			if err := g.awaitClusterHealth(ctx, cluster); err != nil {
+				failures[cluster] = err
+			}
+			left--
+		})
+	}
+	waiting, stop := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(waiting, func() bool { return left == 0 })
+	stop()
+	return failures
+}
+
+// awaitClusterHealth waits until the health checks of the rollout hold on a cluster. What was seen before now does not count.
+func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
+	now := workflow.Now(ctx)
+	in := activities.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
+	insist := g.insist()
+	if queue, own := g.taskQueues[cluster]; own {
+		insist.taskQueue = queue
+	}
+	return insist.wait(ctx, "check the health of "+cluster, lastDeadline(ctx, &now, in.Checks), temporal.ErrHealthGateFailed,
+		(&activities.Health{}).AwaitClusterHealthy, in, nil)
+}
+
+// checkHealth lets a cluster on which the work is done keep its place until the health checks of the rollout hold on it, and reports whether it does: its end
+// is told once more then.
+func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) bool {
+	g := b.group
+	if result.State != ranv1.ClusterComplete || len(g.spec.HealthChecks) == 0 || cluster.checked || cluster.vanished {
+		return false
+	}
+	cluster.checked = true
+	workflow.GoNamed(cluster.ctx, "health of "+cluster.name, func(ctx workflow.Context) {
+		g.record.clusterChecked(ctx, cluster.name, nil)
+		err := g.awaitClusterHealth(ctx, cluster.name)
+		switch {
+		case ctx.Err() != nil:
+			result.State = ranv1.ClusterCancelled
+		case err != nil:
+			failed := failedFor(err)
+			result.State, result.Reason, result.Message = failed.State, failed.Reason, failed.Message
+		}
+		b.ended(ctx, cluster, result)
+	})
+	return true
+}
+
+// healthObserved takes over what the health checks of the rollout wait for: that of a cluster at work is its own reason, that of one whose turn is to
+// come the rollout's.
+func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
+	switch {
+	case seen.Wait == nil || g.withdrawn != nil:
+	case g.batch == nil:
+		wait := *seen.Wait
+		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message
+		g.record.reason.replace(&wait)
+	case g.batch.running[seen.Cluster] != nil:
+		g.record.clusterChecked(ctx, seen.Cluster, seen.Wait)
+	}
+}
+
+// clusterChecked records that the work on a cluster is done, and what its health checks wait for.
+func (r *groupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
+	report := *r.cluster(name)
+	report.Step, report.Reason, report.Message, report.Since = string(ranv1.StepHealthChecks), "", "", nil
+	if wait != nil {
+		report.Reason, report.Message, report.Since = wait.Reason, wait.Message, &wait.Since
+	}
+	r.clusterProgressed(ctx, report)
+}
