@@ -5,23 +5,49 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// emergencyStops are the scenarios in which somebody terminates the emergency stop.
+// emergencyStops are the scenarios of the emergency stop.
 func emergencyStops() []scenario {
-	return []scenario{{name: "the emergency stop is terminated while a cluster is held", run: emergencyStopTerminated}}
+	return []scenario{
+		{name: "the emergency stop is terminated while a cluster is held", run: emergencyStopTerminated},
+		{name: "a cluster is held while a node is only tried to be taken", run: heldWhileTried},
+	}
+}
+
+// heldWhileTried: when the API server takes the cordon again, nobody asks it to before the release.
+func heldWhileTried(t *testing.T, s *scene) {
+	at := s.places(t, 1)[0]
+	refused := s.inject(at.spoke, faultproxy.Rule{
+		Match: faultproxy.Match{Verbs: []string{"patch"}, Resource: "nodes", Name: at.node}, Fault: faultproxy.Refuse(apierrors.NewServiceUnavailable("away")),
+	})
+	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+	require.Eventually(t, func() bool { return refused.Harmed() > 0 }, waitLimit, 10*time.Millisecond, "the cordon is tried")
+	s.must(t, "hold", "--cluster", at.spoke.Name, "--reason", s.name)
+	s.awaitHeld(t, w, at.spoke.Name)
+	refused.Remove()
+	s.awaitReason(t, w.workflow, emergency.ReasonHeld)
+	node, err := at.spoke.Client.CoreV1().Nodes().Get(t.Context(), at.node, metav1.GetOptions{})
+	require.NoError(t, err)
+	require.False(t, node.Spec.Unschedulable)
+	s.must(t, "release", "--cluster", at.spoke.Name)
+	s.requireEnd(t, w)
 }
 
 // emergencyStopTerminated: what was held is held also for a maintenance that is started then, and one that has waited hears of the release.
