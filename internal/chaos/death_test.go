@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
 )
 
 // state is a state of a workflow in which its worker dies.
@@ -31,6 +32,8 @@ type reached struct {
 	last func()
 	// heal, unless nil, ends what keeps the work in the state. The worker lives again when it is called.
 	heal func()
+	// late, unless nil, is by what the request stands that keeps the work in the state.
+	late *faultproxy.Injection
 }
 
 func (s state) String() string {

@@ -55,12 +55,13 @@ func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster
 	t.Helper()
 	cluster := invariants.Cluster{
 		Name: spoke.Name, Deeds: settledDeeds(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),
-		ClusterLocks: true, AtOnce: max(1, s.allowed[spoke.Name]),
+		AtOnce: max(1, s.allowed[spoke.Name]),
 	}
 	for _, w := range s.works {
 		nodes := w.nodes[spoke.Name]
-		// Whoever asks for a single node is not held by the locks of the cluster.
-		cluster.ClusterLocks = cluster.ClusterLocks && (w.rollout || len(nodes) == 0)
+		if w.followed {
+			cluster.Again = append(cluster.Again, nodes...)
+		}
 		if w.end != ended {
 			continue
 		}

@@ -21,7 +21,7 @@ import (
 
 const (
 	spokes  = 3
-	workers = 5
+	workers = 6
 )
 
 // theStage is shared: starting a fleet takes longer than most scenarios, and each leaves it as it was.

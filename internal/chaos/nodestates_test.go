@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -148,11 +149,21 @@ func nodeRequests() []request {
 		{in: maintenancev1.NodeReady, what: "the creation of the job", activity: "RunJob", match: ofMaintenance("create", "jobs")},
 		{in: maintenancev1.NodeCleaningUp, what: "the end of a job at work", activity: "RemoveJob", match: ofMaintenance("delete", "jobs"), cancel: true},
 		{in: maintenancev1.NodeCleaningUp, what: "the release of the job", activity: "ReturnNode", match: ofMaintenance("patch", "jobs")},
+		{
+			in: maintenancev1.NodeCleaningUp, what: "the removal of its conditions", activity: "ReturnNode",
+			match: ofNode("patch", "nodes/status", `{"$patch":"delete","type":"MaintenanceInProgress"}`),
+		},
 		{in: maintenancev1.NodeCleaningUp, what: "the uncordon", activity: "ReturnNode", match: ofNode("patch", "nodes", `"unschedulable":null`)},
 		{in: maintenancev1.NodeCleaningUp, what: "the withdrawal of the request", activity: "ReturnNode", match: func(_ *scene, at place) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"delete"}, Resource: "nodemaintenancerequests", Name: "drydock-" + at.node + "-*"}
 		}},
 	}
+}
+
+// nodeRequest is that of the requests.
+func nodeRequest(what string) request {
+	all := nodeRequests()
+	return all[slices.IndexFunc(all, func(r request) bool { return r.what == what })]
 }
 
 // lost is the state in which the worker has made the request, and the API server has not heard of it.
@@ -163,6 +174,7 @@ func (r request) lost() state {
 			injection := stopRequest(s, at, r.match(s, at))
 			arrived := r.reach(t, s, at)
 			awaitStopped(t, injection)
+			arrived.late = injection
 			return arrived
 		},
 	}

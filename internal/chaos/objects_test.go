@@ -233,7 +233,7 @@ func (s *scene) annotate(t *testing.T, at place, annotation, value string) {
 
 func (s *scene) patchNode(t *testing.T, at place, patch string) {
 	t.Helper()
-	_, err := at.spoke.Client.CoreV1().Nodes().Patch(t.Context(), at.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"})
+	_, err := at.spoke.Client.CoreV1().Nodes().Patch(context.Background(), at.node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"})
 	require.NoError(t, err)
 }
 

@@ -17,6 +17,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/kube"
 )
 
 // What scenarios put on the stage. All of it bears the label, and is gone when mend has cleared the stage.
@@ -155,6 +156,9 @@ func (s *scene) clear(t *testing.T, spoke *devstack.Cluster) {
 	for _, node := range nodes.Items {
 		if _, notReady := node.Annotations[devstack.AnnotationNotReady]; notReady {
 			s.setReady(t, place{spoke, node.Name}, true)
+		}
+		if kube.Owner(&node) == stranger {
+			s.annotate(t, place{spoke, node.Name}, kube.AnnotationOwner, "null")
 		}
 	}
 }

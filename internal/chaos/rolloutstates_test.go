@@ -127,6 +127,7 @@ func clusterRequest(verb string, answerOnly bool) state {
 			arrived.last = s.carriedOutAtLast(t, at, injection)
 		} else {
 			awaitStopped(t, injection)
+			arrived.late = injection
 		}
 		return arrived
 	})
@@ -182,12 +183,15 @@ func paused() state {
 	})
 }
 
-// afterCompletion is the state in which what a cluster was given for its rollout is taken from it.
-const afterCompletion = "afterCompletion"
+// The states in which a cluster is given what it has for its rollout, and in which that is taken from it.
+const (
+	beforeEnable    = "beforeEnable"
+	afterCompletion = "afterCompletion"
+)
 
 // changing is a state in which the labels of a cluster are being changed, before it is worked on, or after it: then they are as they were.
 func changing(before bool) state {
-	name, body := "beforeEnable", `"`+propLabel+`":"at-work"`
+	name, body := beforeEnable, `"`+propLabel+`":"at-work"`
 	if !before {
 		name, body = afterCompletion, `"`+propLabel+`":null`
 	}
@@ -199,7 +203,7 @@ func changing(before bool) state {
 		}, at.node)
 		w.labels = true
 		awaitStopped(t, injection)
-		return reached{workflow: w.workflow}
+		return reached{workflow: w.workflow, late: injection}
 	})
 }
 

@@ -25,6 +25,14 @@ type scenario struct {
 	// short scenarios are part of every test run.
 	short bool
 	run   func(*testing.T, *scene)
+	// deaths are the states in which a worker dies in it.
+	deaths []mortal
+}
+
+// mortal is a state in which a worker dies, and how.
+type mortal struct {
+	state
+	end
 }
 
 // scene is one scenario as it plays.
@@ -62,6 +70,8 @@ type work struct {
 	end string
 	// terminated: it, or a part of it, was.
 	terminated bool
+	// followed: its nodes are maintained once more, for somebody else.
+	followed bool
 	// labels: it gives its clusters a label at its beginning, and takes it away at its end.
 	labels bool
 }
@@ -78,9 +88,7 @@ func newScene(t *testing.T, name string, seed uint64) *scene {
 // finish waits for the end of all that was started, and judges it.
 func (s *scene) finish(t *testing.T) {
 	t.Helper()
-	for _, w := range s.works {
-		s.requireEnd(t, w)
-	}
+	s.requireEnds(t)
 	for _, spoke := range s.Spokes {
 		require.NoError(t, s.AwaitNothingLeft(t.Context(), spoke))
 	}

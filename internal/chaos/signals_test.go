@@ -123,7 +123,7 @@ func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 func cancelMaintenances(t *testing.T, s *scene) {
 	states := nodeWaits()
 	at := s.places(t, len(states))
-	end := func(st state) string {
+	end := func(st state, _ *work) string {
 		if st.state == string(maintenancev1.NodeRequestorFailed) {
 			return st.state // it has failed before
 		}
@@ -138,10 +138,10 @@ func cancelMaintenances(t *testing.T, s *scene) {
 // was cancelled has failed.
 func cancelRollouts(m moment) scenario {
 	return scenario{name: "work is cancelled while " + m.when, run: func(t *testing.T, s *scene) {
-		s.cancelIn(t, s.onePlaceEach(), func(st state) string {
+		s.cancelIn(t, s.onePlaceEach(), func(st state, w *work) string {
 			switch {
 			case st.state == string(ranv1.StepCleaningUp), st.state == afterCompletion:
-				return ended // it comes too late
+				return w.end // it comes too late
 			case st.workflow == temporal.ClusterUpgrade:
 				return ranv1.ReasonFailed
 			}
@@ -152,7 +152,7 @@ func cancelRollouts(m moment) scenario {
 
 // cancelIn brings a work into each of the states, at the same time, and cancels the workflow whose state it is. Nothing of what holds the
 // work up is taken away before it has ended, but requests that are on their way.
-func (s *scene) cancelIn(t *testing.T, places []place, end func(state) string, states ...state) {
+func (s *scene) cancelIn(t *testing.T, places []place, end func(state, *work) string, states ...state) {
 	t.Helper()
 	arrived := make([]reached, len(states))
 	var reaching sync.WaitGroup
@@ -164,15 +164,14 @@ func (s *scene) cancelIn(t *testing.T, places []place, end func(state) string, s
 		t.FailNow()
 	}
 	for i, st := range states {
-		s.workOf(t, arrived[i].workflow).end = end(st)
+		w := s.workOf(t, arrived[i].workflow)
+		w.end = end(st, w)
 		s.cancel(t, i, arrived[i].workflow)
 	}
 	for _, cluster := range s.Clusters() {
 		s.Proxy(cluster).Heal()
 	}
-	for _, w := range s.works {
-		s.requireEnd(t, w)
-	}
+	s.requireEnds(t)
 	for _, spoke := range s.Spokes {
 		s.clear(t, spoke)
 	}

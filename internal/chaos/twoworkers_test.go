@@ -1,26 +1,42 @@
 package chaos
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // twoWorkers are the scenarios in which two workers are at work, or one takes over from another that stands still and does not know it.
 func twoWorkers() []scenario {
+	var ofNodes []state
+	for _, r := range nodeRequests() {
+		ofNodes = append(ofNodes, r.lost())
+	}
 	return []scenario{
 		{name: "two workers share a rollout", short: true, run: shared},
 		{name: "a worker freezes while a node drains", run: freezes(draining())},
 		{name: "a worker freezes while a job is at work", run: freezes(jobAtWork())},
-		{name: "a worker freezes with its cordon on the way out", run: freezesAt("the cordon")},
-		{name: "a worker freezes with an eviction on the way out", run: freezesAt("an eviction")},
-		{name: "a worker freezes with its uncordon on the way out", run: freezesAt("the uncordon")},
-		{name: "a worker freezes with its mark on the way out", run: freezesAt("its mark as planned")},
-		{name: "a worker freezes with its request to the locks on the way out", run: freezesAt("the request to its locks")},
-		{name: "a worker freezes with the creation of its job on the way out", run: freezesAt("the creation of the job")},
+		{name: "a worker freezes while it watches nodes that slots are waited for", run: freezes(slotTaken())},
+		{name: "a worker freezes while it asks for a slot", run: freezesAsking},
+		{name: "a worker freezes with requests about nodes on the way out", run: func(t *testing.T, s *scene) {
+			places := s.places(t, len(ofNodes))
+			s.freezeAt(t, places, func(release func()) { s.requireUnchanged(t, places, release) }, ofNodes...)
+		}},
+		{name: "a worker freezes with requests about clusters on the way out", run: func(t *testing.T, s *scene) {
+			s.freezeAt(t, s.onePlaceEach(), atLast, clusterRequest("create", false), clusterRequest("delete", false), changing(true))
+		}},
+		{name: "a worker freezes with the last requests about clusters on the way out", run: func(t *testing.T, s *scene) {
+			s.freezeAt(t, s.onePlaceEach(), atLast, returningFirst(), changing(false))
+		}},
 	}
 }
 
@@ -41,43 +57,150 @@ func (s *scene) withSecondWorker(t *testing.T) {
 // freezes is a scenario in which a worker stands still in a state beyond its heartbeat timeout, and moves again when another has finished.
 func freezes(in state) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
-		arrived := in.reach(t, s, s.places(t, 1)[0])
-		s.freeze(t)
+		arrived := in.reach(t, s, s.onePlaceEach()[0])
+		require.NoError(t, s.Worker.Freeze())
+		s.takeOver(t)
 		arrived.heal()
-		s.requireEnd(t, s.works[0])
+		s.requireEnds(t)
 		s.thaw(t)
 	}
 }
 
-// freezesAt is a scenario in which a worker stands still right after it has sent a request, and the request comes to the API server when
-// another worker has finished the maintenance.
-func freezesAt(what string) func(*testing.T, *scene) {
-	return func(t *testing.T, s *scene) {
-		at := s.places(t, 1)[0]
-		var late request
-		for _, r := range nodeRequests() {
-			if r.what == what {
-				late = r
+// freezesAsking is a scenario in which a worker stands still in the midst of its call for the scheduler of a cluster, which comes when all is over.
+func freezesAsking(t *testing.T, s *scene) {
+	for _, at := range s.places(t, workers*(spokes-1)) {
+		injection := stopRequest(s, at, nodeRequest("its mark as planned").match(s, at))
+		w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
+		stopped := awaitStopped(t, injection)
+		injection.Remove()
+		stopped.Release()
+		s.awaitScheduled(t, w.workflow, "CallScheduler")
+		require.NoError(t, s.Worker.Freeze())
+		if slices.Contains(s.pending(t, w.workflow), "CallScheduler") {
+			s.takeOver(t)
+			s.requireEnds(t)
+			s.thaw(t)
+			return
+		}
+		require.NoError(t, s.Worker.Thaw()) // it was too fast
+		s.requireEnd(t, w)
+	}
+	require.Fail(t, "the worker was never caught in its call")
+}
+
+// returningFirst: the first node of a rollout is about to be returned.
+func returningFirst() state {
+	return clusterState(ranv1.StepWorkers, "a node about to be returned", "NodeMaintenance: ReturnNode", func(t *testing.T, s *scene, at place) reached {
+		injection := stopUncordon(s, at)
+		w := s.small(t, at, nil, at.node, "worker-2")
+		awaitStopped(t, injection)
+		return reached{workflow: w.ofCluster(at.spoke), late: injection}
+	})
+}
+
+// freezeAt has a worker stand still right after it has sent the requests that keep works in those states. They come to the API servers when another worker
+// has finished everything, and late releases them.
+func (s *scene) freezeAt(t *testing.T, places []place, late func(release func()), states ...state) {
+	t.Helper()
+	arrived := s.reachAll(t, places, states...)
+	standing := s.freezeWith(t, arrived)
+	for _, cluster := range s.Clusters() {
+		s.Proxy(cluster).Heal()
+	}
+	s.takeOver(t)
+	for _, at := range arrived {
+		if at.heal != nil {
+			at.heal()
+		}
+	}
+	s.requireEnds(t)
+	late(func() {
+		for _, stopped := range standing {
+			stopped.Release()
+			<-stopped.Ended()
+		}
+	})
+	s.thaw(t)
+}
+
+// atLast releases requests when nothing else is going on.
+func atLast(release func()) { release() }
+
+// requireUnchanged releases requests about nodes while somebody else has all of them, and the requests change nothing about that.
+func (s *scene) requireUnchanged(t *testing.T, places []place, release func()) {
+	t.Helper()
+	var next []*work
+	for _, w := range s.works {
+		w.followed = true
+	}
+	for _, at := range places {
+		next = append(next, s.maintainFor(t, at, "next.example.com", maintenancev1.NodeMaintenanceSpec{}))
+	}
+	for _, w := range next {
+		s.awaitPhase(t, w.workflow, string(maintenancev1.NodeReady))
+	}
+	before := s.ours(t, places)
+	release()
+	require.Equal(t, before, s.ours(t, places))
+	for _, w := range next {
+		s.say(t, w.workflow, temporal.SignalDone)
+	}
+	s.requireEnds(t)
+}
+
+// ours is what Drydock may change of nodes, by place.
+func (s *scene) ours(t *testing.T, places []place) map[string]corev1.Node {
+	t.Helper()
+	nodes := map[string]corev1.Node{}
+	for _, at := range places {
+		node, err := at.spoke.Client.CoreV1().Nodes().Get(t.Context(), at.node, metav1.GetOptions{})
+		require.NoError(t, err)
+		ours := corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels, Annotations: node.Annotations}, Spec: corev1.NodeSpec{Unschedulable: node.Spec.Unschedulable}}
+		for _, condition := range kube.NodeConditions() {
+			if found := kube.FindNodeCondition(node, condition); found != nil {
+				ours.Status.Conditions = append(ours.Status.Conditions, *found)
 			}
 		}
-		late.slow = false
-		injection := s.Proxy(at.spoke).Inject(faultproxy.Rule{Match: late.match(s, at), Fault: faultproxy.Stop(), Times: 1})
-		late.reach(t, s, at)
-		stopped := awaitStopped(t, injection)
-		s.freeze(t)
-		s.requireEnd(t, s.works[0])
-		stopped.Release()
-		<-stopped.Ended()
-		s.thaw(t)
+		nodes[at.String()] = ours
+	}
+	return nodes
+}
+
+// freezeWith stops the worker where it is, at a time when the requests of all that have arrived stand in the proxies: one whose client gives up comes again.
+func (s *scene) freezeWith(t *testing.T, arrived []reached) (standing []*faultproxy.Stopped) {
+	t.Helper()
+	for {
+		for _, at := range arrived {
+			if at.late.Standing() == nil {
+				awaitStopped(t, at.late)
+			}
+		}
+		require.NoError(t, s.Worker.Freeze())
+		standing = nil
+		for _, at := range arrived {
+			if stopped := at.late.Standing(); stopped != nil {
+				standing = append(standing, stopped)
+			}
+		}
+		if len(standing) == len(arrived) {
+			return standing
+		}
+		require.NoError(t, s.Worker.Thaw())
 	}
 }
 
-// freeze stops the worker where it is. Another one, which has just begun, has to go on without it.
-func (s *scene) freeze(t *testing.T) {
+// takeOver starts another worker, which has to go on without the one that stands still.
+func (s *scene) takeOver(t *testing.T) {
 	t.Helper()
-	require.NoError(t, s.Worker.Freeze())
 	t.Cleanup(func() { _ = s.Worker.Thaw() }) // the test may have done so
 	s.withSecondWorker(t)
+}
+
+func (s *scene) requireEnds(t *testing.T) {
+	t.Helper()
+	for _, w := range s.works {
+		s.requireEnd(t, w)
+	}
 }
 
 // thaw lets the frozen worker move again, and do what it had begun and what it was given while it slept; and shows that it can still work.
@@ -85,9 +208,10 @@ func (s *scene) thaw(t *testing.T) {
 	t.Helper()
 	require.NoError(t, s.Worker.Thaw())
 	require.NoError(t, s.second.Stop())
-	at := s.places(t, 2)[1]
-	w := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
-	s.requireEnd(t, w)
+	for _, spoke := range s.Spokes[1:] {
+		s.maintain(t, place{spoke, controlPlane}, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll(), Action: job(nil)})
+	}
+	s.requireEnds(t)
 	// A worker that ends has done all that it would.
 	require.NoError(t, s.Worker.Stop())
 	require.NoError(t, s.Worker.Start(t.Context()))

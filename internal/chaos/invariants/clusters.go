@@ -26,10 +26,10 @@ type Cluster struct {
 	AtOnce int
 	// Maintained are the nodes that must have been maintained, exactly once. No other node may be more than once.
 	Maintained []string
-	// Worked are those of them that must have had their Job.
+	// Again are nodes that two have asked for, one after the other, and that may have been maintained for each of them.
+	Again []string
+	// Worked are the nodes that must have had a Job, each as often as it is named.
 	Worked []string
-	// ClusterLocks says that the maintenance is a rollout's: the cluster's own locks let go first.
-	ClusterLocks bool
 	// AnswersLost are the times in which requests were cut off before Drydock had the answer. Then it cannot know that a pod was evicted,
 	// and may ask again: harmless, since the first eviction set the pod's deletionTimestamp, and the second names the very same UID and
 	// leaves the pod's own grace period as it is, so that the API server changes nothing.
@@ -310,9 +310,6 @@ func (r *replay) requireLetGo(what, name string) {
 			r.violated("%s %s while lock %s is held", what, name, object)
 		}
 	}
-	if !r.cluster.ClusterLocks {
-		return
-	}
 	for _, object := range sorted(r.clusterLocks) {
 		if !r.clusterLocks[object] {
 			r.violated("%s %s while the lock %s of the cluster is held", what, name, object)
@@ -343,7 +340,7 @@ func (r *replay) judgeEnd() {
 		if n.owner != "" {
 			r.violated("%s is still out of service for %s", name, n.owner)
 		}
-		if len(n.maintenances) > 1 {
+		if len(n.maintenances) > 1 && !(len(n.maintenances) == 2 && slices.Contains(r.cluster.Again, name)) {
 			r.violated("%s is maintained %d times", name, len(n.maintenances))
 		}
 	}
@@ -351,13 +348,26 @@ func (r *replay) judgeEnd() {
 		maintenances := r.node(name).maintenances
 		if len(maintenances) == 0 {
 			r.violated("%s is not maintained", name)
-			continue
 		}
-		m := maintenances[0]
-		if m.takings != 1 || m.returns != 1 || slices.Contains(r.cluster.Worked, name) && m.jobs != 1 {
-			r.violated("%s is taken out of service %d times, worked on %d times and returned %d times", name, m.takings, m.jobs, m.returns)
+		wanted, jobs := count(r.cluster.Worked, name), 0
+		for _, m := range maintenances {
+			jobs += m.jobs
+		}
+		for _, m := range maintenances {
+			if m.takings != 1 || m.returns != 1 || wanted > 0 && jobs != wanted {
+				r.violated("%s is taken out of service %d times, worked on %d times and returned %d times", name, m.takings, m.jobs, m.returns)
+			}
 		}
 	}
+}
+
+func count(names []string, name string) (times int) {
+	for _, n := range names {
+		if n == name {
+			times++
+		}
+	}
+	return times
 }
 
 func sorted[K cmp.Ordered, V any](m map[K]V) []K {

@@ -171,7 +171,7 @@ func eventOf(s step, received time.Time) auditv1.Event {
 func aCluster(log []step) Cluster {
 	return Cluster{
 		Name: "c1", Deeds: fleet.DeedsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, AtOnce: 1,
-		Maintained: []string{"cp", "w1", "w2"}, Worked: []string{"cp", "w1", "w2"}, ClusterLocks: true,
+		Maintained: []string{"cp", "w1", "w2"}, Worked: []string{"cp", "w1", "w2"},
 	}
 }
 
@@ -241,6 +241,28 @@ func TestWhatMustNotBeIsFound(t *testing.T) {
 			require.Contains(t, strings.Join(violations, "\n"), test.want)
 		})
 	}
+}
+
+func TestANodeIsMaintainedTwiceOnlyWhereTwoHaveAskedForIt(t *testing.T) {
+	again := func(run string) []step {
+		steps := []step{cordon(drydock, "w1"), job("w1"), uncordon(drydock, "w1")}
+		for i := range steps {
+			steps[i].name, steps[i].body = steps[i].name+" "+run, strings.Replace(steps[i].body, "run-1", run, 1)
+		}
+		return steps
+	}
+	twice := before("cordon w1", again("run-0")...)(t, aLog())
+	cluster := aCluster(twice)
+	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is maintained 2 times")
+	cluster.Again = []string{"w1"}
+	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is taken out of service 1 times, worked on 1 times and returned 1 times", "for one of them only")
+	cluster.Worked = append(cluster.Worked, "w1")
+	require.Empty(t, cluster.Violations())
+	cluster.Worked = append(cluster.Worked, "w1")
+	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is taken out of service 1 times, worked on 1 times and returned 1 times")
+	cluster = aCluster(before("cordon w1 run-0", again("run-3")...)(t, twice))
+	cluster.Again = []string{"w1"}
+	require.Contains(t, strings.Join(cluster.Violations(), "\n"), "w1 is maintained 3 times")
 }
 
 func TestAControlPlaneNodeGoesAloneWhateverTheBudget(t *testing.T) {

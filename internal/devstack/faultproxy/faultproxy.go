@@ -195,6 +195,7 @@ func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, inje
 // stop holds a request back, and then its answer, as the test says. It ends when the client goes.
 func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
 	stopped := newStopped(seen)
+	injection.stands(stopped)
 	defer close(stopped.ended)
 	select {
 	case injection.stopped <- stopped:

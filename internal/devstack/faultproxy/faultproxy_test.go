@@ -148,12 +148,14 @@ func holdsRequestsBack(t *testing.T, p *passage) {
 	done := p.creating(t.Context(), "held")
 	stopped := <-harm.Stopped()
 	require.Equal(t, "configmaps", stopped.Resource)
+	require.Same(t, stopped, harm.Standing())
 	require.NoError(t, p.create(t.Context(), "passing"), "only one is held")
 	require.False(t, p.exists(t, "held"))
 
 	stopped.Release()
 	require.NoError(t, <-done)
 	<-stopped.Ended()
+	require.Nil(t, harm.Standing())
 	require.True(t, p.exists(t, "held"))
 }
 

@@ -92,6 +92,7 @@ type Injection struct {
 	mu              sync.Mutex
 	matched, harmed int
 	cut             []time.Time
+	last            *Stopped
 	removed         bool
 }
 
@@ -104,6 +105,27 @@ func newInjection(rule Rule) *Injection {
 
 // Stopped announces each request that stands, once.
 func (i *Injection) Stopped() <-chan *Stopped { return i.stopped }
+
+// Standing is the request that was announced last, if it stands still; nil: it does not, or none was.
+func (i *Injection) Standing() *Stopped {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.last == nil {
+		return nil
+	}
+	select {
+	case <-i.last.ended:
+		return nil
+	default:
+		return i.last
+	}
+}
+
+func (i *Injection) stands(stopped *Stopped) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last = stopped
+}
 
 // Matched is how many requests have matched so far, harmed or not.
 func (i *Injection) Matched() int {

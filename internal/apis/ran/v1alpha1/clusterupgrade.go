@@ -21,6 +21,11 @@ const (
 	StepOver         ClusterStep = "Over"
 )
 
+// ClusterSteps are all steps, in the order they happen.
+func ClusterSteps() []ClusterStep {
+	return []ClusterStep{StepInspect, StepClusterLocks, StepControlPlane, StepWorkers, StepHealthChecks, StepCleaningUp, StepOver}
+}
+
 // ClusterUpgradeStatus is what is known of one cluster of a rollout, node by node.
 type ClusterUpgradeStatus struct {
 	Cluster string       `json:"cluster"`

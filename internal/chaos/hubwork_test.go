@@ -1,0 +1,130 @@
+package chaos
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/propagator"
+)
+
+// enforcing: a policy is enforced on a cluster, which does not comply yet.
+func enforcing() state {
+	return groupState("InProgress, policies enforced", "AwaitCompliance", func(t *testing.T, s *scene, at place) reached {
+		var mended atomic.Bool
+		s.putOnHub(t, "testdata/policy.yaml", at)
+		hub, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
+			if mended.Load() {
+				return 0
+			}
+			return -1
+		}})
+		require.NoError(t, err)
+		t.Cleanup(hub.Stop)
+		policy := s.name + "-motd"
+		s.awaitStanding(t, policy)
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.NodeMaintenance, spec.ManagedPolicies = nil, []string{policy}
+		})
+		require.Eventually(t, func() bool { return len(hub.Enforced()[at.spoke.Name]) > 0 }, waitLimit, 20*time.Millisecond, "nothing is enforced on %s", at.spoke.Name)
+		s.awaitScheduled(t, w.workflow, "AwaitCompliance")
+		return reached{workflow: w.workflow, heal: func() {
+			mended.Store(true)
+			require.NoError(t, hub.Drift(context.Background(), at.spoke.Name, namespace, policy))
+		}}
+	})
+}
+
+// awaitStanding waits until the hub says how the cluster stands that a policy is about.
+func (s *scene) awaitStanding(t *testing.T, policy string) {
+	t.Helper()
+	found := &unstructured.Unstructured{}
+	found.SetAPIVersion("policy.open-cluster-management.io/v1")
+	found.SetKind("Policy")
+	hub, err := s.Watch(t.Context(), s.Hub)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		err := hub.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: policy}, found)
+		standings, _, _ := unstructured.NestedSlice(found.Object, "status", "status")
+		return err == nil && len(standings) == 1
+	}, waitLimit, 20*time.Millisecond, "policy %s has no standing", policy)
+}
+
+// bringingWork: a manifest work is brought to a cluster, whose agent has not applied it yet.
+func bringingWork() state {
+	return groupState("InProgress, manifest works brought", "AwaitManifestWorks", func(t *testing.T, s *scene, at place) reached {
+		s.putOnHub(t, "testdata/work.yaml", at)
+		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.NodeMaintenance, spec.ManifestWorkTemplates = nil, []string{s.name + "-motd"}
+		})
+		s.awaitScheduled(t, w.workflow, "AwaitManifestWorks")
+		return reached{workflow: w.workflow, heal: func() { s.applyWorks(t, at) }}
+	})
+}
+
+// applied is what the agent of a cluster says of a work that is there.
+const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
+
+// applyWorks plays the agent of a cluster.
+func (s *scene) applyWorks(t *testing.T, at place) {
+	t.Helper()
+	works := s.onHub(t, "work.open-cluster-management.io/v1/ManifestWork", client.InNamespace(at.spoke.Name))
+	hub, err := s.Watch(context.Background(), s.Hub)
+	require.NoError(t, err)
+	for i := range works {
+		require.NoError(t, hub.Client.Status().Patch(context.Background(), &works[i], client.RawPatch(types.MergePatchType, []byte(applied))))
+	}
+}
+
+// hubKinds are those that rollouts make, or read, on the hub.
+func hubKinds() []string {
+	return []string{
+		"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule",
+		"work.open-cluster-management.io/v1/ManifestWork", "work.open-cluster-management.io/v1alpha1/ManifestWorkReplicaSet",
+	}
+}
+
+// putOnHub makes the objects of a file, which are about the cluster of the place and named after the scenario. After the scenario all of their kinds are gone,
+// also what a rollout has left that was terminated.
+func (s *scene) putOnHub(t *testing.T, file string, at place) {
+	t.Helper()
+	hub, err := s.Watch(t.Context(), s.Hub)
+	require.NoError(t, err)
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, document := range strings.Split(strings.NewReplacer("SCENE", s.name, "CLUSTER", at.spoke.Name).Replace(string(content)), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		require.NoError(t, client.IgnoreAlreadyExists(hub.Client.Create(t.Context(), object)), document)
+	}
+	t.Cleanup(func() {
+		for _, kind := range hubKinds() {
+			for _, object := range s.onHub(t, kind) {
+				require.NoError(t, client.IgnoreNotFound(hub.Client.Delete(context.Background(), &object)))
+			}
+		}
+	})
+}
+
+// onHub lists the objects of a kind, <group>/<version>/<kind>.
+func (s *scene) onHub(t *testing.T, kind string, options ...client.ListOption) []unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	i := strings.LastIndex(kind, "/")
+	list.SetAPIVersion(kind[:i])
+	list.SetKind(kind[i+1:] + "List")
+	hub, err := s.Watch(context.Background(), s.Hub)
+	require.NoError(t, err)
+	require.NoError(t, hub.Client.List(context.Background(), list, options...))
+	return list.Items
+}
