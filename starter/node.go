@@ -198,11 +198,6 @@ func nodeMaintenance(cluster, namespace, name string) subject {
 	}
 }
 
-// maintenance finds the maintenance that a person names.
-func (c *cli) maintenance(ctx context.Context, s *server, name string) (subject, error) {
-	return c.maintenanceOf(ctx, s, name, "", false)
-}
-
 // maintenanceOf finds the maintenance that a person names, of that requestor if there are several: NAME, NAMESPACE/NAME, its workflow id, or the node that is
 // maintained; with ended also one that was, which is the last of it.
 func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor string, ended bool) (subject, error) {
