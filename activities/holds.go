@@ -8,7 +8,6 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 
-	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -33,7 +32,7 @@ type Holds struct {
 }
 
 // FollowHolds asks the emergency stop to tell a workflow what is held: now, and whenever that changes.
-func (h *Holds) FollowHolds(ctx context.Context, subscription emergency.Subscription) error {
+func (h *Holds) FollowHolds(ctx context.Context, subscription temporal.Subscription) error {
 	_, err := h.Temporal.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalFollowHolds, subscription,
 		temporal.EmergencyStopOptions(), temporal.EmergencyStop)
 	if err != nil {
@@ -49,9 +48,9 @@ func followerTypes() []string {
 
 // FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts,
 // maintenances that belong to none, and schedulers. Whoever was started within the last moments may be missing.
-func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subscription, error) {
+func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]temporal.Subscription, error) {
 	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(followerTypes(), "', '"))
-	var found []emergency.Subscription
+	var found []temporal.Subscription
 	err := eachWorkflow(ctx, h.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
 		// The others are told by their parents; onboarding only starts its rollouts.
 		if execution.ParentExecution == nil || execution.Type.Name == temporal.ClusterGroupUpgrade {
@@ -65,8 +64,8 @@ func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]emergency.Subs
 }
 
 // subscriptionOf is what a workflow asks for when it begins. Its first run is not known here.
-func subscriptionOf(execution *workflowpb.WorkflowExecutionInfo) emergency.Subscription {
-	s := emergency.Subscription{WorkflowID: execution.Execution.WorkflowId}
+func subscriptionOf(execution *workflowpb.WorkflowExecutionInfo) temporal.Subscription {
+	s := temporal.Subscription{WorkflowID: execution.Execution.WorkflowId}
 	if parts := strings.Split(s.WorkflowID, "/"); execution.Type.Name != temporal.ClusterGroupUpgrade && len(parts) > 1 {
 		s.Cluster = parts[1] // as NodeMaintenanceID and MaintenanceSchedulerID have it
 	}

@@ -127,7 +127,7 @@ func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
 	}}
 	found, err := (&Holds{Temporal: server}).FindFollowers(t.Context(), struct{}{})
 	require.NoError(t, err)
-	require.Equal(t, []emergency.Subscription{
+	require.Equal(t, []temporal.Subscription{
 		{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}, {WorkflowID: "scheduler/c3", Cluster: "c3"},
 	}, found)
 	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance', 'MaintenanceScheduler') AND ExecutionStatus = 'Running'", server.query)

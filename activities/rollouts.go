@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,6 +136,48 @@ func vanishedOf(ctx context.Context, hub *kube.Cluster, clusters []string) ([]st
 		}
 	}
 	return found, nil
+}
+
+// SelectClustersInput says which clusters are looked at, and by which selectors; nil selects all.
+type SelectClustersInput struct {
+	Clusters  []string                `json:"clusters"`
+	Selectors []*metav1.LabelSelector `json:"selectors"`
+}
+
+// SelectClusters returns for each selector those of the clusters whose ManagedCluster it selects. One that is none is selected by no selector.
+// Errors: NotFound when there is no hub; InvalidSpec for a selector that cannot be read.
+func (r *Rollouts) SelectClusters(ctx context.Context, in SelectClustersInput) ([][]string, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var selectors []labels.Selector
+	for _, given := range in.Selectors {
+		selector := labels.Everything()
+		if given != nil {
+			if selector, err = metav1.LabelSelectorAsSelector(given); err != nil {
+				return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+			}
+		}
+		selectors = append(selectors, selector)
+	}
+	selected := make([][]string, len(selectors))
+	for _, cluster := range in.Clusters {
+		registered := registeredCluster(cluster)
+		err := hub.Cache.Get(ctx, client.ObjectKeyFromObject(registered), registered)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, explain(hub, "read ManagedCluster "+cluster, err)
+		}
+		for i, selector := range selectors {
+			if selector.Matches(labels.Set(registered.GetLabels())) {
+				selected[i] = append(selected[i], cluster)
+			}
+		}
+	}
+	return selected, nil
 }
 
 // vanished reports whether a cluster is no ManagedCluster any more, or is being deleted. The API server has the last word: the cache may not have it yet.

@@ -285,8 +285,11 @@ func releasedText(change emergency.Change, now time.Time) string {
 
 // holdLine says that something is held; empty when nothing is, or when its wait says so already.
 func holdLine(hold *drydockv1.Hold, reason string) string {
-	if hold == nil || reason == emergency.ReasonHeld {
+	if hold == nil || reason == emergency.Reason(*hold) {
 		return ""
+	}
+	if hold.Window != "" {
+		return "waits: " + emergency.Message(*hold)
 	}
 	return fmt.Sprintf("held: %s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope))
 }

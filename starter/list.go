@@ -100,6 +100,8 @@ func refOf(workflowID, runID string) workflowRef {
 	switch parts := strings.Split(workflowID, "/"); {
 	case len(parts) == 3 && parts[0] == "cgu":
 		ref.Namespace, ref.Name = parts[1], parts[2]
+	case len(parts) == 3 && parts[0] == "window":
+		ref.Namespace, ref.Name = parts[1], parts[2]
 	case len(parts) == 4 && parts[0] == "node":
 		ref.Cluster, ref.Namespace, ref.Name = parts[1], parts[2], parts[3]
 	case len(parts) == 4 && parts[0] == "harbor":

@@ -69,7 +69,9 @@ func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 	if s.Status.Paused {
 		reason += " (paused)"
 	}
-	if s.Status.Held != nil {
+	if held := s.Status.Held; held != nil && held.Window != "" {
+		reason += " (waits for a window)"
+	} else if held != nil {
 		reason += " (held)"
 	}
 	run := s.Status.Status
@@ -200,7 +202,7 @@ func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 		parts = append(parts, reasonFor(cluster.Reason, cluster.Message, cluster.Since, now))
 	}
 	parts = append(parts, lockTexts(cluster)...)
-	if cluster.Held != nil && cluster.Reason != emergency.ReasonHeld {
+	if cluster.Held != nil && cluster.Reason != emergency.Reason(*cluster.Held) {
 		parts = append(parts, "held"+cluster.Held.ByWhom())
 	}
 	if cluster.StartedAt != nil && cluster.CompletedAt != nil {

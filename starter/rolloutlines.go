@@ -56,7 +56,7 @@ func clusterLine(cluster ranv1.ClusterStatus) string {
 		words = append(words, strings.Trim(cluster.Reason+": "+cluster.Message, ": "))
 	}
 	words = append(words, lockTexts(cluster)...)
-	if cluster.Held != nil && cluster.Reason != emergency.ReasonHeld {
+	if cluster.Held != nil && cluster.Reason != emergency.Reason(*cluster.Held) {
 		words = append(words, "held"+cluster.Held.ByWhom())
 	}
 	if cluster.StartedAt != nil && cluster.CompletedAt != nil {

@@ -166,11 +166,18 @@ func (s *server) checkRetry(ctx context.Context, target subject, request rollout
 
 // update asks the workflow of a subject for a change and waits for the answer.
 func (s *server) update(ctx context.Context, of subject, name string, request, answer any) error {
+	return s.answered(ctx, of, name, answer, func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
+		return s.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+			WorkflowID: of.workflowID, UpdateName: name, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+	})
+}
+
+// answered sends an update to the workflow of a subject and waits for the answer.
+func (s *server) answered(ctx context.Context, of subject, doing string, answer any, send func(context.Context) (client.WorkflowUpdateHandle, error)) error {
 	waiting, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	sent, err := s.UpdateWorkflow(waiting, client.UpdateWorkflowOptions{
-		WorkflowID: of.workflowID, UpdateName: name, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
+	sent, err := send(waiting)
 	if err == nil {
 		err = sent.Get(waiting, answer)
 	}
@@ -178,9 +185,9 @@ func (s *server) update(ctx context.Context, of subject, name string, request, a
 	case err == nil:
 		return nil
 	case ctx.Err() == nil && (timeIsUp(waiting) || noWorker(err)):
-		return fmt.Errorf("%s %s: %w", name, of, errNoWorker)
+		return fmt.Errorf("%s %s: %w", doing, of, errNoWorker)
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
-		return fmt.Errorf("%s %s: %s", name, of, temporal.ErrorMessage(err))
+		return fmt.Errorf("%s %s: %s", doing, of, temporal.ErrorMessage(err))
 	}
-	return s.explainUnheard(ctx, name, of, err)
+	return s.explainUnheard(ctx, doing, of, err)
 }

@@ -34,7 +34,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 		"node":            {"maintain", "done", "fail", "recover", "cancel", "status", "list", "drain", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
 		"lock controller": {"start", "status", "cancel"},
-		"window":          {"phase", "preview", "allows"},
+		"window":          {"create", "edit", "extend", "end", "cancel", "override", "status", "list", "phase", "preview", "allows"},
 		"harbor":          {"apply", "status", "delete", "cancel", "evaluate"},
 		"onboarding":      {"start", "stop", "retry", "status"},
 		"health":          {"check"},

@@ -20,7 +20,8 @@ import (
 
 func newWindow(c *cli) *cobra.Command {
 	cmd := noun("window", "Maintenance windows: when something may be disrupted")
-	cmd.AddCommand(newWindowPhase(c), newWindowPreview(c), newWindowAllows(c))
+	cmd.AddCommand(newWindowCreate(c), newWindowEdit(c), newWindowExtend(c), newWindowEnd(c), newWindowCancel(c), newWindowOverride(c),
+		newWindowStatus(c), newWindowList(c), newWindowPhase(c), newWindowPreview(c), newWindowAllows(c))
 	return cmd
 }
 

@@ -61,6 +61,10 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err != nil {
 		return err
 	}
+	secret, err := o.webhookSecret()
+	if err != nil {
+		return err
+	}
 	source, err := o.source()
 	if err != nil {
 		return err
@@ -89,7 +93,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 		workflows.Register(w, o.versioned())
 	}
 	images := activities.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
-	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry), images)
+	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry), images, secret)
 
 	ready := &readiness{temporal: server, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -34,6 +36,8 @@ type options struct {
 	stopTimeout time.Duration
 
 	precacheImage, backupImage string
+
+	webhookSecretFile string
 
 	deployment, buildID string
 
@@ -70,6 +74,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "how long a stop may take to hand over activities")
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pull images before a rollout, where a PreCachingConfig names none")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that make backups before a rollout")
+	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that notifications of maintenance windows are signed with; without it none are sent")
 	flags.StringVar(&o.deployment, "deployment", "", "worker deployment to be a version of; with --build-id it turns worker versioning on")
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
 	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "where /healthz, /readyz and /metrics are served")
@@ -90,6 +95,22 @@ func (o *options) logger(to io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(to, settings)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", o.logFormat)
+}
+
+// webhookSecret reads the secret that notifications are signed with; there may be none. White space around it is not part of it.
+func (o *options) webhookSecret() ([]byte, error) {
+	if o.webhookSecretFile == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(o.webhookSecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-secret-file: %w", err)
+	}
+	secret := bytes.TrimSpace(text)
+	if len(secret) == 0 {
+		return nil, fmt.Errorf("--webhook-secret-file %s: the file is empty", o.webhookSecretFile)
+	}
+	return secret, nil
 }
 
 // source says which clusters this worker serves. Exactly one way to name them must be used.

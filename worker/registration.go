@@ -9,13 +9,17 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics, images activities.PreparationImages) {
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *activities.DrainMetrics, images activities.PreparationImages,
+	webhookSecret []byte,
+) {
 	waits := activities.Waits{Temporal: server, Workflows: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
 	w.RegisterActivity(&activities.Onboarding{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&activities.Policies{Clusters: clusters})
 	w.RegisterActivity(&activities.ManifestWorks{Clusters: clusters})
 	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
+	w.RegisterActivity(&activities.Windows{Temporal: server})
+	w.RegisterActivity(&activities.Webhooks{Secret: webhookSecret})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Drains{Clusters: clusters, Waits: waits, Metrics: drains})

@@ -47,6 +47,8 @@ type ClusterGroupUpgradeCarried struct {
 	Prepared *preparedItems `json:"prepared,omitempty"`
 	// Held is what was known of the emergency stop.
 	Held emergency.State `json:"held"`
+	// Windows is what was known of the maintenance windows.
+	Windows CarriedWindows `json:"windows,omitzero"`
 	// Starters are who brought the rollout on its way.
 	Starters []string `json:"starters,omitempty"`
 }
@@ -123,6 +125,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
 		g.prepared, g.gated = c.Prepared, c.Gated
+		g.holds.windows.restore(c.Windows)
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
 	}
@@ -233,7 +236,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.prepared, Gated: g.gated, Held: g.holds.state, Starters: g.starters,
+		Completed: g.completions.due, Prepared: g.prepared, Gated: g.gated, Held: g.holds.state, Windows: g.holds.windows.carry(), Starters: g.starters,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -48,6 +48,7 @@ type batch struct {
 // runBatches takes batch after batch.
 func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	plan := g.status.RemediationPlan
+	g.followWindows(ctx)
 	for g.nextBatch < len(plan) {
 		next := rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)
 		if g.begun != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
@@ -200,11 +201,12 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 	}
 }
 
-// waiting are the first clusters that wait for their turn and are not held.
+// waiting are the first clusters that wait for their turn, are not held, and would be done before their maintenance windows close.
 func (b *batch) waiting(most int) []string {
 	var waiting []string
+	longest := b.group.longest()
 	for _, cluster := range b.pending {
-		if len(waiting) < most && b.group.holds.state.Of(cluster) == nil {
+		if len(waiting) < most && b.group.holds.unlessFits(cluster, longest) == nil {
 			waiting = append(waiting, cluster)
 		}
 	}

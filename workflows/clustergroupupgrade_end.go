@@ -42,6 +42,10 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 		}),
 		onSignal(ctx, temporal.SignalResume, "Go on after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) }),
 		g.holds.listen(ctx, func() { g.runClock(ctx) }),
+		g.holds.windows.listen(ctx, func() {
+			g.signals++
+			g.runClock(ctx)
+		}),
 		onSignal(ctx, temporal.SignalPreparationProgress, "How clusters stand that are precached or backed up.", func(told PreparationProgress) {
 			g.signals++
 			g.preparationProgressed(ctx, told)

@@ -55,7 +55,7 @@ func (r *groupRecord) inProgress(ctx workflow.Context) {
 	case r.status.Paused:
 		message = "Paused; " + message
 	case r.status.Held != nil:
-		message = "Held; " + message
+		message = emergency.Reason(*r.status.Held) + "; " + message
 	case r.lead != "":
 		message = r.lead + "; " + message
 	}
@@ -181,7 +181,7 @@ func (r *groupRecord) explainBatch(ctx workflow.Context) {
 		wait.Message = fmt.Sprintf("%sclusters that soak before others start: %d", batch, soaking)
 	}
 	if s.Held != nil {
-		wait.Reason, wait.Since = emergency.ReasonHeld, *r.now(ctx)
+		wait.Reason, wait.Since, wait.Until = emergency.Reason(*s.Held), *r.now(ctx), s.Held.Until
 		wait.Message = emergency.Message(*s.Held) + "; the clock of the rollout stands still"
 	}
 	if r.withdrawal != "" && lead == "" {

@@ -2,12 +2,14 @@ package workflows
 
 import (
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // runClock lets the clock of the rollout run or stand still, and says what is held. It is called whenever one of the two may change: with a
@@ -38,7 +40,7 @@ func (g *groupUpgrade) standsStill() bool {
 
 // hold is what keeps the rollout from going on as planned.
 func (g *groupUpgrade) hold() *drydockv1.Hold {
-	if all := g.holds.state.All(); all != nil || g.batch == nil {
+	if all := g.holds.all(); all != nil || g.batch == nil {
 		return all
 	}
 	return g.batch.hold()
@@ -47,27 +49,38 @@ func (g *groupUpgrade) hold() *drydockv1.Hold {
 // hold is that of a cluster of the batch that is not over; nil: none is held.
 func (b *batch) hold() *drydockv1.Hold {
 	g := b.group
-	if len(g.holds.state.Holds) == 0 {
+	if !g.holds.any() {
 		return nil
 	}
 	for _, cluster := range b.clusters {
-		if hold := g.holds.state.Of(cluster); hold != nil && !g.record.cluster(cluster).State.Over() {
+		if hold := g.holds.of(cluster); hold != nil && !g.record.cluster(cluster).State.Over() {
+			return hold
+		}
+	}
+	if len(b.running) > 0 {
+		return nil
+	}
+	for _, cluster := range b.pending {
+		if hold := g.holds.unlessFits(cluster, g.longest()); hold != nil {
 			return hold
 		}
 	}
 	return nil
 }
 
+// longest is how long the next cluster may take, by those that are complete.
+func (g *groupUpgrade) longest() time.Duration { return rollout.Longest(g.status.Clusters) }
+
 // withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold
 // of all of them the rollout itself says so. It is not kept in the status, which with 10,000 clusters would grow too long.
 func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
-	if len(g.holds.state.Holds) == 0 || status.Status.CompletedAt != nil {
+	if !g.holds.any() || status.Status.CompletedAt != nil {
 		return status
 	}
 	status.Clusters = slices.Clone(status.Clusters)
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		hold := g.holds.state.Of(c.Name)
+		hold := g.holds.of(c.Name)
 		if hold == nil || c.State.Over() {
 			continue
 		}
@@ -76,7 +89,7 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 			c.Held = hold
 		}
 		if itsTurn && c.State == ranv1.ClusterPending {
-			c.Reason, c.Message, c.Since = emergency.ReasonHeld, hold.String(), &hold.Since
+			c.Reason, c.Message, c.Since = emergency.Reason(*hold), hold.String(), &hold.Since
 		}
 	}
 	return status

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -27,7 +28,7 @@ func (n nodeRemedy) startOne(b *batch, cluster *clusterAtWork) {
 	in := ClusterUpgradeInput{
 		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: cluster.name, TaskQueue: temporal.TaskQueue, Batch: cluster.batch,
 		ProgressLimit: progressLimit(b.atOnce(), g.timeout()),
-		Held:          g.holds.state.About(cluster.name),
+		Held:          g.holds.about(cluster.name),
 	}
 	if queue, own := g.taskQueues[cluster.name]; own {
 		in.TaskQueue = queue
@@ -48,7 +49,9 @@ func (n nodeRemedy) startOne(b *batch, cluster *clusterAtWork) {
 	}), temporal.ClusterUpgrade, in)
 	over := func() bool { return !b.atWork(cluster) }
 	workflow.GoNamed(ctx, "pause "+cluster.name, func(ctx workflow.Context) { n.passOnPause(ctx, child, over) })
-	workflow.GoNamed(ctx, "hold "+cluster.name, func(ctx workflow.Context) { g.holds.passOn(ctx, cluster.name, in.Held, child, over) })
+	workflow.GoNamed(ctx, "hold "+cluster.name, func(ctx workflow.Context) {
+		g.holds.passOn(ctx, func() emergency.State { return g.holds.about(cluster.name) }, in.Held, child, over)
+	})
 	workflow.GoNamed(ctx, "cluster "+cluster.name, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its nodes first.
 		var result ranv1.ClusterStatus

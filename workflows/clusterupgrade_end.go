@@ -25,6 +25,7 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 		c.holds.listen(ctx, func() {
 			c.status.Held = c.holds.state.Of(c.in.Cluster)
 			c.nodes.changed = true
+			c.nodes.takeBackHeld()
 			c.record.show()
 		}),
 		onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {

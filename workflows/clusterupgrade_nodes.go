@@ -32,6 +32,9 @@ type nodeRollout struct {
 	// shared are nodes at work that other maintenances have. tried are those that were asked to share a node, by node.
 	shared map[string]*sharedNode
 	tried  map[string]scheduling.Asker
+	// takeBack cancels the maintenance of a node at work; takenBack are those that were cancelled because their window has closed.
+	takeBack  map[string]workflow.CancelFunc
+	takenBack map[string]bool
 	// failure is the first failure of a node: nothing new starts after it.
 	failure error
 	// changed wakes the loop.
@@ -41,6 +44,7 @@ type nodeRollout struct {
 func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout {
 	return &nodeRollout{
 		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster), shared: map[string]*sharedNode{}, tried: map[string]scheduling.Asker{},
+		takeBack: map[string]workflow.CancelFunc{}, takenBack: map[string]bool{},
 	}
 }
 
@@ -130,7 +134,7 @@ func (r *nodeRollout) explain(ctx workflow.Context) {
 	idle := len(r.running) == 0 && len(r.pending) > 0
 	switch status := r.upgrade.status; {
 	case idle && status.Held != nil:
-		r.upgrade.record.reason.set(ctx, emergency.ReasonHeld, emergency.Message(*status.Held))
+		r.upgrade.record.reason.hold(ctx, *status.Held)
 	case idle && status.Paused:
 		r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
 	case r.slots.trouble != nil:
@@ -179,6 +183,8 @@ const nodeAtWork = 4 * time.Hour
 // start starts the maintenance of a node, which is one of that many at work. It joins the one that has the node, if there is one.
 func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join *scheduling.Asker) {
 	r.pending = without(r.pending, node)
+	working, takeBack := workflow.WithCancel(ctx)
+	r.takeBack[node] = takeBack
 	in, object := r.upgrade.in, r.objectFor(node)
 	maintenance := NodeMaintenanceInput{
 		Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object, Parent: workflow.GetInfo(ctx).WorkflowExecution.ID,
@@ -186,13 +192,13 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
-		Held:          r.upgrade.holds.state.About(in.Cluster),
+		Held:          r.upgrade.holds.state.About(in.Cluster).AtWork(),
 		Join:          join,
 	}
 	if join == nil {
 		maintenance.Slot = r.slots.handOut(object.Namespace, object.Name)
 	}
-	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(working, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
 		WaitForCancellation: true,
 		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
@@ -208,7 +214,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 	r.running = append(r.running, node)
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "hold "+node, func(ctx workflow.Context) {
-		r.upgrade.holds.passOn(ctx, in.Cluster, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
+		r.upgrade.holds.passOn(ctx, func() emergency.State { return r.upgrade.holds.state.About(in.Cluster).AtWork() }, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
 	})
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.
@@ -233,6 +239,9 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 		return
 	}
 	r.release(node, status, hadSlot)
+	if r.waitsForWindow(node, status) {
+		return
+	}
 	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"errors"
-	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -34,9 +33,6 @@ type EmergencyStopStatus struct {
 	NotKept string `json:"notKept,omitempty"`
 }
 
-// tellAtOnce is how many workflows are told at the same time: the server blocks a run with too many outgoing signals.
-const tellAtOnce = 100
-
 // EmergencyStop keeps what is held, and tells it to every workflow that follows it: when it begins to follow, and whenever that changes. It never
 // ends: a request to cancel it is not heard, for what is held would be forgotten.
 func EmergencyStop(ctx workflow.Context, in EmergencyStopInput) error {
@@ -51,18 +47,11 @@ func EmergencyStop(ctx workflow.Context, in EmergencyStopInput) error {
 // emergencyStop is one run of the workflow.
 type emergencyStop struct {
 	// state is unknown until what was held before is, or that cannot be waited for.
-	state     emergency.State
-	followers []follower
-	messages  int
-	drains    []func()
+	state emergency.State
+	audience
+	messages int
+	drains   []func()
 	memory
-}
-
-// follower is a workflow that is told what is held.
-type follower struct {
-	emergency.Subscription
-	// Told is the number of the state that it was told last.
-	Told int64 `json:"told"`
 }
 
 // run tells the followers what they do not know yet.
@@ -83,8 +72,14 @@ func (e *emergencyStop) run(ctx workflow.Context) error {
 
 func (e *emergencyStop) listen(ctx workflow.Context) error {
 	e.drains = append(e.drains,
-		onSignal(ctx, temporal.SignalFollowHolds, "A workflow wants to be told what is held.", e.follow),
-		onSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", e.leave),
+		onSignal(ctx, temporal.SignalFollowHolds, "A workflow wants to be told what is held.", func(s temporal.Subscription) {
+			e.messages++
+			e.follow(s)
+		}),
+		onSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
+			e.messages++
+			e.leave(s)
+		}),
 		onSignal(ctx, temporal.SignalHold, "Hold clusters, or all; as the update of this name, but without an answer.", func(r emergency.Request) {
 			e.messages++
 			e.early = append(e.early, r)
@@ -147,46 +142,11 @@ func (e *emergencyStop) change(ctx workflow.Context, next emergency.State, chang
 	return emergency.Answer{Changes: changes, Holds: next.Holds, Followers: len(e.followers)}
 }
 
-// follow takes in a follower, which is told what is held at once. One that asks again has not heard an answer.
-func (e *emergencyStop) follow(s emergency.Subscription) {
-	e.messages++
-	e.forget(func(f follower) bool { return f.WorkflowID == s.WorkflowID })
-	e.followers = append(e.followers, follower{Subscription: s})
-}
+func (e *emergencyStop) anyUntold() bool { return e.audience.anyUntold(e.state.Number) }
 
-func (e *emergencyStop) leave(s emergency.Subscription) {
-	e.messages++
-	e.forget(func(f follower) bool {
-		return f.WorkflowID == s.WorkflowID && (f.FirstRunID == s.FirstRunID || f.FirstRunID == "")
-	})
-}
-
-func (e *emergencyStop) forget(which func(follower) bool) {
-	e.followers = slices.DeleteFunc(e.followers, which)
-}
-
-func (e *emergencyStop) untold(f follower) bool { return f.Told < e.state.Number }
-
-func (e *emergencyStop) anyUntold() bool { return slices.ContainsFunc(e.followers, e.untold) }
-
-// tell tells followers what is held, as many as may be told at once, and forgets those that are gone.
+// tell tells followers what is held.
 func (e *emergencyStop) tell(ctx workflow.Context) {
-	var told []emergency.Subscription
-	var answers []workflow.Future
-	for i := range e.followers {
-		f := &e.followers[i]
-		if !e.untold(*f) || len(told) == tellAtOnce {
-			continue
-		}
-		f.Told = e.state.Number
-		told = append(told, f.Subscription)
-		answers = append(answers, workflow.SignalExternalWorkflow(ctx, f.WorkflowID, "", temporal.SignalHeld, e.state.About(f.Cluster)))
-	}
-	for i, answer := range answers {
-		if answer.Get(ctx, nil) != nil {
-			e.forget(func(f follower) bool { return f.Subscription == told[i] })
-		}
-	}
+	e.audience.tell(ctx, e.state.Number, temporal.SignalHeld, func(s temporal.Subscription) any { return e.state.About(s.Cluster) })
 }
 
 func (e *emergencyStop) mustContinueAsNew(ctx workflow.Context) bool {

@@ -154,7 +154,7 @@ func (e *emergencyStop) seek(ctx workflow.Context) {
 		if workflow.NewTimerWithOptions(ctx, pause, options).Get(ctx, nil) != nil {
 			return
 		}
-		var found []emergency.Subscription
+		var found []temporal.Subscription
 		if e.insist(func(string) {}).effect(ctx, "find those that follow", hub.FindFollowers, struct{}{}, &found) != nil {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 // wasTerminated plays that an emergency stop which held c1 was terminated, with two followers.
 func (w *toldWorld) wasTerminated() {
 	w.recalled = heldState(7, "cluster/c1")
-	w.followers = []emergency.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
+	w.followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}}
 }
 
 // until fails every call before that one.
@@ -45,9 +45,9 @@ func TestWhoFollowsAndWasNotFoundAtOnceIsFoundLater(t *testing.T) {
 	w := newToldWorld(t)
 	w.wasTerminated()
 	w.at(1, func() { w.follows("cgu/ops/july", "") }) // asks itself
-	w.at(2, func() { w.followers = append(w.followers, emergency.Subscription{WorkflowID: "cgu/ops/late"}) })
+	w.at(2, func() { w.followers = append(w.followers, temporal.Subscription{WorkflowID: "cgu/ops/late"}) })
 	w.at(80, func() {
-		w.SignalWorkflow(temporal.SignalLeaveHolds, emergency.Subscription{WorkflowID: "cgu/ops/late", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "cgu/ops/late", FirstRunID: "1"})
 	})
 	w.ends(90)
 	carried := w.carriedOver(EmergencyStopInput{})
@@ -157,7 +157,7 @@ func TestEveryChangeIsKeptOnTheHubAndSaidWhereItIsNot(t *testing.T) {
 func TestWithoutAHubALaterEmergencyStopIsBelievedAllTheSame(t *testing.T) {
 	w := newToldWorld(t)
 	w.fail["RecallHolds"] = always(temporal.Error(temporal.ErrNotFound, "there is no hub", nil))
-	w.followers = []emergency.Subscription{{WorkflowID: "cgu/ops/june"}}
+	w.followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}}
 	w.ends(2)
 	started := time.Now()
 	w.SetStartTime(started)

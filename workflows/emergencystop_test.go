@@ -49,7 +49,7 @@ func (w *toldWorld) at(seconds int, what func()) {
 }
 
 func (w *toldWorld) follows(id, cluster string) {
-	w.SignalWorkflow(temporal.SignalFollowHolds, emergency.Subscription{WorkflowID: id, FirstRunID: "1", Cluster: cluster})
+	w.SignalWorkflow(temporal.SignalFollowHolds, temporal.Subscription{WorkflowID: id, FirstRunID: "1", Cluster: cluster})
 }
 
 // asks sends an update and returns where its answer will be.
@@ -79,7 +79,7 @@ type answer struct {
 func (w *toldWorld) ends(seconds int) {
 	w.at(seconds, func() {
 		w.SetContinueAsNewSuggested(true)
-		w.SignalWorkflow(temporal.SignalLeaveHolds, emergency.Subscription{WorkflowID: "nobody"})
+		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "nobody"})
 	})
 }
 
@@ -196,9 +196,9 @@ func TestAFollowerThatIsGoneIsForgottenAndOneThatLeavesToo(t *testing.T) {
 	w.at(10, func() {
 		w.gone["dies"] = true
 		// A new run of the same id has begun to follow before the old one says that it leaves.
-		w.SignalWorkflow(temporal.SignalFollowHolds, emergency.Subscription{WorkflowID: "again", FirstRunID: "2"})
-		w.SignalWorkflow(temporal.SignalLeaveHolds, emergency.Subscription{WorkflowID: "again", FirstRunID: "1"})
-		w.SignalWorkflow(temporal.SignalLeaveHolds, emergency.Subscription{WorkflowID: "leaves", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalFollowHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "2"})
+		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "again", FirstRunID: "1"})
+		w.SignalWorkflow(temporal.SignalLeaveHolds, temporal.Subscription{WorkflowID: "leaves", FirstRunID: "1"})
 	})
 	w.at(11, func() { w.asks(temporal.UpdateHold, holdC1) })
 	w.ends(12)
@@ -237,9 +237,9 @@ func TestTheNextRunGoesOnWhereTheOneBeforeEnded(t *testing.T) {
 	w.at(2, func() { require.Equal(t, state.Holds[0].By, statusOf[EmergencyStopStatus](w.world).Holds[0].By) })
 	w.ends(3)
 	carried := w.carriedOver(EmergencyStopInput{Carried: &EmergencyStopCarried{State: state, Followers: []follower{
-		{Subscription: emergency.Subscription{WorkflowID: "knows"}, Told: 7},
-		{Subscription: emergency.Subscription{WorkflowID: "asked last"}},
-		{Subscription: emergency.Subscription{WorkflowID: "missed one"}, Told: 6},
+		{Subscription: temporal.Subscription{WorkflowID: "knows"}, Told: 7},
+		{Subscription: temporal.Subscription{WorkflowID: "asked last"}},
+		{Subscription: temporal.Subscription{WorkflowID: "missed one"}, Told: 6},
 	}}})
 
 	require.Equal(t, state.Number, carried.State.Number)

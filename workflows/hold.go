@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -9,11 +11,15 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// holdKeeper keeps what a workflow knows of the emergency stop. It follows it, or is told by its parent.
+// holdKeeper keeps what a workflow knows of the emergency stop, and of the maintenance windows that it names. It follows them, or is told by its parent.
 type holdKeeper struct {
-	state emergency.State
+	// state is what the emergency stop says, or the parent, of both.
+	state   emergency.State
+	windows windowKeeper
+	// begun: the workflow is at work, and a window that has closed may let it finish.
+	begun bool
 	// subscription, in a workflow that follows the emergency stop by itself: until it has been told what is held, it disrupts nothing.
-	subscription *emergency.Subscription
+	subscription *temporal.Subscription
 	// stopAsking ends the question.
 	stopAsking workflow.CancelFunc
 	// trouble is why it could not ask.
@@ -34,7 +40,7 @@ func (k *holdKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 // an earlier run has asked for holds for this one, too. activities.Holds.FindFollowers must know every type of workflow that does this.
 func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 	info := workflow.GetInfo(ctx)
-	k.subscription = &emergency.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
+	k.subscription = &temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
 	if k.known() {
 		return
 	}
@@ -50,12 +56,52 @@ func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 
 // leave says that nothing more needs to be told. If nobody hears it: a workflow that is gone is forgotten when it is told something.
 func (k *holdKeeper) leave(ctx workflow.Context) {
+	k.windows.leave(ctx)
 	if k.stopAsking != nil {
 		k.stopAsking() // the answer may have come from an attempt of which nobody knows that it has ended
 	}
 	if k.subscription != nil {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalLeaveHolds, *k.subscription).Get(ctx, nil)
 	}
+}
+
+// of is what keeps anything new from being started in a cluster; nil: nothing does.
+func (k *holdKeeper) of(cluster string) *drydockv1.Hold { return k.unlessFits(cluster, 0) }
+
+// unlessFits is what keeps something new that takes that long from being started in a cluster; nil: nothing does.
+func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.Hold {
+	if hold := k.state.Of(cluster); hold != nil {
+		return hold
+	}
+	hold := k.windows.hold(cluster, need)
+	if hold != nil && k.begun && hold.LetsFinish() {
+		return nil
+	}
+	return hold
+}
+
+// all is what keeps anything new from being started in any cluster; nil: nothing does.
+func (k *holdKeeper) all() *drydockv1.Hold {
+	if all := k.state.All(); all != nil {
+		return all
+	}
+	return k.windows.hold("", 0)
+}
+
+// any reports whether there may be a hold.
+func (k *holdKeeper) any() bool { return len(k.state.Holds) > 0 || len(k.windows.names) > 0 }
+
+// number grows with everything that is told.
+func (k *holdKeeper) number() int64 { return k.state.Number + k.windows.version }
+
+// about is all that concerns one cluster.
+func (k *holdKeeper) about(cluster string) emergency.State {
+	about := k.state.About(cluster)
+	about.Number = k.number()
+	if hold := k.windows.hold(cluster, 0); hold != nil && len(about.Holds) == 0 {
+		about.Holds = []drydockv1.Hold{*hold}
+	}
+	return about
 }
 
 // known reports whether it is known what is held.
@@ -82,29 +128,29 @@ func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason r
 	if err := k.awaitKnown(ctx, reason); err != nil {
 		return err
 	}
-	for hold := k.state.Of(cluster); hold != nil; hold = k.state.Of(cluster) {
-		reason.set(ctx, emergency.ReasonHeld, emergency.Message(*hold))
-		number := k.state.Number
-		if err := workflow.Await(ctx, func() bool { return k.state.Number != number }); err != nil {
+	for hold := k.of(cluster); hold != nil; hold = k.of(cluster) {
+		reason.hold(ctx, *hold)
+		number := k.number()
+		if err := workflow.Await(ctx, func() bool { return k.number() != number }); err != nil {
 			return err
 		}
-		if k.state.Of(cluster) == nil {
+		if k.of(cluster) == nil {
 			reason.set(ctx, "", "")
 		}
 	}
 	return nil
 }
 
-// passOn tells a child of every change that concerns its cluster, in order, until it is over. Told is what it was started with.
-func (k *holdKeeper) passOn(ctx workflow.Context, cluster string, told emergency.State, child workflow.ChildWorkflowFuture, over func() bool) {
+// passOn tells a child of every change that concerns it, in order, until it is over. Told is what it was started with.
+func (k *holdKeeper) passOn(ctx workflow.Context, about func() emergency.State, told emergency.State, child workflow.ChildWorkflowFuture, over func() bool) {
 	seen := told.Number
 	for {
-		_ = workflow.Await(ctx, func() bool { return over() || k.state.Number != seen })
+		_ = workflow.Await(ctx, func() bool { return over() || k.number() != seen })
 		if over() || ctx.Err() != nil {
 			return
 		}
-		seen = k.state.Number
-		if state := k.state.About(cluster); !state.Same(told) {
+		seen = k.number()
+		if state := about(); !state.Same(told) {
 			told = state
 			// A child that is over meanwhile needs not be told: nothing to do about an error.
 			_ = child.SignalChildWorkflow(ctx, temporal.SignalHeld, state).Get(ctx, nil)
@@ -115,6 +161,6 @@ func (k *holdKeeper) passOn(ctx workflow.Context, cluster string, told emergency
 // held adds the emergency stop to current details.
 func (d *details) held(h *drydockv1.Hold) {
 	if h != nil {
-		d.row("**held**", h.String())
+		d.row("**"+emergency.Reason(*h)+"**", h.String())
 	}
 }

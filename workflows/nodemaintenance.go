@@ -147,6 +147,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	})
 	if m.in.Parent == "" {
 		m.holds.follow(work, m.in.Cluster)
+		m.holds.windows.follow(work, windowNames(m.in.Object.Namespace, m.spec.MaintenanceWindows), func() []string { return []string{m.in.Cluster} })
 	}
 
 	err := m.maintain(work)
@@ -235,8 +236,14 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 // need it any more.
 func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err error) {
 	for {
+		if err := m.awaitOpening(ctx); err != nil {
+			return false, err
+		}
 		if err := m.awaitSlot(ctx); err != nil {
 			return false, err
+		}
+		if m.giveUpSlot() {
+			continue
 		}
 		if !m.sharing.joined {
 			m.leaveHolder(ctx)
@@ -377,7 +384,7 @@ func (m *nodeMaintenance) insist() insistence {
 func (m *nodeMaintenance) insistUntilHeld() insistence {
 	insist := m.insist()
 	insist.before = func() error {
-		if hold := m.holds.state.Of(m.in.Cluster); hold != nil && !m.observed {
+		if hold := m.holds.of(m.in.Cluster); hold != nil && !m.observed {
 			return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
 		}
 		return nil

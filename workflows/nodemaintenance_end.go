@@ -31,9 +31,10 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 		workflow.GoNamed(ctx, "tell holder", m.tellHolder)
 		workflow.GoNamed(ctx, "inform holder", m.informHolder)
 	}
-	m.holds.listen(ctx, func() {
-		m.status.Held = m.holds.state.Of(m.in.Cluster)
-		m.record.show()
+	m.holds.listen(ctx, m.showHold)
+	m.holds.windows.listen(ctx, func() {
+		m.showHold()
+		m.takeBackClosed()
 	})
 	if m.in.Parent != "" {
 		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {

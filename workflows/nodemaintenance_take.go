@@ -95,6 +95,7 @@ func mayHaveTaken(err error) bool {
 func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
+	m.holds.begun = true
 	m.status.CordonedByUs, m.nodeUID = result.CordonedByUs, result.NodeUID
 	m.record.note(result.Note)
 	m.record.note(result.Warning)

@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -23,6 +24,13 @@ func (k reasonKeeper) set(ctx workflow.Context, reason, message string) {
 		return
 	}
 	k.replace(&drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))})
+}
+
+// hold records that a hold is waited for to end.
+func (k reasonKeeper) hold(ctx workflow.Context, hold drydockv1.Hold) {
+	k.replace(&drydockv1.Wait{
+		Reason: emergency.Reason(hold), Message: emergency.Message(hold), Since: metav1.NewTime(workflow.Now(ctx)), Until: hold.Until,
+	})
 }
 
 // replace takes over a wait. One for the same reason keeps its beginning.

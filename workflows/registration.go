@@ -27,5 +27,7 @@ func Register(registry Registry, versioned bool) {
 	registry.RegisterWorkflowWithOptions(MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(HarborCluster, workflow.RegisterOptions{Name: temporal.HarborCluster, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(Onboarding, workflow.RegisterOptions{Name: temporal.Onboarding, VersioningBehavior: entity})
+	registry.RegisterWorkflowWithOptions(MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow, VersioningBehavior: entity})
+	registry.RegisterWorkflowWithOptions(WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop, VersioningBehavior: entity})
 }

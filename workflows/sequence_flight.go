@@ -160,7 +160,7 @@ func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
 
 // mayBegin reports whether another item may begin on a cluster.
 func (s *sequence) mayBegin(cluster string) bool {
-	return !s.group.status.Paused && s.group.holds.state.Of(cluster) == nil
+	return !s.group.status.Paused && s.group.holds.of(cluster) == nil
 }
 
 // Reasons of clusters at work.
@@ -198,8 +198,8 @@ func (s *sequence) kept(m *member) (reason, message string) {
 	if !m.turn.Begun {
 		which = "the first"
 	}
-	if hold := s.group.holds.state.Of(m.name); hold != nil {
-		return emergency.ReasonHeld, which + " may not begin: " + hold.String()
+	if hold := s.group.holds.of(m.name); hold != nil {
+		return emergency.Reason(*hold), which + " may not begin: " + hold.String()
 	}
 	return reasonPaused, which + " may not begin while the rollout is paused"
 }

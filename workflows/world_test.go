@@ -22,6 +22,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 )
 
 // world plays the activities of a workflow test: each call is recorded, and answered at once unless the test says otherwise. Time is
@@ -65,9 +66,13 @@ type world struct {
 	// held is what the emergency stop answers to those that follow it. untold: it does not answer.
 	held   emergency.State
 	untold bool
+	// windows are what maintenance windows answer to those that follow them; one that is not among them does not answer.
+	windows map[string]windows.Standing
+	// selected are the clusters that selectors pick.
+	selected []string
 	// recalled is what the hub keeps of what was held before; followers are those that are found.
 	recalled  emergency.State
-	followers []emergency.Subscription
+	followers []temporal.Subscription
 	// counters are what workflows counted, by name and tags.
 	counters *counters
 }
@@ -154,12 +159,27 @@ func (w *world) register() {
 	play(w, "RecallRollout", func(activities.RecallRolloutInput) any { return w.recalledRollout })
 	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
-	w.RegisterActivityWithOptions(func(_ context.Context, s emergency.Subscription) error {
+	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
 		if !w.untold {
 			w.SignalWorkflow(temporal.SignalHeld, w.held.About(s.Cluster))
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "FollowHolds"})
+	w.RegisterActivityWithOptions(func(_ context.Context, in activities.FollowWindowInput) error {
+		if standing, told := w.windows[in.Window]; told {
+			w.SignalWorkflow(temporal.SignalWindow, standing)
+		}
+		return nil
+	}, activity.RegisterOptions{Name: "FollowWindow"})
+	w.RegisterActivityWithOptions(func(_ context.Context, in activities.SelectClustersInput) ([][]string, error) {
+		selected := make([][]string, len(in.Selectors))
+		for i := range selected {
+			selected[i] = slices.DeleteFunc(slices.Clone(in.Clusters), func(name string) bool {
+				return in.Selectors[i] != nil && !slices.Contains(w.selected, name)
+			})
+		}
+		return selected, nil
+	}, activity.RegisterOptions{Name: "SelectClusters"})
 	// Beside others, so that its place among the calls is not sure.
 	w.RegisterActivityWithOptions(func(_ context.Context, in activities.WakeSweeperInput) error {
 		w.mu.Lock()

@@ -73,6 +73,10 @@ func conditionRows() []row {
 			{progressing, "True InProgress: Paused; ", []string{"upgrade", "cancel", "unapproved"}},
 			{succeeded, "False Cancelled: ", nil},
 		}},
+		{"outside-window", on("spoke-1", noNodes+"\n  maintenanceWindows: [defined-by-nobody]"), []seen{
+			{progressing, "True InProgress: WaitingForWindow; ", []string{"upgrade", "cancel", "outside-window"}},
+			{succeeded, "False Cancelled: ", nil},
+		}},
 		{"too-many-failed", func(name string) string {
 			return withStrategy(rolloutWithJob(name, "1", "spoke-6", "spoke-1"), "maxConcurrency: 1, maxFailures: 1")
 		}, []seen{{progressing, aborted, nil}, {succeeded, aborted, nil}}},

@@ -56,15 +56,6 @@ type Answer struct {
 	Followers int `json:"followers"`
 }
 
-// Subscription says which workflow is to be told what is held.
-type Subscription struct {
-	WorkflowID string `json:"workflowID"`
-	// FirstRunID tells a workflow from an earlier one of the same id.
-	FirstRunID string `json:"firstRunID"`
-	// Cluster is the only one that it wants to know of; empty: all.
-	Cluster string `json:"cluster,omitempty"`
-}
-
 // Of returns the hold of a cluster; nil: it is not held. While all clusters are held, that is why.
 func (s State) Of(cluster string) *drydockv1.Hold {
 	if all := s.find(drydockv1.HoldAll); all != nil {
@@ -92,9 +83,12 @@ func (s State) About(cluster string) State {
 
 // Same reports whether the same is held, since the same time and for the same reason.
 func (s State) Same(other State) bool {
-	return slices.EqualFunc(s.Holds, other.Holds, func(a, b drydockv1.Hold) bool {
-		return a.Scope == b.Scope && a.By == b.By && a.Reason == b.Reason && a.Since.Equal(&b.Since)
-	})
+	return slices.EqualFunc(s.Holds, other.Holds, drydockv1.Hold.Same)
+}
+
+// AtWork narrows a state to what concerns work that has begun: a window that has closed may let it finish.
+func (s State) AtWork() State {
+	return State{Number: s.Number, Holds: slices.DeleteFunc(slices.Clone(s.Holds), drydockv1.Hold.LetsFinish)}
 }
 
 // Hold holds what is asked for. What is held already keeps its beginning, and takes over who and why.

@@ -8,10 +8,26 @@ const (
 	ReasonHeld = "Held"
 	// ReasonUnknown: whether the cluster is held has not been told yet. Until then nothing is disrupted.
 	ReasonUnknown = "HoldUnknown"
+	// ReasonWaitingForWindow: the maintenance windows for the cluster are closed.
+	ReasonWaitingForWindow = "WaitingForWindow"
 )
+
+// Reason of a wait for the end of a hold.
+func Reason(h drydockv1.Hold) string {
+	if h.Window != "" {
+		return ReasonWaitingForWindow
+	}
+	return ReasonHeld
+}
 
 // Message says of a wait who holds what, since when and why, and what ends it.
 func Message(h drydockv1.Hold) string {
+	if h.Window != "" {
+		return h.String() + map[drydockv1.OverrunAction]string{
+			drydockv1.OverrunPause:  "; steps at work finish, no new one starts",
+			drydockv1.OverrunCancel: "; nodes at work are returned, and have their turn again",
+		}[h.OnOverrun]
+	}
 	return h.String() + "; steps at work finish, no new one starts; `" + ReleaseCommand(h.Scope) + "` goes on"
 }
 

@@ -62,7 +62,7 @@ const (
 	UpdateRelease = "release"
 	// SignalHold carries an emergency.Request, too: for whoever cannot wait until a worker answers.
 	SignalHold = "hold"
-	// SignalFollowHolds and SignalLeaveHolds carry an emergency.Subscription: a workflow wants to be told what is held, or no longer.
+	// SignalFollowHolds and SignalLeaveHolds carry a Subscription: a workflow wants to be told what is held, or no longer.
 	SignalFollowHolds = "followHolds"
 	SignalLeaveHolds  = "leaveHolds"
 	// SignalHeld carries an emergency.State to a workflow that wants to be told, and from a workflow to its children.
@@ -83,6 +83,30 @@ const (
 	// SignalSight carries a scheduling.Sight to the scheduler: how the nodes of its cluster are.
 	SignalSight = "sight"
 )
+
+// Messages of a maintenance window. Its updates carry requests of package windows: a DefineRequest to define and to edit it, an ExtendRequest, an
+// EndRequest, a CancelRequest and an OverrideRequest.
+const (
+	UpdateDefine   = "define"
+	UpdateExtend   = "extend"
+	UpdateEnd      = "endEarly"
+	UpdateCancel   = "cancel"
+	UpdateOverride = "override"
+	// SignalFollowWindow and SignalLeaveWindow carry a Subscription: a workflow wants to be told how the window stands, or no longer.
+	SignalFollowWindow = "followWindow"
+	SignalLeaveWindow  = "leaveWindow"
+	// SignalWindow carries a windows.Standing to a workflow that wants to be told.
+	SignalWindow = "window"
+)
+
+// Subscription says which workflow is to be told of something.
+type Subscription struct {
+	WorkflowID string `json:"workflowID"`
+	// FirstRunID tells a workflow from an earlier one of the same id.
+	FirstRunID string `json:"firstRunID"`
+	// Cluster is the only one that it wants to know of; empty: all.
+	Cluster string `json:"cluster,omitempty"`
+}
 
 // SignalRequest says who sent a signal, and why. All are optional.
 type SignalRequest struct {

@@ -25,6 +25,8 @@ const (
 	Sweeper                = "Sweeper"
 	MaintenanceScheduler   = "MaintenanceScheduler"
 	HarborCluster          = "HarborCluster"
+	MaintenanceWindow      = "MaintenanceWindow"
+	WindowNotification     = "WindowNotification"
 )
 
 // ClusterGroupUpgradeID is the workflow id of a rollout.
@@ -75,3 +77,11 @@ func SweeperID(cluster string) string { return "sweeper/" + cluster }
 
 // MaintenanceSchedulerID is the workflow id of the scheduler of a cluster.
 func MaintenanceSchedulerID(cluster string) string { return "scheduler/" + cluster }
+
+// MaintenanceWindowPrefix begins the workflow ids of maintenance windows; namespace/name follows.
+const MaintenanceWindowPrefix = "window/"
+
+// MaintenanceWindowID is the workflow id of a maintenance window.
+func MaintenanceWindowID(namespace, name string) string {
+	return MaintenanceWindowPrefix + namespace + "/" + name
+}

@@ -73,23 +73,37 @@ func Allows(windows []*Window, q Question) (Verdict, error) {
 	}
 	var verdict Verdict
 	for look := firstLook; ; look *= 2 {
-		further, settled, err := q.answer(selected, q.Now.Add(look))
+		until := q.Now.Add(look)
+		outlooks, err := outlooksOf(selected, q.Now, until)
 		if errors.Is(err, ErrTooMany) && look > firstLook {
 			return verdict, nil // What was seen before it got too much.
 		}
-		if settled || err != nil || look > longestLook {
-			return further, err
+		if err != nil {
+			return Verdict{}, err
+		}
+		further, settled := q.answer(outlooks, until)
+		if settled || look > longestLook {
+			return further, nil
 		}
 		verdict = further
 	}
 }
 
-// answer answers by what is seen until a moment. It is not settled if a look further ahead may say more.
-func (q Question) answer(windows []*Window, until time.Time) (verdict Verdict, settled bool, err error) {
-	stretches, scheduled, err := together(windows, q.Now, until)
-	if err != nil {
-		return Verdict{}, true, err
+func outlooksOf(windows []*Window, from, until time.Time) ([]Outlook, error) {
+	var outlooks []Outlook
+	for _, w := range windows {
+		outlook, err := w.outlook(from, until)
+		if err != nil {
+			return nil, err
+		}
+		outlooks = append(outlooks, outlook)
 	}
+	return outlooks, nil
+}
+
+// answer answers by what is known until a moment. It is not settled if to know more may change it.
+func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, settled bool) {
+	stretches, scheduled := together(outlooks, q.Now, until)
 	verdict.Reason = ReasonClosed
 	if scheduled {
 		verdict.Reason = ReasonExcluded
@@ -106,15 +120,15 @@ func (q Question) answer(windows []*Window, until time.Time) (verdict Verdict, s
 			if inSight {
 				verdict.Until = utc(s.end)
 			}
-			return verdict, inSight, nil
+			return verdict, inSight
 		case reason == ReasonOpen:
 			verdict.NextOpen, verdict.Window = utc(s.start), s.firstWindow
-			return verdict, inSight, nil
+			return verdict, inSight
 		case !inSight:
-			return verdict, false, nil
+			return verdict, false
 		}
 	}
-	return verdict, false, nil
+	return verdict, false
 }
 
 // reasonIn says whether it may start when a stretch does.
@@ -142,35 +156,22 @@ type stretch struct {
 }
 
 // together returns the stretches that windows are open together from now until a moment, beyond which nothing is known, and whether without
-// exclusions one would be open now.
-func together(windows []*Window, now, until time.Time) (stretches []stretch, scheduled bool, err error) {
+// exclusions one would be open now. A freeze of one window is for all of them.
+func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, scheduled bool) {
 	type opening struct {
-		Occurrence
-		window *Window
+		Opening
+		window string
 	}
 	var openings []opening
-	var seen []sight
-	for _, w := range windows {
-		s, err := w.see(now, until)
-		if err != nil {
-			return nil, false, err
-		}
-		seen = append(seen, s)
-		scheduled = scheduled || slices.ContainsFunc(s.scheduled, func(o Occurrence) bool { return !now.Before(o.Start) && now.Before(o.End) })
-	}
-	for i, w := range windows {
-		for _, o := range seen[i].open {
-			if !overlap(o, now, until) {
+	for _, outlook := range outlooks {
+		scheduled = scheduled || slices.ContainsFunc(outlook.Scheduled, func(s Span) bool { return !now.Before(s.Start) && now.Before(s.End) })
+		for _, o := range outlook.Openings {
+			o.Start, o.End = later(o.Start, now), earlier(o.End, until)
+			if !o.End.After(o.Start) {
 				continue
 			}
-			if o.Start.Before(now) {
-				o.Start = now
-			}
-			if o.End.After(until) {
-				o.End = until
-			}
-			for _, left := range withoutExclusions(o, seen) {
-				openings = append(openings, opening{left, w})
+			for _, left := range withoutExclusions(o, outlooks) {
+				openings = append(openings, opening{left, outlook.Name})
 			}
 		}
 	}
@@ -179,25 +180,54 @@ func together(windows []*Window, now, until time.Time) (stretches []stretch, sch
 		last := len(stretches) - 1
 		switch {
 		case last < 0 || stretches[last].end.Before(o.Start):
-			stretches = append(stretches, stretch{o.Start, o.End, o.window.name, o.window.name, o.window.cutoff})
+			stretches = append(stretches, stretch{o.Start, o.End, o.window, o.window, o.Cutoff})
 		case stretches[last].end.Before(o.End):
-			stretches[last].end, stretches[last].lastWindow, stretches[last].cutoff = o.End, o.window.name, o.window.cutoff
+			stretches[last].end, stretches[last].lastWindow, stretches[last].cutoff = o.End, o.window, o.Cutoff
 		case stretches[last].end.Equal(o.End):
-			stretches[last].cutoff = max(stretches[last].cutoff, o.window.cutoff)
+			stretches[last].cutoff = max(stretches[last].cutoff, o.Cutoff)
 		}
 	}
-	return stretches, scheduled, nil
+	return stretches, scheduled
 }
 
-// withoutExclusions returns what the exclusions of all windows leave of an opening of one: a freeze is for all of them.
-func withoutExclusions(o Occurrence, seen []sight) []Occurrence {
-	left := []Occurrence{o}
-	for _, s := range seen {
-		for _, calendar := range s.excluded {
-			for _, excluded := range touching(calendar, o) {
-				left = subtract(left, excluded, "")
+// withoutExclusions returns what the exclusions of all windows leave of an opening of one.
+func withoutExclusions(o Opening, outlooks []Outlook) []Opening {
+	left := []Opening{o}
+	if o.Forced {
+		return left
+	}
+	for _, outlook := range outlooks {
+		for _, excluded := range outlook.excludedIn(o) {
+			left = subtractSpan(left, excluded)
+		}
+	}
+	return left
+}
+
+func subtractSpan(from []Opening, taken Span) []Opening {
+	var left []Opening
+	for _, o := range from {
+		before, after := o, o
+		before.End, after.Start = earlier(o.End, taken.Start), later(o.Start, taken.End)
+		for _, part := range []Opening{before, after} {
+			if part.End.After(part.Start) {
+				left = append(left, part)
 			}
 		}
 	}
 	return left
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Hold is an emergency stop: no new disruption starts within its scope until it is released.
+// Hold is an emergency stop, or a maintenance window that is closed: no new disruption starts within its scope until it is released, or opens.
 type Hold struct {
 	Scope HoldScope `json:"scope"`
 	// By is who held it last.
@@ -16,6 +16,26 @@ type Hold struct {
 	Reason string `json:"reason,omitempty"`
 	// Since is when it was held first.
 	Since metav1.Time `json:"since"`
+	// Window names the maintenance windows that hold it because they are closed; empty: somebody holds it.
+	// +optional
+	Window string `json:"window,omitempty"`
+	// Until is when they open next; absent: no such time is in sight, or somebody holds it.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+	// OnOverrun is what becomes of what is at work while they are closed.
+	// +optional
+	OnOverrun OverrunAction `json:"onOverrun,omitempty"`
+}
+
+// Same reports whether two holds say the same.
+func (h Hold) Same(other Hold) bool {
+	return h.Scope == other.Scope && h.By == other.By && h.Reason == other.Reason && h.Since.Equal(&other.Since) && h.Window == other.Window &&
+		h.Until.Equal(other.Until) && h.OnOverrun == other.OnOverrun
+}
+
+// LetsFinish reports whether what is at work is finished: it is held by a window that says so.
+func (h Hold) LetsFinish() bool {
+	return h.Window != "" && h.OnOverrun != OverrunPause && h.OnOverrun != OverrunCancel
 }
 
 // HoldScope is what is held: "all", or "cluster/" and the name of one cluster.
@@ -60,5 +80,8 @@ func (h Hold) ByWhom() string {
 
 // String is e.g. "cluster spoke-1 is held since 2026-11-20 14:00:05Z by ann: flood in hall 2".
 func (h Hold) String() string {
+	if h.Window != "" {
+		return h.Reason
+	}
 	return h.Scope.String() + " is held since " + h.Since.UTC().Format("2006-01-02 15:04:05Z") + h.ByWhom()
 }

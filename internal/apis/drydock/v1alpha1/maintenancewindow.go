@@ -74,6 +74,11 @@ type MaintenanceWindowSpec struct {
 	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus,omitempty"`
 }
 
+// WindowName names a MaintenanceWindow: namespace/name, or the name of one in the namespace of the object that names it.
+// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+// +kubebuilder:validation:MaxLength=317
+type WindowName string
+
 // WindowExclusion is a time at which nothing is open.
 type WindowExclusion struct {
 	// Name is shown as the reason.

@@ -67,6 +67,12 @@ type NodeMaintenanceSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	HealthTimeoutSeconds *int32 `json:"healthTimeoutSeconds,omitempty"`
+	// MaintenanceWindows name the windows in which it may begin (addition): any of them, as namespace/name, or only the name of one in the namespace of
+	// the maintenance. Absent: at any time.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	MaintenanceWindows []drydockv1.WindowName `json:"maintenanceWindows,omitempty"`
 	// OnDrainTimeout: Fail ends the maintenance, Retry drains once more (addition).
 	// +kubebuilder:default=Fail
 	// +optional

@@ -364,6 +364,11 @@ func (in *NodeMaintenanceSpec) DeepCopyInto(out *NodeMaintenanceSpec) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.MaintenanceWindows != nil {
+		in, out := &in.MaintenanceWindows, &out.MaintenanceWindows
+		*out = make([]drydockv1alpha1.WindowName, len(*in))
+		copy(*out, *in)
+	}
 	if in.LockTimeoutSeconds != nil {
 		in, out := &in.LockTimeoutSeconds, &out.LockTimeoutSeconds
 		*out = new(int32)

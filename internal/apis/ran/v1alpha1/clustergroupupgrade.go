@@ -80,6 +80,12 @@ type ClusterGroupUpgradeSpec struct {
 	// Actions on the clusters' labels and annotations.
 	// +optional
 	Actions Actions `json:"actions,omitempty"`
+	// MaintenanceWindows name the windows in which something may start (addition): any of them, as namespace/name, or only the name of one in the
+	// rollout's namespace. Absent: at any time.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	MaintenanceWindows []drydockv1.WindowName `json:"maintenanceWindows,omitempty"`
 	// Approvals that the rollout waits for (addition).
 	// +optional
 	Approvals *Approvals `json:"approvals,omitempty"`

@@ -344,6 +344,11 @@ func (in *ClusterGroupUpgradeSpec) DeepCopyInto(out *ClusterGroupUpgradeSpec) {
 		}
 	}
 	in.Actions.DeepCopyInto(&out.Actions)
+	if in.MaintenanceWindows != nil {
+		in, out := &in.MaintenanceWindows, &out.MaintenanceWindows
+		*out = make([]drydockv1alpha1.WindowName, len(*in))
+		copy(*out, *in)
+	}
 	if in.Approvals != nil {
 		in, out := &in.Approvals, &out.Approvals
 		*out = new(Approvals)

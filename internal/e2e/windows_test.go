@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// createWindow defines a window that opens at those moments, for so long each time.
+func createWindow(t *testing.T, name string, duration time.Duration, starts ...time.Time) {
+	t.Helper()
+	var dates []string
+	for _, start := range starts {
+		dates = append(dates, start.UTC().Format("20060102T150405Z"))
+	}
+	path := filepath.Join(t.TempDir(), "window.yaml")
+	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `
+apiVersion: drydock.dev/v1alpha1
+kind: MaintenanceWindow
+metadata: {name: %s, namespace: default}
+spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: %s}
+`, name, strings.Join(dates, ","), duration), 0o600))
+	must(t, "window", "create", "-f", path)
+}
+
+func windowStatus(t *testing.T, name string) windows.Status {
+	t.Helper()
+	var status windows.Status
+	require.NoError(t, json.Unmarshal([]byte(must(t, "window", "status", name, "-o", "json")), &status))
+	return status
+}
+
+// awaitWindow asks for the status of a window until what has happened to it ends like that.
+func awaitWindow(t *testing.T, name string, last ...windows.EventKind) windows.Status {
+	t.Helper()
+	var status windows.Status
+	require.Eventually(t, func() bool {
+		status = windowStatus(t, name)
+		return slices.Equal(kindsOf(status), last)
+	}, time.Minute, 200*time.Millisecond, "%s has seen %v", name, &status)
+	return status
+}
+
+func kindsOf(status windows.Status) []windows.EventKind {
+	var kinds []windows.EventKind
+	for _, event := range status.Events {
+		kinds = append(kinds, event.Kind)
+	}
+	return kinds
+}
+
+// inSeconds is a moment on a whole second, at least so far ahead.
+func inSeconds(seconds int) time.Time {
+	return time.Now().Add(time.Duration(seconds)*time.Second + 999*time.Millisecond).Truncate(time.Second)
+}
+
+func TestTheEngineIsStoppedOverAStartAnEndAndAWholeOccurrence(t *testing.T) {
+	createWindow(t, "over-a-start", time.Hour, inSeconds(4))
+	createWindow(t, "over-an-end", 6*time.Second, inSeconds(0))
+	createWindow(t, "over-it-all", time.Second, inSeconds(4), inSeconds(3600))
+	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted)
+	require.NoError(t, theFleet.Worker.Stop())
+	select { // what is waited for is time itself
+	case <-time.After(time.Until(inSeconds(7))):
+	case <-t.Context().Done():
+	}
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+
+	late := awaitWindow(t, "over-a-start", windows.EventDefined, windows.EventStarted)
+	require.Contains(t, late.Events[1].Message, "late")
+	require.Equal(t, windows.PhaseOpen, late.Phase)
+	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted, windows.EventEnded)
+	missed := awaitWindow(t, "over-it-all", windows.EventDefined, windows.EventMissed)
+	require.Len(t, missed.Coming, 1, "it goes on with the next")
+	must(t, "window", "cancel", "over-a-start", "--all", "--reason", "the test is over")
+	must(t, "window", "cancel", "over-it-all", "--all")
+}
+
+func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-2")
+	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	before := len(deedsOf(t, spoke))
+	startRollout(t, rollout("nightly", "maintenanceWindows: [night]", 60, spoke.Name))
+	waiting := func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Wait != nil && s.Wait.Reason == "WaitingForWindow"
+	}
+	require.Contains(t, awaitStatus(t, "nightly", waiting).Wait.Message, "nobody has defined it")
+
+	second := inSeconds(20)
+	createWindow(t, "night", time.Hour, inSeconds(1), second)
+	awaitEviction(t, spoke, holdout)
+	t.Log(must(t, "window", "status", "night"))
+	t.Log(must(t, "window", "end", "night", "--reason", "the on-call needs the cluster"))
+	closed := awaitStatus(t, "nightly", waiting)
+	require.Contains(t, closed.Wait.Message, "window default/night is closed; it opens "+second.UTC().Format("2006-01-02 15:04:05Z"))
+	require.Nil(t, closed.Status.Deadline, "the clock stands still")
+	t.Log(must(t, "upgrade", "status", "nightly"))
+	letGo(t, spoke, holdout)
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke), "what is at work finishes")
+	if time.Now().Before(second) {
+		require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(deedsOf(t, spoke)[before:]), "nothing new starts")
+	}
+
+	_, code := end(t, "nightly")
+	require.Zero(t, code)
+	require.False(t, time.Now().Before(second), "it has waited for the second opening")
+	deeds := deedsOf(t, spoke)[before:]
+	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(deeds))
+	requireNoPodEvictedTwice(t, deeds)
+	require.Empty(t, windowStatus(t, "night").Followers, "nobody follows it any more")
+	t.Log(must(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
+	t.Log(must(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
+	t.Log(must(t, "window", "list"))
+	t.Log(must(t, "window", "status", "night"))
+	must(t, "window", "cancel", "night", "--all")
+}

@@ -1,0 +1,284 @@
+package windows
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Course is how a window stands, and what people have ordered beside its calendar. Its methods change it by the clock and by what is asked for; they
+// read no calendar, which is done for it: see Outlook.
+type Course struct {
+	// Window is the object; nil: nobody has defined it.
+	Window *drydockv1.MaintenanceWindow `json:"window,omitempty"`
+	// Since is when it was defined, or edited, last.
+	Since time.Time `json:"since"`
+	// Outlook is what its calendar says, read from the moment Read on.
+	Outlook Outlook   `json:"outlook"`
+	Read    time.Time `json:"read"`
+	// Running is the opening at hand; nil: it is closed.
+	Running *Opening `json:"running,omitempty"`
+	// Dealt is the start of the last opening that has begun, was missed or cancelled: it has had its turn, and all before. Free is when it was over.
+	Dealt time.Time `json:"dealt"`
+	Free  time.Time `json:"free"`
+	// Amendments change openings that are to come.
+	Amendments []Amendment `json:"amendments,omitempty"`
+	// Override opens the window in an emergency.
+	Override *Override `json:"override,omitempty"`
+	// Cancelled: nothing opens any more.
+	Cancelled bool `json:"cancelled,omitempty"`
+	// Announced are the leads that have had their turn of the opening that starts next.
+	Announced []Lead `json:"announced,omitempty"`
+	// CutOff: everybody was told that nothing new starts in the opening at hand.
+	CutOff bool `json:"cutOff,omitempty"`
+	// Events are the last, in their order.
+	Events []Event `json:"events,omitempty"`
+}
+
+// Amendment changes one opening.
+type Amendment struct {
+	// Start of the opening by the calendar.
+	Start     time.Time  `json:"start"`
+	End       *time.Time `json:"end,omitempty"`
+	Forced    bool       `json:"forced,omitempty"`
+	Cancelled bool       `json:"cancelled,omitempty"`
+}
+
+// Override opens a window whatever its calendar and its exclusions say.
+type Override struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+}
+
+// Lead is word to be sent to a webhook some time before a start.
+type Lead struct {
+	URL  string `json:"url"`
+	Lead string `json:"lead"`
+}
+
+// Phase is how a window stands.
+type Phase string
+
+// The phases.
+const (
+	// PhaseUndefined: nobody has defined it.
+	PhaseUndefined Phase = "Undefined"
+	PhaseClosed    Phase = "Closed"
+	PhaseOpen      Phase = "Open"
+	// PhaseCutoff: it is open, but nothing new starts.
+	PhaseCutoff Phase = "Cutoff"
+	// PhaseOverridden: somebody has opened it in an emergency.
+	PhaseOverridden Phase = "Overridden"
+	// PhaseOver: it opens no more.
+	PhaseOver Phase = "Over"
+)
+
+// Phase returns how the window stands.
+func (c *Course) Phase(now time.Time) Phase {
+	switch {
+	case c.overridden(now):
+		return PhaseOverridden
+	case c.Window == nil:
+		return PhaseUndefined
+	case c.Running != nil && now.Before(c.Running.CutoffAt()):
+		return PhaseOpen
+	case c.Running != nil:
+		return PhaseCutoff
+	case c.Cancelled || c.Outlook.Last && len(c.Coming()) == 0:
+		return PhaseOver
+	}
+	return PhaseClosed
+}
+
+func (c *Course) overridden(now time.Time) bool {
+	return c.Override != nil && now.Before(c.Override.Until)
+}
+
+// coming is an opening ahead; planned is its start by the calendar, by which it is known.
+type coming struct {
+	Opening
+	planned time.Time
+}
+
+// Coming returns the openings ahead, as they are by now.
+func (c *Course) Coming() []Opening {
+	var openings []Opening
+	for _, o := range c.coming() {
+		openings = append(openings, o.Opening)
+	}
+	return openings
+}
+
+func (c *Course) coming() []coming {
+	free := c.Free
+	if c.Running != nil {
+		free = c.Running.End
+	}
+	var ahead []coming
+	for _, o := range c.Outlook.Openings {
+		next := coming{o, o.Start}
+		amended := c.amendment(o.Start)
+		if amended.End != nil {
+			next.End, next.Forced = *amended.End, amended.Forced
+		}
+		if next.Start = later(next.Start, free); !o.Start.After(c.Dealt) || amended.Cancelled || c.Cancelled || !next.End.After(next.Start) {
+			continue
+		}
+		free = next.End
+		ahead = append(ahead, next)
+	}
+	return ahead
+}
+
+func (c *Course) amendment(start time.Time) Amendment {
+	i := slices.IndexFunc(c.Amendments, func(a Amendment) bool { return a.Start.Equal(start) })
+	if i < 0 {
+		return Amendment{Start: start}
+	}
+	return c.Amendments[i]
+}
+
+// Pass lets time pass: it returns what has happened until now, each once, in its order. What could not be done in time because nobody was there is
+// done late as long as that is of use, or missed.
+func (c *Course) Pass(now time.Time) []Event {
+	var happened []Event
+	add := func(e Event) {
+		e.At = now
+		happened = append(happened, e)
+	}
+	for c.Window != nil {
+		ahead := c.coming()
+		switch {
+		case c.Running != nil && !now.Before(c.Running.End):
+			add(Event{Kind: EventEnded, Opening: c.Running, Message: "closed"})
+			c.Free, c.Running, c.CutOff = c.Running.End, nil, false
+			continue
+		case c.Running != nil && !c.CutOff && !now.Before(c.Running.CutoffAt()):
+			c.CutOff = true
+			add(Event{Kind: EventCutoff, Opening: c.Running, Message: "nothing new starts until it closes"})
+			continue
+		case c.Running == nil && len(ahead) > 0 && !now.Before(ahead[0].Start):
+			if e, worth := c.begin(ahead[0], now); worth {
+				add(e)
+			}
+			continue
+		}
+		if len(ahead) > 0 {
+			for _, e := range c.announce(ahead[0], now) {
+				add(e)
+			}
+		}
+		break
+	}
+	if c.Override != nil && !now.Before(c.Override.Until) {
+		add(Event{Kind: EventOverrideEnded, By: c.Override.By, Message: "the emergency override has expired"})
+		c.Override = nil
+	}
+	c.record(happened...)
+	return happened
+}
+
+// begin opens the window, or finds that it is too late for that. An opening that nobody could have begun, because the window was defined too late for
+// it, was not missed.
+func (c *Course) begin(next coming, now time.Time) (Event, bool) {
+	c.Dealt = next.planned
+	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.Dealt) })
+	c.Announced = nil
+	opening := next.Opening
+	opening.Begun = true
+	if !now.Before(opening.CutoffAt()) {
+		c.Free = opening.End
+		return Event{Kind: EventMissed, Opening: &opening, Message: "missed: nobody was there to open it before its cutoff"}, !opening.Start.Before(c.Since)
+	}
+	c.Running = &opening
+	event := Event{Kind: EventStarted, Opening: &opening, Message: "open until " + clock(opening.End)}
+	if late := now.Sub(opening.Start); late > lateness && !opening.Start.Before(c.Since) {
+		event.Message += fmt.Sprintf("; opened %s late", late.Round(time.Second))
+	}
+	return event, true
+}
+
+// lateness is what is said: less is the way of timers.
+const lateness = 2 * time.Second
+
+// announce returns the word to be sent before the next opening. Of several leads of a receiver that are due together, only the last counts.
+func (c *Course) announce(next coming, now time.Time) []Event {
+	var events []Event
+	for _, receiver := range c.Window.Spec.Notify {
+		var due *drydockv1.Duration
+		for _, lead := range receiver.Leads {
+			announced := Lead{URL: receiver.URL, Lead: string(lead)}
+			if now.Before(next.Start.Add(-length(lead))) || slices.Contains(c.Announced, announced) {
+				continue
+			}
+			c.Announced = append(c.Announced, announced)
+			if due == nil || length(lead) < length(*due) {
+				due = &lead
+			}
+		}
+		if due != nil {
+			opening := next.Opening
+			events = append(events, Event{Kind: EventUpcoming, Opening: &opening, Lead: string(*due), Receiver: receiver.URL, Message: "opens " + clock(opening.Start)})
+		}
+	}
+	return events
+}
+
+// length of what was found to be a length when the window was defined.
+func length(d drydockv1.Duration) time.Duration {
+	elapsed, _ := d.Elapsed()
+	return elapsed
+}
+
+// Next returns the next moment at which something happens by itself, after now; false: nothing will.
+func (c *Course) Next(now time.Time) (time.Time, bool) {
+	var next time.Time
+	at := func(t time.Time) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if c.Override != nil {
+		at(c.Override.Until)
+	}
+	if c.Window == nil || c.Cancelled && c.Running == nil {
+		return next, !next.IsZero()
+	}
+	if c.Running != nil {
+		at(c.Running.End)
+		at(c.Running.CutoffAt())
+	}
+	if !c.Outlook.Last {
+		at(c.Outlook.Until)
+	}
+	if ahead := c.coming(); len(ahead) > 0 {
+		at(ahead[0].Start)
+		for _, receiver := range c.Window.Spec.Notify {
+			for _, lead := range receiver.Leads {
+				at(ahead[0].Start.Add(-length(lead)))
+			}
+		}
+	}
+	return next, !next.IsZero()
+}
+
+// Stale reports whether the calendar must be read once more, and from when on. Openings that were slept through must have had their turn: see Pass.
+func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
+	switch {
+	case c.Window == nil || c.Cancelled || c.Outlook.Last:
+		return time.Time{}, false
+	case !now.Before(c.Outlook.Until):
+		return c.Outlook.Until, true
+	}
+	return earlier(c.Free, now), len(c.coming()) < 2 && c.Free.After(c.Read)
+}
+
+// Foresee takes over what the calendar says from a moment on.
+func (c *Course) Foresee(from time.Time, outlook Outlook) { c.Read, c.Outlook = from, outlook }
+
+// clock writes a moment for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

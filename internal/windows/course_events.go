@@ -1,0 +1,89 @@
+package windows
+
+import (
+	"time"
+)
+
+// EventKind is what has happened to a window.
+type EventKind string
+
+// The kinds of events. Of the first six, an opening has at most one for each receiver; people may order the others again and again.
+const (
+	// EventUpcoming: it opens soon.
+	EventUpcoming EventKind = "upcoming"
+	EventStarted  EventKind = "started"
+	// EventCutoff: nothing new starts until it closes.
+	EventCutoff EventKind = "cutoff"
+	EventEnded  EventKind = "ended"
+	// EventMissed: it should have opened, and nobody was there.
+	EventMissed    EventKind = "missed"
+	EventCancelled EventKind = "cancelled"
+
+	EventExtended EventKind = "extended"
+	// EventCut: it is to end before its time.
+	EventCut           EventKind = "cut"
+	EventOverridden    EventKind = "overridden"
+	EventOverrideEnded EventKind = "overrideEnded"
+	EventDefined       EventKind = "defined"
+	EventEdited        EventKind = "edited"
+)
+
+// Event is something that has happened to a window.
+type Event struct {
+	At   time.Time `json:"at"`
+	Kind EventKind `json:"kind"`
+	// Opening that it is about; nil: none in particular.
+	Opening *Opening `json:"opening,omitempty"`
+	// Lead before the start, and the receiver that it is for, of word that is sent in advance.
+	Lead     string `json:"lead,omitempty"`
+	Receiver string `json:"receiver,omitempty"`
+	// By and Reason are whose wish it was, and why.
+	By      string `json:"by,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message"`
+}
+
+// Told reports whether receivers are told of events of the kind.
+func (e Event) Told() bool { return e.Kind != EventDefined && e.Kind != EventEdited }
+
+// eventsKept is how many events a window remembers.
+const eventsKept = 30
+
+func (c *Course) record(events ...Event) {
+	c.Events = append(c.Events, events...)
+	if more := len(c.Events) - eventsKept; more > 0 {
+		c.Events = append([]Event(nil), c.Events[more:]...)
+	}
+}
+
+// Status is how a window stands, for people and programs that ask.
+type Status struct {
+	Window string `json:"window"`
+	Phase  Phase  `json:"phase"`
+	// Title is that of the object.
+	Title string `json:"title,omitempty"`
+	// Opening is the one at hand; nil: it is closed. Coming are the next.
+	Opening  *Opening  `json:"opening,omitempty"`
+	Coming   []Opening `json:"coming,omitempty"`
+	Override *Override `json:"override,omitempty"`
+	// Followers are the workflows that are told of changes.
+	Followers []string `json:"followers,omitempty"`
+	// Trouble says why its calendar could not be read.
+	Trouble string  `json:"trouble,omitempty"`
+	Events  []Event `json:"events,omitempty"`
+}
+
+// comingShown is how many openings ahead a status has.
+const comingShown = 5
+
+// Status returns how the window of that name stands.
+func (c *Course) Status(name string, now time.Time) Status {
+	ahead := c.Coming()
+	status := Status{
+		Window: name, Phase: c.Phase(now), Opening: c.Running, Coming: ahead[:min(len(ahead), comingShown)], Override: c.Override, Events: c.Events,
+	}
+	if c.Window != nil {
+		status.Title = c.Window.Spec.Title
+	}
+	return status
+}

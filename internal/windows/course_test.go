@@ -1,0 +1,368 @@
+package windows_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// driven is the course of a window whose calendar is read whenever that is due.
+type driven struct {
+	*windows.Course
+	t      require.TestingT
+	object drydockv1.MaintenanceWindow
+	now    time.Time
+	// happened are the kinds of all events that time has brought.
+	happened []windows.EventKind
+	events   []windows.Event
+}
+
+func drive(t require.TestingT, spec drydockv1.MaintenanceWindowSpec, now string) *driven {
+	d := &driven{Course: &windows.Course{}, t: t, now: at(now).Time}
+	d.define(spec)
+	return d
+}
+
+func (d *driven) define(spec drydockv1.MaintenanceWindowSpec) {
+	d.object = drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}, Spec: spec}
+	d.Define(windows.DefineRequest{Object: d.object}, d.outlook(d.now), d.now)
+}
+
+func (d *driven) outlook(from time.Time) windows.Outlook {
+	window, err := windows.New(&d.object)
+	require.NoError(d.t, err)
+	outlook, err := window.Outlook(from)
+	require.NoError(d.t, err)
+	return outlook
+}
+
+// pass lets time go on to a moment in one step, as after an outage.
+func (d *driven) pass(now time.Time) {
+	d.now = now
+	for {
+		events := d.Pass(now)
+		d.events = append(d.events, events...)
+		for _, e := range events {
+			d.happened = append(d.happened, e.Kind)
+		}
+		from, stale := d.Stale(now)
+		if !stale {
+			return
+		}
+		d.Foresee(from, d.outlook(from))
+	}
+}
+
+func (d *driven) passTo(now string) { d.pass(at(now).Time) }
+
+// walk goes from one moment at which something happens to the next, until a moment.
+func (d *driven) walk(until string) {
+	for {
+		d.pass(d.now)
+		next, changes := d.Next(d.now)
+		if !changes || next.After(at(until).Time) {
+			d.passTo(until)
+			return
+		}
+		d.now = next
+	}
+}
+
+func TestAWindowOpensCutsOffAndClosesAgainAndAgain(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.walk("2026-12-03T12:00:00Z")
+	turn := []windows.EventKind{windows.EventStarted, windows.EventCutoff, windows.EventEnded}
+	require.Equal(t, append(turn, turn...), d.happened)
+	require.Equal(t, at("2026-12-01T22:00:00Z").UTC(), d.events[0].At)
+	require.Equal(t, at("2026-12-02T01:30:00Z").UTC(), d.events[1].At)
+	require.Equal(t, at("2026-12-02T02:00:00Z").UTC(), d.events[2].At)
+	require.Equal(t, windows.PhaseClosed, d.Phase(d.now))
+}
+
+func TestAnOutageOverTheStartOfAWindow(t *testing.T) {
+	for name, tt := range map[string]struct {
+		back     string
+		happened []windows.EventKind
+		message  string
+	}{
+		"that is over before the cutoff":  {"2026-12-02T01:00:00Z", []windows.EventKind{windows.EventStarted}, "opened 3h0m0s late"},
+		"that is over after the cutoff":   {"2026-12-02T01:30:00Z", []windows.EventKind{windows.EventMissed}, "missed"},
+		"that lasts over two occurrences": {"2026-12-03T03:00:00Z", []windows.EventKind{windows.EventMissed, windows.EventMissed}, "missed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, night(), "2026-12-01T12:00:00Z")
+			d.passTo(tt.back)
+			require.Equal(t, tt.happened, d.happened)
+			require.Contains(t, d.events[0].Message, tt.message)
+			d.passTo(tt.back)
+			require.Equal(t, tt.happened, d.happened, "it is said once")
+		})
+	}
+}
+
+func TestAWindowThatIsDefinedTooLateForAnOpeningHasNotMissedIt(t *testing.T) {
+	d := drive(t, night(), "2026-12-02T01:45:00Z")
+	d.passTo("2026-12-02T01:45:00Z")
+	require.Empty(t, d.happened)
+	early := drive(t, night(), "2026-12-02T01:00:00Z")
+	early.passTo("2026-12-02T01:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventStarted}, early.happened, "it is in time to open")
+	require.NotContains(t, early.events[0].Message, "late")
+}
+
+func TestAnOutageOverTheEndClosesAtOnce(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T23:00:00Z")
+	d.passTo("2026-12-02T20:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventEnded}, d.happened)
+	require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start)
+}
+
+func TestWordIsSentBeforeAStartOnceForEachLead(t *testing.T) {
+	s := night()
+	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"24h", "1h"}}, {URL: "https://b", Leads: []drydockv1.Duration{"1h"}}}
+	d := drive(t, s, "2026-11-30T12:00:00Z")
+	d.walk("2026-12-01T21:30:00Z")
+	var leads []string
+	for _, e := range d.events {
+		if e.Kind == windows.EventUpcoming && e.Opening.Start.Equal(at("2026-12-01T22:00:00Z").Time) {
+			leads = append(leads, e.Receiver+" "+e.Lead)
+		}
+	}
+	require.Equal(t, []string{"https://a 24h", "https://a 1h", "https://b 1h"}, leads)
+
+	late := drive(t, s, "2026-12-01T21:30:00Z")
+	late.passTo("2026-12-01T21:30:00Z")
+	require.Len(t, late.events, 2, "of two leads that are due together, the last counts")
+	require.Equal(t, "1h", late.events[0].Lead)
+}
+
+func TestAnOpeningIsExtended(t *testing.T) {
+	extend := func(end string) windows.ExtendRequest { return windows.ExtendRequest{End: at(end).Time} }
+	s := night()
+	s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionTrim, once("2026-12-02T04:00:00Z", "2026-12-02T06:00:00Z"))}
+	d := drive(t, s, "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T23:00:00Z")
+
+	require.ErrorContains(t, d.CheckExtend(extend("2026-12-01T22:30:00Z"), d.now), "is not after now")
+	require.ErrorContains(t, d.CheckExtend(extend("2026-12-02T01:00:00Z"), d.now), "is not after the end of the opening")
+	require.ErrorContains(t, d.CheckExtend(extend("2026-12-02T05:00:00Z"), d.now), "an exclusion begins at 2026-12-02T04:00:00Z")
+	forced := extend("2026-12-02T05:00:00Z")
+	forced.Force = true
+	require.NoError(t, d.CheckExtend(forced, d.now))
+	d.Extend(forced, d.now)
+	d.walk("2026-12-02T04:40:00Z")
+	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now), "the cutoff goes with the end")
+	d.passTo("2026-12-02T04:20:00Z")
+	verdict := windows.Ask([]windows.Standing{told(d)}, at("2026-12-02T04:20:00Z").Time, 0)
+	require.True(t, verdict.Allowed, "%+v", verdict)
+	d.walk("2026-12-02T05:00:00Z")
+	require.Equal(t, windows.PhaseClosed, d.Phase(d.now))
+}
+
+// told is what a window tells now.
+func told(d *driven) windows.Standing {
+	s := d.Standing("prod/night", d.now)
+	s.Number = 1
+	return s
+}
+
+func TestTheNextOpeningIsExtendedAndCancelled(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	request := windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}
+	require.NoError(t, d.CheckExtend(request, d.now))
+	d.Extend(request, d.now)
+	require.Equal(t, at("2026-12-02T03:00:00Z").UTC(), d.Coming()[0].End.UTC())
+
+	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{Start: at("2026-11-30T22:00:00Z").Time}, d.now), "is past")
+	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{Start: at("2026-12-01T22:01:00Z").Time}, d.now), "the next starts at 2026-12-01T22:00:00Z")
+	require.NoError(t, d.CheckCancel(windows.CancelRequest{}, d.now))
+	d.Cancel(windows.CancelRequest{}, d.now)
+	d.walk("2026-12-02T12:00:00Z")
+	require.Empty(t, d.happened)
+	d.walk("2026-12-02T22:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventStarted}, d.happened)
+}
+
+func TestARunningOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
+	for name, order := range map[string]func(d *driven){
+		"cancelled": func(d *driven) {
+			require.NoError(t, d.CheckCancel(windows.CancelRequest{}, d.now))
+			d.Cancel(windows.CancelRequest{}, d.now)
+		},
+		"ended": func(d *driven) {
+			require.NoError(t, d.CheckEnd(windows.EndRequest{}, d.now))
+			d.End(windows.EndRequest{}, d.now)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, night(), "2026-12-01T12:00:00Z")
+			require.ErrorContains(t, d.CheckEnd(windows.EndRequest{}, d.now), "is not open")
+			d.walk("2026-12-01T23:00:00Z")
+			order(d)
+			d.walk("2026-12-02T12:00:00Z")
+			require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventEnded}, d.happened)
+			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start)
+		})
+	}
+}
+
+func TestAWindowThatIsCancelledAltogetherIsOver(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.Cancel(windows.CancelRequest{All: true}, d.now)
+	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
+	_, changes := d.Next(d.now)
+	require.False(t, changes)
+	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{All: true}, d.now), "opens no more")
+	require.NoError(t, d.CheckDefine(windows.DefineRequest{Object: d.object}, d.now), "it may be defined anew")
+	d.define(night())
+	d.walk("2026-12-01T22:00:00Z")
+	require.Equal(t, windows.PhaseOpen, d.Phase(d.now))
+}
+
+func TestAWindowThatIsEditedKeepsTheEndOfTheOpeningAtHand(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T23:00:00Z")
+	longer := spec("UTC", "FREQ=DAILY;BYHOUR=21", "8h")
+	d.define(longer)
+	d.walk("2026-12-02T12:00:00Z")
+	require.Equal(t, at("2026-12-02T02:00:00Z").UTC(), d.events[len(d.events)-1].At.UTC())
+	require.Equal(t, at("2026-12-02T21:00:00Z").UTC(), d.Coming()[0].Start)
+}
+
+func TestAWindowIsOverWhenItOpensNoMore(t *testing.T) {
+	s := night()
+	s.NotAfter = at("2026-12-02T12:00:00Z")
+	d := drive(t, s, "2026-12-01T12:00:00Z")
+	d.walk("2026-12-02T12:00:00Z")
+	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
+}
+
+func TestAnOverrideOpensWhateverIsExcludedAndExpires(t *testing.T) {
+	s := night()
+	s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionDrop, once("2026-12-01T00:00:00Z", "2026-12-05T00:00:00Z"))}
+	d := drive(t, s, "2026-12-01T12:00:00Z")
+	request := windows.OverrideRequest{Until: at("2026-12-01T13:00:00Z").Time}
+	require.ErrorContains(t, d.CheckOverride(request, d.now), "actor:")
+	request.Actor = "ann"
+	require.ErrorContains(t, d.CheckOverride(request, d.now), "reason:")
+	request.Reason = "CVE"
+	require.ErrorContains(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now}, d.now), "is not after now")
+	require.ErrorContains(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.AddDate(0, 0, 8)}, d.now), "ahead")
+	require.NoError(t, d.CheckOverride(request, d.now))
+	d.Overriding(request, d.now)
+	require.True(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
+	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
+	d.walk("2026-12-01T13:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
+	require.False(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
+}
+
+func TestNoticesAreToldApart(t *testing.T) {
+	s := night()
+	s.Notify = []drydockv1.WindowNotification{{URL: "https://a/secret", Leads: []drydockv1.Duration{"24h", "1h"}}, {URL: "https://b"}}
+	d := drive(t, s, "2026-11-30T12:00:00Z")
+	d.walk("2026-12-03T12:00:00Z")
+	seen := map[string]bool{}
+	for _, e := range d.events {
+		for _, notice := range windows.Notices("prod/night", s, e) {
+			require.False(t, seen[notice.ID], notice.ID)
+			require.NotContains(t, notice.ID, "secret")
+			seen[notice.ID] = true
+		}
+	}
+	// Two leads of one receiver, and start, cutoff and end for both, of three openings; the lead of the fourth.
+	require.Len(t, seen, 3*(2+2*3)+1)
+}
+
+// What windows tell and what their calendars say is the same answer, at every moment.
+func TestWhatAWindowTellsAllowsWhatItsCalendarDoes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := night()
+		s.TimeZone = rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone")
+		s.Recurrence = rapid.SampledFrom([]string{"FREQ=DAILY;BYHOUR=22", "FREQ=DAILY;BYHOUR=2,8,14,20", "FREQ=WEEKLY;BYDAY=SA,SU;BYHOUR=2"}).Draw(t, "rule")
+		if rapid.Bool().Draw(t, "frozen") {
+			effect := rapid.SampledFrom([]drydockv1.ExclusionEffect{drydockv1.ExclusionDrop, drydockv1.ExclusionTrim}).Draw(t, "effect")
+			s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", effect, recurring("FREQ=WEEKLY;BYDAY=MO,TH;BYHOUR=23", "2h"))}
+		}
+		d := drive(t, s, "2026-03-20T12:00:00Z")
+		for range 20 {
+			d.pass(d.now.Add(time.Duration(rapid.IntRange(1, 20*60).Draw(t, "minutes")) * time.Minute))
+			need := time.Duration(rapid.IntRange(0, 60).Draw(t, "need")) * time.Minute
+			window, err := windows.New(&d.object)
+			require.NoError(t, err)
+			want, err := windows.Allows([]*windows.Window{window}, windows.Question{Now: d.now, Need: need})
+			require.NoError(t, err)
+			got := windows.Ask([]windows.Standing{told(d)}, d.now, need)
+			require.Equal(t, want.Allowed, got.Allowed, "%s: %+v, not %+v", d.now, got, want)
+			if want.NextOpen != nil && got.NextOpen != nil {
+				require.True(t, want.NextOpen.Equal(*got.NextOpen), "%s: opens next %s, not %s", d.now, got.NextOpen, want.NextOpen)
+			}
+		}
+	})
+}
+
+func TestWhatIsNotKnownIsClosed(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T23:00:00Z")
+	good := told(d)
+	silent, undefined := windows.Standing{Window: "prod/other"}, (&windows.Course{}).Standing("prod/other", d.now)
+	undefined.Number = 1
+	unopened := good
+	unopened.Outlook.Openings = append([]windows.Opening{}, good.Outlook.Openings...)
+	unopened.Outlook.Openings[0].Begun = false
+	for name, tt := range map[string]struct {
+		told   []windows.Standing
+		reason windows.Reason
+		says   string
+	}{
+		"a window that has not answered":      {[]windows.Standing{good, silent}, windows.ReasonUnknown, "window prod/other has not said yet"},
+		"a window that nobody has defined":    {[]windows.Standing{good, undefined}, windows.ReasonUnknown, "window prod/other counts as closed: nobody has defined it"},
+		"an opening of which nobody was told": {[]windows.Standing{unopened}, windows.ReasonClosed, "window prod/night is closed; it opens 2026-12-02 22:00:00Z"},
+		"a cluster that no window is for":     {nil, windows.ReasonNoWindow, "none of the maintenance windows selects the cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict := windows.Ask(tt.told, d.now, 0)
+			require.False(t, verdict.Allowed)
+			require.Equal(t, tt.reason, verdict.Reason)
+			require.Contains(t, windows.Explain(tt.told, verdict), tt.says)
+		})
+	}
+	require.True(t, windows.Ask([]windows.Standing{good}, d.now, 0).Allowed)
+	require.True(t, windows.Ask([]windows.Standing{good}, at("2026-12-01T21:59:59Z").Time, 0).Allowed, "the clock of who asks may be behind")
+}
+
+func TestTheStrictestActionCountsAtTheEndOfSeveralWindows(t *testing.T) {
+	of := func(actions ...drydockv1.OverrunAction) []windows.Standing {
+		var told []windows.Standing
+		for _, action := range actions {
+			told = append(told, windows.Standing{OnOverrun: action})
+		}
+		return told
+	}
+	require.Equal(t, drydockv1.OverrunFinish, windows.Overrun(of(drydockv1.OverrunFinish, "")))
+	require.Equal(t, drydockv1.OverrunPause, windows.Overrun(of(drydockv1.OverrunFinish, drydockv1.OverrunPause)))
+	require.Equal(t, drydockv1.OverrunCancel, windows.Overrun(of(drydockv1.OverrunPause, drydockv1.OverrunCancel)))
+}
+
+// A window is carried from run to run as JSON.
+func TestACourseSurvivesToBeWrittenDown(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	for i := range 20 {
+		text, err := json.Marshal(d.Course)
+		require.NoError(t, err)
+		d.Course = &windows.Course{}
+		require.NoError(t, json.Unmarshal(text, d.Course))
+		d.walk(fmt.Sprintf("2026-12-%02dT00:00:00Z", i+2))
+	}
+	require.Len(t, d.happened, 20*3-2)
+	require.LessOrEqual(t, len(d.Events), 30)
+}

@@ -1,0 +1,72 @@
+package windows
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Notice is word of an event to one receiver.
+type Notice struct {
+	// ID is the same however often it is sent: no other event of the window has it, nor another receiver.
+	ID  string `json:"id"`
+	URL string `json:"url"`
+	// Body is what is sent, as JSON.
+	Body NoticeBody `json:"body"`
+}
+
+// NoticeBody is what a webhook receives.
+type NoticeBody struct {
+	Type EventKind `json:"type"`
+	// At is when it happened.
+	At      time.Time  `json:"timestamp"`
+	Window  string     `json:"window"`
+	Title   string     `json:"title,omitempty"`
+	Start   *time.Time `json:"start,omitempty"`
+	End     *time.Time `json:"end,omitempty"`
+	Lead    string     `json:"lead,omitempty"`
+	By      string     `json:"by,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message"`
+}
+
+// Notices returns who is told of an event of the window of that name, and what.
+func Notices(name string, spec drydockv1.MaintenanceWindowSpec, e Event) []Notice {
+	var notices []Notice
+	if !e.Told() {
+		return nil
+	}
+	for _, receiver := range spec.Notify {
+		if e.Receiver != "" && e.Receiver != receiver.URL {
+			continue
+		}
+		body := NoticeBody{Type: e.Kind, At: e.At, Window: name, Title: spec.Title, Lead: e.Lead, By: e.By, Reason: e.Reason, Message: e.Message}
+		if e.Opening != nil {
+			body.Start, body.End = utc(e.Opening.Start), utc(e.Opening.End)
+		}
+		notices = append(notices, Notice{ID: name + "/" + occasion(e) + "/" + short(receiver.URL), URL: receiver.URL, Body: body})
+	}
+	return notices
+}
+
+// occasion tells an event from all others of its window. What the clock does to an opening it does once; what people order they may order again.
+func occasion(e Event) string {
+	when := e.At
+	if e.Opening != nil {
+		when = e.Opening.Start
+	}
+	text := when.UTC().Format("20060102T150405Z") + "/" + string(e.Kind) + e.Lead
+	if e.Kind == EventExtended || e.Kind == EventCut || e.Kind == EventOverridden {
+		text += fmt.Sprintf("-%d", e.At.UnixMicro())
+	}
+	return text
+}
+
+// short is a short name for a URL, which may be long and hold secrets.
+func short(url string) string {
+	sum := sha256.Sum256([]byte(url))
+	return hex.EncodeToString(sum[:4])
+}

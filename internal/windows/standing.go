@@ -1,0 +1,167 @@
+package windows
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Standing is what a window tells those that follow it: all that they need to know whether something may start, until it tells them more.
+type Standing struct {
+	// Window is its name, as namespace/name.
+	Window string `json:"window"`
+	// Number grows with every change. 0: nothing has been told.
+	Number int64 `json:"number"`
+	// Trouble says why it is closed that cannot be read, or that nobody has defined; empty: it is well.
+	Trouble string  `json:"trouble,omitempty"`
+	Outlook Outlook `json:"outlook"`
+	// Next is when more will be told at the latest; nil: nothing will change by itself.
+	Next      *time.Time              `json:"next,omitempty"`
+	OnOverrun drydockv1.OverrunAction `json:"onOverrun,omitempty"`
+	// Selector picks the clusters that it is for; nil: all.
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	Override *Override             `json:"override,omitempty"`
+}
+
+// ReasonUnknown: it is not known whether it is open, and nothing starts.
+const ReasonUnknown Reason = "Unknown"
+
+// Standing returns what is told of the window now.
+func (c *Course) Standing(name string, now time.Time) Standing {
+	s := Standing{Window: name, Override: c.Override}
+	if next, changes := c.Next(now); changes {
+		s.Next = &next
+	}
+	if c.Window == nil {
+		s.Trouble = "nobody has defined it: `drydock window create -f FILE` does"
+		return s
+	}
+	s.OnOverrun, s.Selector = c.Window.Spec.OnOverrun, c.Window.Spec.Selector
+	s.Outlook = c.Outlook
+	s.Outlook.Name, s.Outlook.Openings = name, c.Coming()
+	if c.Running != nil {
+		s.Outlook.Openings = append([]Opening{*c.Running}, s.Outlook.Openings...)
+	}
+	if c.Cancelled {
+		s.Outlook.Last = true
+	}
+	// What has had its turn is not kept from opening by an exclusion.
+	s.Outlook.Scheduled = slices.DeleteFunc(slices.Clone(s.Outlook.Scheduled), func(span Span) bool { return !span.Start.After(c.Dealt) })
+	return s
+}
+
+// Ask answers whether something that takes that long may start now, by what windows have told: all those that are for it. What a window has not told
+// is not so: it is closed until it says that it has opened. When something is not known of one, nothing starts, for it may be excluded there.
+// What takes longer than any opening in sight is not kept from starting by that: it would never have its turn.
+func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
+	for _, s := range told {
+		if s.Override != nil && now.Before(s.Override.Until) {
+			return Verdict{Allowed: true, Reason: ReasonOpen, Until: utc(s.Override.Until), Window: s.Window}
+		}
+	}
+	var outlooks []Outlook
+	until := now.Add(longestLook)
+	for _, s := range told {
+		if s.Number == 0 || s.Trouble != "" {
+			return Verdict{Reason: ReasonUnknown, Window: s.Window}
+		}
+		if !s.Outlook.Last {
+			until = earlier(until, s.Outlook.Until)
+		}
+		outlooks = append(outlooks, s.Outlook.begun(now))
+	}
+	if len(outlooks) == 0 {
+		return Verdict{Reason: ReasonNoWindow}
+	}
+	verdict, _ := Question{Now: now, Need: need}.answer(outlooks, later(until, now))
+	if verdict.Reason == ReasonDoesNotFit && verdict.NextOpen == nil {
+		return Ask(told, now, 0)
+	}
+	return verdict
+}
+
+// begun leaves out what should have opened by now, and is not known to have. What has opened, has, whatever the clock of who asks shows.
+func (o Outlook) begun(now time.Time) Outlook {
+	var openings []Opening
+	for _, opening := range o.Openings {
+		if opening.Begun {
+			opening.Start = earlier(opening.Start, now)
+		}
+		if opening.Begun || opening.Start.After(now) {
+			openings = append(openings, opening)
+		} else {
+			o.Scheduled = nil // it is late, and not kept from opening by an exclusion
+		}
+	}
+	o.Openings = openings
+	return o
+}
+
+// Overrun is what becomes of work that is not done when the windows for it have closed. If they differ, the strictest counts.
+func Overrun(told []Standing) drydockv1.OverrunAction {
+	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunCancel, drydockv1.OverrunPause} {
+		if slices.ContainsFunc(told, func(s Standing) bool { return s.OnOverrun == action }) {
+			return action
+		}
+	}
+	return drydockv1.OverrunFinish
+}
+
+// Explain says why nothing starts, and when something will.
+func Explain(told []Standing, verdict Verdict) string {
+	var names []string
+	for _, s := range told {
+		names = append(names, s.Window)
+		if verdict.Reason == ReasonUnknown && s.Window == verdict.Window {
+			if s.Number == 0 {
+				return fmt.Sprintf("window %s has not said yet whether it is open", s.Window)
+			}
+			return fmt.Sprintf("window %s counts as closed: %s", s.Window, s.Trouble)
+		}
+	}
+	which := "window " + strings.Join(names, " or ")
+	why := map[Reason]string{
+		ReasonClosed:     which + " is closed",
+		ReasonCutoff:     which + " is about to close, and nothing new starts",
+		ReasonDoesNotFit: which + " closes before what is next would be done, by what it took so far",
+		ReasonExcluded:   which + " is closed by an exclusion",
+		ReasonNoWindow:   "none of the maintenance windows selects the cluster",
+	}[verdict.Reason]
+	switch {
+	case verdict.Reason == ReasonNoWindow:
+	case verdict.NextOpen == nil:
+		why += "; no next opening is in sight"
+	case len(names) == 1:
+		why += "; it opens " + clock(*verdict.NextOpen)
+	default:
+		why += fmt.Sprintf("; %s opens %s", verdict.Window, clock(*verdict.NextOpen))
+	}
+	return why
+}
+
+// Closure is what windows say that keeps something from being started, as a hold of every cluster that they are for; nil: nothing.
+func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
+	if verdict.Allowed {
+		return nil
+	}
+	var names []string
+	for _, s := range told {
+		names = append(names, s.Window)
+	}
+	hold := &drydockv1.Hold{
+		Scope: drydockv1.HoldAll, Window: cmp.Or(strings.Join(names, ", "), "none"), Reason: Explain(told, verdict), Since: metav1.NewTime(now),
+	}
+	if verdict.NextOpen != nil {
+		hold.Until = &metav1.Time{Time: *verdict.NextOpen}
+	}
+	if hold.OnOverrun = Overrun(told); verdict.Reason == ReasonCutoff || verdict.Reason == ReasonDoesNotFit {
+		hold.OnOverrun = drydockv1.OverrunFinish // what is at work has time until it closes
+	}
+	return hold
+}

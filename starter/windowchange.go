@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+func newWindowCreate(c *cli) *cobra.Command {
+	return c.windowFromFile("create -f FILE", "Define a window: it opens and closes from now on",
+		`Define a window: it opens and closes from now on.
+
+Rollouts and node maintenances that name it, and have waited for somebody to define it, go on. A window that is over may be defined anew.`,
+		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
+			var status windows.Status
+			err := s.answered(ctx, target, "create", &status, func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
+				return s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+					StartWorkflowOperation: s.NewWithStartWorkflowOperation(temporal.MaintenanceWindowOptions(target.name), temporal.MaintenanceWindow),
+					UpdateOptions: client.UpdateWorkflowOptions{
+						WorkflowID: target.workflowID, UpdateName: temporal.UpdateDefine, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+					},
+				})
+			})
+			return status, err
+		})
+}
+
+func newWindowEdit(c *cli) *cobra.Command {
+	return c.windowFromFile("edit -f FILE", "Change a window; an opening at hand keeps its end",
+		`Change a window; an opening at hand keeps its end.
+
+What was extended or cancelled of openings to come does not hold for the changed calendar.`,
+		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
+			return s.orderWindow(ctx, target, temporal.UpdateEdit, request)
+		})
+}
+
+// windowFromFile is a command that takes a MaintenanceWindow.
+func (c *cli) windowFromFile(use, short, long string, order func(context.Context, *server, subject, windows.DefineRequest) (windows.Status, error)) *cobra.Command {
+	var file, reason string
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			object, err := c.loadWindow(file)
+			if err != nil {
+				return err
+			}
+			request := windows.DefineRequest{Request: windows.Request{Actor: actor(), Reason: reason}, Object: *object}
+			return c.withWindow(ctx, windowSubject(object.Namespace, object.Name), func(s *server, target subject) (windows.Status, error) {
+				return order(ctx, s, target, request)
+			})
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the MaintenanceWindow")
+	c.addNamespaceFlag(cmd)
+	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// loadWindow reads the MaintenanceWindow of a file and settles its namespace.
+func (c *cli) loadWindow(file string) (*drydockv1.MaintenanceWindow, error) {
+	object, err := manifest.LoadOne[*drydockv1.MaintenanceWindow](file, c.In)
+	if err != nil {
+		return nil, inputError(err)
+	}
+	if object.Namespace != "" {
+		if err := c.inNamespace(object.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	object.Namespace = c.objectNamespace()
+	return object, nil
+}
+
+// windowOrder is a command that changes a window by its name.
+type windowOrder struct {
+	verb, short string
+	// long goes on after short.
+	long   string
+	flags  func(*cobra.Command)
+	update string
+	// request is what is sent; it is asked for before Temporal is.
+	request func(windows.Request) (any, error)
+	// needsReason: it must say why.
+	needsReason bool
+}
+
+func (c *cli) windowOrder(o windowOrder) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: o.verb + " NAME", Short: o.short, Long: o.short + ".\n\n" + o.long,
+		Args:              operands("NAME"),
+		ValidArgsFunction: c.completeWindows,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.window(args[0])
+			if err != nil {
+				return err
+			}
+			if o.needsReason && reason == "" {
+				return usagef("--reason is missing: who opens a window in an emergency must say why")
+			}
+			request, err := o.request(windows.Request{Actor: actor(), Reason: reason})
+			if err != nil {
+				return err
+			}
+			return c.withWindow(ctx, target, func(s *server, target subject) (windows.Status, error) {
+				return s.orderWindow(ctx, target, o.update, request)
+			})
+		}),
+	}
+	o.flags(cmd)
+	c.addNamespaceFlag(cmd)
+	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func newWindowExtend(c *cli) *cobra.Command {
+	var until string
+	var force bool
+	return c.windowOrder(windowOrder{
+		verb: "extend", short: "Move the end of the opening at hand, or of the next one", update: temporal.UpdateExtend,
+		long: `The new end is later than the old one. It may lie in or beyond an exclusion only with --force.`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&until, "until", "", "its new end, e.g. 2026-11-21T04:00:00Z")
+			_ = cmd.MarkFlagRequired("until")
+			cmd.Flags().BoolVar(&force, "force", false, "also into an exclusion")
+		},
+		request: func(r windows.Request) (any, error) {
+			end, err := timeOf("--until", until, time.Time{})
+			return windows.ExtendRequest{Request: r, End: end, Force: force}, err
+		},
+	})
+}
+
+func newWindowEnd(c *cli) *cobra.Command {
+	var at string
+	return c.windowOrder(windowOrder{
+		verb: "end", short: "Close a window before its time, and end an emergency override", update: temporal.UpdateEnd,
+		long: `It opens again when its calendar says so.`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&at, "at", "", "when, e.g. 2026-11-21T03:00:00Z (default: now)")
+		},
+		request: func(r windows.Request) (any, error) {
+			end, err := timeOf("--at", at, time.Time{})
+			return windows.EndRequest{Request: r, End: end}, err
+		},
+	})
+}
+
+func newWindowCancel(c *cli) *cobra.Command {
+	var start string
+	var all bool
+	return c.windowOrder(windowOrder{
+		verb: "cancel", short: "Cancel the opening at hand, the next, another one, or all", update: temporal.UpdateCancel,
+		long: `An opening at hand ends now. With --all the window opens no more.`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().StringVar(&start, "start", "", "the opening that starts then, e.g. 2026-11-28T22:00:00Z")
+			cmd.Flags().BoolVar(&all, "all", false, "all openings")
+			cmd.MarkFlagsMutuallyExclusive("start", "all")
+		},
+		request: func(r windows.Request) (any, error) {
+			from, err := timeOf("--start", start, time.Time{})
+			return windows.CancelRequest{Request: r, Start: from, All: all}, err
+		},
+	})
+}
+
+func newWindowOverride(c *cli) *cobra.Command {
+	var lasting time.Duration
+	return c.windowOrder(windowOrder{
+		verb: "override", short: "Open a window in an emergency, whatever its calendar says", update: temporal.UpdateOverride, needsReason: true,
+		long: `It opens for at most 7 days, also where an exclusion applies. Who does it, why, and until when is kept in its status and sent to those whom it notifies.
+"drydock window end" ends it before its time.`,
+		flags: func(cmd *cobra.Command) {
+			cmd.Flags().DurationVar(&lasting, "for", 0, "for how long, e.g. 2h")
+			_ = cmd.MarkFlagRequired("for")
+		},
+		request: func(r windows.Request) (any, error) {
+			if lasting <= 0 {
+				return nil, usagef("--for %s: an emergency lasts longer than that", lasting)
+			}
+			return windows.OverrideRequest{Request: r, Until: time.Now().Add(lasting).Truncate(time.Second)}, nil
+		},
+	})
+}
+
+// withWindow carries out a change of a window, and shows how it stands then.
+func (c *cli) withWindow(ctx context.Context, target subject, change func(*server, subject) (windows.Status, error)) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	status, err := change(s, target)
+	if err != nil {
+		return err
+	}
+	return c.print(status, func(w io.Writer) {
+		fmt.Fprintf(w, "%s: %s; see `%s`\n", target, windowText(status), target.show)
+	}, target.workflowID)
+}
+
+// orderWindow asks a window for a change.
+func (s *server) orderWindow(ctx context.Context, target subject, update string, request any) (windows.Status, error) {
+	var status windows.Status
+	return status, s.update(ctx, target, update, request, &status)
+}

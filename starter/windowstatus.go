@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// window returns the window that a person names: NAME, NAMESPACE/NAME, or its workflow id.
+func (c *cli) window(name string) (subject, error) {
+	parts := strings.Split(strings.TrimPrefix(name, temporal.MaintenanceWindowPrefix), "/")
+	switch len(parts) {
+	case 1:
+	case 2:
+		if err := c.inNamespace(parts[0]); err != nil {
+			return subject{}, err
+		}
+	default:
+		return subject{}, usagef("%q names no window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME", name)
+	}
+	return windowSubject(c.objectNamespace(), parts[len(parts)-1]), nil
+}
+
+func windowSubject(namespace, name string) subject {
+	full := namespace + "/" + name
+	return subject{
+		noun: "window", name: full, workflowID: temporal.MaintenanceWindowID(namespace, name),
+		show: "drydock window status " + full, list: "drydock window list",
+	}
+}
+
+// completeWindows suggests the windows that there are.
+func (c *cli) completeWindows(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.completeWorkflows(cmd.Context(), temporal.MaintenanceWindow, true, func(row workflowRow) string { return row.Namespace + "/" + row.Name })
+}
+
+func newWindowStatus(c *cli) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "status NAME",
+		Short:             "Show how a window stands, when it opens next, and what has happened",
+		Args:              operands("NAME"),
+		ValidArgsFunction: c.completeWindows,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := c.window(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			var status windows.Status
+			if err := s.query(ctx, target, "", &status); err != nil {
+				return err
+			}
+			return c.print(status, func(w io.Writer) { renderWindow(w, status) }, target.workflowID)
+		}),
+	}
+	c.addNamespaceFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// windowText says in one line how a window stands.
+func windowText(s windows.Status) string {
+	text := string(s.Phase)
+	switch {
+	case s.Override != nil:
+		text += fmt.Sprintf(" until %s by %s: %s", s.Override.Until.UTC().Format(time.RFC3339), s.Override.By, s.Override.Reason)
+	case s.Opening != nil:
+		text += " until " + s.Opening.End.UTC().Format(time.RFC3339)
+	case len(s.Coming) > 0:
+		text += ", opens " + s.Coming[0].Start.UTC().Format(time.RFC3339)
+	case s.Phase == windows.PhaseUndefined:
+		text += ": `drydock window create -f FILE` defines it"
+	}
+	if s.Trouble != "" {
+		text += "; its calendar cannot be read: " + s.Trouble
+	}
+	return text
+}
+
+func renderWindow(w io.Writer, s windows.Status) {
+	fmt.Fprintf(w, "window %s: %s\n", s.Window, windowText(s))
+	if len(s.Followers) > 0 {
+		fmt.Fprintf(w, "followed by %s\n", strings.Join(s.Followers, ", "))
+	}
+	if len(s.Coming) > 0 {
+		t := newTable("OPENS", "CLOSES")
+		for _, o := range s.Coming {
+			t.AppendRow(table.Row{o.Start.UTC().Format(time.RFC3339), o.End.UTC().Format(time.RFC3339)})
+		}
+		fmt.Fprintf(w, "\n%s\n", t.Render())
+	}
+	if len(s.Events) > 0 {
+		t := newTable("WHEN", "EVENT", "MESSAGE", "BY")
+		for _, e := range s.Events {
+			t.AppendRow(table.Row{e.At.UTC().Truncate(time.Second).Format(time.RFC3339), e.Kind, e.Message, strings.TrimSuffix(e.By+": "+e.Reason, ": ")})
+		}
+		fmt.Fprintf(w, "\n%s\n", t.Render())
+	}
+}
+
+func newWindowList(c *cli) *cobra.Command {
+	var running bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the windows, with how they stand",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			rows, err := s.list(ctx, workflowsOf(temporal.MaintenanceWindow, running))
+			if err != nil {
+				return err
+			}
+			listed := newListing(rows)
+			return c.print(listed, func(w io.Writer) {
+				t := newTable("NAMESPACE", "NAME", "STANDS")
+				for _, row := range rows {
+					t.AppendRow(table.Row{row.Namespace, row.Name, row.phase()})
+				}
+				if len(rows) > 0 {
+					fmt.Fprintln(w, t.Render())
+				}
+				listed.printCounts(w, "window")
+			}, listed.ids()...)
+		}),
+	}
+	cmd.Flags().BoolVar(&running, "running", false, "only those that are not over")
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}

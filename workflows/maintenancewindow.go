@@ -1,0 +1,242 @@
+package workflows
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// MaintenanceWindowInput is the state of the run before; empty in the first. The window is defined by an update.
+type MaintenanceWindowInput struct {
+	Carried *MaintenanceWindowCarried `json:"carried,omitempty"`
+}
+
+// MaintenanceWindowCarried is what a run hands to the next one.
+type MaintenanceWindowCarried struct {
+	Course    windows.Course `json:"course"`
+	Trouble   string         `json:"trouble,omitempty"`
+	Number    int64          `json:"number"`
+	Followers []follower     `json:"followers,omitempty"`
+}
+
+// MaintenanceWindow opens and closes a maintenance window by its calendar, and by what people order, and tells all that to those that follow it. It
+// ends when the window opens no more and nobody follows it, and is asked in vain while nobody has defined it.
+func MaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) error {
+	listening, _ := workflow.NewDisconnectedContext(ctx)
+	w := newMaintenanceWindow(listening, in)
+	if err := w.listen(listening); err != nil {
+		return err
+	}
+	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
+		ctx.Done().Receive(listening, nil)
+		if w.course.CheckCancel(windows.CancelRequest{All: true}, workflow.Now(listening)) == nil {
+			w.order(listening, w.course.Cancel(windows.CancelRequest{All: true}, workflow.Now(listening)))
+		}
+	})
+	return w.run(listening)
+}
+
+// maintenanceWindow is one run of the workflow.
+type maintenanceWindow struct {
+	// name of the window: namespace/name.
+	name   string
+	course windows.Course
+	// trouble is why its calendar cannot be read any more.
+	trouble string
+	// number of what is told.
+	number int64
+	audience
+	// events that receivers have not been told of yet.
+	events []windows.Event
+	// turned: an opening has had its turn, and the run with it.
+	turned  bool
+	changed bool
+	// defining is how many updates read a calendar.
+	defining   int
+	messages   int
+	drains     []func()
+	attributes *attributeKeeper
+	phase      windows.Phase
+
+	calendars *activities.Windows
+}
+
+func newMaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) *maintenanceWindow {
+	w := &maintenanceWindow{
+		name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.MaintenanceWindowPrefix), number: 1,
+		attributes: &attributeKeeper{ctx: ctx},
+	}
+	if c := in.Carried; c != nil {
+		w.course, w.trouble, w.number, w.followers = c.Course, c.Trouble, c.Number, c.Followers
+	}
+	return w
+}
+
+// run goes from one moment at which something happens to the next.
+func (w *maintenanceWindow) run(ctx workflow.Context) error {
+	for {
+		w.changed = false
+		w.pass(ctx)
+		w.show(ctx)
+		w.tell(ctx)
+		w.notify(ctx)
+		switch {
+		case w.changed:
+			continue
+		case w.turned || mustContinueAsNew(ctx, w.messages):
+			return w.continueAsNew(ctx)
+		}
+		if w.sleep(ctx) {
+			return nil
+		}
+	}
+}
+
+// pass lets happen what is due, and reads the calendar further.
+func (w *maintenanceWindow) pass(ctx workflow.Context) {
+	w.passTime(ctx)
+	from, stale := w.course.Stale(workflow.Now(ctx))
+	if !stale || w.trouble != "" {
+		return
+	}
+	of := w.course.Since
+	outlook, err := w.foresee(ctx, *w.course.Window, from)
+	if w.course.Since != of {
+		return // it was edited meanwhile
+	}
+	if w.changed = true; err != nil {
+		w.trouble = temporal.ErrorMessage(err)
+	} else {
+		w.course.Foresee(from, outlook)
+	}
+	w.renumber(ctx)
+}
+
+// passTime lets happen what is due.
+func (w *maintenanceWindow) passTime(ctx workflow.Context) {
+	for _, event := range w.course.Pass(workflow.Now(ctx)) {
+		w.turned = w.turned || event.Kind == windows.EventEnded || event.Kind == windows.EventMissed
+		w.order(ctx, event)
+	}
+}
+
+// foresee reads the calendar of a window from a moment on. It is done by an activity: zones differ between the images of workers.
+func (w *maintenanceWindow) foresee(ctx workflow.Context, object drydockv1.MaintenanceWindow, from time.Time) (windows.Outlook, error) {
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	var outlook windows.Outlook
+	in := activities.ForeseeWindowInput{Object: object, From: from}
+	err := insist.effect(ctx, "read the calendar from "+from.UTC().Format(clockFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)
+	return outlook, err
+}
+
+// order takes in something that has happened, of which everybody is to be told.
+func (w *maintenanceWindow) order(ctx workflow.Context, event windows.Event) {
+	w.events = append(w.events, event)
+	w.changed = true
+	w.renumber(ctx)
+}
+
+// renumber makes everybody be told anew. The numbers of a window that is defined once more, after it was terminated, are higher.
+func (w *maintenanceWindow) renumber(ctx workflow.Context) {
+	w.number = max(w.number+1, workflow.Now(ctx).UnixMicro())
+}
+
+func (w *maintenanceWindow) standing(ctx workflow.Context) windows.Standing {
+	standing := w.course.Standing(w.name, workflow.Now(ctx))
+	standing.Number = w.number
+	if w.trouble != "" {
+		standing.Trouble = w.trouble
+	}
+	return standing
+}
+
+// tell tells those that follow how the window stands.
+func (w *maintenanceWindow) tell(ctx workflow.Context) {
+	for w.anyUntold(w.number) {
+		standing := w.standing(ctx)
+		w.audience.tell(ctx, standing.Number, temporal.SignalWindow, func(temporal.Subscription) any { return standing })
+	}
+}
+
+// forgotten is for how long a window that opens no more, and that nobody follows, waits for somebody.
+const forgotten = time.Minute
+
+// sleep returns when something is due or was asked for; true: nobody needs the window any more.
+func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
+	now := workflow.Now(ctx)
+	next, changes := w.course.Next(now)
+	ends := !changes && len(w.followers) == 0
+	summary := fmt.Sprintf("%s until %s", w.course.Phase(now), next.UTC().Format(clockFormat))
+	if ends {
+		next, summary = now.Add(forgotten), "ends unless somebody follows it"
+	}
+	sleeping, wake := workflow.WithCancel(ctx)
+	due := func() bool { return false }
+	if changes || ends {
+		due = workflow.NewTimerWithOptions(sleeping, next.Sub(now), workflow.TimerOptions{Summary: summary}).IsReady
+	}
+	_ = workflow.Await(ctx, func() bool { return w.changed || due() || mustContinueAsNew(ctx, w.messages) })
+	wake()
+	return ends && due() && !w.changed && w.defining == 0
+}
+
+// continueAsNew hands everything to a new run.
+func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
+	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+	for _, drain := range w.drains {
+		drain()
+	}
+	w.notify(ctx)
+	carried := &MaintenanceWindowCarried{Course: w.course, Trouble: w.trouble, Number: w.number, Followers: w.followers}
+	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceWindow, MaintenanceWindowInput{Carried: carried})
+}
+
+// show makes visible to people how the window stands.
+func (w *maintenanceWindow) show(ctx workflow.Context) {
+	status := w.status(ctx)
+	if status.Phase != w.phase {
+		w.phase = status.Phase
+		w.attributes.set(temporal.AttributePhase.ValueSet(string(status.Phase)))
+	}
+	workflow.SetCurrentDetails(ctx, windowDetails(status))
+}
+
+func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
+	status := w.course.Status(w.name, workflow.Now(ctx))
+	status.Trouble = w.trouble
+	for _, f := range w.followers {
+		status.Followers = append(status.Followers, f.WorkflowID)
+	}
+	return status
+}
+
+func windowDetails(s windows.Status) string {
+	var d details
+	d.head("window", s.Window)
+	d.row("stands", string(s.Phase))
+	d.row("**trouble**", s.Trouble)
+	if o := s.Override; o != nil {
+		d.row("**override**", fmt.Sprintf("by %s until %s: %s", o.By, o.Until.UTC().Format(clockFormat), o.Reason))
+	}
+	if o := s.Opening; o != nil {
+		d.row("closes", o.End.UTC().Format(clockFormat))
+	}
+	for _, o := range s.Coming {
+		d.row("opens", o.Start.UTC().Format(clockFormat)+" to "+o.End.UTC().Format(clockFormat))
+	}
+	d.row("followed by", listed(s.Followers))
+	d.WriteString("\n")
+	d.head("when", "what", "by")
+	for i := len(s.Events) - 1; i >= 0; i-- {
+		e := s.Events[i]
+		d.line(e.At.UTC().Format(clockFormat), string(e.Kind)+": "+e.Message, strings.TrimSpace(e.By+" "+e.Reason))
+	}
+	return d.text()
+}

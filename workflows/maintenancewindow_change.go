@@ -1,0 +1,101 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// listen takes in what people order, and who follows.
+func (w *maintenanceWindow) listen(ctx workflow.Context) error {
+	c := &w.course
+	heard := func(change func()) {
+		w.messages++
+		w.changed = true
+		change()
+	}
+	w.drains = append(w.drains,
+		onSignal(ctx, temporal.SignalFollowWindow, "A workflow wants to be told how the window stands.", func(s temporal.Subscription) {
+			heard(func() { w.follow(s) })
+		}),
+		onSignal(ctx, temporal.SignalLeaveWindow, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
+			heard(func() { w.leave(s) })
+		}),
+		onSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
+			all := windows.CancelRequest{Request: windows.Request{Actor: r.Actor, Reason: r.Reason}, All: true}
+			if now := workflow.Now(ctx); c.CheckCancel(all, now) == nil {
+				heard(func() { w.order(ctx, c.Cancel(all, now)) })
+			}
+		}),
+	)
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (windows.Status, error) { return w.status(ctx), nil },
+			workflow.QueryHandlerOptions{Description: "How the window stands, what is to come, and what has happened."}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateDefine, w.define, workflow.UpdateHandlerOptions{
+			Description: "Define the window.",
+			Validator:   func(ctx workflow.Context, r windows.DefineRequest) error { return refused(w.checkDefine(ctx, r)) },
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, w.define, workflow.UpdateHandlerOptions{
+			Description: "Change the window. An opening at hand keeps its end.",
+			Validator:   func(r windows.DefineRequest) error { return refused(errors.Join(w.checkName(r), c.CheckEdit(r))) },
+		}),
+		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the opening at hand, or of the next one.", c.CheckExtend, c.Extend),
+		onOrder(ctx, w, temporal.UpdateEnd, "Close the window before its time, and end an emergency override.", c.CheckEnd, c.End),
+		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the opening at hand, the next, another one, or all.", c.CheckCancel, c.Cancel),
+		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", c.CheckOverride, c.Overriding),
+	)
+}
+
+// onOrder takes in an update by which people change the window. It is answered with how the window stands then.
+func onOrder[R any](ctx workflow.Context, w *maintenanceWindow, name, description string,
+	check func(R, time.Time) error, carryOut func(R, time.Time) windows.Event,
+) error {
+	return workflow.SetUpdateHandlerWithOptions(ctx, name,
+		func(ctx workflow.Context, r R) (windows.Status, error) {
+			// Of two that arrive together, both have been found good before the first counted.
+			now := workflow.Now(ctx)
+			if err := check(r, now); err != nil {
+				return windows.Status{}, refused(err)
+			}
+			w.messages++
+			w.order(ctx, carryOut(r, now))
+			w.passTime(ctx)
+			return w.status(ctx), nil
+		},
+		workflow.UpdateHandlerOptions{
+			Description: description,
+			Validator:   func(ctx workflow.Context, r R) error { return refused(check(r, workflow.Now(ctx))) },
+		})
+}
+
+func (w *maintenanceWindow) checkName(r windows.DefineRequest) error {
+	if name := r.Object.Namespace + "/" + r.Object.Name; name != w.name {
+		return fmt.Errorf("object: is window %s, and this is window %s", name, w.name)
+	}
+	return nil
+}
+
+func (w *maintenanceWindow) checkDefine(ctx workflow.Context, r windows.DefineRequest) error {
+	return errors.Join(w.checkName(r), w.course.CheckDefine(r, workflow.Now(ctx)))
+}
+
+// define defines or changes the window, once its calendar has been read: one that cannot be changes nothing.
+func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest) (windows.Status, error) {
+	w.messages++
+	w.defining++
+	now := workflow.Now(ctx)
+	outlook, err := w.foresee(ctx, r.Object, now)
+	w.defining--
+	if err != nil {
+		return windows.Status{}, err
+	}
+	w.trouble = ""
+	w.order(ctx, w.course.Define(r, outlook, now))
+	w.passTime(ctx)
+	return w.status(ctx), nil
+}

@@ -1,0 +1,224 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// windowWorld plays those that follow the window prod/night, and its receivers.
+type windowWorld struct {
+	*world
+	told []windows.Standing
+	// refusals of updates that were rejected or failed.
+	refusals []string
+}
+
+// noon is when the play begins.
+var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+
+func newWindowWorld(t *testing.T, now time.Time) *windowWorld {
+	w := &windowWorld{world: newWorld(t)}
+	w.SetStartTime(now)
+	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "window/prod/night", TaskQueue: temporal.TaskQueue})
+	w.RegisterActivity(&activities.Windows{})
+	play(w.world, "SendNotice", func(windows.Notice) any { return nil })
+	w.registerAs(temporal.WindowNotification, WindowNotification)
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(
+		func(_, _, _, _ string, standing any) error {
+			w.told = append(w.told, standing.(windows.Standing))
+			return nil
+		}).Maybe()
+	return w
+}
+
+// nightly opens at 22:00 for four hours, and tells one receiver an hour before.
+func nightly() drydockv1.MaintenanceWindow {
+	return drydockv1.MaintenanceWindow{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"},
+		Spec: drydockv1.MaintenanceWindowSpec{
+			TimeZone: "UTC", WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=22", Duration: "4h"}, Cutoff: "30m",
+			Notify: []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"1h"}}},
+		},
+	}
+}
+
+// order sends an update a while after the beginning.
+func (w *windowWorld) order(after time.Duration, update string, request any) {
+	w.RegisterDelayedCallback(func() {
+		refuse := func(err error) {
+			if err != nil {
+				w.refusals = append(w.refusals, err.Error())
+			}
+		}
+		w.UpdateWorkflow(update, fmt.Sprintf("%s-%s", update, after), &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: refuse, OnComplete: func(_ any, err error) { refuse(err) },
+		}, request)
+	}, after)
+}
+
+func (w *windowWorld) follows(after time.Duration) {
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalFollowWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	}, after)
+}
+
+// runsOn runs the window until it continues as new, and returns what it hands over.
+func (w *windowWorld) runsOn(in MaintenanceWindowInput) MaintenanceWindowInput {
+	w.t.Helper()
+	w.ExecuteWorkflow(MaintenanceWindow, in)
+	require.True(w.t, w.IsWorkflowCompleted())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(w.t, w.GetWorkflowError(), &next)
+	var out MaintenanceWindowInput
+	require.NoError(w.t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &out))
+	return out
+}
+
+func (w *windowWorld) sent() []windows.EventKind {
+	var kinds []windows.EventKind
+	for _, in := range w.inputsOf("SendNotice") {
+		kinds = append(kinds, in.(windows.Notice).Body.Type)
+	}
+	return kinds
+}
+
+func defined() windows.DefineRequest {
+	return windows.DefineRequest{Request: windows.Request{Actor: "ann"}, Object: nightly()}
+}
+
+func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.follows(0)
+	w.order(time.Second, temporal.UpdateDefine, defined())
+	next := w.runsOn(MaintenanceWindowInput{})
+	require.Empty(t, w.refusals)
+	require.WithinDuration(t, noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+	require.Equal(t, []windows.EventKind{windows.EventUpcoming, windows.EventStarted, windows.EventCutoff, windows.EventEnded}, w.sent())
+
+	first, last := w.told[0], w.told[len(w.told)-1]
+	require.Contains(t, first.Trouble, "nobody has defined it")
+	require.Equal(t, noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Outlook.Openings[0].Start.UTC())
+	opened := false
+	for i, standing := range w.told {
+		require.True(t, i == 0 || standing.Number > w.told[i-1].Number)
+		opened = opened || len(standing.Outlook.Openings) > 0 && standing.Outlook.Openings[0].Begun
+	}
+	require.True(t, opened)
+	require.Len(t, next.Carried.Followers, 1)
+
+	// Nobody was there for two days.
+	late := newWindowWorld(t, noon.AddDate(0, 0, 3))
+	next = late.runsOn(next)
+	require.Equal(t, []windows.EventKind{windows.EventMissed, windows.EventMissed}, late.sent())
+	require.Equal(t, noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
+}
+
+func TestADeadReceiverHoldsUpNothing(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.fail["SendNotice"] = always(errors.New("the receiver answers 503"))
+	w.order(0, temporal.UpdateDefine, defined())
+	next := w.runsOn(MaintenanceWindowInput{})
+	last := next.Carried.Course.Events[len(next.Carried.Course.Events)-1]
+	require.Equal(t, windows.EventEnded, last.Kind)
+	require.WithinDuration(t, noon.Add(14*time.Hour), last.At, 2*time.Second)
+	require.Greater(t, len(w.sent()), 4, "each is tried again and again")
+}
+
+func TestAReceiverIsTriedAgain(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.fail["SendNotice"] = func(call int) error {
+		if call < 8 {
+			return errors.New("the receiver answers 503")
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(WindowNotification, windows.Notice{ID: "1", URL: "https://receiver"})
+	require.NoError(t, w.GetWorkflowError())
+	require.Len(t, w.sent(), 8)
+}
+
+func TestOrdersThatCannotBeCarriedOutAreRefused(t *testing.T) {
+	other := defined()
+	other.Object.Name = "day"
+	broken := defined()
+	broken.Object.Spec.TimeZone = "Mars/Olympus"
+	for name, tt := range map[string]struct {
+		update  string
+		request any
+		says    string
+	}{
+		"to define it twice":              {temporal.UpdateDefine, defined(), "exists already"},
+		"to define another":               {temporal.UpdateDefine, other, "is window prod/day, and this is window prod/night"},
+		"to give it an unreadable zone":   {temporal.UpdateEdit, broken, "spec.timeZone"},
+		"to end what is closed":           {temporal.UpdateEnd, windows.EndRequest{}, "is not open"},
+		"to extend to before the end":     {temporal.UpdateExtend, windows.ExtendRequest{End: noon.Add(11 * time.Hour)}, "end: "},
+		"to cancel what is past":          {temporal.UpdateCancel, windows.CancelRequest{Start: noon.Add(-time.Hour)}, "is past"},
+		"an override that says no reason": {temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann"}, Until: noon.Add(time.Hour)}, "reason: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWindowWorld(t, noon)
+			w.order(0, temporal.UpdateDefine, defined())
+			w.order(time.Minute, tt.update, tt.request)
+			next := w.runsOn(MaintenanceWindowInput{})
+			require.Len(t, w.refusals, 1)
+			require.Contains(t, w.refusals[0], tt.says)
+			require.Equal(t, "UTC", next.Carried.Course.Window.Spec.TimeZone)
+			require.Contains(t, w.sent(), windows.EventStarted, "it goes on as it was")
+		})
+	}
+}
+
+func TestAWindowIsOpenedByAnOverrideAndClosedAgain(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.follows(0)
+	w.order(0, temporal.UpdateDefine, defined())
+	w.order(time.Minute, temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: noon.Add(time.Hour)})
+	w.lookAfter(30*time.Minute, func() {
+		status := statusOf[windows.Status](w.world)
+		require.Equal(t, windows.PhaseOverridden, status.Phase)
+		require.Equal(t, []string{"cgu/ops/june"}, status.Followers)
+		require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed)
+	})
+	w.lookAfter(61*time.Minute, func() { require.False(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) })
+	w.runsOn(MaintenanceWindowInput{})
+	require.Equal(t, windows.EventOverridden, w.sent()[0])
+}
+
+func TestAWindowThatNobodyNeedsEnds(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.follows(0)
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	}, time.Hour)
+	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
+	require.NoError(t, w.GetWorkflowError())
+	require.WithinDuration(t, noon.Add(time.Hour+forgotten), w.Now(), 2*time.Second, "while somebody follows it, it waits to be defined")
+}
+
+func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.order(0, temporal.UpdateDefine, defined())
+	w.RegisterDelayedCallback(w.CancelWorkflow, 11*time.Hour)
+	next := w.runsOn(MaintenanceWindowInput{})
+	require.True(t, next.Carried.Course.Cancelled)
+	require.WithinDuration(t, noon.Add(11*time.Hour), w.Now(), 2*time.Second)
+
+	last := newWindowWorld(t, noon.Add(11*time.Hour))
+	last.ExecuteWorkflow(MaintenanceWindow, next)
+	require.NoError(t, last.GetWorkflowError(), "it ends")
+}

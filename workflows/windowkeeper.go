@@ -1,0 +1,255 @@
+package workflows
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// windowKeeper keeps what a workflow knows of the maintenance windows that it names. A window that is closed holds like an emergency stop: see
+// holdKeeper, whose part it is.
+type windowKeeper struct {
+	ctx workflow.Context
+	// names of the windows, as namespace/name; none: there is nothing to wait for.
+	names []string
+	told  map[string]windows.Standing
+	// version grows with everything that is told.
+	version int64
+	// clusters are those of which it must be known which windows are for them; selected has the answer, as of version selectedAt.
+	clusters   func() []string
+	selected   map[string][]string
+	selectedAt int64
+	answers    map[string]windowAnswer
+	changed    func()
+}
+
+// CarriedWindows is what a run hands to the next one of what it knows of windows.
+type CarriedWindows struct {
+	Told    []windows.Standing `json:"told,omitempty"`
+	Version int64              `json:"version,omitempty"`
+}
+
+func (k *windowKeeper) carry() CarriedWindows {
+	carried := CarriedWindows{Version: k.version}
+	for _, name := range k.names {
+		carried.Told = append(carried.Told, k.told[name])
+	}
+	return carried
+}
+
+func (k *windowKeeper) restore(carried CarriedWindows) {
+	k.version, k.told = carried.Version, map[string]windows.Standing{}
+	for _, standing := range carried.Told {
+		k.told[standing.Window] = standing
+	}
+}
+
+// windowNames are the names that an object gives to windows, those without a namespace in its own.
+func windowNames(namespace string, given []drydockv1.WindowName) []string {
+	var names []string
+	for _, given := range given {
+		name := string(given)
+		if !strings.Contains(name, "/") {
+			name = namespace + "/" + name
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// listen takes in how windows stand. What was said before what is known counts no more.
+func (k *windowKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+	k.changed = changed
+	return onSignal(ctx, temporal.SignalWindow, "How a maintenance window stands.", func(standing windows.Standing) {
+		if slices.Contains(k.names, standing.Window) && standing.Number > k.told[standing.Window].Number {
+			k.told[standing.Window] = standing
+			k.renew()
+		}
+	})
+}
+
+func (k *windowKeeper) renew() {
+	k.version++
+	k.changed()
+}
+
+// follow asks windows to tell how they stand. Until they have, they count as closed.
+func (k *windowKeeper) follow(ctx workflow.Context, names []string, clusters func() []string) {
+	if len(names) == 0 || len(k.names) > 0 {
+		return
+	}
+	k.ctx, k.names, k.clusters = ctx, names, clusters
+	if k.told == nil {
+		k.told = map[string]windows.Standing{}
+	}
+	for _, name := range names {
+		workflow.GoNamed(ctx, "follow window "+name, func(ctx workflow.Context) { k.keepFollowing(ctx, name) })
+	}
+	workflow.GoNamed(ctx, "which windows are for which clusters", k.keepSelecting)
+	k.renew()
+}
+
+// saysBy is how long after it should have told something a window is asked once more: its workflow may have been terminated.
+const saysBy = time.Minute
+
+// keepFollowing asks a window to tell how it stands, and asks again when it should have told something and has not.
+func (k *windowKeeper) keepFollowing(ctx workflow.Context, name string) {
+	info := workflow.GetInfo(ctx)
+	in := activities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	var hub *activities.Windows
+	for {
+		known := k.told[name]
+		if known.Number == 0 || known.Next != nil && !workflow.Now(ctx).Before(known.Next.Add(saysBy)) {
+			if insist.effect(ctx, "ask window "+name+" how it stands", hub.FollowWindow, in, nil) != nil {
+				return // cancelled: nothing starts any more
+			}
+			if workflow.Await(ctx, func() bool { return k.told[name].Number != known.Number }) != nil {
+				return
+			}
+			continue
+		}
+		waiting, stop := workflow.WithCancel(ctx)
+		late := func() bool { return false }
+		if known.Next != nil {
+			left := known.Next.Add(saysBy).Sub(workflow.Now(ctx))
+			late = workflow.NewTimerWithOptions(waiting, left, workflow.TimerOptions{Summary: "window " + name + " must have said something"}).IsReady
+		}
+		err := workflow.Await(ctx, func() bool { return late() || k.told[name].Number != known.Number })
+		stop()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// leave says that nothing more needs to be told.
+func (k *windowKeeper) leave(ctx workflow.Context) {
+	info := workflow.GetInfo(ctx)
+	for _, name := range k.names {
+		subscription := temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}
+		_ = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+name, "", temporal.SignalLeaveWindow, subscription).Get(ctx, nil)
+	}
+	k.names = nil
+}
+
+// selective reports whether a window is not for all clusters.
+func (k *windowKeeper) selective() bool {
+	return slices.ContainsFunc(k.names, func(name string) bool { return k.told[name].Selector != nil })
+}
+
+// selectAtOnce is how many clusters one activity is asked about.
+const selectAtOnce = 500
+
+// keepSelecting finds out which windows are for which clusters, whenever something is told: labels may have changed since.
+func (k *windowKeeper) keepSelecting(ctx workflow.Context) {
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	var hub *activities.Rollouts
+	unselected := func() bool { return k.selective() && k.selectedAt != k.version && len(k.clusters()) > 0 }
+	for workflow.Await(ctx, unselected) == nil {
+		version, selected := k.version, map[string][]string{}
+		in := activities.SelectClustersInput{}
+		for _, name := range k.names {
+			in.Selectors = append(in.Selectors, k.told[name].Selector)
+		}
+		for some := range slices.Chunk(k.clusters(), selectAtOnce) {
+			in.Clusters = some
+			var found [][]string
+			if insist.effect(ctx, "find which windows are for which clusters", hub.SelectClusters, in, &found) != nil {
+				return
+			}
+			for _, cluster := range some {
+				selected[cluster] = []string{}
+			}
+			for i, clusters := range found {
+				for _, cluster := range clusters {
+					selected[cluster] = append(selected[cluster], k.names[i])
+				}
+			}
+		}
+		if k.version == version {
+			k.selected = selected
+			k.renew()
+			k.selectedAt = k.version
+		}
+	}
+}
+
+// asked are the windows for a cluster, by what is known; false: that is not known yet.
+func (k *windowKeeper) asked(cluster string) ([]windows.Standing, bool) {
+	names := k.names
+	if k.selective() {
+		selected, known := k.selected[cluster]
+		if !known {
+			return nil, false
+		}
+		names = selected
+	}
+	told := make([]windows.Standing, len(names))
+	for i, name := range names {
+		told[i] = k.told[name]
+		told[i].Window = name
+	}
+	return told, true
+}
+
+// hold returns what keeps something that takes that long from being started in a cluster now; nil: nothing does. Of no particular cluster, with an
+// empty name, it is said only when that holds for every cluster.
+func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold {
+	if len(k.names) == 0 || cluster == "" && k.selective() {
+		return nil
+	}
+	told, known := k.asked(cluster)
+	scope := drydockv1.HoldAll
+	if k.selective() {
+		scope = drydockv1.HoldCluster(cluster)
+	}
+	if !known {
+		return &drydockv1.Hold{
+			Scope: scope, Window: strings.Join(k.names, ", "), Reason: "it is not known yet which of the windows are for the cluster", Since: metav1.NewTime(workflow.Now(k.ctx)),
+		}
+	}
+	if hold := k.ask(told, need); hold != nil {
+		hold := *hold
+		hold.Scope = scope
+		return &hold
+	}
+	return nil
+}
+
+// ask asks windows. The answer is remembered for as long as nothing changes: a rollout asks for each of its clusters.
+func (k *windowKeeper) ask(told []windows.Standing, need time.Duration) *drydockv1.Hold {
+	now := workflow.Now(k.ctx)
+	key := need.String()
+	for _, s := range told {
+		key += " " + s.Window
+	}
+	before := k.answers[key]
+	if before.version == k.version && before.at.Equal(now) {
+		return before.hold
+	}
+	hold := windows.Closure(told, windows.Ask(told, now, need), now)
+	if hold != nil && before.hold != nil && before.hold.Reason == hold.Reason {
+		hold.Since = before.hold.Since
+	}
+	if k.answers == nil {
+		k.answers = map[string]windowAnswer{}
+	}
+	k.answers[key] = windowAnswer{version: k.version, at: now, hold: hold}
+	return hold
+}
+
+// windowAnswer is what windows have answered, by what was known of them then.
+type windowAnswer struct {
+	version int64
+	at      time.Time
+	hold    *drydockv1.Hold
+}

@@ -1,0 +1,302 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+const nightWindow = "ops/night"
+
+// opensAt is what a closed window tells that opens then, for four hours.
+func opensAt(number int64, start time.Time) windows.Standing {
+	return windows.Standing{
+		Window: nightWindow, Number: number, OnOverrun: drydockv1.OverrunFinish,
+		Outlook: windows.Outlook{Name: nightWindow, Openings: []windows.Opening{{Start: start, End: start.Add(4 * time.Hour)}}, Last: true},
+	}
+}
+
+// openUntil is what a window tells that is open until then, and opens again a day later.
+func openUntil(number int64, end time.Time) windows.Standing {
+	s := opensAt(number, end.Add(20*time.Hour))
+	s.Outlook.Openings = append([]windows.Opening{{Start: end.Add(-4 * time.Hour), End: end, Begun: true}}, s.Outlook.Openings...)
+	return s
+}
+
+// tells lets the window say something a while after the workflow began.
+func (w *world) tells(after time.Duration, standing windows.Standing) {
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalWindow, standing) }, after)
+}
+
+// inWindows is a rollout that may be at work while the window is open.
+func inWindows() ClusterGroupUpgradeInput {
+	object := aRollout()
+	object.Namespace = "ops"
+	object.Spec.MaintenanceWindows = []drydockv1.WindowName{"night"}
+	return ClusterGroupUpgradeInput{Object: object}
+}
+
+func requireWindowWait(t *testing.T, s groupStatus, says string) {
+	t.Helper()
+	require.NotNil(t, s.Wait)
+	require.Equal(t, emergency.ReasonWaitingForWindow, s.Wait.Reason)
+	require.Contains(t, s.Wait.Message, says)
+	require.Equal(t, "WaitingForWindow; Maintaining nodes", meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing).Message)
+	require.Nil(t, s.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(t, s.Status.Deadline)
+}
+
+func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	start := w.Now()
+	opening := start.Add(10 * time.Hour)
+	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, opening)}
+	w.lookAfter(9*time.Hour, func() {
+		require.Empty(t, clusters.events)
+		status := statusOf[groupStatus](w)
+		requireWindowWait(t, status, "window ops/night is closed; it opens "+opening.UTC().Format(clockFormat))
+		require.WithinDuration(t, opening, status.Wait.Until.Time, time.Second)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
+	})
+	w.tells(10*time.Hour, openUntil(2, opening.Add(4*time.Hour)))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	status := requireResult[groupStatus](w)
+	require.Equal(t, int32(2), status.Counts.Complete)
+	require.Nil(t, status.Held)
+	require.Len(t, w.toldOf(temporal.SignalLeaveWindow), 1)
+}
+
+// The first cluster takes as long as the window is open: the second has its turn in the next opening.
+func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c2"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 50*time.Minute) }
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(20*time.Minute))}
+	w.tells(20*time.Minute, opensAt(2, start.Add(24*time.Hour)))
+	w.lookAfter(23*time.Hour, func() {
+		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.story(), "what is at work finishes")
+		requireWindowWait(t, statusOf[groupStatus](w), "window ops/night is closed")
+	})
+	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(3), requireResult[groupStatus](w).Counts.Complete, "60 minutes are enough: the time outside the window is not charged")
+}
+
+func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		windows map[string]windows.Standing
+		says    string
+	}{
+		"because it does not answer":        {nil, "window ops/night has not said yet whether it is open"},
+		"because nobody has defined it":     {map[string]windows.Standing{nightWindow: {Window: nightWindow, Number: 1, Trouble: "nobody has defined it"}}, "counts as closed: nobody has defined it"},
+		"because its calendar is no longer": {map[string]windows.Standing{nightWindow: {Window: nightWindow, Number: 1, Trouble: "spec.timeZone: unknown"}}, "counts as closed: spec.timeZone: unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"})
+			w.windows = tt.windows
+			w.lookAfter(time.Hour, func() {
+				require.Empty(t, clusters.events)
+				requireWindowWait(t, statusOf[groupStatus](w), tt.says)
+			})
+			w.tells(2*time.Hour, openUntil(2, w.Now().Add(4*time.Hour)))
+			w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+		})
+	}
+}
+
+// Its workflow was terminated: it is asked once more, which starts one that nobody has defined.
+func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	start := w.Now()
+	silent := opensAt(1, start.Add(time.Hour))
+	silent.Next = new(start.Add(time.Hour))
+	w.windows = map[string]windows.Standing{nightWindow: silent}
+	w.lookAfter(30*time.Minute, func() {
+		w.windows[nightWindow] = windows.Standing{Window: nightWindow, Number: 2, Trouble: "nobody has defined it"}
+	})
+	w.lookAfter(2*time.Hour, func() {
+		require.Empty(t, clusters.events)
+		requireWindowWait(t, statusOf[groupStatus](w), "nobody has defined it")
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	requireCancelled[groupStatus](w)
+}
+
+func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.takes = 25 * time.Minute
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(45*time.Minute))}
+	w.lookAfter(40*time.Minute, func() {
+		require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
+		requireWindowWait(t, statusOf[groupStatus](w), "closes before what is next would be done")
+	})
+	w.tells(21*time.Hour, openUntil(2, start.Add(25*time.Hour)))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+}
+
+func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	standing := openUntil(1, w.Now().Add(4*time.Hour))
+	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
+	w.windows, w.selected = map[string]windows.Standing{nightWindow: standing}, []string{"c2"}
+	w.lookAfter(time.Hour, func() {
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.story())
+		require.Contains(t, statusOf[groupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
+	})
+	all := openUntil(2, w.Now().Add(4*time.Hour))
+	w.tells(2*time.Hour, all)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+}
+
+func TestAnEmergencyOverrideLetsARolloutGoOn(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, start.Add(24*time.Hour))}
+	overridden := opensAt(2, start.Add(24*time.Hour))
+	overridden.Override = &windows.Override{By: "ann", Reason: "CVE", Since: start, Until: start.Add(2 * time.Hour)}
+	w.tells(time.Hour, overridden)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	requireResult[groupStatus](w)
+	require.WithinDuration(t, start.Add(61*time.Minute), w.Now(), 2*time.Minute)
+}
+
+func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(7, w.Now().Add(4*time.Hour))}
+	clusters.ends["c1"] = func(workflow.Context) error {
+		w.SetContinueAsNewSuggested(true)
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	var in ClusterGroupUpgradeInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	second, _ := newGroupWorld(t) // its window does not answer again
+	second.SetStartTime(w.Now())
+	second.ExecuteWorkflow(ClusterGroupUpgrade, in)
+	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
+}
+
+// closedState is what a rollout tells its clusters while its windows are closed.
+func closedState(number int64, action drydockv1.OverrunAction) emergency.State {
+	return emergency.State{Number: number, Holds: []drydockv1.Hold{{
+		Scope: drydockv1.HoldAll, Window: nightWindow, Reason: "window ops/night is closed", OnOverrun: action,
+	}}}
+}
+
+func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
+	for action, state := range map[drydockv1.OverrunAction]maintenancev1.NodeState{
+		drydockv1.OverrunFinish: maintenancev1.NodeCompleted,
+		drydockv1.OverrunPause:  maintenancev1.NodeCompleted, // a played node does not heed what it is told
+		drydockv1.OverrunCancel: maintenancev1.NodePending,
+	} {
+		t.Run(string(action), func(t *testing.T) {
+			w, nodes := newClusterWorld(t, 0, 2, 1)
+			nodes.takes = 10 * time.Minute
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, action)) }, 5*time.Minute)
+			w.lookAfter(10*time.Hour, func() {
+				require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
+				status := statusOf[ranv1.ClusterUpgradeStatus](w)
+				require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
+				require.Equal(t, state, status.Nodes[0].State)
+			})
+			w.releaseAfter(11*time.Hour, 3)
+			w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+			require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done, "those that were returned have their turn again")
+		})
+	}
+}
+
+func TestNodesAtWorkHearOnlyOfWindowsThatDoNotLetThemFinish(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	var heard [][]string
+	nodes.ends["w0"] = func(ctx workflow.Context) error {
+		for range 2 {
+			var state emergency.State
+			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
+			heard = append(heard, scopes(state))
+		}
+		return nil
+	}
+	for i, state := range []emergency.State{closedState(2, drydockv1.OverrunFinish), heldState(3), closedState(4, drydockv1.OverrunPause), heldState(5)} {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, state) }, time.Duration(i+1)*time.Minute)
+	}
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, [][]string{{"all"}, {}}, heard)
+}
+
+// maintenanceInWindow is one that nobody's rollout has, and may begin while the window is open.
+func maintenanceInWindow() NodeMaintenanceInput {
+	in := wholeMaintenance()
+	in.Object.Namespace = "ops"
+	in.Object.Spec.MaintenanceWindows = []drydockv1.WindowName{"night"}
+	return in
+}
+
+func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
+	w := newWorld(t)
+	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, w.Now().Add(10*time.Hour))}
+	w.lookAfter(9*time.Hour, func() {
+		require.Empty(t, w.schedulerCalls)
+		require.NotContains(t, w.called(), "TakeNode")
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
+		require.Equal(t, nightWindow, status.Held.Window)
+	})
+	w.tells(10*time.Hour, openUntil(2, w.Now().Add(14*time.Hour)))
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	require.Nil(t, requireResult[nodeStatus](w).Held)
+}
+
+func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
+	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunFinish, drydockv1.OverrunPause, drydockv1.OverrunCancel} {
+		t.Run(string(action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			open, closed := openUntil(1, start.Add(4*time.Hour)), opensAt(2, start.Add(24*time.Hour))
+			open.OnOverrun, closed.OnOverrun = action, action
+			w.windows = map[string]windows.Standing{nightWindow: open}
+			w.fail["AwaitPodCompletion"] = func(int) error {
+				w.SignalWorkflow(temporal.SignalWindow, closed)
+				return nil
+			}
+			again := openUntil(3, start.Add(28*time.Hour))
+			if action == drydockv1.OverrunPause {
+				w.lookAfter(23*time.Hour, func() {
+					require.NotContains(t, w.called(), "Drain")
+					require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
+				})
+				w.tells(24*time.Hour, again)
+			}
+			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+			if action == drydockv1.OverrunCancel {
+				status := requireCancelled[nodeStatus](w)
+				require.Equal(t, maintenancev1.NodeCancelled, status.State)
+				require.Contains(t, status.Notes[0], "cancelled by window ops/night")
+				require.Contains(t, w.called(), "ReturnNode")
+				return
+			}
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+			require.Contains(t, w.called(), "Drain")
+		})
+	}
+}
