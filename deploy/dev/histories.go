@@ -35,13 +35,18 @@ var historyScenarios = []historyScenario{
 	{name: "timed-out-abort", heldUp: true, run: (*recorder).follow},
 	{name: "killed-and-resumed", heldUp: true, run: (*recorder).killInADrain},
 	{name: "node-failed", run: (*recorder).follow},
+	{name: "policies", play: (*recorder).playPolicies, run: (*recorder).follow},
+	{name: "manifest-works", play: (*recorder).playAgents, run: (*recorder).follow},
+	{name: "prepared", play: (*recorder).configurePrecaching, run: (*recorder).follow},
 }
 
 type historyScenario struct {
 	name string
 	// heldUp: a pod on the first spoke does not leave when it is evicted.
 	heldUp bool
-	run    func(*recorder, context.Context, string) error
+	// play plays until it is stopped who else acts on the hub; nil: nobody does.
+	play func(*recorder, context.Context) (stop func(), err error)
+	run  func(*recorder, context.Context, string) error
 }
 
 func newHistoriesCommand() *cobra.Command {
@@ -88,6 +93,10 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 			return fmt.Errorf("%s: %w", scenario.name, err)
 		}
 	}
+	fmt.Fprintln(progress, "recording onboarding")
+	if err := r.keepOnboarding(ctx); err != nil {
+		return fmt.Errorf("onboarding: %w", err)
+	}
 	return r.keepEntities(ctx)
 }
 
@@ -104,6 +113,13 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 		if err := createHoldout(ctx, r.Spokes[0]); err != nil {
 			return err
 		}
+	}
+	if scenario.play != nil {
+		stop, err := scenario.play(r, ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
 	manifest := filepath.Join(historiesManifests, scenario.name+".yaml")
 	if err := r.Run(ctx, io.Discard, "upgrade", "start", "-f", manifest); err != nil {

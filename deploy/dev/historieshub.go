@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/devstack/propagator"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Kinds of the hub that others act on.
+var (
+	managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+	policyKind         = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
+	workListKind       = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1", Kind: "ManifestWorkList"}
+)
+
+// hubObjects is where the objects are that a scenario needs on the hub.
+func hubObjects(scenario string) string {
+	return filepath.Join(historiesManifests, "hub", scenario+".yaml")
+}
+
+// playPolicies plays the policy engine, and returns when the hub says how every spoke stands.
+func (r *recorder) playPolicies(ctx context.Context) (stop func(), err error) {
+	played, err := propagator.Start(ctx, r.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 300 * time.Millisecond }})
+	if err != nil {
+		return nil, err
+	}
+	err = r.Hub.Apply(ctx, hubObjects("policies"))
+	for _, name := range []string{"kernel", "network"} {
+		err = errors.Join(err, r.awaitStandings(ctx, name))
+	}
+	if err != nil {
+		played.Stop()
+		return nil, err
+	}
+	return played.Stop, nil
+}
+
+// awaitStandings asks for the policy itself: the fleet's watch has only replicas.
+func (r *recorder) awaitStandings(ctx context.Context, name string) error {
+	hub, err := client.New(r.Hub.Config, client.Options{})
+	if err != nil {
+		return err
+	}
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policyKind)
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := hub.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, policy)
+		standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
+		return len(standings) == len(r.Spokes), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("policy %s does not say how every spoke stands: %w", name, err)
+	}
+	return nil
+}
+
+// appliedWork is what an agent says of a work that is there.
+const appliedWork = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
+
+// playAgents plays the agents of the spokes, which do at once what works say.
+func (r *recorder) playAgents(ctx context.Context) (stop func(), err error) {
+	if err := r.Hub.Apply(ctx, hubObjects("manifest-works")); err != nil {
+		return nil, err
+	}
+	hub, err := client.NewWithWatch(r.Hub.Config, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(workListKind)
+	works, err := hub.Watch(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	var playing sync.WaitGroup
+	playing.Go(func() {
+		for event := range works.ResultChan() {
+			if work, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Added {
+				// One that cannot be told of times its rollout out, which the recording then shows.
+				_ = hub.Status().Patch(ctx, work, client.RawPatch(types.MergePatchType, []byte(appliedWork)))
+			}
+		}
+	})
+	return func() {
+		works.Stop()
+		playing.Wait()
+	}, nil
+}
+
+// configurePrecaching says what is pulled; the spokes themselves do it.
+func (r *recorder) configurePrecaching(ctx context.Context) (stop func(), err error) {
+	return func() {}, r.Hub.Apply(ctx, filepath.Join("docs", "examples", "precaching-config.yaml"))
+}
+
+// keepOnboarding onboards a new cluster without policies, ends the onboarding, and keeps what happened.
+func (r *recorder) keepOnboarding(ctx context.Context) error {
+	const name = "new-1"
+	hub, err := client.New(r.Hub.Config, client.Options{})
+	if err != nil {
+		return err
+	}
+	if err := r.Run(ctx, io.Discard, "onboarding", "start"); err != nil {
+		return err
+	}
+	cluster := &unstructured.Unstructured{}
+	cluster.SetGroupVersionKind(managedClusterKind)
+	cluster.SetName(name)
+	if err := hub.Create(ctx, cluster); err != nil {
+		return err
+	}
+	available := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`
+	if err := hub.Status().Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(available))); err != nil {
+		return err
+	}
+	if err := r.awaitOnboarded(ctx, name); err != nil {
+		return err
+	}
+	if err := r.Run(ctx, io.Discard, "onboarding", "stop"); err != nil {
+		return err
+	}
+	_ = r.server.GetWorkflow(ctx, temporal.OnboardingID, "").Get(ctx, nil) // how it ends is in its history
+	return errors.Join(ctx.Err(), r.keep(ctx, "onboarding", temporal.OnboardingID), hub.Delete(ctx, cluster))
+}
+
+func (r *recorder) awaitOnboarded(ctx context.Context, name string) error {
+	kind := &metav1.PartialObjectMetadata{}
+	kind.SetGroupVersionKind(managedClusterKind)
+	return r.Await(ctx, r.Hub, "cluster "+name+" is onboarded", []client.Object{kind}, func(ctx context.Context, reader client.Reader) (bool, error) {
+		seen := kind.DeepCopy()
+		err := reader.Get(ctx, client.ObjectKey{Name: name}, seen)
+		_, onboarded := seen.Labels["ztp-done"]
+		return onboarded, client.IgnoreNotFound(err)
+	})
+}
