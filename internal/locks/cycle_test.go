@@ -71,6 +71,10 @@ func TestRequestsThatWaitForEachOthersLocksAreACycle(t *testing.T) {
 			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", inactive), lockOf("ceph", "n3", inactive)}),
 		},
 		{
+			name: "so it is when that one waits for somebody who holds for reasons of its own", requests: asked("n1", "n2", "n3"),
+			locks: slices.Concat(crossed, []lcmv1.NodeWorkloadLock{lockOf("tf", "n3", inactive), lockOf("web", "n3", active)}),
+		},
+		{
 			name: "three nodes in a ring", requests: asked("n1", "n2", "n3"),
 			locks: []lcmv1.NodeWorkloadLock{
 				lockOf("a", "n1", inactive), lockOf("b", "n1", active), lockOf("b", "n2", inactive), lockOf("c", "n2", active),
