@@ -162,3 +162,23 @@ func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestAnOrderForAWindowIsCheckedBeforeAnybodyIsAsked(t *testing.T) {
+	alone(t)
+	for name, tt := range map[string]struct {
+		args   []string
+		stderr string
+	}{
+		"an override that says no reason":      {[]string{"window", "override", "prod/night", "--for", "2h"}, "--reason is missing"},
+		"an override of no length":             {[]string{"window", "override", "prod/night", "--for", "0s", "--reason", "CVE"}, "--for 0s: an emergency lasts longer than that"},
+		"an end that is no time":               {[]string{"window", "extend", "prod/night", "--until", "soon"}, "--until"},
+		"a name that is none":                  {[]string{"window", "status", "a/b/c"}, "names no window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME"},
+		"a namespace that contradicts another": {[]string{"window", "end", "prod/night", "-n", "ops"}, `namespace "prod" contradicts -n ops`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := drydock(t, tt.args...)
+			require.Equal(t, exitUsage, a.status)
+			require.Contains(t, a.stderr, tt.stderr)
+		})
+	}
+}
