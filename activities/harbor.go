@@ -140,14 +140,22 @@ func harborServiceKinds(namespace string) []client.Object {
 	return kinds
 }
 
-// look looks at everything, and reports whether something is due. What the cache says is due is looked at once more, at the API server: it may be behind.
+// look looks at everything, and reports whether something is due. A cache that may be behind what we have written ourselves is not believed.
 func (l *harborLook) look(ctx context.Context, reader client.Reader) (bool, error) {
 	due, err := l.lookAt(ctx, reader)
-	if err == nil && due && reader != client.Reader(l.cluster.Client) {
+	if err == nil && due && l.behind() && reader != client.Reader(l.cluster.Client) {
 		due, err = l.lookAt(ctx, l.cluster.Client)
 	}
 	l.isDue = due && err == nil
 	return l.isDue, err
+}
+
+// behind: what was seen may be of before the object was made or changed last, or its status or finalizer written.
+func (l *harborLook) behind() bool {
+	if l.due.Gone || l.due.UID == l.in.UID && l.due.Generation < l.in.Status.ObservedGeneration {
+		return true
+	}
+	return len(l.due.Parts) == 0 && !l.due.Deleting && l.due.UID == l.in.UID && sameHarborStatus(l.in.Status, l.due.Status)
 }
 
 func (l *harborLook) lookAt(ctx context.Context, reader client.Reader) (bool, error) {

@@ -140,7 +140,7 @@ func (a *harborApply) createCredentials(ctx context.Context, hc *goharborv1.Harb
 		err = a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)
 	}
 	if err != nil {
-		return fmt.Errorf("Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	a.versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(secret)
 	return nil
@@ -156,7 +156,7 @@ func (a *harborApply) createJob(ctx context.Context, hc *goharborv1.HarborCluste
 		return nil
 	}
 	if err := a.cluster.Client.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("Job %s/%s: %w", job.GetNamespace(), job.GetName(), err)
+		return fmt.Errorf("job %s/%s: %w", job.GetNamespace(), job.GetName(), err)
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ type Report struct {
 	// Results are those of rollouts that maintain nodes, Policies of rollouts of policies.
 	Results  []Result       `json:"results,omitempty"`
 	Policies []PolicyResult `json:"policies,omitempty"`
+	// Harbors are those of Harbor clusters.
+	Harbors []HarborResult `json:"harbors,omitempty"`
 	// Pace is measured beside the latter.
 	Pace *Pace `json:"pace,omitempty"`
 }
@@ -73,6 +75,9 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 			return Report{}, fmt.Errorf("measure %s: %w", size, err)
 		}
 		report.Results = append(report.Results, result)
+	}
+	if err := report.runHarbors(ctx, sizes.Harbors, progress); err != nil {
+		return report, err
 	}
 	if err := report.runPolicies(ctx, sizes.Policies, progress); err != nil || !sizes.Pace {
 		return report, err

@@ -16,7 +16,7 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size
 	drained.DrainOnly, drained.Alone = true, true
-	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}}, os.Stderr)
+	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}}, os.Stderr)
 	require.NoError(t, err)
 
 	require.Len(t, report.Results, 2)
@@ -47,11 +47,19 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 		require.Positive(t, measured, what)
 	}
 
+	for what, measured := range map[string]Latency{
+		"applied": report.Harbors[0].ReadyToApplied, "unhealthy": report.Harbors[0].DownToUnhealthy, "unhealthy together": report.Harbors[0].DownTogether,
+	} {
+		require.Equal(t, 2, measured.Count, what)
+		require.Positive(t, measured.P50, what)
+	}
+
 	var table bytes.Buffer
 	report.Print(&table)
 	require.Contains(t, table.String(), "2 nodes x 1 pod")
 	require.Contains(t, table.String(), "Drydock / loop")
 	require.Contains(t, table.String(), "3 clusters x 2 policies")
+	require.Contains(t, table.String(), "2 Harbor clusters, p50 / p99: ")
 }
 
 func TestHowSoonABlockedRolloutStartsIsMeasured(t *testing.T) {
@@ -72,6 +80,10 @@ func TestASizeIsWrittenAsItIsRead(t *testing.T) {
 	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 20x10@5", text)
+	}
+	for _, text := range []string{"/harbors", "0/harbors", "50x2/harbors"} {
+		_, err := ParseSizes([]string{text})
+		require.ErrorContains(t, err, "e.g. 50/harbors", text)
 	}
 	for _, text := range []string{"/policies", "20/policies", "20x0@5/policies", "20x1@5*2/policies", "20x1@5/drain/policies"} {
 		_, err := ParseSizes([]string{text})

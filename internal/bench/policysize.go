@@ -18,10 +18,12 @@ type PolicySize struct {
 // policiesSuffix follows the size of a rollout of policies.
 const policiesSuffix = "/policies"
 
-// Sizes are those of rollouts that maintain nodes, and of rollouts of policies.
+// Sizes are those of rollouts that maintain nodes, of rollouts of policies, and of Harbor clusters.
 type Sizes struct {
 	Nodes    []Size
 	Policies []PolicySize
+	// Harbors is how many Harbor clusters are kept at once.
+	Harbors []int
 	// Pace: how promptly rollouts of policies go on is measured, too.
 	Pace bool
 }
@@ -45,7 +47,8 @@ func DefaultSizes() Sizes {
 			{Clusters: 100, Policies: 3, AtOnce: 10},
 			{Clusters: 1000, Policies: 1, AtOnce: 100},
 		},
-		Pace: true,
+		Harbors: []int{50},
+		Pace:    true,
 	}
 }
 
@@ -65,6 +68,14 @@ func ParseSizes(texts []string) (Sizes, error) {
 			sizes.Policies = append(sizes.Policies, size)
 			continue
 		}
+		if strings.HasSuffix(text, harborsSuffix) {
+			clusters, err := parseHarbors(text)
+			if err != nil {
+				return Sizes{}, err
+			}
+			sizes.Harbors = append(sizes.Harbors, clusters)
+			continue
+		}
 		size, err := ParseSize(text)
 		if err != nil {
 			return Sizes{}, err
@@ -82,6 +93,9 @@ func (s Sizes) Strings() []string {
 	}
 	for _, size := range s.Policies {
 		texts = append(texts, size.String())
+	}
+	for _, clusters := range s.Harbors {
+		texts = append(texts, strconv.Itoa(clusters)+harborsSuffix)
 	}
 	if s.Pace {
 		texts = append(texts, paceSize)

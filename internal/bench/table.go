@@ -16,6 +16,10 @@ func (r Report) Print(out io.Writer) {
 	fmt.Fprintf(out, "%d x %s, %.0f GiB, %s, %s\n", m.Processors, m.Processor, float64(m.MemoryBytes)/(1<<30), m.Platform, m.Go)
 	printTable(out, r.Results, func(r Result) string { return r.Size.title() }, r.groups())
 	printTable(out, r.Policies, func(r PolicyResult) string { return r.Size.title() }, r.policyGroups())
+	for _, h := range r.Harbors {
+		fmt.Fprintf(out, "%d Harbor clusters, p50 / p99: last service ready to Harbor applied, all at once: %s; service down to unhealthy, one by one: %s; all at once: %s\n",
+			h.Clusters, h.ReadyToApplied, h.DownToUnhealthy, h.DownTogether)
+	}
 	if r.Pace != nil {
 		fmt.Fprintf(out, "success of a rollout to the first policy of the one that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
 		fmt.Fprintf(out, "end of a batch's time to the first write that withdraws it, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)

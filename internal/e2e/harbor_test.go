@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,33 +30,14 @@ type harborSpoke struct {
 
 func newHarborSpoke(t *testing.T, spoke *devstack.Cluster) *harborSpoke {
 	t.Helper()
-	require.NoError(t, spoke.Apply(t.Context(), "deploy/rbac/harbor.yaml", "deploy/crds/testing/acid.zalan.do_postgresqls.yaml",
-		"deploy/crds/testing/databases.spotahome.com_redisfailovers.yaml", "deploy/crds/testing/minio.min.io_tenants.yaml", "deploy/crds/testing/goharbor.io_harbors.yaml"))
-	var played *operators.Operators
-	var err error
-	require.Eventually(t, func() bool { // as soon as the kinds are served
-		played, err = operators.Start(t.Context(), spoke.Config, operators.Options{Controllers: true})
-		return err == nil
-	}, 20*time.Second, 100*time.Millisecond)
+	played, err := theFleet.PlayHarborOperators(t.Context(), spoke)
+	require.NoError(t, err)
 	t.Cleanup(played.Stop)
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	api, err := client.New(spoke.Config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
 	return &harborSpoke{Cluster: spoke, operators: played, api: api}
-}
-
-// namespace makes a namespace in which Drydock may keep a Harbor.
-func (s *harborSpoke) namespace(t *testing.T, name string) {
-	t.Helper()
-	namespace := &corev1.Namespace{}
-	namespace.Name = name
-	require.NoError(t, s.api.Create(t.Context(), namespace))
-	require.NoError(t, s.api.Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "drydock-harbor"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-harbor-namespace"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
-	}))
 }
 
 func (s *harborSpoke) apply(t *testing.T, namespace string) {
@@ -125,13 +104,13 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 	for i, step := range steps {
 		namespace := fmt.Sprintf("harbor-%d", i)
 		spoke.operators.Play(step.kind, namespace, step.object(namespace), operators.Behaviour{After: -1})
-		spoke.namespace(t, namespace)
+		require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, namespace))
 		spoke.apply(t, namespace)
 	}
 	for i, step := range steps {
 		spoke.becomes(t, fmt.Sprintf("harbor-%d", i), "as far as "+string(step.kind), step.waits)
 	}
-	spoke.namespace(t, "harbor-late")
+	require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, "harbor-late"))
 	spoke.apply(t, "harbor-late") // somewhere on its way
 
 	require.NoError(t, theFleet.Worker.Kill())

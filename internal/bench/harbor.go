@@ -1,0 +1,299 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/dynamic"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/devstack/operators"
+)
+
+// HarborResult is how promptly so many Harbor clusters follow what happens to their services.
+type HarborResult struct {
+	Clusters int `json:"clusters"`
+	// ReadyToApplied is from the last service of a Harbor being ready until Harbor is applied, for all Harbors at once.
+	ReadyToApplied Latency `json:"readyToApplied"`
+	// DownToUnhealthy is from a service being down until the HarborCluster says that it is unhealthy, one Harbor after the other; DownTogether for all at once.
+	DownToUnhealthy Latency `json:"downToUnhealthy"`
+	DownTogether    Latency `json:"downTogether"`
+}
+
+// harborsSuffix follows the number of Harbor clusters.
+const harborsSuffix = "/harbors"
+
+// parseHarbors reads a number of Harbor clusters, such as "50/harbors".
+func parseHarbors(text string) (int, error) {
+	clusters, err := strconv.Atoi(strings.TrimSuffix(text, harborsSuffix))
+	if err != nil || clusters < 1 {
+		return 0, fmt.Errorf("size %q is not CLUSTERS/harbors, e.g. 50/harbors", text)
+	}
+	return clusters, nil
+}
+
+// runHarbors measures Harbor clusters, each number of them on a fleet of its own.
+func (r *Report) runHarbors(ctx context.Context, sizes []int, progress io.Writer) error {
+	for _, clusters := range sizes {
+		fmt.Fprintf(progress, "measuring %d%s\n", clusters, harborsSuffix)
+		result, err := harborsOnFleet(ctx, clusters, progress)
+		if err != nil {
+			return fmt.Errorf("measure %d%s: %w", clusters, harborsSuffix, err)
+		}
+		r.Harbors = append(r.Harbors, result)
+	}
+	return nil
+}
+
+func harborsOnFleet(ctx context.Context, clusters int, progress io.Writer) (HarborResult, error) {
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: 4, Temporal: devstack.TemporalOptions{}, Output: progress})
+	if err != nil {
+		return HarborResult{}, err
+	}
+	result, err := func() (HarborResult, error) {
+		played, err := f.PlayHarborOperators(ctx, f.Spokes[0])
+		if err != nil {
+			return HarborResult{}, err
+		}
+		defer played.Stop()
+		objects, err := dynamic.NewForConfig(f.Spokes[0].Config)
+		if err != nil {
+			return HarborResult{}, err
+		}
+		h := harborScene{fleet: f, spoke: f.Spokes[0], operators: played, objects: objects, clusters: clusters}
+		return h.measure(ctx)
+	}()
+	return result, errors.Join(err, f.Stop())
+}
+
+// harborScene is a spoke with Harbor clusters, each called main in a namespace of its own.
+type harborScene struct {
+	fleet     *fleet.Fleet
+	spoke     *devstack.Cluster
+	operators *operators.Operators
+	objects   dynamic.Interface
+	clusters  int
+}
+
+func harborNamespace(i int) string { return fmt.Sprintf("harbor-%d", i) }
+
+func postgresOf(namespace string) string { return "postgresql-" + namespace + "-main" }
+
+const harborTenant = "minio-main"
+
+// harborManifest is a Harbor with all its services in the cluster.
+const harborManifest = `
+apiVersion: goharbor.io/v1beta1
+kind: HarborCluster
+metadata: {namespace: %s, name: main}
+spec:
+  version: 2.5.0
+  externalURL: https://registry.example.com
+  harborAdminPasswordRef: harbor-admin
+  expose: {core: {ingress: {host: registry.example.com}}}
+  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
+  cache: {kind: RedisFailover, spec: {redisFailover: {}}}
+  storage: {kind: MinIO, spec: {minIO: {replicas: 4, volumesPerServer: 1}}}
+`
+
+func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
+	if err := h.bringUp(ctx); err != nil {
+		return HarborResult{}, err
+	}
+	ready := time.Now()
+	h.playAll(operators.Postgresql, postgresOf, operators.Behaviour{})
+	if err := h.awaitAll(ctx, goharborv1.StatusHealthy); err != nil {
+		return HarborResult{}, err
+	}
+	var oneByOne []time.Time
+	for i := range h.clusters {
+		oneByOne = append(oneByOne, time.Now())
+		h.operators.Play(operators.Tenant, harborNamespace(i), harborTenant, operators.Behaviour{Down: true})
+		if err := h.await(ctx, i, goharborv1.StatusUnhealthy); err != nil {
+			return HarborResult{}, err
+		}
+	}
+	tenant := func(string) string { return harborTenant }
+	h.playAll(operators.Tenant, tenant, operators.Behaviour{})
+	if err := h.awaitAll(ctx, goharborv1.StatusHealthy); err != nil {
+		return HarborResult{}, err
+	}
+	together := time.Now()
+	h.playAll(operators.Tenant, tenant, operators.Behaviour{Down: true})
+	if err := h.awaitAll(ctx, goharborv1.StatusUnhealthy); err != nil {
+		return HarborResult{}, err
+	}
+	return h.read(ready, oneByOne, together)
+}
+
+// bringUp applies the HarborClusters and waits until all their services but the database are ready.
+func (h harborScene) bringUp(ctx context.Context) error {
+	dir, err := os.MkdirTemp(h.fleet.Dir, "harbors")
+	if err != nil {
+		return err
+	}
+	h.playAll(operators.Postgresql, postgresOf, operators.Behaviour{After: -1})
+	var group errgroup.Group
+	group.SetLimit(4)
+	for i := range h.clusters {
+		group.Go(func() error {
+			namespace := harborNamespace(i)
+			if err := h.fleet.AddHarborNamespace(ctx, h.spoke, namespace); err != nil {
+				return err
+			}
+			file := filepath.Join(dir, namespace+".yaml")
+			if err := os.WriteFile(file, fmt.Appendf(nil, harborManifest, namespace), 0o600); err != nil {
+				return err
+			}
+			return h.fleet.Run(ctx, io.Discard, "harbor", "apply", "-f", file, "--cluster", h.spoke.Name)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i := range h.clusters {
+		if err := h.awaitStatus(ctx, i, func(s goharborv1.HarborClusterStatus) bool {
+			ready := 0
+			for _, condition := range s.Conditions {
+				if condition.Status == metav1.ConditionTrue && condition.Type != goharborv1.DatabaseReady {
+					ready++
+				}
+			}
+			return ready == 2
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h harborScene) playAll(kind operators.Kind, name func(namespace string) string, behaviour operators.Behaviour) {
+	for i := range h.clusters {
+		h.operators.Play(kind, harborNamespace(i), name(harborNamespace(i)), behaviour)
+	}
+}
+
+func (h harborScene) awaitAll(ctx context.Context, status goharborv1.ClusterStatus) error {
+	for i := range h.clusters {
+		if err := h.await(ctx, i, status); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h harborScene) await(ctx context.Context, i int, status goharborv1.ClusterStatus) error {
+	return h.awaitStatus(ctx, i, func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
+}
+
+// awaitStatus looks at an object now and then: when it came to that is in the audit log.
+func (h harborScene) awaitStatus(ctx context.Context, i int, wanted func(goharborv1.HarborClusterStatus) bool) error {
+	resource := h.objects.Resource(goharborv1.GroupVersion.WithResource("harborclusters")).Namespace(harborNamespace(i))
+	err := wait.PollUntilContextTimeout(ctx, lookInterval, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		object, err := resource.Get(ctx, "main", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		var hc goharborv1.HarborCluster
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &hc)
+		return err == nil && wanted(hc.Status), err
+	})
+	if err != nil {
+		return fmt.Errorf("HarborCluster %s/main does not come to what is waited for: %w", harborNamespace(i), err)
+	}
+	return nil
+}
+
+// read takes the instants from the audit log.
+func (h harborScene) read(ready time.Time, oneByOne []time.Time, together time.Time) (HarborResult, error) {
+	events, err := h.spoke.AuditEvents()
+	if err != nil {
+		return HarborResult{}, err
+	}
+	result := HarborResult{Clusters: h.clusters}
+	running := wrote("postgresqls", "status", func(e auditv1.Event) bool { return has(e, `"PostgresClusterStatus":"Running"`) })
+	applied := wrote("harbors", "", func(e auditv1.Event) bool { return e.ResponseStatus.Code == http.StatusCreated })
+	down := wrote("tenants", "status", func(e auditv1.Event) bool { return has(e, `"availableReplicas":3`) })
+	unhealthy := wrote("harborclusters", "status", func(e auditv1.Event) bool { return statusIn(e) == goharborv1.StatusUnhealthy })
+	var applies, each, all []time.Duration
+	for _, measured := range []struct {
+		from     func(i int) time.Time
+		of, then func(auditv1.Event) bool
+		took     *[]time.Duration
+	}{
+		{func(int) time.Time { return ready }, running, applied, &applies},
+		{func(i int) time.Time { return oneByOne[i] }, down, unhealthy, &each},
+		{func(int) time.Time { return together }, down, unhealthy, &all},
+	} {
+		for i := range h.clusters {
+			took, err := between(events, harborNamespace(i), measured.from(i), measured.of, measured.then)
+			if err != nil {
+				return HarborResult{}, err
+			}
+			*measured.took = append(*measured.took, took)
+		}
+	}
+	result.ReadyToApplied, result.DownToUnhealthy, result.DownTogether = latency(applies), latency(each), latency(all)
+	return result, nil
+}
+
+// wrote picks completed writes of a resource.
+func wrote(resource, subresource string, such func(auditv1.Event) bool) func(auditv1.Event) bool {
+	return func(e auditv1.Event) bool {
+		return e.Stage == auditv1.StageResponseComplete && e.ObjectRef.Resource == resource && e.ObjectRef.Subresource == subresource &&
+			e.ResponseStatus != nil && e.ResponseStatus.Code < http.StatusBadRequest && such(e)
+	}
+}
+
+func has(e auditv1.Event, text string) bool {
+	return e.RequestObject != nil && bytes.Contains(e.RequestObject.Raw, []byte(text))
+}
+
+func statusIn(e auditv1.Event) goharborv1.ClusterStatus {
+	var hc goharborv1.HarborCluster
+	if e.RequestObject == nil || json.Unmarshal(e.RequestObject.Raw, &hc) != nil {
+		return ""
+	}
+	return hc.Status.Status
+}
+
+// between is the time from the first event of a namespace since then until the first of the other kind after it.
+func between(events []auditv1.Event, namespace string, since time.Time, first, then func(auditv1.Event) bool) (time.Duration, error) {
+	at := func(after time.Time, such func(auditv1.Event) bool) (found time.Time) {
+		for _, e := range events {
+			if e.ObjectRef == nil || e.ObjectRef.Namespace != namespace || !e.StageTimestamp.After(after) || !such(e) {
+				continue
+			}
+			if found.IsZero() || e.StageTimestamp.Time.Before(found) {
+				found = e.StageTimestamp.Time
+			}
+		}
+		return found
+	}
+	began := at(since, first)
+	if began.IsZero() {
+		return 0, fmt.Errorf("the audit log does not say when what is measured of %s began", namespace)
+	}
+	ended := at(began, then)
+	if ended.IsZero() {
+		return 0, fmt.Errorf("the audit log does not say when what is measured of %s ended", namespace)
+	}
+	return ended.Sub(began), nil
+}
