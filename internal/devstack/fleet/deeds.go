@@ -119,10 +119,14 @@ func DeedsOf(events []auditv1.Event) []Deed {
 	return deeds
 }
 
-// took reports whether a request had an effect.
+// took reports whether a request had an effect. A withdrawal during which whoever asked was cut off may have had one: the API server says that it timed
+// out, and nobody repeats one that was carried out.
 func took(event auditv1.Event) bool {
-	return event.ObjectRef != nil && event.Stage == auditv1.StageResponseComplete && event.ResponseStatus != nil &&
-		event.ResponseStatus.Code < http.StatusBadRequest && !strings.Contains(event.RequestURI, "dryRun=")
+	if event.ObjectRef == nil || event.Stage != auditv1.StageResponseComplete || event.ResponseStatus == nil || strings.Contains(event.RequestURI, "dryRun=") {
+		return false
+	}
+	code := event.ResponseStatus.Code
+	return code < http.StatusBadRequest || code == http.StatusGatewayTimeout && request{event}.withdraws()
 }
 
 // request is an event of the audit log as the request that it tells of.
@@ -131,6 +135,11 @@ type request struct{ auditv1.Event }
 // is compares with "resource/subresource verb".
 func (r request) is(what string) bool {
 	return r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource+" "+r.Verb == what || r.ObjectRef.Subresource == "" && r.ObjectRef.Resource+" "+r.Verb == what
+}
+
+// withdraws reports whether it deletes a request to the holders of locks.
+func (r request) withdraws() bool {
+	return r.is("clustermaintenancerequests delete") || r.is("nodemaintenancerequests delete")
 }
 
 // read decodes the body; one that is not there, or no JSON object, leaves value as it is.
