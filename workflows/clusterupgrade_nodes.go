@@ -192,7 +192,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
-		Held:          r.upgrade.holds.state.About(in.Cluster).AtWork(),
+		Held:          r.upgrade.holds.state.About(in.Cluster),
 		Join:          join,
 	}
 	if join == nil {
@@ -214,7 +214,8 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 	r.running = append(r.running, node)
 	r.upgrade.record.nodeStarted(ctx, node)
 	workflow.GoNamed(ctx, "hold "+node, func(ctx workflow.Context) {
-		r.upgrade.holds.passOn(ctx, func() emergency.State { return r.upgrade.holds.state.About(in.Cluster).AtWork() }, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
+		about := func() emergency.State { return r.upgrade.holds.state.About(in.Cluster) }
+		r.upgrade.holds.passOn(ctx, about, maintenance.Held, child, func() bool { return !slices.Contains(r.running, node) })
 	})
 	workflow.GoNamed(ctx, "node "+node, func(ctx workflow.Context) {
 		// The child is waited for even when this run is cancelled: it returns its node first.

@@ -70,10 +70,10 @@ func (k *holdKeeper) of(cluster string) *drydockv1.Hold { return k.unlessFits(cl
 
 // unlessFits is what keeps something new that takes that long from being started in a cluster; nil: nothing does.
 func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.Hold {
-	if hold := k.state.Of(cluster); hold != nil {
-		return hold
+	hold := k.state.Of(cluster)
+	if hold == nil {
+		hold = k.windows.hold(cluster, need)
 	}
-	hold := k.windows.hold(cluster, need)
 	if hold != nil && k.begun && hold.LetsFinish() {
 		return nil
 	}

@@ -130,6 +130,7 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 	}
 	m.record.reason.replace(nil)
 	if s.lost == "" {
+		m.holds.begun = true // the node is out of service for this one, too
 		if err := m.work(ctx); err != nil {
 			return err
 		}
@@ -143,7 +144,7 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 // lose gives up a node that the holder does not share any more: the maintenance waits for its own turn again.
 func (m *nodeMaintenance) lose(ctx workflow.Context) {
 	m.record.note("left alone by " + m.sharing.holder.WorkflowID + ": " + m.sharing.lost)
-	m.status.JoinedTo = ""
+	m.status.JoinedTo, m.holds.begun = "", false
 	m.record.stages.forget(maintenancev1.StageWorkDone)
 	m.record.enter(ctx, maintenancev1.NodePending)
 }

@@ -168,7 +168,9 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	var result activities.CordonResult
 	err := m.insistUntilHeld().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.cordoned = err == nil || mayHaveTaken(err)
-	m.takenOut(result)
+	if err == nil {
+		m.takenOut(result)
+	}
 	return err
 }
 

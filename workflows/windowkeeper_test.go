@@ -225,23 +225,74 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 	}
 }
 
-func TestNodesAtWorkHearOnlyOfWindowsThatDoNotLetThemFinish(t *testing.T) {
+func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 1, 1)
-	var heard [][]string
+	var heard []emergency.State
 	nodes.ends["w0"] = func(ctx workflow.Context) error {
 		for range 2 {
 			var state emergency.State
 			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
-			heard = append(heard, scopes(state))
+			heard = append(heard, state)
 		}
 		return nil
 	}
-	for i, state := range []emergency.State{closedState(2, drydockv1.OverrunFinish), heldState(3), closedState(4, drydockv1.OverrunPause), heldState(5)} {
-		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, state) }, time.Duration(i+1)*time.Minute)
-	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, time.Minute)
+	w.releaseAfter(2*time.Minute, 3)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	requireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, [][]string{{"all"}, {}}, heard)
+	require.Equal(t, nightWindow, heard[0].Holds[0].Window)
+	require.Empty(t, heard[1].Holds)
+}
+
+// A rollout tells its nodes. What was only asked of a node's locks is not work that has begun.
+func TestANodeThatWasNotTakenWhenItsWindowClosedWaitsForTheNext(t *testing.T) {
+	busy := func(call int) error {
+		if call == 1 {
+			return temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil)
+		}
+		return nil
+	}
+	for _, tt := range []struct {
+		during string
+		fails  map[string]func(int) error
+		last   string
+	}{
+		{during: "TakeNode", last: "AwaitNodeLocks"},
+		{during: "AwaitNodeLocks", last: "AwaitNodeLocks"},
+		{during: "AwaitNodeFree", fails: map[string]func(int) error{"Cordon": busy}, last: "AwaitNodeFree"},
+	} {
+		t.Run("during "+tt.during, func(t *testing.T) {
+			w := newWorld(t)
+			w.locked = true
+			for name, fail := range tt.fails {
+				w.fail[name] = fail
+			}
+			w.fail[tt.during] = func(call int) error {
+				if call == 1 {
+					w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
+				}
+				return nil
+			}
+			w.lookAfter(23*time.Hour, func() {
+				called := w.called()
+				require.Equal(t, tt.last, called[len(called)-1])
+				require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
+			})
+			w.releaseAfter(24*time.Hour, 3)
+			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+		})
+	}
+}
+
+func TestANodeThatWasTakenWhenItsWindowClosedIsFinished(t *testing.T) {
+	w := newWorld(t)
+	w.fail["AwaitPodCompletion"] = func(int) error {
+		w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
+		return nil
+	}
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 }
 
 // maintenanceInWindow is one that nobody's rollout has, and may begin while the window is open.

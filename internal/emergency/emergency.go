@@ -86,11 +86,6 @@ func (s State) Same(other State) bool {
 	return slices.EqualFunc(s.Holds, other.Holds, drydockv1.Hold.Same)
 }
 
-// AtWork narrows a state to what concerns work that has begun: a window that has closed may let it finish.
-func (s State) AtWork() State {
-	return State{Number: s.Number, Holds: slices.DeleteFunc(slices.Clone(s.Holds), drydockv1.Hold.LetsFinish)}
-}
-
 // Hold holds what is asked for. What is held already keeps its beginning, and takes over who and why.
 func (s State) Hold(r Request, now time.Time) (State, []Change) {
 	next := State{Number: s.Number + 1, Holds: slices.Clone(s.Holds)}
