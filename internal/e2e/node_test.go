@@ -90,11 +90,11 @@ func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
 
 func requireNoPodEvictedTwice(t *testing.T, deeds []fleet.Deed) {
 	t.Helper()
-	var evicted []string
+	evicted := map[types.UID]string{} // by UID: pods of a StatefulSet come back under their names
 	for _, deed := range deeds {
 		if deed.What == fleet.DeedEviction {
-			require.NotContains(t, evicted, deed.Object, "evicted twice")
-			evicted = append(evicted, deed.Object)
+			require.NotContains(t, evicted, deed.UID, "%s is evicted twice", deed.Object)
+			evicted[deed.UID] = deed.Object
 		}
 	}
 	require.NotEmpty(t, evicted)
