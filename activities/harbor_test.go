@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -154,6 +155,7 @@ func TestHarborClusters(t *testing.T) {
 			"do not take over what is somebody else's":                         harborOfOthers,
 			"lose Harbor but no data when they are deleted":                    harborRetains,
 			"lose everything when that is what deletion means":                 harborDeletes,
+			"lose nothing that is somebody else's":                             harborDeletesNoneOfOthers,
 			"say which operator is missing":                                    harborWithoutOperators,
 			"say which rights are missing":                                     harborWithoutRights,
 			"that cannot be are refused":                                       harborRefused,
@@ -331,14 +333,16 @@ func harborOfOthers(t *testing.T, played *operators.Operators) {
 	r.untilIs(goharborv1.StatusHealthy)
 }
 
-// end deletes the HarborCluster, and does what the workflow does then.
-func (r *registry) end() {
+// end deletes the HarborCluster, and does what the workflow does then. Foreign are the objects that are not removed, by part.
+func (r *registry) end(foreign map[harbor.Part]string) {
 	r.t.Helper()
 	require.NoError(r.t, r.harbor().DeleteHarborCluster(r.t.Context(), r.ref))
 	require.True(r.t, r.await().Deleting)
 	for _, part := range []harbor.Part{harbor.PartHarbor, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage} {
 		for range 2 { // done once more, it changes nothing
-			require.NoError(r.t, r.harbor().RemoveHarborPart(r.t.Context(), RemoveHarborPartInput{HarborRef: r.ref, Part: part}))
+			result, err := r.harbor().RemoveHarborPart(r.t.Context(), RemoveHarborPartInput{HarborRef: r.ref, Part: part})
+			require.NoError(r.t, err)
+			require.Equal(r.t, foreign[part], result.Foreign)
 		}
 	}
 	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref}))
@@ -365,10 +369,45 @@ func (r *registry) claims() int {
 	return left
 }
 
+// own makes the HarborCluster the controller of an object, as the Harbor operator does.
+func (r *registry) own(kind schema.GroupVersionKind, name string) {
+	r.t.Helper()
+	r.patch(r.object(kind, name), fmt.Sprintf(`{"metadata":{"labels":{"goharbor.io/harbor-cluster":null},"ownerReferences":[`+
+		`{"apiVersion":"goharbor.io/v1beta1","kind":"HarborCluster","name":"main","uid":%q,"controller":true,"blockOwnerDeletion":true},`+
+		`{"apiVersion":"v1","kind":"ConfigMap","name":"theirs","uid":"1"}]}}`, r.ref.UID))
+}
+
 func harborRetains(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
 	r.untilIs(goharborv1.StatusHealthy)
-	r.end()
+	data := map[schema.GroupVersionKind]string{harbor.Postgresql: r.postgres(), harbor.RedisFailover: "main-redis", harbor.Tenant: "minio-main"}
+	requireDisowned := func(kind schema.GroupVersionKind, name string) {
+		object := r.object(kind, name)
+		require.Equal(t, "main", object.GetLabels()[harbor.LabelCluster], "%s is ours still", kind)
+		require.Len(t, object.GetOwnerReferences(), 1, "%s would go with the HarborCluster", kind)
+		require.Equal(t, "ConfigMap", object.GetOwnerReferences()[0].Kind, "the owners of others stay")
+	}
+	for kind, name := range data {
+		r.own(kind, name)
+	}
+	r.own(harbor.Secret, "minio-main-creds")
+	for applied := map[harbor.Part]bool{}; !applied[harbor.PartDatabase] || !applied[harbor.PartCache] || !applied[harbor.PartStorage]; {
+		for _, due := range r.await().Parts {
+			applied[due.Part] = true
+		}
+	}
+	for kind, name := range data {
+		requireDisowned(kind, name)
+		r.own(kind, name)
+	}
+	requireDisowned(harbor.Secret, "minio-main-creds")
+	r.own(harbor.Secret, "minio-main-creds")
+
+	r.end(nil)
+	for kind, name := range data {
+		requireDisowned(kind, name)
+	}
+	requireDisowned(harbor.Secret, "minio-main-creds")
 	require.NotNil(t, r.object(harbor.Postgresql, r.postgres()))
 	require.NotNil(t, r.object(harbor.RedisFailover, "main-redis"))
 	require.NotNil(t, r.object(harbor.Tenant, "minio-main"))
@@ -383,13 +422,29 @@ func harborDeletes(t *testing.T, played *operators.Operators) {
 	foreign.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	foreign.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	require.NoError(t, r.cluster.Client.Create(t.Context(), foreign))
-	r.end()
+	r.end(nil)
 	require.Nil(t, r.object(harbor.Postgresql, r.postgres()))
 	require.Nil(t, r.object(harbor.RedisFailover, "main-redis"))
 	require.Nil(t, r.object(harbor.Tenant, "minio-main"))
 	require.Nil(t, r.object(harbor.Secret, "minio-main-creds"))
 	require.Nil(t, r.object(harbor.Secret, "main-redis"))
 	require.Equal(t, 1, r.claims(), "that of somebody else")
+}
+
+func harborDeletesNoneOfOthers(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "deletionPolicy: Delete\n  expose:\n    core:")
+	r.untilIs(goharborv1.StatusHealthy)
+	for _, theirs := range []*unstructured.Unstructured{r.object(harbor.RedisFailover, "main-redis"), r.object(harbor.Tenant, "minio-main")} {
+		r.patch(theirs, `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"another"}}}`)
+	}
+	require.NoError(t, r.cluster.Client.Delete(t.Context(), r.object(harbor.Postgresql, r.postgres())))
+	r.end(map[harbor.Part]string{
+		harbor.PartCache: "RedisFailover " + r.ref.Namespace + "/main-redis", harbor.PartStorage: "Tenant " + r.ref.Namespace + "/minio-main",
+	})
+	require.NotNil(t, r.object(harbor.RedisFailover, "main-redis"))
+	require.NotNil(t, r.object(harbor.Tenant, "minio-main"))
+	require.NotNil(t, r.object(harbor.Secret, "minio-main-creds"), "it may be in use")
+	require.Equal(t, 2, r.claims(), "those of the database are gone, though the database was gone before")
 }
 
 func harborWithoutOperators(t *testing.T, played *operators.Operators) {

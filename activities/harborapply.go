@@ -105,12 +105,12 @@ func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster
 	return nil
 }
 
-// apply applies an object, and makes fields ours that somebody else has written. An object that somebody else has made is not taken over.
+// apply applies an object, and makes fields ours that somebody else has written. One that the Harbor operator has made for the HarborCluster is taken
+// over; one that is somebody else's is not.
 func (a *harborApply) apply(ctx context.Context, hc *goharborv1.HarborCluster, object *unstructured.Unstructured) error {
 	what := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
-	there := &metav1.PartialObjectMetadata{}
-	there.SetGroupVersionKind(object.GroupVersionKind())
-	err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
+	there := metadataOf(object.GroupVersionKind(), object.GetNamespace(), object.GetName())
+	err := ownByLabel(ctx, a.cluster.Client, hc, there)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return err
@@ -135,14 +135,16 @@ func (a *harborApply) createCredentials(ctx context.Context, hc *goharborv1.Harb
 			secret.StringData[key] = value
 		}
 	}
+	var there metav1.Object = secret
 	err := a.cluster.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
-		err = a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)
+		found := metadataOf(harbor.Secret, secret.Namespace, secret.Name)
+		there, err = found, ownByLabel(ctx, a.cluster.Client, hc, found)
 	}
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	a.versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(secret)
+	a.versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(there)
 	return nil
 }
 

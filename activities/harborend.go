@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -109,40 +108,65 @@ type RemoveHarborPartInput struct {
 	Part harbor.Part `json:"part"`
 }
 
+// RemoveHarborPartResult says what of a part was not removed.
+type RemoveHarborPartResult struct {
+	// Foreign is the object that has the name of one of the part's, and does not belong to the HarborCluster; empty: there is none. The part's
+	// Secrets and claims stay then: they may be in use by that object.
+	Foreign string `json:"foreign,omitempty"`
+}
+
 // RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
 // services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
 // soon as nobody uses them, which is not waited for.
-func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput) error {
+func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput) (RemoveHarborPartResult, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
-		return err
+		return RemoveHarborPartResult{}, err
 	}
 	doing := fmt.Sprintf("remove the %s of %s", in.Part, in.HarborRef)
 	hc, err := readHarborCluster(ctx, cluster.Client, in.HarborRef)
 	if err != nil || hc == nil || hc.UID != in.UID || hc.DeletionTimestamp == nil {
-		return explainHarbor(cluster, in.HarborRef, doing, err)
+		return RemoveHarborPartResult{}, explainHarbor(cluster, in.HarborRef, doing, err)
 	}
 	r := harborRemoval{cluster: cluster, hc: hc}
-	return explainHarbor(cluster, in.HarborRef, doing, r.run(ctx, harbor.RemovalOf(hc, in.Part)))
+	err = r.run(ctx, harbor.RemovalOf(hc, in.Part))
+	return RemoveHarborPartResult{Foreign: r.foreign}, explainHarbor(cluster, in.HarborRef, doing, err)
 }
 
 // harborRemoval is one attempt at RemoveHarborPart.
 type harborRemoval struct {
 	cluster *kube.Cluster
 	hc      *goharborv1.HarborCluster
+	// foreign is an object that was found and is not the HarborCluster's; empty: all are.
+	foreign string
 }
 
+// presence is what was found under the name of one of our objects.
+type presence int
+
+const (
+	absent presence = iota
+	ours
+	foreign
+)
+
 // run goes on when objects are gone: the passwords of a database that still ends may be needed for that.
-func (r harborRemoval) run(ctx context.Context, removal harbor.Removal) error {
+func (r *harborRemoval) run(ctx context.Context, removal harbor.Removal) error {
+	for _, object := range removal.Kept {
+		if err := r.keep(ctx, object); err != nil {
+			return err
+		}
+	}
 	for _, object := range removal.Objects {
 		if err := r.removeObject(ctx, object); err != nil {
 			return err
 		}
 	}
+	if r.foreign != "" {
+		return nil // claims are told by the name alone, which that object has
+	}
 	for _, name := range removal.Secrets {
-		secret := &metav1.PartialObjectMetadata{}
-		secret.SetGroupVersionKind(harbor.Secret)
-		if err := r.remove(ctx, name, secret); err != nil {
+		if _, err := r.remove(ctx, metadataOf(harbor.Secret, r.hc.Namespace, name)); err != nil {
 			return err
 		}
 	}
@@ -154,11 +178,23 @@ func (r harborRemoval) run(ctx context.Context, removal harbor.Removal) error {
 		client.MatchingLabels{removal.ClaimLabel: removal.ClaimValue})
 }
 
+// keep lets an object stay when the HarborCluster goes. That there is none is no error.
+func (r *harborRemoval) keep(ctx context.Context, named harbor.Object) error {
+	err := ownByLabel(ctx, r.cluster.Client, r.hc, metadataOf(named.Kind, r.hc.Namespace, named.Name))
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
+}
+
 // removeObject deletes an object and waits until it is gone.
-func (r harborRemoval) removeObject(ctx context.Context, named harbor.Object) error {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(named.Kind)
-	if err := r.remove(ctx, named.Name, object); err != nil || object.UID == "" || named.Kind == batchv1.SchemeGroupVersion.WithKind("Job") {
+func (r *harborRemoval) removeObject(ctx context.Context, named harbor.Object) error {
+	object := metadataOf(named.Kind, r.hc.Namespace, named.Name)
+	found, err := r.remove(ctx, object)
+	if found == foreign {
+		r.foreign = named.Kind.Kind + " " + r.hc.Namespace + "/" + named.Name
+	}
+	if err != nil || found != ours || named.Kind == harbor.Job {
 		return err
 	}
 	watched := &unstructured.Unstructured{}
@@ -173,17 +209,16 @@ func (r harborRemoval) removeObject(ctx context.Context, named harbor.Object) er
 	})
 }
 
-// remove deletes the object of that name if it belongs to the HarborCluster; otherwise the object is left empty.
-func (r harborRemoval) remove(ctx context.Context, name string, object *metav1.PartialObjectMetadata) error {
-	kind := object.GroupVersionKind()
-	err := r.cluster.Client.Get(ctx, client.ObjectKey{Namespace: r.hc.Namespace, Name: name}, object)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || err == nil && !harbor.Belongs(object, r.hc.Name) {
-		*object = metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(kind)
-		return nil
+// remove deletes an object if it belongs to the HarborCluster, and says what it found.
+func (r *harborRemoval) remove(ctx context.Context, object *metav1.PartialObjectMetadata) (presence, error) {
+	err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return absent, nil
+	case err != nil:
+		return absent, err
+	case !harbor.Belongs(object, r.hc.Name):
+		return foreign, nil
 	}
-	if err != nil {
-		return err
-	}
-	return kube.DeleteExactly(ctx, r.cluster.Client, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return ours, kube.DeleteExactly(ctx, r.cluster.Client, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }

@@ -88,7 +88,11 @@ func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) e
 		future, settle := workflow.NewFuture(ctx)
 		workflow.GoNamed(ctx, "remove "+string(part), func(ctx workflow.Context) {
 			in := activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}
-			settle.SetError(h.insist().wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, in, nil))
+			var result activities.RemoveHarborPartResult
+			settle.SetError(h.insist().wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, in, &result))
+			if result.Foreign != "" {
+				h.record.note(result.Foreign + " is not of this HarborCluster: it was left, and so were the Secrets and the claims of the " + string(part))
+			}
 		})
 		futures = append(futures, future)
 	}

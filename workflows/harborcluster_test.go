@@ -43,6 +43,8 @@ type harborWorld struct {
 	slow         map[harbor.Part]bool
 	refused      map[harbor.Part]error
 	removed      []harbor.Part
+	// foreign are objects that removing a part leaves.
+	foreign map[harbor.Part]string
 	// watching is the look that is under way, by one that knows this.
 	watching   []byte
 	watchedFor activities.AwaitHarborDueInput
@@ -80,7 +82,7 @@ func newHarborWorld(t *testing.T) *harborWorld {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.removed = append(h.removed, in.Part)
-		return nil
+		return activities.RemoveHarborPartResult{Foreign: h.foreign[in.Part]}
 	})
 	play(h.world, "ApplyHarborCluster", func(in activities.ApplyHarborClusterInput) any {
 		h.change(func() {
@@ -390,6 +392,15 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByRequest(t *testing.T) {
 	require.False(t, h.held)
 	require.Equal(t, HarborDeleted, status.State)
 	require.Equal(t, []string{"deleted by ann", "what belonged to it is removed; its data: Retain"}, status.Notes)
+}
+
+func TestWhatIsLeftSinceItIsSomebodyElsesIsNoted(t *testing.T) {
+	h := newHarborWorld(t)
+	h.foreign = map[harbor.Part]string{harbor.PartCache: "RedisFailover registry/main-redis"}
+	h.after(time.Minute, func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	require.Equal(t, "RedisFailover registry/main-redis is not of this HarborCluster: it was left, and so were the Secrets and the claims of the cache",
+		requireResult[HarborClusterStatus](h.world).Notes[0])
 }
 
 func TestWhoeverAsksForAChangeWhileTheRunEndsIsToldToTryAgain(t *testing.T) {

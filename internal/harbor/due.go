@@ -200,12 +200,15 @@ func ReadValues(hc *goharborv1.HarborCluster, secrets map[string]map[string][]by
 // VersionKey names an object among the Versions.
 func VersionKey(kind, name string) string { return kind + "/" + name }
 
-// VersionOf changes whenever somebody may have changed what we apply of an object: its spec, of which its generation tells, our labels, or, when it has no
-// generation, anything. The status may change.
+// VersionOf changes whenever somebody may have changed what we apply of an object: its spec, of which its generation tells, our labels, an owner with
+// which it would go, or, when it has no generation, anything. The status may change.
 func VersionOf(object metav1.Object) string {
 	version := "r" + object.GetResourceVersion()
 	if generation := object.GetGeneration(); generation > 0 {
 		version = fmt.Sprintf("g%d", generation)
+	}
+	if slices.ContainsFunc(object.GetOwnerReferences(), isHarborCluster) {
+		version += "/owned"
 	}
 	labels := object.GetLabels()
 	return fmt.Sprintf("%s/%s/%s/%s", object.GetUID(), version, labels[LabelCluster], labels[labelManagedBy])
@@ -217,5 +220,21 @@ func Belongs(object metav1.Object, name string) bool {
 		return true
 	}
 	owner := metav1.GetControllerOfNoCopy(object)
-	return owner != nil && owner.Kind == "HarborCluster" && strings.HasPrefix(owner.APIVersion, goharborv1.GroupVersion.Group+"/") && owner.Name == name
+	return owner != nil && isHarborCluster(*owner) && owner.Name == name
+}
+
+func isHarborCluster(owner metav1.OwnerReference) bool {
+	return owner.Kind == "HarborCluster" && strings.HasPrefix(owner.APIVersion, goharborv1.GroupVersion.Group+"/")
+}
+
+// OtherOwners returns the owners of an object but for the HarborCluster, and whether that is one of them: the object goes with it then.
+func OtherOwners(object metav1.Object, name string) (others []metav1.OwnerReference, owned bool) {
+	for _, owner := range object.GetOwnerReferences() {
+		if isHarborCluster(owner) && owner.Name == name {
+			owned = true
+		} else {
+			others = append(others, owner)
+		}
+	}
+	return others, owned
 }

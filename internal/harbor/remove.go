@@ -8,6 +8,8 @@ import (
 
 // Removal is what goes of a part when its HarborCluster is deleted, in this order.
 type Removal struct {
+	// Kept must not go, not even because the HarborCluster owns it.
+	Kept []Object
 	// Objects are deleted one after the other, each when the one before is gone.
 	Objects []Object
 	// Secrets, by name.
@@ -35,12 +37,21 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 	var removal Removal
 	names, data := ObjectsOf(hc), hc.Spec.DeletionPolicy == goharborv1.DeleteData
 	service := func(kind schema.GroupVersionKind, name, claims string) {
-		if data && name != "" {
-			removal.Objects = append(removal.Objects, Object{kind, name})
-			removal.ClaimLabel, removal.ClaimValue = claims, name
-			for _, credentials := range ManifestOf(hc, part).Credentials {
-				removal.Secrets = append(removal.Secrets, credentials.Name)
+		if name == "" {
+			return
+		}
+		credentials := ManifestOf(hc, part).Credentials
+		if !data {
+			removal.Kept = append(removal.Kept, Object{kind, name})
+			for _, secret := range credentials {
+				removal.Kept = append(removal.Kept, Object{Secret, secret.Name})
 			}
+			return
+		}
+		removal.Objects = append(removal.Objects, Object{kind, name})
+		removal.ClaimLabel, removal.ClaimValue = claims, name
+		for _, secret := range credentials {
+			removal.Secrets = append(removal.Secrets, secret.Name)
 		}
 	}
 	switch part {
