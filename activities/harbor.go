@@ -66,6 +66,8 @@ type HarborDue struct {
 	Outdated bool                           `json:"outdated,omitempty"`
 	// Parts that are to be applied.
 	Parts []harbor.Due `json:"parts,omitempty"`
+	// Moot are parts of which it does not matter any more that they could not be applied.
+	Moot []harbor.Part `json:"moot,omitempty"`
 }
 
 // harborResync is how often the API server itself is looked at although nothing has changed.
@@ -182,14 +184,15 @@ func (l *harborLook) lookAt(ctx context.Context, reader client.Reader) (bool, er
 	}
 	own := found.Status
 	found.Status = in.Status
-	seen, err := l.see(ctx, reader, found, in.Applied)
+	seen, err := l.see(ctx, reader, found)
 	if err != nil {
 		return false, err
 	}
-	evaluation := harbor.Evaluate(found, seen.Observed, now)
+	judged := harbor.Judge(found, seen, in.Applied, now)
+	evaluation := judged.Evaluation
 	l.due.Status = goharborv1.HarborClusterStatus{Status: evaluation.Status, ObservedGeneration: found.Generation, Conditions: evaluation.Conditions}
 	l.due.Outdated = !sameHarborStatus(own, l.due.Status)
-	l.due.Parts, l.again = harbor.DueParts(found, seen, evaluation, in.Applied, now)
+	l.due.Parts, l.due.Moot, l.again = judged.Due, judged.Moot, judged.Again
 	if next := harbor.NextLook(found, seen.Observed, evaluation, now); next != nil && next.After(now) && (l.again == nil || next.Before(*l.again)) {
 		l.again = next
 	}
@@ -198,15 +201,10 @@ func (l *harborLook) lookAt(ctx context.Context, reader client.Reader) (bool, er
 }
 
 // see reads what the services are judged by, and how the objects are that were applied.
-func (l *harborLook) see(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster, applied map[harbor.Part]harbor.Applied) (harbor.Seen, error) {
+func (l *harborLook) see(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster) (harbor.Seen, error) {
 	observed, err := snapshot.HarborServices(ctx, reader, hc)
 	if err != nil {
 		return harbor.Seen{}, err
-	}
-	for part, was := range applied {
-		if _, worse := observed.Failures[part.Condition()]; was.Failure != nil && !worse {
-			observed.Failures[part.Condition()] = *was.Failure
-		}
 	}
 	seen := harbor.Seen{Observed: observed, Versions: map[string]string{}}
 	for _, secret := range l.secrets.List() {

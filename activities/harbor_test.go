@@ -285,6 +285,13 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	go func() { opened <- checkups().AwaitClusterHealthy(t.Context(), check(30)) }()
 	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, <-opened)
+
+	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
+	require.Contains(t, temporal.ErrorMessage(checkups().AwaitClusterHealthy(t.Context(), check(1))), "generation 2 is not applied yet", "its operators speak of the first")
+	r.until(func(s goharborv1.HarborClusterStatus) bool { return s.ObservedGeneration == 2 })
+	require.NotEqual(t, goharborv1.StatusHealthy, r.status.Status, "Harbor was not applied when it was looked at")
+	r.untilIs(goharborv1.StatusHealthy)
+	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
 }
 
 func harborSaysWhy(t *testing.T, played *operators.Operators) {

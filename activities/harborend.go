@@ -21,7 +21,7 @@ import (
 )
 
 // HarborFinalizer keeps a HarborCluster that was deleted until what belongs to it is gone.
-const HarborFinalizer = "drydock.dev/harbor-cluster"
+const HarborFinalizer = harbor.Finalizer
 
 func hasFinalizer(hc *goharborv1.HarborCluster) bool {
 	return controllerutil.ContainsFinalizer(hc, HarborFinalizer)

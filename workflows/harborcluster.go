@@ -180,6 +180,9 @@ func (h *harborKeeper) take(ctx workflow.Context, due activities.HarborDue) {
 		h.ref.UID = due.UID
 		h.applied = map[harbor.Part]harbor.Applied{}
 	}
+	for _, part := range due.Moot {
+		delete(h.applied, part)
+	}
 	h.record.seen(ctx, due.Status)
 }
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"drydock.dev/drydock/activities"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
@@ -154,14 +155,14 @@ func (h *harborWorld) look(in activities.AwaitHarborDueInput) (activities.Harbor
 	}
 	hc := h.object.DeepCopy()
 	hc.Status = in.Status
-	seen := harbor.Seen{Observed: h.observed(in.Applied), Versions: map[string]string{}}
+	seen := harbor.Seen{Observed: h.observed(), Versions: map[string]string{}}
 	for part, version := range h.edits {
 		seen.Versions[string(part)] = version
 	}
-	evaluation := harbor.Evaluate(hc, seen.Observed, h.Now())
-	due.Status = goharborv1.HarborClusterStatus{Status: evaluation.Status, ObservedGeneration: hc.Generation, Conditions: evaluation.Conditions}
+	judged := harbor.Judge(hc, seen, in.Applied, h.Now())
+	due.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
 	due.Outdated = !sameStatus(h.object.Status, due.Status)
-	due.Parts, _ = harbor.DueParts(hc, seen, evaluation, in.Applied, h.Now())
+	due.Parts, due.Moot = judged.Due, judged.Moot
 	return due, due.Outdated || due.Unheld || len(due.Parts) > 0 || !sameStatus(in.Status, due.Status)
 }
 
@@ -178,13 +179,8 @@ func reasons(s goharborv1.HarborClusterStatus) []string {
 }
 
 // observed are the objects of the services, each there once it is applied, and ready unless it is down.
-func (h *harborWorld) observed(applied map[harbor.Part]harbor.Applied) harbor.Observed {
+func (h *harborWorld) observed() harbor.Observed {
 	o := harbor.Observed{Secrets: map[string]bool{}, Failures: map[goharborv1.ConditionType]harbor.Failure{}}
-	for part, was := range applied {
-		if was.Failure != nil {
-			o.Failures[part.Condition()] = *was.Failure
-		}
-	}
 	object := func(name string, status map[string]any) *unstructured.Unstructured {
 		made := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 		made.SetName(name)
@@ -293,6 +289,20 @@ func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
 	require.Equal(t, harbor.PartCache, h.ended[0], "all three had begun when the first ended")
 }
 
+func TestAFailureIsForgottenWithWhatCouldNotBeApplied(t *testing.T) {
+	h := newHarborWorld(t)
+	h.refused[harbor.PartCache] = temporal.Error(temporal.ErrInvalidSpec, "RedisFailover is refused", nil)
+	h.after(time.Minute, func() {
+		h.object.Spec.Cache = goharborv1.Cache{
+			Kind: goharborv1.ExternalRedis, Spec: goharborv1.CacheSpec{Redis: &runtime.RawExtension{Raw: []byte(`{"host":"redis","port":6379}`)}},
+		}
+		h.object.Generation++
+	})
+	status := h.keep(time.Hour)
+	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+	require.Empty(t, status.Failures)
+}
+
 func conditionIn(status HarborClusterStatus, kind goharborv1.ConditionType) goharborv1.HarborClusterCondition {
 	i := slices.IndexFunc(status.Harbor.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind })
 	if i < 0 {
@@ -317,7 +327,7 @@ func TestTheStatusFollowsTheServicesAndHarborIsLookedAtAlsoWhileItMayNotBeApplie
 	}, 3*time.Minute)
 	h.after(4*time.Minute, func() { clear(h.down) })
 	status := h.keep(time.Hour)
-	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "unhealthy", "healthy"}, h.said)
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy", "unhealthy", "creating", "healthy"}, h.said, "not healthy before the new version is applied")
 	require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
 	require.Equal(t, 2, count(h.begun, harbor.PartHarbor))
 }

@@ -77,9 +77,57 @@ type Seen struct {
 	Versions map[string]string
 }
 
-// DueParts returns what is to be applied now, and when more will be although nothing changes; nil: never.
-func DueParts(hc *goharborv1.HarborCluster, seen Seen, evaluation Evaluation, applied map[Part]Applied, now time.Time) (due []Due, again *time.Time) {
-	for _, part := range []Part{PartDatabase, PartCache, PartStorage, PartBucket, PartHarbor} {
+// Judgement is how a HarborCluster that is kept is, and what is to be done about it.
+type Judgement struct {
+	Evaluation
+	// Due is what is to be applied now; Again is when more will be although nothing changes; nil: never.
+	Due   []Due
+	Again *time.Time
+	// Moot are the parts that could not be applied as they were wanted then, which is not what is wanted now.
+	Moot []Part
+}
+
+// parts in the order in which their failures count: a condition has one.
+var parts = []Part{PartDatabase, PartCache, PartStorage, PartBucket, PartHarbor}
+
+// Judge judges a HarborCluster that is kept, of whose parts this was done last. A service is not ready as long as what is wanted of it now was not applied:
+// what its operator says is about something else.
+func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, now time.Time) Judgement {
+	var j Judgement
+	failures, unapplied := map[goharborv1.ConditionType]Failure{}, map[goharborv1.ConditionType]string{}
+	maps.Copy(failures, seen.Failures)
+	for _, part := range parts {
+		was, wanted := applied[part], isWanted(hc, part, seen)
+		current := wanted && was.Wanted == wantedOf(hc, part, seen)
+		if _, worse := failures[part.Condition()]; was.Failure != nil && current && !worse {
+			failures[part.Condition()] = *was.Failure
+		}
+		if was.Failure != nil && !current {
+			j.Moot = append(j.Moot, part)
+		}
+		if wanted && !current && part != PartBucket {
+			unapplied[part.Condition()] = neverOrChanged(was)
+		}
+	}
+	seen.Failures, seen.Unapplied = failures, unapplied
+	j.Evaluation = Evaluate(hc, seen.Observed, now)
+	j.Due, j.Again = dueParts(hc, seen, j.Evaluation, applied, now)
+	return j
+}
+
+// isWanted: the HarborCluster has such a part, and it is not there for good.
+func isWanted(hc *goharborv1.HarborCluster, part Part, seen Seen) bool {
+	switch part {
+	case PartBucket:
+		return minioOf(hc) != nil && seen.BucketJob == nil
+	case PartHarbor:
+		return true
+	}
+	return len(ManifestOf(hc, part).Objects) > 0
+}
+
+func dueParts(hc *goharborv1.HarborCluster, seen Seen, evaluation Evaluation, applied map[Part]Applied, now time.Time) (due []Due, again *time.Time) {
+	for _, part := range parts {
 		if failure := seen.Failures[part.Condition()]; failure.Reason == ReasonCRDMissing || !mayApply(hc, part, evaluation) {
 			continue
 		}
@@ -110,10 +158,8 @@ func mayApply(hc *goharborv1.HarborCluster, part Part, evaluation Evaluation) bo
 // due says why the part is to be applied, and from when on; an empty reason: it stands as it was applied.
 func (a Applied) due(part Part, wanted string, versions map[string]string) (why string, from time.Time) {
 	switch {
-	case a.Wanted == "":
-		return "never applied", time.Time{}
 	case a.Wanted != wanted:
-		return "the spec has changed", time.Time{}
+		return neverOrChanged(a), time.Time{}
 	case a.Failure != nil:
 		return "it could not be applied", a.At.Add(min(shortestPause<<min(10, max(0, a.Failures-1)), longestPause))
 	case part == PartBucket:
@@ -125,6 +171,14 @@ func (a Applied) due(part Part, wanted string, versions map[string]string) (why 
 		}
 	}
 	return "", time.Time{}
+}
+
+// neverOrChanged says why what is wanted is not what was applied.
+func neverOrChanged(was Applied) string {
+	if was.Wanted == "" {
+		return "never applied"
+	}
+	return "the spec has changed"
 }
 
 // ManifestOf returns what is applied for database, cache or storage.

@@ -28,23 +28,28 @@ func newKept(t *testing.T, observed harbor.Observed) *kept {
 
 // due are the parts that are, why, and after how long more will be; 0: never.
 func (k *kept) due() (due map[harbor.Part]string, after time.Duration) {
-	found, again := harbor.DueParts(k.hc, k.seen, harbor.Evaluate(k.hc, k.seen.Observed, k.now), k.applied, k.now)
+	judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	due = map[harbor.Part]string{}
-	for _, d := range found {
+	for _, d := range judged.Due {
 		due[d.Part] = d.Why
 	}
-	if again != nil {
-		after = again.Sub(k.now)
+	if judged.Again != nil {
+		after = judged.Again.Sub(k.now)
 	}
 	return due, after
 }
 
-// apply applies what is due, each part as one object of its name.
+// apply applies what is due and becomes so by that, each part as one object of its name.
 func (k *kept) apply() {
-	found, _ := harbor.DueParts(k.hc, k.seen, harbor.Evaluate(k.hc, k.seen.Observed, k.now), k.applied, k.now)
-	for _, d := range found {
-		k.seen.Versions[string(d.Part)] = "1"
-		k.applied[d.Part] = harbor.Applied{Wanted: d.Wanted, Versions: map[string]string{string(d.Part): "1"}, At: k.now}
+	for {
+		due := harbor.Judge(k.hc, k.seen, k.applied, k.now).Due
+		if len(due) == 0 {
+			return
+		}
+		for _, d := range due {
+			k.seen.Versions[string(d.Part)] = "1"
+			k.applied[d.Part] = harbor.Applied{Wanted: d.Wanted, Versions: map[string]string{string(d.Part): "1"}, At: k.now}
+		}
 	}
 }
 
@@ -100,6 +105,45 @@ func TestAChangedSpecIsAppliedAtOnceAndOnlyWhereItMatters(t *testing.T) {
 	k.seen.Harbor, k.seen.Tenant = nil, nil
 	due, _ = k.due()
 	require.Empty(t, due, "Harbor waits until its services are ready again")
+}
+
+func TestNothingCountsAsReadyBeforeItIsAppliedAsItIsWantedNow(t *testing.T) {
+	k := newKept(t, up())
+	k.apply()
+	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
+	*k.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
+	k.hc.Spec.Version = "2.6.0"
+	changed := harbor.Judge(k.hc, k.seen, k.applied, k.now)
+	require.Equal(t, goharborv1.StatusCreating, changed.Status)
+	require.False(t, changed.ApplyHarbor, "not beside its cache")
+	for _, kind := range []goharborv1.ConditionType{goharborv1.CacheReady, goharborv1.ServiceReady} {
+		condition := conditionOf(t, changed.Evaluation, kind)
+		require.Equal(t, harbor.ReasonNotApplied, condition.Reason)
+		require.Equal(t, "not applied yet: the spec has changed", condition.Message)
+	}
+	require.Equal(t, yes, conditionOf(t, changed.Evaluation, goharborv1.DatabaseReady).Status)
+	k.apply()
+	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
+}
+
+func TestAFailureCountsWhileWhatCouldNotBeAppliedIsWanted(t *testing.T) {
+	k := newKept(t, up())
+	k.apply()
+	for _, part := range []harbor.Part{harbor.PartCache, harbor.PartStorage, harbor.PartBucket} {
+		failed := k.applied[part]
+		failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "no " + string(part)}
+		k.applied[part] = failed
+	}
+	judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
+	require.Equal(t, "no cache", conditionOf(t, judged.Evaluation, goharborv1.CacheReady).Message)
+	require.Equal(t, "no storage", conditionOf(t, judged.Evaluation, goharborv1.StorageReady).Message)
+	require.Equal(t, []harbor.Part{harbor.PartBucket}, judged.Moot, "the Job is there")
+
+	k.hc.Spec.Cache = read(t, "external.yaml").Spec.Cache
+	k.seen.Secrets["redis"] = true
+	judged = harbor.Judge(k.hc, k.seen, k.applied, k.now)
+	require.Equal(t, yes, conditionOf(t, judged.Evaluation, goharborv1.CacheReady).Status)
+	require.Equal(t, []harbor.Part{harbor.PartCache, harbor.PartBucket}, judged.Moot)
 }
 
 func TestHarborIsAppliedAgainWhenAPasswordThatItIsMadeWithChanges(t *testing.T) {

@@ -28,6 +28,9 @@ func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Ev
 		if failure, is := observed.Failures[kind]; is {
 			seen = observation{state: failed, reason: failure.Reason, message: failure.Message}
 		}
+		if why, is := observed.Unapplied[kind]; is && seen.state == ready {
+			seen = observation{state: unapplied, reason: ReasonNotApplied, message: notApplied + why}
+		}
 		return newJudge(hc, kind, now).dependency(created, seen)
 	}
 	conditions := []goharborv1.HarborClusterCondition{
@@ -40,9 +43,12 @@ func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Ev
 	conditions = append(conditions, newJudge(hc, goharborv1.ServiceReady, now).service(observed))
 	return Evaluation{
 		Status: health.Overall(hc.Generation, conditions), ApplyHarbor: apply, Conditions: conditions,
-		MakeBucket: minioOf(hc) != nil && observed.BucketJob == nil && observeTenant(hc, observed.Tenant).state == ready,
+		MakeBucket: minioOf(hc) != nil && observed.BucketJob == nil && observed.Unapplied[goharborv1.StorageReady] == "" &&
+			observeTenant(hc, observed.Tenant).state == ready,
 	}
 }
+
+const notApplied = "not applied yet: "
 
 // judge makes the condition of one service.
 type judge struct {
@@ -73,6 +79,8 @@ func (j judge) dependency(object *unstructured.Unstructured, seen observation) g
 	switch {
 	case seen.state == ready:
 		return j.condition(metav1.ConditionTrue, seen.reason, seen.message)
+	case seen.state == unapplied:
+		return j.condition(metav1.ConditionUnknown, seen.reason, seen.message)
 	case seen.state == failed:
 		return j.condition(metav1.ConditionFalse, seen.reason, seen.message)
 	case j.wasReady():

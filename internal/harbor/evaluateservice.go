@@ -37,5 +37,8 @@ func (j judge) service(observed Observed) goharborv1.HarborClusterCondition {
 	case failed.Status == metav1.ConditionUnknown || progress.Status == metav1.ConditionUnknown:
 		return j.condition(metav1.ConditionUnknown, ReasonNotReported, "Harbor "+object.GetName()+" does not know whether it is well")
 	}
+	if why, is := observed.Unapplied[j.kind]; is {
+		return j.condition(metav1.ConditionUnknown, ReasonNotApplied, notApplied+why)
+	}
 	return j.condition(metav1.ConditionTrue, ReasonReady, "Harbor "+object.GetName()+" is up")
 }

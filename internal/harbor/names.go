@@ -30,6 +30,9 @@ var (
 	Secret        = corev1.SchemeGroupVersion.WithKind("Secret")
 )
 
+// Finalizer keeps a HarborCluster that was deleted until what belongs to it is gone: as long as it bears this, Drydock keeps it.
+const Finalizer = "drydock.dev/harbor-cluster"
+
 // LabelCluster names the HarborCluster that an object belongs to.
 const LabelCluster = "goharbor.io/harbor-cluster"
 

@@ -25,6 +25,8 @@ type Observed struct {
 	Secrets map[string]bool
 	// Failures are what kept the object of a condition from being applied or read.
 	Failures map[goharborv1.ConditionType]Failure
+	// Unapplied says of the conditions whose object is not as it is wanted now why it is not.
+	Unapplied map[goharborv1.ConditionType]string
 }
 
 // Failure is why an object could not be applied or read: an error, or its CRD is missing.
@@ -39,6 +41,7 @@ const (
 	ReasonSettingsMissing          = "SettingsMissing"
 	ReasonCRDMissing               = "CRDMissing"
 	ReasonApplyFailed              = "ApplyFailed"
+	ReasonNotApplied               = "NotApplied"
 	ReasonGenerationNotObserved    = "GenerationNotObserved"
 	ReasonNotReported              = "NotReported"
 	ReasonReplicasNotReady         = "ReplicasNotReady"
@@ -57,6 +60,8 @@ const (
 	ready
 	// failed: not ready, and it will not become so by itself.
 	failed
+	// unapplied: ready, but not as it is wanted now.
+	unapplied
 )
 
 type observation struct {

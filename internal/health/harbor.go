@@ -16,6 +16,8 @@ var harborKind = goharborv1.GroupVersion.WithKind("HarborCluster")
 type HarborStanding struct {
 	Status     goharborv1.ClusterStatus
 	Conditions []goharborv1.HarborClusterCondition
+	// Unseen says that Drydock keeps it and has not looked at it yet as it is wanted now; empty: it has, or does not keep it.
+	Unseen string
 }
 
 // evaluateHarbor lets healthy and creating pass: who comes up is not harmed by work that others are not harmed by.
@@ -31,6 +33,10 @@ func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result
 		return Result{}, err
 	case standing == nil:
 		return Result{Reason: ReasonNothingFound, Message: "found no HarborCluster " + name}, nil
+	case standing.Unseen != "":
+		return judged("", []drydockv1.Blocker{{
+			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnhealthy, Message: standing.Unseen,
+		}}), nil
 	case standing.Status != goharborv1.StatusUnhealthy:
 		return Result{Healthy: true, Message: fmt.Sprintf("HarborCluster %s is %s", name, standing.Status)}, nil
 	}

@@ -47,6 +47,11 @@ func TestAHarborMayBeOnItsWayButNotUnhealthy(t *testing.T) {
 			false, health.ReasonHarborUnhealthy,
 			"HarborCluster registry/main: condition CacheReady is False: ReplicasNotReady: 2 of 3",
 		},
+		{
+			"changed a moment ago", "main",
+			registries{standing: health.HarborStanding{Status: goharborv1.StatusHealthy, Unseen: "generation 2 is not applied yet"}},
+			false, health.ReasonHarborUnhealthy, "HarborCluster registry/main: generation 2 is not applied yet",
+		},
 		{"another", "other", registries{}, false, health.ReasonNothingFound, "found no HarborCluster registry/other"},
 		{"not served", "main", registries{err: fmt.Errorf("%w: no", health.ErrNotServed)}, false, health.ReasonKindNotServed, "the cluster does not serve HarborClusters"},
 		{
