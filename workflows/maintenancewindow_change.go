@@ -89,7 +89,8 @@ func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest
 	w.messages++
 	w.defining++
 	now := workflow.Now(ctx)
-	outlook, err := w.foresee(ctx, r.Object, now)
+	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined anew
+	outlook, err := w.foresee(reading, r.Object, now)
 	w.defining--
 	if err != nil {
 		return windows.Status{}, err

@@ -222,3 +222,14 @@ func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
 	last.ExecuteWorkflow(MaintenanceWindow, next)
 	require.NoError(t, last.GetWorkflowError(), "it ends")
 }
+
+func TestAWindowWhoseWorkflowWasCancelledIsDefinedAnew(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.order(0, temporal.UpdateDefine, defined())
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
+	w.order(time.Hour+time.Second, temporal.UpdateDefine, defined())
+	next := w.runsOn(MaintenanceWindowInput{})
+	require.Empty(t, w.refusals)
+	require.False(t, next.Carried.Course.Cancelled)
+	require.Contains(t, w.sent(), windows.EventStarted)
+}
