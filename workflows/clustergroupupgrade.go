@@ -49,6 +49,8 @@ type ClusterGroupUpgradeCarried struct {
 	Held emergency.State `json:"held"`
 	// Windows is what was known of the maintenance windows.
 	Windows CarriedWindows `json:"windows,omitzero"`
+	// Slowest is how long the slowest of the complete clusters took.
+	Slowest time.Duration `json:"slowest,omitempty"`
 	// Starters are who brought the rollout on its way.
 	Starters []string `json:"starters,omitempty"`
 }
@@ -90,6 +92,8 @@ type groupUpgrade struct {
 	gated int
 	// charged is the time that counts against the rollout's timeout.
 	charged stopwatch
+	// slowest is how long the slowest of the complete clusters took, as it was charged: a window that was closed meanwhile does not count.
+	slowest time.Duration
 	// batch at work; nil between batches.
 	batch *batch
 	// completions are the clusters that are complete, for the actions that follow.
@@ -124,7 +128,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
-		g.prepared, g.gated = c.Prepared, c.Gated
+		g.prepared, g.gated, g.slowest = c.Prepared, c.Gated, c.Slowest
 		g.holds.windows.restore(c.Windows)
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
@@ -236,7 +240,8 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	in := g.in
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.prepared, Gated: g.gated, Held: g.holds.state, Windows: g.holds.windows.carry(), Starters: g.starters,
+		Completed: g.completions.due, Prepared: g.prepared, Gated: g.gated, Held: g.holds.state, Windows: g.holds.windows.carry(),
+		Slowest: g.slowest, Starters: g.starters,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }

@@ -204,9 +204,8 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 // waiting are the first clusters that wait for their turn, are not held, and would be done before their maintenance windows close.
 func (b *batch) waiting(most int) []string {
 	var waiting []string
-	longest := b.group.longest()
 	for _, cluster := range b.pending {
-		if len(waiting) < most && b.group.holds.unlessFits(cluster, longest) == nil {
+		if len(waiting) < most && b.group.holds.unlessFits(cluster, b.group.slowest) == nil {
 			waiting = append(waiting, cluster)
 		}
 	}
@@ -321,6 +320,9 @@ func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1
 	if result.State == ranv1.ClusterCancelled && (b.timedOut || cluster.timedOut) {
 		before := g.record.cluster(cluster.name)
 		result.State, result.Reason, result.Message, result.Since = ranv1.ClusterTimedOut, before.Reason, before.Message, before.Since
+	}
+	if result.State == ranv1.ClusterComplete {
+		g.slowest = max(g.slowest, g.charged.total(workflow.Now(ctx))-cluster.chargedBefore)
 	}
 	if soak := b.soakOf(result); soak > 0 && b.work.Err() == nil {
 		result.State = ranv1.ClusterSoaking

@@ -2,14 +2,12 @@ package workflows
 
 import (
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
-	"drydock.dev/drydock/internal/rollout"
 )
 
 // runClock lets the clock of the rollout run or stand still, and says what is held. It is called whenever one of the two may change: with a
@@ -61,15 +59,12 @@ func (b *batch) hold() *drydockv1.Hold {
 		return nil
 	}
 	for _, cluster := range b.pending {
-		if hold := g.holds.unlessFits(cluster, g.longest()); hold != nil {
+		if hold := g.holds.unlessFits(cluster, g.slowest); hold != nil {
 			return hold
 		}
 	}
 	return nil
 }
-
-// longest is how long the next cluster may take, by those that are complete.
-func (g *groupUpgrade) longest() time.Duration { return rollout.Longest(g.status.Clusters) }
 
 // withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold
 // of all of them the rollout itself says so. It is not kept in the status, which with 10,000 clusters would grow too long.
@@ -77,10 +72,11 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 	if !g.holds.any() || status.Status.CompletedAt != nil {
 		return status
 	}
+	holds := g.holds.aside()
 	status.Clusters = slices.Clone(status.Clusters)
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		hold := g.holds.of(c.Name)
+		hold := holds.of(c.Name)
 		if hold == nil || c.State.Over() {
 			continue
 		}

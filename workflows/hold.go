@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -63,6 +64,13 @@ func (k *holdKeeper) leave(ctx workflow.Context) {
 	if k.subscription != nil {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalLeaveHolds, *k.subscription).Get(ctx, nil)
 	}
+}
+
+// aside is a copy for queries to ask: what they made the keeper remember, a replay would not, and commands depend on it.
+func (k *holdKeeper) aside() *holdKeeper {
+	aside := *k
+	aside.windows.answers = maps.Clone(k.windows.answers)
+	return &aside
 }
 
 // of is what keeps anything new from being started in a cluster; nil: nothing does.

@@ -150,6 +150,22 @@ func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
 }
 
+// The first cluster is at work over a day in which the window is closed, and took half an hour of it. It would not have fitted otherwise: an opening in sight is
+// long enough.
+func TestTheTimeInWhichAWindowWasClosedIsNoPartOfHowLongAClusterTakes(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	clusters.ends["c1"] = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 24*time.Hour+10*time.Minute) }
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(20*time.Minute))}
+	w.tells(20*time.Minute, opensAt(2, start.Add(24*time.Hour)))
+	again := openUntil(3, start.Add(26*time.Hour))
+	again.Outlook.Openings[1].End = again.Outlook.Openings[1].Start.AddDate(0, 0, 3)
+	w.tells(24*time.Hour, again)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+	require.WithinDuration(t, start.Add(24*time.Hour+11*time.Minute), w.Now(), 5*time.Minute, "the second begins at once")
+}
+
 func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
 	standing := openUntil(1, w.Now().Add(4*time.Hour))
@@ -193,6 +209,22 @@ func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
 	second.SetStartTime(w.Now())
 	second.ExecuteWorkflow(ClusterGroupUpgrade, in)
 	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
+}
+
+// A replay does not know of queries: what they remembered, commands would depend on.
+func TestAQueryRemembersNothingOfWhatWindowsAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.registerAs("queried", func(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
+		g := &groupUpgrade{batch: &batch{first: 1, last: 1}}
+		g.status.Clusters = []ranv1.ClusterStatus{{Name: "c1", Batch: 1, State: ranv1.ClusterPending}}
+		closed := opensAt(1, workflow.Now(ctx).Add(time.Hour))
+		g.holds.windows = windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: closed}}
+		status := g.withHolds(g.status)
+		require.Empty(t, g.holds.windows.answers)
+		return status, nil
+	})
+	w.TestWorkflowEnvironment.ExecuteWorkflow("queried")
+	require.Equal(t, nightWindow, requireResult[ranv1.ClusterGroupUpgradeStatus](w).Clusters[0].Held.Window)
 }
 
 // closedState is what a rollout tells its clusters while its windows are closed.

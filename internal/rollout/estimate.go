@@ -111,17 +111,6 @@ func (d *durations) add(duration time.Duration) {
 	d.count++
 }
 
-// Longest is how long the slowest of the complete clusters took; 0: none is complete.
-func Longest(clusters []ranv1.ClusterStatus) time.Duration {
-	var complete durations
-	for i := range clusters {
-		if c := &clusters[i]; c.State == ranv1.ClusterComplete && c.StartedAt != nil && c.CompletedAt != nil {
-			complete.add(c.CompletedAt.Sub(c.StartedAt.Time))
-		}
-	}
-	return complete.longest
-}
-
 // slowestOf is how long the slowest of that many clusters is expected to take: the mean for one, nearer to the longest with each more.
 func (d *durations) slowestOf(clusters int) time.Duration {
 	mean := d.total / time.Duration(d.count)
