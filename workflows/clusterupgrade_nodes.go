@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -96,9 +97,12 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 
 // starts reports whether new nodes may be started.
 func (r *nodeRollout) starts(ctx workflow.Context) bool {
-	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.upgrade.status.Held == nil &&
+	return len(r.pending) > 0 && r.failure == nil && ctx.Err() == nil && !r.upgrade.status.Paused && r.held() == nil &&
 		!r.upgrade.mustContinueAsNew(ctx)
 }
+
+// held is what keeps new nodes from being started, by the clock: it need not have been told.
+func (r *nodeRollout) held() *drydockv1.Hold { return r.upgrade.holds.of(r.upgrade.in.Cluster) }
 
 // ask asks for slots for the pending nodes, as many as may be at work; or takes that back, while none may start.
 func (r *nodeRollout) ask(ctx workflow.Context) {
@@ -132,10 +136,10 @@ func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
 // explain says why no further node is started.
 func (r *nodeRollout) explain(ctx workflow.Context) {
 	idle := len(r.running) == 0 && len(r.pending) > 0
-	switch status := r.upgrade.status; {
-	case idle && status.Held != nil:
-		r.upgrade.record.reason.hold(ctx, *status.Held)
-	case idle && status.Paused:
+	switch hold := r.held(); {
+	case idle && hold != nil:
+		r.upgrade.record.reason.hold(ctx, *hold)
+	case idle && r.upgrade.status.Paused:
 		r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
 	case r.slots.trouble != nil:
 		r.upgrade.record.reason.replace(r.slots.trouble)

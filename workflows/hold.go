@@ -14,6 +14,7 @@ import (
 
 // holdKeeper keeps what a workflow knows of the emergency stop, and of the maintenance windows that it names. It follows them, or is told by its parent.
 type holdKeeper struct {
+	ctx workflow.Context
 	// state is what the emergency stop says, or the parent, of both.
 	state   emergency.State
 	windows windowKeeper
@@ -29,6 +30,7 @@ type holdKeeper struct {
 
 // listen takes in what is held, and calls changed when that is news. What was said before what is known counts no more.
 func (k *holdKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+	k.ctx = ctx
 	return onSignal(ctx, temporal.SignalHeld, "What is held by the emergency stop.", func(state emergency.State) {
 		if state.Number > k.state.Number {
 			k.state = state
@@ -78,7 +80,11 @@ func (k *holdKeeper) of(cluster string) *drydockv1.Hold { return k.unlessFits(cl
 
 // unlessFits is what keeps something new that takes that long from being started in a cluster; nil: nothing does.
 func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.Hold {
-	hold := k.state.Of(cluster)
+	state := k.state
+	if state.Closes != nil {
+		state = state.At(workflow.Now(k.ctx))
+	}
+	hold := state.Of(cluster)
 	if hold == nil {
 		hold = k.windows.hold(cluster, need)
 	}
@@ -109,6 +115,7 @@ func (k *holdKeeper) about(cluster string) emergency.State {
 	if hold := k.windows.hold(cluster, 0); hold != nil && len(about.Holds) == 0 {
 		about.Holds = []drydockv1.Hold{*hold}
 	}
+	about.Closes = k.windows.closes(cluster)
 	return about
 }
 

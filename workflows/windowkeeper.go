@@ -10,6 +10,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -208,10 +209,7 @@ func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold 
 		return nil
 	}
 	told, known := k.asked(cluster)
-	scope := drydockv1.HoldAll
-	if k.selective() {
-		scope = drydockv1.HoldCluster(cluster)
-	}
+	scope := k.scope(cluster)
 	if !known {
 		return &drydockv1.Hold{
 			Scope: scope, Window: strings.Join(k.names, ", "), Reason: "it is not known yet which of the windows are for the cluster", Since: metav1.NewTime(workflow.Now(k.ctx)),
@@ -223,6 +221,29 @@ func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold 
 		return &hold
 	}
 	return nil
+}
+
+// scope of what windows hold of a cluster.
+func (k *windowKeeper) scope(cluster string) drydockv1.HoldScope {
+	if k.selective() {
+		return drydockv1.HoldCluster(cluster)
+	}
+	return drydockv1.HoldAll
+}
+
+// closes is when nothing new may be started in a cluster any more that may be now; nil: nothing may, or no end is in sight.
+func (k *windowKeeper) closes(cluster string) *emergency.Closing {
+	told, known := k.asked(cluster)
+	if !known || len(told) == 0 {
+		return nil
+	}
+	verdict := windows.Ask(told, workflow.Now(k.ctx), 0)
+	if verdict.LastStart == nil {
+		return nil
+	}
+	closing := &emergency.Closing{At: *verdict.LastStart, Hold: windows.Closing(told, verdict)}
+	closing.Hold.Scope = k.scope(cluster)
+	return closing
 }
 
 // ask asks windows. The answer is remembered for as long as nothing changes: a rollout asks for each of its clusters.

@@ -257,6 +257,64 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 	}
 }
 
+// closesAt is what a rollout tells its clusters while its window is open.
+func closesAt(number int64, at time.Time) emergency.State {
+	hold := closedState(number, drydockv1.OverrunFinish).Holds[0]
+	return emergency.State{Number: number, Closes: &emergency.Closing{At: at, Hold: hold}}
+}
+
+func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
+	w := newWorld(t)
+	w.registerAs("told", func(ctx workflow.Context) (emergency.State, error) {
+		open := openUntil(1, workflow.Now(ctx).Add(4*time.Hour))
+		open.Outlook.Openings[0].Cutoff = time.Hour
+		k := holdKeeper{windows: windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: open}}}
+		return k.about("c1"), nil
+	})
+	start := w.Now()
+	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+	state := requireResult[emergency.State](w)
+	require.Empty(t, state.Holds)
+	require.WithinDuration(t, start.Add(3*time.Hour), state.Closes.At, time.Second, "the cutoff")
+	require.Equal(t, nightWindow, state.Closes.Hold.Window)
+	require.Contains(t, state.Closes.Hold.Reason, "was open for new work until")
+}
+
+// Nobody was there to tell them.
+func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.takes = 20 * time.Minute
+	in := oneCluster()
+	in.Held = closesAt(1, w.Now().Add(10*time.Minute))
+	w.lookAfter(10*time.Hour, func() {
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
+		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(11*time.Hour, 2)
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+}
+
+func TestNoNodeIsCordonedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["Cordon"] = func(call int) error {
+		if call == 1 {
+			return temporal.Error(temporal.ErrLockRefused, "taken back in the last moment", nil)
+		}
+		return nil
+	}
+	in := wholeMaintenance()
+	in.Held = closesAt(2, w.Now().Add(lockRefusedPause/2))
+	w.lookAfter(10*time.Hour, func() {
+		require.Len(t, w.inputs["Cordon"], 1)
+		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(11*time.Hour, 3)
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+}
+
 func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 1, 1)
 	var heard []emergency.State

@@ -17,6 +17,23 @@ type State struct {
 	Number int64 `json:"number"`
 	// Holds, that of every cluster first, then by name.
 	Holds []drydockv1.Hold `json:"holds,omitempty"`
+	// Closes is what holds from some time on by itself; nil: nothing does.
+	Closes *Closing `json:"closes,omitempty"`
+}
+
+// Closing is a hold that begins when maintenance windows close. It is told in advance: after an outage whoever was told that they are open must not believe
+// that they still are.
+type Closing struct {
+	At   time.Time      `json:"at"`
+	Hold drydockv1.Hold `json:"hold"`
+}
+
+// At returns the state as it is by now.
+func (s State) At(now time.Time) State {
+	if s.Closes != nil && !now.Before(s.Closes.At) {
+		s.Holds = append(slices.Clone(s.Holds), s.Closes.Hold)
+	}
+	return s
 }
 
 // Request asks to hold or to release clusters: those that are named, or all.
@@ -72,7 +89,7 @@ func (s State) About(cluster string) State {
 	if cluster == "" {
 		return s
 	}
-	about := State{Number: s.Number}
+	about := State{Number: s.Number, Closes: s.Closes}
 	for _, scope := range []drydockv1.HoldScope{drydockv1.HoldAll, drydockv1.HoldCluster(cluster)} {
 		if hold := s.find(scope); hold != nil {
 			about.Holds = append(about.Holds, *hold)
@@ -81,9 +98,16 @@ func (s State) About(cluster string) State {
 	return about
 }
 
-// Same reports whether the same is held, since the same time and for the same reason.
+// Same reports whether the same is held, since the same time and for the same reason, and will be.
 func (s State) Same(other State) bool {
-	return slices.EqualFunc(s.Holds, other.Holds, drydockv1.Hold.Same)
+	return slices.EqualFunc(s.Holds, other.Holds, drydockv1.Hold.Same) && s.Closes.same(other.Closes)
+}
+
+func (c *Closing) same(other *Closing) bool {
+	if c == nil || other == nil {
+		return c == other
+	}
+	return c.At.Equal(other.At) && c.Hold.Same(other.Hold)
 }
 
 // Hold holds what is asked for. What is held already keeps its beginning, and takes over who and why.

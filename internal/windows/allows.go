@@ -45,6 +45,8 @@ type Verdict struct {
 	Reason  Reason `json:"reason"`
 	// Until is when the windows close, if it is allowed; nil: there is no end in sight.
 	Until *time.Time `json:"until"`
+	// LastStart is from when on nothing may start any more, if it is allowed: that of the cutoff. nil: no such time is in sight.
+	LastStart *time.Time `json:"-"`
 	// NextOpen is when it will be allowed, if it is not; nil: no such time is in sight.
 	NextOpen *time.Time `json:"nextOpen"`
 	// Window is the name of the one that is open until then, or opens next; empty: none.
@@ -118,7 +120,7 @@ func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, 
 		case reason == ReasonOpen && openNow:
 			verdict.Allowed, verdict.Window = true, s.lastWindow
 			if inSight {
-				verdict.Until = utc(s.end)
+				verdict.Until, verdict.LastStart = utc(s.end), utc(s.end.Add(-s.cutoff))
 			}
 			return verdict, inSight
 		case reason == ReasonOpen:

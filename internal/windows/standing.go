@@ -62,7 +62,7 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
 		if s.Override != nil && now.Before(s.Override.Until) {
-			return Verdict{Allowed: true, Reason: ReasonOpen, Until: utc(s.Override.Until), Window: s.Window}
+			return Verdict{Allowed: true, Reason: ReasonOpen, Until: utc(s.Override.Until), LastStart: utc(s.Override.Until), Window: s.Window}
 		}
 	}
 	var outlooks []Outlook
@@ -150,12 +150,8 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 	if verdict.Allowed {
 		return nil
 	}
-	var names []string
-	for _, s := range told {
-		names = append(names, s.Window)
-	}
 	hold := &drydockv1.Hold{
-		Scope: drydockv1.HoldAll, Window: cmp.Or(strings.Join(names, ", "), "none"), Reason: Explain(told, verdict), Since: metav1.NewTime(now),
+		Scope: drydockv1.HoldAll, Window: cmp.Or(strings.Join(namesOf(told), ", "), "none"), Reason: Explain(told, verdict), Since: metav1.NewTime(now),
 	}
 	if verdict.NextOpen != nil {
 		hold.Until = &metav1.Time{Time: *verdict.NextOpen}
@@ -164,4 +160,21 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 		hold.OnOverrun = drydockv1.OverrunFinish // what is at work has time until it closes
 	}
 	return hold
+}
+
+// Closing is what keeps anything new from being started from verdict.LastStart on, for those that are told nothing else until then.
+func Closing(told []Standing, verdict Verdict) drydockv1.Hold {
+	names := namesOf(told)
+	return drydockv1.Hold{
+		Scope: drydockv1.HoldAll, Window: strings.Join(names, ", "), Since: metav1.NewTime(*verdict.LastStart), OnOverrun: drydockv1.OverrunFinish,
+		Reason: fmt.Sprintf("window %s was open for new work until %s, and nothing else has been told", strings.Join(names, " or "), clock(*verdict.LastStart)),
+	}
+}
+
+func namesOf(told []Standing) []string {
+	var names []string
+	for _, s := range told {
+		names = append(names, s.Window)
+	}
+	return names
 }
