@@ -125,6 +125,10 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 		w.turned = w.turned || event.Kind == windows.EventEnded || event.Kind == windows.EventMissed
 		w.order(ctx, event)
 	}
+	if w.course.Crossed(workflow.Now(ctx)) {
+		w.changed = true
+		w.renumber(ctx)
+	}
 }
 
 // foresee reads the calendar of a window from a moment on. It is done by an activity: zones differ between the images of workers.

@@ -233,3 +233,22 @@ func TestAWindowWhoseWorkflowWasCancelledIsDefinedAnew(t *testing.T) {
 	require.False(t, next.Carried.Course.Cancelled)
 	require.Contains(t, w.sent(), windows.EventStarted)
 }
+
+// A freeze of one window counts for all that a rollout names, whether that one is open or not.
+func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.follows(0)
+	frozen := defined()
+	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
+		Name: "audit", WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
+	}}
+	w.order(0, temporal.UpdateDefine, frozen)
+	told := map[time.Duration]int{}
+	for _, after := range []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute} {
+		w.lookAfter(after, func() { told[after] = len(w.told) })
+	}
+	w.runsOn(MaintenanceWindowInput{})
+	require.Empty(t, w.refusals)
+	require.Equal(t, told[30*time.Minute]+1, told[90*time.Minute])
+	require.Equal(t, told[30*time.Minute]+2, told[150*time.Minute])
+}

@@ -33,6 +33,8 @@ type Course struct {
 	Announced []Lead `json:"announced,omitempty"`
 	// CutOff: everybody was told that nothing new starts in the opening at hand.
 	CutOff bool `json:"cutOff,omitempty"`
+	// Looked is until when it was looked whether an exclusion has begun or ended.
+	Looked time.Time `json:"looked,omitzero"`
 	// Events are the last, in their order.
 	Events []Event `json:"events,omitempty"`
 }
@@ -182,6 +184,16 @@ func (c *Course) Pass(now time.Time) []Event {
 	return happened
 }
 
+// Crossed reports whether an exclusion has begun or ended since it was asked last: those that follow the window need to be told, for it counts for all
+// windows that they name.
+func (c *Course) Crossed(now time.Time) bool {
+	since := c.Looked
+	c.Looked = now
+	return slices.ContainsFunc(c.Outlook.Excluded, func(s Span) bool {
+		return s.Start.After(since) && !s.Start.After(now) || s.End.After(since) && !s.End.After(now)
+	})
+}
+
 // begin opens the window, or finds that it is too late for that. An opening that nobody could have begun, because the window was defined too late for
 // it, was not missed.
 func (c *Course) begin(next coming, now time.Time) (Event, bool) {
@@ -255,7 +267,14 @@ func (c *Course) Next(now time.Time) (time.Time, bool) {
 	if !c.Outlook.Last {
 		at(c.Outlook.Until)
 	}
-	if ahead := c.coming(); len(ahead) > 0 {
+	ahead := c.coming()
+	if c.Running != nil || len(ahead) > 0 {
+		for _, excluded := range c.Outlook.Excluded {
+			at(excluded.Start)
+			at(excluded.End)
+		}
+	}
+	if len(ahead) > 0 {
 		at(ahead[0].Start)
 		for _, receiver := range c.Window.Spec.Notify {
 			for _, lead := range receiver.Leads {

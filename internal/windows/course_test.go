@@ -215,6 +215,22 @@ func TestARunningOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
 	}
 }
 
+func TestSomethingHappensWhenAnExclusionBeginsAndEnds(t *testing.T) {
+	s := night()
+	s.Exclusions = []drydockv1.WindowExclusion{excluding("audit", drydockv1.ExclusionDrop, once("2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z"))}
+	d := drive(t, s, "2026-12-01T12:00:00Z")
+	for _, moment := range []string{"2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z"} {
+		require.False(t, d.Crossed(d.now))
+		next, changes := d.Next(d.now)
+		require.True(t, changes)
+		require.Equal(t, at(moment).UTC(), next.UTC())
+		d.passTo(moment)
+		require.True(t, d.Crossed(d.now))
+	}
+	next, _ := d.Next(d.now)
+	require.Equal(t, at("2026-12-01T22:00:00Z").UTC(), next.UTC())
+}
+
 func TestAWindowThatIsCancelledAltogetherIsOver(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.Cancel(windows.CancelRequest{All: true}, d.now)
