@@ -70,7 +70,9 @@ type maintenanceWindow struct {
 
 func newMaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) *maintenanceWindow {
 	w := &maintenanceWindow{
-		name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.MaintenanceWindowPrefix), number: 1,
+		name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.MaintenanceWindowPrefix),
+		// Greater than what a run before has told that was terminated: see renumber.
+		number:     workflow.Now(ctx).UnixMicro(),
 		attributes: &attributeKeeper{ctx: ctx},
 	}
 	if c := in.Carried; c != nil {
@@ -94,7 +96,10 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 			return w.continueAsNew(ctx)
 		}
 		if w.sleep(ctx) {
-			return nil
+			w.hear()
+			if !w.changed { // nobody has come in the last moment
+				return nil
+			}
 		}
 	}
 }
@@ -191,13 +196,22 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	return ends && due() && !w.changed && w.defining == 0
 }
 
-// continueAsNew hands everything to a new run.
-func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
-	_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+// hear takes in what was said and not heard yet.
+func (w *maintenanceWindow) hear() {
 	for _, drain := range w.drains {
 		drain()
 	}
-	w.notify(ctx)
+}
+
+// continueAsNew hands everything to a new run. More may be said while receivers are told of what was heard last.
+func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
+	for {
+		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
+		if w.hear(); len(w.events) == 0 {
+			break
+		}
+		w.notify(ctx)
+	}
 	carried := &MaintenanceWindowCarried{Course: w.course, Trouble: w.trouble, Number: w.number, Followers: w.followers}
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceWindow, MaintenanceWindowInput{Carried: carried})
 }

@@ -210,6 +210,18 @@ func TestAWindowThatNobodyNeedsEnds(t *testing.T) {
 	require.WithinDuration(t, noon.Add(time.Hour+forgotten), w.Now(), 2*time.Second, "while somebody follows it, it waits to be defined")
 }
 
+func TestWhoFollowsAWindowInItsLastMomentIsTold(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.follows(forgotten)
+	w.lookAfter(30*time.Minute, func() { require.Len(t, w.told, 1) })
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	}, time.Hour)
+	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
+	require.NoError(t, w.GetWorkflowError())
+	require.GreaterOrEqual(t, w.told[0].Number, noon.UnixMicro(), "more than what a window of that name has told that was terminated")
+}
+
 func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
 	w := newWindowWorld(t, noon)
 	w.order(0, temporal.UpdateDefine, defined())

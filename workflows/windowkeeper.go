@@ -101,35 +101,55 @@ func (k *windowKeeper) follow(ctx workflow.Context, names []string, clusters fun
 // saysBy is how long after it should have told something a window is asked once more: its workflow may have been terminated.
 const saysBy = time.Minute
 
+// asksEvery is how often a window is asked that says nothing, and need not: its workflow may have been terminated, too.
+const asksEvery = time.Hour
+
 // keepFollowing asks a window to tell how it stands, and asks again when it should have told something and has not.
 func (k *windowKeeper) keepFollowing(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
 	in := activities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
 	var hub *activities.Windows
+	var last time.Time // that it was heard, or asked
+	if k.told[name].Number > 0 {
+		last = workflow.Now(ctx)
+	}
 	for {
 		known := k.told[name]
-		if known.Number == 0 || known.Next != nil && !workflow.Now(ctx).Before(known.Next.Add(saysBy)) {
-			if insist.effect(ctx, "ask window "+name+" how it stands", hub.FollowWindow, in, nil) != nil {
-				return // cancelled: nothing starts any more
-			}
-			if workflow.Await(ctx, func() bool { return k.told[name].Number != known.Number }) != nil {
+		if wait := askAt(known, last).Sub(workflow.Now(ctx)); wait > 0 {
+			if k.awaitNews(ctx, name, wait) != nil {
 				return
 			}
-			continue
+			if k.told[name].Number != known.Number {
+				last = workflow.Now(ctx)
+				continue
+			}
 		}
-		waiting, stop := workflow.WithCancel(ctx)
-		late := func() bool { return false }
-		if known.Next != nil {
-			left := known.Next.Add(saysBy).Sub(workflow.Now(ctx))
-			late = workflow.NewTimerWithOptions(waiting, left, workflow.TimerOptions{Summary: "window " + name + " must have said something"}).IsReady
+		if insist.effect(ctx, "ask window "+name+" how it stands", hub.FollowWindow, in, nil) != nil {
+			return // cancelled: nothing starts any more
 		}
-		err := workflow.Await(ctx, func() bool { return late() || k.told[name].Number != known.Number })
-		stop()
-		if err != nil {
-			return
-		}
+		last = workflow.Now(ctx)
 	}
+}
+
+// askAt is when a window is asked that has been heard, or asked, last then: at once when it was never.
+func askAt(known windows.Standing, last time.Time) time.Time {
+	switch {
+	case last.IsZero():
+		return last
+	case known.Next != nil && known.Next.Add(saysBy).After(last):
+		return known.Next.Add(saysBy)
+	}
+	return last.Add(asksEvery)
+}
+
+// awaitNews waits until a window says something, but not for longer than that.
+func (k *windowKeeper) awaitNews(ctx workflow.Context, name string, most time.Duration) error {
+	waiting, stop := workflow.WithCancel(ctx)
+	defer stop()
+	number := k.told[name].Number
+	late := workflow.NewTimerWithOptions(waiting, most, workflow.TimerOptions{Summary: "window " + name + " must have said something"})
+	return workflow.Await(ctx, func() bool { return late.IsReady() || k.told[name].Number != number })
 }
 
 // leave says that nothing more needs to be told.

@@ -136,6 +136,24 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 	requireCancelled[groupStatus](w)
 }
 
+// It said that nothing would happen by itself, or nothing at all: neither is believed for ever.
+func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
+	for name, first := range map[string]map[string]windows.Standing{
+		"because nobody had defined it":    {nightWindow: {Window: nightWindow, Number: 1, Trouble: "nobody has defined it"}},
+		"because it has not even answered": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newGroupWorld(t, []string{"c1"})
+			start := w.Now()
+			w.windows = first
+			w.lookAfter(30*time.Minute, func() { w.windows[nightWindow] = openUntil(2, start.Add(4*time.Hour)) })
+			w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+			require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
+		})
+	}
+}
+
 func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.takes = 25 * time.Minute
