@@ -235,6 +235,9 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 		c.Running.End = now
 		return c.ordered(EventCancelled, r.Request, c.Running, "the opening is cancelled, and ends now", now)
 	}
+	if ahead := c.coming(); ahead[0].planned.Equal(next.planned) {
+		c.Announced = nil // another is the next
+	}
 	c.amend(Amendment{Start: next.planned, Cancelled: true})
 	return c.ordered(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
 }

@@ -215,6 +215,34 @@ func TestARunningOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
 	}
 }
 
+func TestTheOpeningAfterOneThatWasCancelledIsAnnounced(t *testing.T) {
+	for name, tt := range map[string]struct {
+		start     string
+		announced []string
+	}{
+		"the next":          {"2026-12-01T22:00:00Z", []string{"2026-12-01T22:00:00Z", "2026-12-02T22:00:00Z"}},
+		"one that is later": {"2026-12-02T22:00:00Z", []string{"2026-12-01T22:00:00Z"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := night()
+			s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"1h"}}}
+			d := drive(t, s, "2026-12-01T12:00:00Z")
+			d.walk("2026-12-01T21:30:00Z")
+			request := windows.CancelRequest{Start: at(tt.start).Time}
+			require.NoError(t, d.CheckCancel(request, d.now))
+			d.Cancel(request, d.now)
+			d.walk("2026-12-02T21:30:00Z")
+			var announced []string
+			for _, e := range d.events {
+				if e.Kind == windows.EventUpcoming {
+					announced = append(announced, e.Opening.Start.UTC().Format(time.RFC3339))
+				}
+			}
+			require.Equal(t, tt.announced, announced)
+		})
+	}
+}
+
 func TestSomethingHappensWhenAnExclusionBeginsAndEnds(t *testing.T) {
 	s := night()
 	s.Exclusions = []drydockv1.WindowExclusion{excluding("audit", drydockv1.ExclusionDrop, once("2026-12-01T13:00:00Z", "2026-12-01T14:00:00Z"))}
