@@ -215,6 +215,25 @@ func TestARunningOpeningThatIsCancelledOrEndedDoesNotOpenAgain(t *testing.T) {
 	}
 }
 
+// One has said that it has closed, and the other not yet that it has opened.
+func TestNothingIsReturnedBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
+	early, late := night(), night()
+	early.Recurrence, early.OnOverrun, late.OnOverrun = "FREQ=DAILY;BYHOUR=18", drydockv1.OverrunCancel, drydockv1.OverrunCancel
+	first, second := drive(t, early, "2026-12-01T12:00:00Z"), drive(t, late, "2026-12-01T12:00:00Z")
+	first.walk("2026-12-01T22:00:00Z")
+	for after, action := range map[time.Duration]drydockv1.OverrunAction{
+		0: drydockv1.OverrunFinish, 59 * time.Second: drydockv1.OverrunFinish, time.Minute: drydockv1.OverrunCancel,
+	} {
+		now := first.now.Add(after)
+		standings := []windows.Standing{told(first), told(second)}
+		hold := windows.Closure(standings, windows.Ask(standings, now, 0), now)
+		require.NotNil(t, hold, "nothing new starts")
+		require.Equal(t, action, hold.OnOverrun, after)
+	}
+	alone := []windows.Standing{told(first)}
+	require.Equal(t, drydockv1.OverrunCancel, windows.Closure(alone, windows.Ask(alone, first.now, 0), first.now).OnOverrun)
+}
+
 func TestTheOpeningAfterOneThatWasCancelledIsAnnounced(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start     string

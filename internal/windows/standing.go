@@ -156,10 +156,24 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 	if verdict.NextOpen != nil {
 		hold.Until = &metav1.Time{Time: *verdict.NextOpen}
 	}
-	if hold.OnOverrun = Overrun(told); verdict.Reason == ReasonCutoff || verdict.Reason == ReasonDoesNotFit {
+	hold.OnOverrun = Overrun(told)
+	switch {
+	case verdict.Reason == ReasonCutoff, verdict.Reason == ReasonDoesNotFit:
 		hold.OnOverrun = drydockv1.OverrunFinish // what is at work has time until it closes
+	case verdict.Reason == ReasonClosed && opening(told, now):
+		hold.OnOverrun = drydockv1.OverrunFinish // it would be returned for nothing
 	}
 	return hold
+}
+
+// seam is for how long windows count as adjacent of which one has closed and another has not said yet that it has opened.
+const seam = time.Minute
+
+// opening reports whether a window should open about now.
+func opening(told []Standing, now time.Time) bool {
+	return slices.ContainsFunc(told, func(s Standing) bool {
+		return slices.ContainsFunc(s.Outlook.Openings, func(o Opening) bool { return !o.Begun && now.Sub(o.Start).Abs() < seam })
+	})
 }
 
 // Closing is what keeps anything new from being started from verdict.LastStart on, for those that are told nothing else until then.
