@@ -44,26 +44,37 @@ func (g *groupUpgrade) hold() *drydockv1.Hold {
 	return g.batch.hold()
 }
 
-// hold is that of a cluster of the batch that is not over; nil: none is held.
+// hold is that of clusters of the batch that are not over; nil: none is held. Windows that are closed for some hold up those alone: the batch is held by
+// them when all are. One that waits is held, too, when it would not be done in time.
 func (b *batch) hold() *drydockv1.Hold {
 	g := b.group
 	if !g.holds.any() {
 		return nil
 	}
+	var closed *drydockv1.Hold
+	free := false
 	for _, cluster := range b.clusters {
-		if hold := g.holds.of(cluster); hold != nil && !g.record.cluster(cluster).State.Over() {
+		if g.record.cluster(cluster).State.Over() {
+			continue
+		}
+		need := g.slowest
+		if b.running[cluster] != nil {
+			need = 0
+		}
+		hold := g.holds.unlessFits(cluster, need)
+		switch {
+		case hold == nil:
+			free = true
+		case hold.Window == "":
 			return hold
+		case closed == nil:
+			closed = hold
 		}
 	}
-	if len(b.running) > 0 {
+	if free {
 		return nil
 	}
-	for _, cluster := range b.pending {
-		if hold := g.holds.unlessFits(cluster, g.slowest); hold != nil {
-			return hold
-		}
-	}
-	return nil
+	return closed
 }
 
 // withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold

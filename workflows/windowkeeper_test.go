@@ -189,7 +189,15 @@ func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	standing := openUntil(1, w.Now().Add(4*time.Hour))
 	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
 	w.windows, w.selected = map[string]windows.Standing{nightWindow: standing}, []string{"c2"}
+	clusters.ends["c2"] = takes(30 * time.Minute)
+	w.lookAfter(10*time.Minute, func() {
+		status := statusOf[groupStatus](w)
+		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the one that is at work")
+		require.Nil(t, status.Held)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
+	})
 	w.lookAfter(time.Hour, func() {
+		require.Nil(t, statusOf[groupStatus](w).Status.CurrentBatchDeadline, "it stands still while only held ones are left")
 		require.Equal(t, []string{"+c2", "-c2"}, clusters.story())
 		require.Contains(t, statusOf[groupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
 	})
