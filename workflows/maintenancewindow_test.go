@@ -252,7 +252,7 @@ func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
 	w.follows(0)
 	frozen := defined()
 	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
-		Name: "audit", WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
+		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=13", Duration: "1h"},
 	}}
 	w.order(0, temporal.UpdateDefine, frozen)
 	told := map[time.Duration]int{}

@@ -160,7 +160,7 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 	switch {
 	case verdict.Reason == ReasonCutoff, verdict.Reason == ReasonDoesNotFit:
 		hold.OnOverrun = drydockv1.OverrunFinish // what is at work has time until it closes
-	case verdict.Reason == ReasonClosed && opening(told, now):
+	case verdict.Reason == ReasonClosed && opensAbout(told, now):
 		hold.OnOverrun = drydockv1.OverrunFinish // it would be returned for nothing
 	}
 	return hold
@@ -169,8 +169,8 @@ func Closure(told []Standing, verdict Verdict, now time.Time) *drydockv1.Hold {
 // seam is for how long windows count as adjacent of which one has closed and another has not said yet that it has opened.
 const seam = time.Minute
 
-// opening reports whether a window should open about now.
-func opening(told []Standing, now time.Time) bool {
+// opensAbout reports whether a window should open about now.
+func opensAbout(told []Standing, now time.Time) bool {
 	return slices.ContainsFunc(told, func(s Standing) bool {
 		return slices.ContainsFunc(s.Outlook.Openings, func(o Opening) bool { return !o.Begun && now.Sub(o.Start).Abs() < seam })
 	})
