@@ -112,6 +112,7 @@ func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *test
 
 	first, last := w.told[0], w.told[len(w.told)-1]
 	require.Contains(t, first.Trouble, "nobody has defined it")
+	require.GreaterOrEqual(t, first.Number, noon.UnixMicro(), "more than what a window of that name has told that was terminated")
 	require.Equal(t, noon.AddDate(0, 0, 1).Add(10*time.Hour), last.Outlook.Openings[0].Start.UTC())
 	opened := false
 	for i, standing := range w.told {
@@ -208,18 +209,6 @@ func TestAWindowThatNobodyNeedsEnds(t *testing.T) {
 	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
 	require.NoError(t, w.GetWorkflowError())
 	require.WithinDuration(t, noon.Add(time.Hour+forgotten), w.Now(), 2*time.Second, "while somebody follows it, it waits to be defined")
-}
-
-func TestWhoFollowsAWindowInItsLastMomentIsTold(t *testing.T) {
-	w := newWindowWorld(t, noon)
-	w.follows(forgotten)
-	w.lookAfter(30*time.Minute, func() { require.Len(t, w.told, 1) })
-	w.RegisterDelayedCallback(func() {
-		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
-	}, time.Hour)
-	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
-	require.NoError(t, w.GetWorkflowError())
-	require.GreaterOrEqual(t, w.told[0].Number, noon.UnixMicro(), "more than what a window of that name has told that was terminated")
 }
 
 func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
