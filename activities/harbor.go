@@ -47,6 +47,8 @@ type AwaitHarborDueInput struct {
 	Status goharborv1.HarborClusterStatus `json:"status"`
 	// Applied is what was done about each part last.
 	Applied map[harbor.Part]harbor.Applied `json:"applied,omitempty"`
+	// Held: nothing is applied, so that nothing is due.
+	Held bool `json:"held,omitempty"`
 }
 
 // HarborDue is why the wait for a HarborCluster is over.
@@ -193,6 +195,9 @@ func (l *harborLook) lookAt(ctx context.Context, reader client.Reader) (bool, er
 	l.due.Status = goharborv1.HarborClusterStatus{Status: evaluation.Status, ObservedGeneration: found.Generation, Conditions: evaluation.Conditions}
 	l.due.Outdated = !sameHarborStatus(own, l.due.Status)
 	l.due.Parts, l.due.Moot, l.again = judged.Due, judged.Moot, judged.Again
+	if in.Held {
+		l.due.Parts, l.again = nil, nil
+	}
 	if next := harbor.NextLook(found, seen.Observed, evaluation, now); next != nil && next.After(now) && (l.again == nil || next.Before(*l.again)) {
 		l.again = next
 	}

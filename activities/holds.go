@@ -43,11 +43,11 @@ func (h *Holds) FollowHolds(ctx context.Context, subscription temporal.Subscript
 
 // followerTypes are the workflows that ask what is held, unless a parent tells them.
 func followerTypes() []string {
-	return []string{temporal.ClusterGroupUpgrade, temporal.NodeMaintenance, temporal.MaintenanceScheduler}
+	return []string{temporal.ClusterGroupUpgrade, temporal.NodeMaintenance, temporal.MaintenanceScheduler, temporal.HarborCluster}
 }
 
 // FindFollowers returns the workflows that follow the emergency stop, so that one whose run was terminated finds them again: rollouts,
-// maintenances that belong to none, and schedulers. Whoever was started within the last moments may be missing.
+// maintenances that belong to none, schedulers, and keepers of Harbors. Whoever was started within the last moments may be missing.
 func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]temporal.Subscription, error) {
 	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = 'Running'", strings.Join(followerTypes(), "', '"))
 	var found []temporal.Subscription
@@ -67,7 +67,7 @@ func (h *Holds) FindFollowers(ctx context.Context, _ struct{}) ([]temporal.Subsc
 func subscriptionOf(execution *workflowpb.WorkflowExecutionInfo) temporal.Subscription {
 	s := temporal.Subscription{WorkflowID: execution.Execution.WorkflowId}
 	if parts := strings.Split(s.WorkflowID, "/"); execution.Type.Name != temporal.ClusterGroupUpgrade && len(parts) > 1 {
-		s.Cluster = parts[1] // as NodeMaintenanceID and MaintenanceSchedulerID have it
+		s.Cluster = parts[1] // as NodeMaintenanceID, MaintenanceSchedulerID and HarborClusterID have it
 	}
 	return s
 }

@@ -141,6 +141,9 @@ func (s harborStatus) frame(now time.Time, _ frameStyle) string {
 	if s.Status.Harbor.Status != "" {
 		fmt.Fprintf(&text, " for %s", age(now, s.Status.Since.Time))
 	}
+	if held := holdLine(s.Status.Held, reasonOf(s.Status.Wait)); held != "" {
+		text.WriteString("\n" + held)
+	}
 	if wait := s.Status.Wait; wait != nil {
 		fmt.Fprintf(&text, "\nwaiting: %s\nuntil then, what follows may be over", reasonFor(wait.Reason, wait.Message, &wait.Since, now))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -30,6 +31,8 @@ type HarborClusterCarried struct {
 	TaskQueue string                         `json:"taskQueue"`
 	UID       types.UID                      `json:"uid,omitempty"`
 	Applied   map[harbor.Part]harbor.Applied `json:"applied,omitempty"`
+	// Held is what is known of the emergency stop.
+	Held emergency.State `json:"held"`
 }
 
 // HarborApplyRequest is a HarborCluster as somebody wants it.
@@ -58,6 +61,7 @@ type harborKeeper struct {
 	applied map[harbor.Part]harbor.Applied
 	// taskQueue of the cluster's activities; empty: it is to be looked up.
 	taskQueue string
+	holds     holdKeeper
 	// changing is how many requests to change the object are being carried out.
 	changing int
 	// ending: no change can be asked for any more.
@@ -67,6 +71,7 @@ type harborKeeper struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 	drain     func()
+	drainHeld func()
 
 	hub    *activities.Rollouts
 	harbor *activities.Harbor
@@ -76,7 +81,7 @@ func newHarborKeeper(ctx workflow.Context, in HarborClusterInput) (*harborKeeper
 	h := &harborKeeper{in: in, applied: map[harbor.Part]harbor.Applied{}}
 	h.ref = activities.HarborRef{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
-		h.taskQueue, h.ref.UID = c.TaskQueue, c.UID
+		h.taskQueue, h.ref.UID, h.holds.state = c.TaskQueue, c.UID, c.Held
 		if c.Applied != nil {
 			h.applied = c.Applied
 		}
@@ -107,11 +112,14 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 		h.ending = true
 		h.withdraw()
 	})
+	h.drainHeld = h.holds.listen(listening, h.showHold)
+	h.holds.follow(work, h.in.Cluster)
 	err := h.keep(work)
 	h.ending = true
 	if workflow.IsContinueAsNewError(err) {
 		return HarborClusterStatus{}, err
 	}
+	h.holds.leave(listening)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // who has asked for a change gets an answer
 	return h.finish(listening, err)
 }
@@ -119,6 +127,9 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 // keep waits until something is to be done or said, and does it, again and again.
 func (h *harborKeeper) keep(ctx workflow.Context) error {
 	if err := h.locate(ctx); err != nil {
+		return err
+	}
+	if err := h.holds.awaitKnown(ctx, h.record.reason); err != nil {
 		return err
 	}
 	for {
@@ -154,15 +165,26 @@ func (h *harborKeeper) locate(ctx workflow.Context) error {
 	return hub.effect(ctx, "locate "+h.in.Cluster, h.hub.LocateCluster, h.in.Cluster, &h.taskQueue)
 }
 
-// awaitDue watches the HarborCluster and all that belongs to it. The zero value is returned when the run must end first.
+// held: nothing may be applied or removed. What can be seen is still said.
+func (h *harborKeeper) held() bool { return h.holds.of(h.in.Cluster) != nil }
+
+// showHold shows what keeps anything from being applied or removed.
+func (h *harborKeeper) showHold() {
+	h.status.Held = h.holds.of(h.in.Cluster)
+	h.record.show()
+}
+
+// awaitDue watches the HarborCluster and all that belongs to it. The zero value is returned when the run must end first, or something else is to be
+// waited for since the cluster is held, or is not any more.
 func (h *harborKeeper) awaitDue(ctx workflow.Context) (activities.HarborDue, error) {
+	held := h.held()
 	watching, breakOff := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "end the run in time", func(ctx workflow.Context) {
-		if workflow.Await(ctx, func() bool { return mustContinueAsNew(ctx, h.signals) }) == nil {
+		if workflow.Await(ctx, func() bool { return mustContinueAsNew(ctx, h.signals) || h.held() != held }) == nil {
 			breakOff()
 		}
 	})
-	in := activities.AwaitHarborDueInput{HarborRef: h.ref, Status: h.status.Harbor, Applied: h.applied}
+	in := activities.AwaitHarborDueInput{HarborRef: h.ref, Status: h.status.Harbor, Applied: h.applied, Held: held}
 	var due activities.HarborDue
 	insist := h.insist()
 	insist.silence = blindTime
@@ -206,6 +228,9 @@ func (h *harborKeeper) act(ctx workflow.Context, due activities.HarborDue) {
 		})
 	}
 	for _, part := range due.Parts {
+		if h.held() {
+			break
+		}
 		start("apply "+string(part.Part), func(ctx workflow.Context) error { return h.applyPart(ctx, part) })
 	}
 	if due.Outdated {
@@ -289,10 +314,11 @@ func (h *harborKeeper) continueAsNew(ctx workflow.Context) error {
 		return err
 	}
 	h.drain()
+	h.drainHeld()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	in := h.in
-	in.Carried = &HarborClusterCarried{Status: h.status, TaskQueue: h.taskQueue, UID: h.ref.UID, Applied: h.applied}
+	in.Carried = &HarborClusterCarried{Status: h.status, TaskQueue: h.taskQueue, UID: h.ref.UID, Applied: h.applied, Held: h.holds.state}
 	return workflow.NewContinueAsNewError(ctx, temporal.HarborCluster, in)
 }

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -81,18 +82,13 @@ func (h *harborKeeper) remove(ctx workflow.Context, due activities.HarborDue) er
 	return nil
 }
 
-// removeParts removes parts side by side, and returns when all are gone.
+// removeParts removes parts side by side, each when the cluster is not held, and returns when all are gone.
 func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
 	var futures []workflow.Future
 	for _, part := range parts {
 		future, settle := workflow.NewFuture(ctx)
 		workflow.GoNamed(ctx, "remove "+string(part), func(ctx workflow.Context) {
-			in := activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}
-			var result activities.RemoveHarborPartResult
-			settle.SetError(h.insist().wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, in, &result))
-			if result.Foreign != "" {
-				h.record.note(result.Foreign + " is not of this HarborCluster: it was left, and so were the Secrets and the claims of the " + string(part))
-			}
+			settle.SetError(h.removePart(ctx, part))
 		})
 		futures = append(futures, future)
 	}
@@ -103,6 +99,31 @@ func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) e
 		}
 	}
 	return failure
+}
+
+// removePart removes a part, and begins anew when the cluster was held while that could not be done.
+func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error {
+	insist := h.insist()
+	insist.before = func() error {
+		if hold := h.holds.of(h.in.Cluster); hold != nil {
+			return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
+		}
+		return nil
+	}
+	for {
+		if err := h.holds.awaitRelease(ctx, h.in.Cluster, h.record.reason); err != nil {
+			return err
+		}
+		var result activities.RemoveHarborPartResult
+		err := insist.wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}, &result)
+		if temporal.ErrorType(err) == temporal.ErrHeld {
+			continue
+		}
+		if err == nil && result.Foreign != "" {
+			h.record.note(result.Foreign + " is not of this HarborCluster: it was left, and so were the Secrets and the claims of the " + string(part))
+		}
+		return err
+	}
 }
 
 // gone: there is no object, or somebody has taken our finalizer away.

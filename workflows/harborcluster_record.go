@@ -34,6 +34,8 @@ type HarborClusterStatus struct {
 	Harbor goharborv1.HarborClusterStatus `json:"harbor"`
 	// Since is when it became that.
 	Since metav1.Time `json:"since"`
+	// Held is what keeps anything from being applied or removed.
+	Held *drydockv1.Hold `json:"held,omitempty"`
 	// Wait is why nothing is seen or done.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// Failures are what could not be applied last, all of it.
@@ -116,6 +118,7 @@ func harborDetails(s *HarborClusterStatus) string {
 	d.head("Harbor cluster", s.Namespace+"/"+s.Name+" in "+s.Cluster)
 	d.row("state", string(s.State))
 	d.row("status", string(s.Harbor.Status)+" since "+s.Since.UTC().Format(clockFormat))
+	d.held(s.Held)
 	d.wait(s.Wait)
 	for _, note := range s.Notes {
 		d.row("note", note)

@@ -21,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/temporal"
@@ -162,7 +164,9 @@ func (h *harborWorld) look(in activities.AwaitHarborDueInput) (activities.Harbor
 	judged := harbor.Judge(hc, seen, in.Applied, h.Now())
 	due.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
 	due.Outdated = !sameStatus(h.object.Status, due.Status)
-	due.Parts, due.Moot = judged.Due, judged.Moot
+	if due.Moot = judged.Moot; !in.Held {
+		due.Parts = judged.Due
+	}
 	return due, due.Outdated || due.Unheld || len(due.Parts) > 0 || !sameStatus(in.Status, due.Status)
 }
 
@@ -402,6 +406,39 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByRequest(t *testing.T) {
 	require.False(t, h.held)
 	require.Equal(t, HarborDeleted, status.State)
 	require.Equal(t, []string{"deleted by ann", "what belonged to it is removed; its data: Retain"}, status.Notes)
+}
+
+func TestNothingIsAppliedOrRemovedWhileTheClusterIsHeldAndTheStatusSaysSo(t *testing.T) {
+	h := newHarborWorld(t)
+	stop := emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}}
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalHeld, stop) }, time.Minute)
+	h.after(2*time.Minute, func() {
+		h.edits[harbor.PartCache] = "theirs"
+		h.down[harbor.PartDatabase] = true
+	})
+	h.RegisterDelayedCallback(func() {
+		status := statusOf[HarborClusterStatus](h.world)
+		require.Equal(t, "flood", status.Held.Reason)
+		require.Equal(t, goharborv1.StatusUnhealthy, status.Harbor.Status, "it is looked at")
+		require.Equal(t, goharborv1.StatusUnhealthy, h.object.Status.Status)
+		require.Equal(t, 1, count(h.begun, harbor.PartCache))
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
+	}, 10*time.Minute)
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, 2, count(h.begun, harbor.PartCache))
+		require.Nil(t, statusOf[HarborClusterStatus](h.world).Held)
+		stop.Number = 4
+		h.SignalWorkflow(temporal.SignalHeld, stop)
+	}, 20*time.Minute)
+	h.after(30*time.Minute, func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.RegisterDelayedCallback(func() {
+		require.Empty(t, h.removed)
+		require.Equal(t, emergency.ReasonHeld, statusOf[HarborClusterStatus](h.world).Wait.Reason)
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 5})
+	}, 40*time.Minute)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	require.Equal(t, HarborDeleted, requireResult[HarborClusterStatus](h.world).State)
+	require.Len(t, h.removed, 4)
 }
 
 func TestWhatIsLeftSinceItIsSomebodyElsesIsNoted(t *testing.T) {
