@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
@@ -159,6 +160,7 @@ func TestHarborClusters(t *testing.T) {
 			"say which operator is missing":                                    harborWithoutOperators,
 			"say which rights are missing":                                     harborWithoutRights,
 			"that cannot be are refused":                                       harborRefused,
+			"are held and let go, and not changed by that":                     harborHeldAsItIs,
 			"have a status that others may write at the same time, and change": harborStatusConflicts,
 		} {
 			t.Run(name, func(t *testing.T) { run(t, played) })
@@ -504,6 +506,32 @@ func harborRefused(t *testing.T, _ *operators.Operators) {
 
 	err = (&Harbor{Clusters: clusters}).DeleteHarborCluster(t.Context(), HarborRef{Cluster: hubName, Namespace: "default", Name: "none"})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+}
+
+func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
+	t.Parallel()
+	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
+	text, err := os.ReadFile("../internal/harbor/testdata/incluster.yaml")
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal(text, &object.Object))
+	object.SetNamespace(namespace)
+	object.SetFinalizers([]string{"example.org/theirs"})
+	cluster := bareCluster(t)
+	require.NoError(t, cluster.Client.Create(t.Context(), object))
+	ref := HarborRef{Cluster: hubName, Namespace: namespace, Name: object.GetName(), UID: object.GetUID()}
+	requireSame := func(finalizers ...string) {
+		found := object.DeepCopy()
+		require.NoError(t, cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(object), found))
+		require.Equal(t, finalizers, found.GetFinalizers())
+		require.Equal(t, object.Object["spec"], found.Object["spec"])
+		require.Equal(t, object.GetGeneration(), found.GetGeneration())
+	}
+	require.NoError(t, (&Harbor{Clusters: clusters}).HoldHarborCluster(t.Context(), ref))
+	requireSame("example.org/theirs", HarborFinalizer)
+	require.NoError(t, (&Harbor{Clusters: clusters}).ReleaseHarborCluster(t.Context(), ReleaseHarborClusterInput{HarborRef: ref}))
+	requireSame("example.org/theirs")
+	require.NoError(t, cluster.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
 func harborStatusConflicts(t *testing.T, played *operators.Operators) {

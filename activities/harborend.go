@@ -49,7 +49,7 @@ func (h *Harbor) HoldHarborCluster(ctx context.Context, in HarborRef) error {
 		if hc.DeletionTimestamp != nil || !controllerutil.AddFinalizer(hc, HarborFinalizer) {
 			return nil
 		}
-		return c.Update(ctx, hc)
+		return patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
 	})
 }
 
@@ -66,7 +66,7 @@ func (h *Harbor) ReleaseHarborCluster(ctx context.Context, in ReleaseHarborClust
 		if hc.DeletionTimestamp != nil && !in.Removed || !controllerutil.RemoveFinalizer(hc, HarborFinalizer) {
 			return nil
 		}
-		return c.Update(ctx, hc)
+		return patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
 	})
 }
 
