@@ -80,6 +80,8 @@ type nodeMaintenance struct {
 	clusterRequestUID types.UID
 	// clusterHeld: a lock of the cluster had not let go when it was asked.
 	clusterHeld bool
+	// lockBy is when the locks must have let go at the latest, since the node gave way first; nil: it did not, or has no limit.
+	lockBy *time.Time
 	// jobStarted: a Job may exist on the node. jobFinished: it has done its work.
 	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.

@@ -75,6 +75,37 @@ func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {
 	require.Len(t, w.inputs["TakeNode"], 1)
 }
 
+func TestAMaintenanceThatGivesWayAgainAndAgainKeepsItsFirstDeadlineForLocks(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = func(call int) error {
+		if call <= 3 {
+			return errCycle()
+		}
+		return nil
+	}
+	w.fail["AwaitRequestsServed"] = func(call int) error {
+		if call%3 > 0 { // so that time passes
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+
+	waits := w.inputsOf("AwaitNodeLocks")
+	require.Len(t, waits, 4)
+	first := waits[0].(activities.NodeLockInput).Deadline
+	for _, wait := range waits {
+		require.Equal(t, first, wait.(activities.NodeLockInput).Deadline)
+	}
+	for _, wait := range w.inputsOf("AwaitRequestsServed") {
+		require.Equal(t, first, wait.(activities.RequestsServedInput).Deadline)
+	}
+}
+
 func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToTheRollout(t *testing.T) {
 	w := newWorld(t)
 	w.locked = true

@@ -143,13 +143,17 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx)}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
+	if temporal.ErrorType(err) == temporal.ErrLockCycle {
+		m.lockBy = in.Deadline
+	}
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
 }
 
+// lockDeadline is when locks must have let go. Who gives way keeps the deadline that it had: it does not wait in cycles for ever.
 func (m *nodeMaintenance) lockDeadline(ctx workflow.Context) *time.Time {
-	if m.spec.LockTimeoutSeconds == nil {
-		return nil
+	if m.lockBy != nil || m.spec.LockTimeoutSeconds == nil {
+		return m.lockBy
 	}
 	return deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
 }
