@@ -15,6 +15,8 @@ type vanishWatch struct {
 	// number of the watch whose word counts.
 	number int
 	stop   workflow.CancelFunc
+	// failed: it was said that the hub could not be watched.
+	failed bool
 }
 
 // watchedAhead is how many clusters whose turn is to come are watched with those at work: each change of who is watched costs an activity, and a rolling
@@ -22,7 +24,7 @@ type vanishWatch struct {
 const watchedAhead = 50
 
 // watchVanishing sees to it that the clusters are watched, which are at work as of now. A hub that cannot be watched keeps nothing from going on: it is
-// asked once more when the batch is over.
+// asked once more after a while, and when the batch is over.
 func (b *batch) watchVanishing(clusters []*clusterAtWork) {
 	v := &b.vanishing
 	unwatched := func(cluster *clusterAtWork) bool { return !slices.Contains(v.watched, cluster.name) }
@@ -38,13 +40,28 @@ func (b *batch) watchVanishing(clusters []*clusterAtWork) {
 		for len(v.watched) > 0 {
 			var vanished []string
 			err := insist.wait(ctx, fmt.Sprintf("watch whether %d clusters vanish", len(v.watched)), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
-			if v.number != number || ctx.Err() != nil || err != nil {
+			if v.number != number || ctx.Err() != nil {
 				return
+			}
+			if err != nil {
+				if b.notWatched(ctx, err) != nil {
+					return
+				}
+				continue
 			}
 			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(vanished, name) })
 			b.vanish(ctx, vanished)
 		}
 	})
+}
+
+// notWatched says that the hub refuses to be watched, and waits until that is tried once more.
+func (b *batch) notWatched(ctx workflow.Context, err error) error {
+	if !b.vanishing.failed {
+		b.vanishing.failed = true
+		b.group.record.note("whether clusters vanish could not be watched: " + temporal.ErrorMessage(err))
+	}
+	return workflow.NewTimerWithOptions(ctx, longestRound, workflow.TimerOptions{Summary: "before it is watched again whether clusters vanish"}).Get(ctx, nil)
 }
 
 // end ends the watch: what it says does not count any more.

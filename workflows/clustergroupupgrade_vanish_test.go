@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // vanishesAt unregisters a cluster then, and says what its state is right afterwards.
@@ -56,6 +57,25 @@ func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {
 	require.Equal(t, ranv1.ClusterFailed, waiting().State, "it was watched with those at work")
 	require.Equal(t, ranv1.ClusterCounts{Total: 4, Complete: 2, Failed: 2}, status.Counts)
 	require.NotContains(t, clusters.events, "+c3")
+}
+
+func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	w.fail["AwaitVanished"] = func(call int) error {
+		if call <= 2 {
+			return temporal.Error(temporal.ErrInvalidSpec, "no such selector", nil)
+		}
+		return nil
+	}
+	clusters.ends["c1"] = takes(29 * time.Minute)
+	w.RegisterDelayedCallback(func() { w.unregister("c1") }, 25*time.Minute)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	c1 := statusOfCluster(status, "c1")
+	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
+	require.Equal(t, 25*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute), "not only when its work was over")
+	require.Equal(t, []string{"whether clusters vanish could not be watched: no such selector"}, status.Notes)
 }
 
 func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {

@@ -215,6 +215,11 @@ func (w *world) awaitVanished(ctx context.Context, clusters []string) ([]string,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.inputs["AwaitVanished"] = append(w.inputs["AwaitVanished"], clusters)
+	if fail := w.fail["AwaitVanished"]; fail != nil {
+		if err := fail(len(w.inputs["AwaitVanished"])); err != nil {
+			return nil, err
+		}
+	}
 	wait := vanishing{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
 	if found := wait.of(w.vanished); len(found) > 0 {
 		return found, nil
