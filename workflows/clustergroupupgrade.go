@@ -90,6 +90,8 @@ type groupUpgrade struct {
 	begun     *BatchBudget
 	// gated is on how many clusters the health checks were found to hold before the first batch.
 	gated int
+	// looks lets in so many looks at the health of clusters as may be under way together.
+	looks workflow.Semaphore
 	// charged is the time that counts against the rollout's timeout.
 	charged stopwatch
 	// slowest is how long the slowest of the complete clusters took, as it was charged: a window that was closed meanwhile does not count.
@@ -123,7 +125,7 @@ type groupUpgrade struct {
 }
 
 func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupUpgrade, error) {
-	g := &groupUpgrade{in: in, spec: in.Object.Spec}
+	g := &groupUpgrade{in: in, spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// gatesAtOnce is on how many clusters the health checks of a rollout are looked at together, before it starts: each is an activity.
+// gatesAtOnce is on how many clusters the health checks of a rollout are looked at together: each is an activity, and a server refuses a run with too many.
 const gatesAtOnce = 50
 
 // awaitHealth waits until the health checks of the rollout hold on every cluster that it is to work on, before its first batch. Where one fails, nothing
@@ -82,8 +82,13 @@ func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[str
 	return failures
 }
 
-// awaitClusterHealth waits until the health checks of the rollout hold on a cluster. What was seen before now does not count.
+// awaitClusterHealth waits until the health checks of the rollout hold on a cluster. What was seen before its turn to be looked at does not count, and
+// their time begins with it.
 func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
+	if err := g.looks.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer g.looks.Release(1)
 	now := workflow.Now(ctx)
 	in := activities.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
 	insist := g.insist()

@@ -152,3 +152,33 @@ func TestTheHealthOfManyClustersIsAwaitedInManyRuns(t *testing.T) {
 	requireResult[groupStatus](second)
 	require.Len(t, looksAt(second), 10+60)
 }
+
+func TestClustersThatAreDoneTogetherAreLookedAtSomeAtATimeAndEachHasItsTime(t *testing.T) {
+	var batch []string
+	for i := range gatesAtOnce + 10 {
+		batch = append(batch, fmt.Sprintf("c%d", i))
+	}
+	w, _ := newGroupWorld(t, batch)
+	w.fail["AwaitClusterHealthy"] = func(call int) error {
+		if call > len(batch) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withHealthChecks(aRollout())})
+	requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	since := map[string]time.Time{}
+	first, later := time.Time{}, 0
+	for _, look := range w.inputsOf("AwaitClusterHealthy")[len(batch):] {
+		in := look.(activities.AwaitClusterHealthyInput)
+		if first.IsZero() {
+			first = in.Since
+		}
+		if _, seen := since[in.Cluster]; !seen && in.Since.Sub(first) > time.Minute {
+			later++
+		}
+		since[in.Cluster] = in.Since
+	}
+	require.Len(t, since, len(batch))
+	require.Equal(t, 10, later, "they were let in when others were done, and have their time from then on")
+}
