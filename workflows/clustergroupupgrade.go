@@ -41,6 +41,8 @@ type ClusterGroupUpgradeCarried struct {
 	Begun *BatchBudget `json:"begun,omitempty"`
 	// Gated is on how many clusters of the plan the health checks were found to hold, before the first batch.
 	Gated int `json:"gated,omitempty"`
+	// GatePassed: a cluster was started for which they had to hold.
+	GatePassed bool `json:"gatePassed,omitempty"`
 	// Completed clusters to which afterCompletion is still to be done.
 	Completed []string `json:"completed,omitempty"`
 	// Prepared is what was found of the policies or manifest works; nil before the first cluster.
@@ -88,8 +90,7 @@ type groupUpgrade struct {
 	phase     string
 	nextBatch int
 	begun     *BatchBudget
-	// gated is on how many clusters the health checks were found to hold before the first batch.
-	gated int
+	gate      healthGate
 	// looks lets in so many looks at the health of clusters as may be under way together.
 	looks workflow.Semaphore
 	// charged is the time that counts against the rollout's timeout.
@@ -130,7 +131,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
-		g.prepared, g.gated, g.slowest = c.Prepared, c.Gated, c.Slowest
+		g.prepared, g.gate.seen, g.gate.passed, g.slowest = c.Prepared, c.Gated, c.GatePassed, c.Slowest
 		g.holds.windows.restore(c.Windows)
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
@@ -240,9 +241,10 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 		return rollout.EndCancelled, nil
 	}
 	in := g.in
+	seen, passed := g.gate.carry()
 	in.Carried = &ClusterGroupUpgradeCarried{
 		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.prepared, Gated: g.gated, Held: g.holds.state, Windows: g.holds.windows.carry(),
+		Completed: g.completions.due, Prepared: g.prepared, Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
 		Slowest: g.slowest, Starters: g.starters,
 	}
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)

@@ -58,7 +58,11 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 			if end, err := g.awaitHealth(ctx); end != "" || err != nil {
 				return end, err
 			}
-			if end := g.runBatch(ctx, next); end != "" {
+			switch end := g.runBatch(ctx, next); end {
+			case "":
+			case endGate:
+				continue
+			default:
 				return end, nil
 			}
 		}
@@ -68,7 +72,7 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 }
 
 // runBatch takes the batches up to next from start to end, or goes on with what the run before has begun. It returns why the rollout ends
-// with it, endRun, or "" when the next batch is due.
+// with it, endRun, endGate, or "" when the next batch is due.
 func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
@@ -83,6 +87,11 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	g.batch = b
 	g.runClock(ctx)
 	b.run(ctx)
+	if g.mustLookAgain() && len(b.pending) > 0 && !b.timedOut && ctx.Err() == nil {
+		g.batch = nil
+		g.record.deadlines(ctx, nil, nil)
+		return endGate
+	}
 	b.dropVanished(ctx, b.clusters)
 	g.batch = nil
 	if len(b.pending) > 0 && !b.timedOut && !b.exhausted() && ctx.Err() == nil {
@@ -222,7 +231,7 @@ func (b *batch) over(ctx workflow.Context) bool {
 	case len(b.running) > 0 && b.othersFollow() && b.end(ctx) == "":
 		return false
 	}
-	return len(b.pending) == 0 || b.timedOut || mustContinueAsNew(ctx, b.group.signals)
+	return len(b.pending) == 0 || b.timedOut || b.group.mustLookAgain() || mustContinueAsNew(ctx, b.group.signals)
 }
 
 // busy is how many clusters are at work.
@@ -259,6 +268,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 			clusters = append(clusters, cluster)
 		}
 		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
+		b.group.passGate()
 		b.group.remedy.start(b, clusters)
 		b.group.record.clustersStarted(ctx, next)
 		b.changed = true // some may have less time than the batch
@@ -271,7 +281,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 // next are the clusters to start now, as many as one workflow task can take.
 func (b *batch) next(ctx workflow.Context) []string {
 	g := b.group
-	if g.status.Paused || ctx.Err() != nil || mustContinueAsNew(ctx, g.signals) {
+	if g.status.Paused || ctx.Err() != nil || g.mustLookAgain() || mustContinueAsNew(ctx, g.signals) {
 		return nil
 	}
 	return b.waiting(min(b.window().Free(), g.remedy.startedTogether()))

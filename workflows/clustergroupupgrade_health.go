@@ -1,68 +1,16 @@
 package workflows
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
 // gatesAtOnce is on how many clusters the health checks of a rollout are looked at together: each is an activity, and a server refuses a run with too many.
 const gatesAtOnce = 50
-
-// awaitHealth waits until the health checks of the rollout hold on every cluster that it is to work on, before its first batch. Where one fails, nothing
-// is touched.
-func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
-	if len(g.spec.HealthChecks) == 0 || g.begun != nil || g.status.Status.CurrentBatch > 0 {
-		return "", nil
-	}
-	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
-	for g.gated < len(clusters) {
-		if mustContinueAsNew(ctx, g.signals) {
-			return endRun, nil
-		}
-		some := clusters[g.gated:min(len(clusters), g.gated+gatesAtOnce)]
-		failures := g.healthOf(ctx, some)
-		g.record.reason.set(ctx, "", "")
-		if ctx.Err() != nil {
-			return rollout.EndCancelled, nil
-		}
-		if err := gateFailure(some, failures); err != nil {
-			return "", err
-		}
-		g.gated += len(some)
-	}
-	return "", nil
-}
-
-// gateFailure is one error of those of clusters; nil: there is none.
-func gateFailure(clusters []string, failures map[string]error) error {
-	var messages []string
-	var blockers []drydockv1.Blocker
-	for _, cluster := range clusters {
-		if err := failures[cluster]; err != nil {
-			messages = append(messages, temporal.ErrorMessage(err))
-			blockers = append(blockers, temporal.Blockers(err)...)
-		}
-	}
-	if len(messages) == 0 {
-		return nil
-	}
-	const named = 5
-	more := ""
-	if len(messages) > named {
-		more = fmt.Sprintf("; and on %d more clusters", len(messages)-named)
-		messages = messages[:named]
-	}
-	return temporal.Error(temporal.ErrHealthGateFailed, "before the first batch: "+strings.Join(messages, "; ")+more, nil, blockers...)
-}
 
 // healthOf looks at clusters side by side, and returns the errors of those on which the health checks of the rollout do not hold in time.
 func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
@@ -126,7 +74,7 @@ func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 // come the rollout's.
 func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
 	switch {
-	case seen.Wait == nil || g.withdrawn != nil:
+	case seen.Wait == nil || g.withdrawn != nil || g.mustLookAgain():
 	case g.batch == nil:
 		wait := *seen.Wait
 		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message

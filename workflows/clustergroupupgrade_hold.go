@@ -17,6 +17,7 @@ func (g *groupUpgrade) runClock(ctx workflow.Context) {
 	if run.CompletedAt != nil {
 		return
 	}
+	g.shutGate()
 	g.record.held(ctx, g.hold())
 	switch {
 	case run.StartedAt == nil && g.batch == nil: // nothing has begun
@@ -31,14 +32,18 @@ func (g *groupUpgrade) runClock(ctx workflow.Context) {
 }
 
 // standsStill reports whether the rollout's clock stands still: nobody is to run out of time because of a pause or a hold, or of an approval that
-// is not given.
+// is not given; and the health checks before the first cluster have their own time.
 func (g *groupUpgrade) standsStill() bool {
-	return g.status.Paused || g.awaited != nil || g.batch != nil && g.batch.hold() != nil
+	return g.status.Paused || g.awaited != nil || g.gate.standing || g.batch != nil && g.batch.hold() != nil
 }
 
 // hold is what keeps the rollout from going on as planned.
 func (g *groupUpgrade) hold() *drydockv1.Hold {
-	if all := g.holds.all(); all != nil || g.batch == nil {
+	all := g.holds.all()
+	switch {
+	case all == nil && g.gate.standing:
+		return g.startHold()
+	case all != nil || g.batch == nil:
 		return all
 	}
 	return g.batch.hold()

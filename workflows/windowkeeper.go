@@ -167,6 +167,9 @@ func (k *windowKeeper) selective() bool {
 	return slices.ContainsFunc(k.names, func(name string) bool { return k.told[name].Selector != nil })
 }
 
+// known reports whether it was found out which windows are for which clusters, or all are for all.
+func (k *windowKeeper) known() bool { return !k.selective() || k.selected != nil }
+
 // selectAtOnce is how many clusters one activity is asked about.
 const selectAtOnce = 500
 

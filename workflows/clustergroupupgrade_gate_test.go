@@ -1,0 +1,199 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// stop is one way in which a rollout is kept from starting clusters for a while.
+type stop struct {
+	name, reason string
+	begin, end   func(w *world)
+}
+
+func everyStop() []stop {
+	return []stop{
+		{
+			"a pause", "Paused",
+			func(w *world) { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) },
+			func(w *world) { w.SignalWorkflow(temporal.SignalResume, temporal.SignalRequest{Actor: "bob"}) },
+		},
+		{
+			"a hold of all", emergency.ReasonHeld,
+			func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all")) },
+			func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(3)) },
+		},
+		{
+			"a hold of the clusters", emergency.ReasonHeld,
+			func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1", "cluster/c2")) },
+			func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(3, "cluster/c2")) },
+		},
+		{
+			"a closed window", emergency.ReasonWaitingForWindow,
+			func(w *world) { w.SignalWorkflow(temporal.SignalWindow, opensAt(2, w.Now().Add(14*time.Hour))) },
+			func(w *world) { w.SignalWorkflow(temporal.SignalWindow, openUntil(3, w.Now().Add(4*time.Hour))) },
+		},
+	}
+}
+
+// gatedInWindows is a rollout with health checks, and a window that is open for days.
+func gatedInWindows(w *world) ClusterGroupUpgradeInput {
+	open := openUntil(1, w.Now().Add(72*time.Hour))
+	open.Outlook.Openings[0].Start = w.Now().Add(-time.Hour)
+	w.windows = map[string]windows.Standing{nightWindow: open}
+	in := inWindows()
+	in.Object = withHealthChecks(in.Object)
+	return in
+}
+
+// requireStopped requires that nothing is begun, and that the rollout says why.
+func requireStopped(w *world, clusters *children, reason string) {
+	w.t.Helper()
+	require.Empty(w.t, clusters.events)
+	status := statusOf[groupStatus](w)
+	require.NotNil(w.t, status.Wait)
+	require.Equal(w.t, reason, status.Wait.Reason)
+	require.Nil(w.t, status.Status.CurrentBatchDeadline, "the clock stands still")
+	require.Nil(w.t, status.Status.Deadline)
+}
+
+// requireLookedAgain requires that the last look before the first cluster was not before then.
+func requireLookedAgain(w *world, first int, then time.Time) {
+	w.t.Helper()
+	looks := w.inputsOf("AwaitClusterHealthy")
+	require.False(w.t, looks[first].(activities.AwaitClusterHealthyInput).Since.Before(then), "%d", first)
+}
+
+func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {
+	for _, stop := range everyStop() {
+		t.Run(stop.name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+			in := gatedInWindows(w)
+			start := w.Now()
+			w.fail["PlanRollout"] = func(int) error { stop.begin(w); return nil }
+			if stop.reason == emergency.ReasonWaitingForWindow {
+				w.windows[nightWindow] = opensAt(1, start.Add(14*time.Hour))
+			}
+			w.lookAfter(13*time.Hour, func() {
+				requireStopped(w, clusters, stop.reason)
+				require.Empty(t, looksAt(w))
+			})
+			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+			if stop.name == "a hold of the clusters" {
+				w.hear(15*time.Hour, heldState(4))
+			}
+			w.ExecuteWorkflow(ClusterGroupUpgrade, in)
+			require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+			require.Len(t, looksAt(w), 4)
+			requireLookedAgain(w, 0, start.Add(14*time.Hour))
+		})
+	}
+}
+
+// What is seen while nothing may be started counts for nothing, be it good or bad.
+func TestChecksThatAreInterruptedAreMadeAnew(t *testing.T) {
+	for _, stop := range everyStop() {
+		for name, seen := range map[string]error{"that fail": unhealthyRegistry("c1"), "that hold": nil} {
+			t.Run(stop.name+" while checks are made "+name, func(t *testing.T) {
+				w, clusters := newGroupWorld(t, []string{"c1"})
+				in := gatedInWindows(w)
+				start := w.Now()
+				w.fail["AwaitClusterHealthy"] = func(call int) error {
+					if call > 1 {
+						return nil
+					}
+					stop.begin(w)
+					return seen
+				}
+				w.lookAfter(13*time.Hour, func() { requireStopped(w, clusters, stop.reason) })
+				w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+				w.ExecuteWorkflow(ClusterGroupUpgrade, in)
+				require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+				require.Len(t, looksAt(w), 3, "once in vain, before it, and after it")
+				requireLookedAgain(w, 1, start.Add(14*time.Hour))
+			})
+		}
+	}
+}
+
+func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T) {
+	for _, stop := range everyStop() {
+		t.Run(stop.name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"})
+			in := gatedInWindows(w)
+			start := w.Now()
+			w.fail["VanishedClusters"] = func(call int) error {
+				if call == 1 { // the batch has begun, its cluster has not
+					require.Len(t, looksAt(w), 1)
+					stop.begin(w)
+				}
+				return nil
+			}
+			w.lookAfter(13*time.Hour, func() { requireStopped(w, clusters, stop.reason) })
+			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+			w.ExecuteWorkflow(ClusterGroupUpgrade, in)
+			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+			require.Len(t, looksAt(w), 3)
+			requireLookedAgain(w, 1, start.Add(14*time.Hour))
+		})
+	}
+}
+
+func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	w.fail["VanishedClusters"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all"))
+			w.SetContinueAsNewSuggested(true)
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withHealthChecks(aRollout())})
+	next := handedOn[ClusterGroupUpgradeInput](w)
+	require.NotNil(t, next)
+	require.NotNil(t, next.Carried.Begun)
+	require.Zero(t, next.Carried.Gated, "what was seen counts no more")
+	require.Empty(t, clusters.events)
+
+	second, again := newGroupWorld(t, []string{"c1"})
+	start := second.Now()
+	second.lookAfter(13*time.Hour, func() {
+		requireStopped(second, again, emergency.ReasonHeld)
+		require.Empty(t, looksAt(second))
+	})
+	second.hear(14*time.Hour, heldState(3))
+	second.ExecuteWorkflow(ClusterGroupUpgrade, *next)
+	require.Equal(t, int32(1), requireResult[groupStatus](second).Counts.Complete)
+	requireLookedAgain(second, 0, start.Add(14*time.Hour))
+}
+
+func TestAStopAfterTheFirstClusterCallsForNoOtherLookAtThoseThatFollow(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+		clusters.ends["c1"] = takes(10 * time.Minute)
+		w.hear(5*time.Minute, heldState(2, "all"))
+		w.hear(14*time.Hour, heldState(3))
+		if again {
+			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 5*time.Minute)
+		}
+		w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withHealthChecks(aRollout())})
+		looks := len(looksAt(w))
+		if again {
+			next := handedOn[ClusterGroupUpgradeInput](w)
+			require.NotNil(t, next)
+			w, _ = newGroupWorld(t, []string{"c1"}, []string{"c2"})
+			w.hear(14*time.Hour, heldState(3))
+			w.ExecuteWorkflow(ClusterGroupUpgrade, *next)
+			looks += len(looksAt(w))
+		}
+		require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+		require.Equal(t, 4, looks)
+	}
+}
