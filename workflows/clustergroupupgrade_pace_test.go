@@ -65,7 +65,7 @@ func TestRollingKeepsAsManyClustersAtWorkAsMayBe(t *testing.T) {
 func TestAClusterThatVanishesBeforeItsTurnInARollingRolloutIsNotWorkedOn(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"}, []string{"c5"})
 	clusters.ends["c1"] = takes(10 * time.Minute)
-	w.RegisterDelayedCallback(func() { w.vanished = []string{"c4"} }, 30*time.Second)
+	w.RegisterDelayedCallback(func() { w.lose("c4") }, 30*time.Second)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollingRollout()})
 	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
 	require.NotContains(t, clusters.events, "+c4")

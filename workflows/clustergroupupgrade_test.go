@@ -243,7 +243,7 @@ func TestAClusterThatHasVanishedIsFailedAndNotWorkedOn(t *testing.T) {
 func TestAClusterThatVanishesWhileItIsWorkedOnIsNotComplete(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.ends["c1"] = func(workflow.Context) error {
-		w.vanished = []string{"c1"}
+		w.lose("c1")
 		return nil
 	}
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})

@@ -228,6 +228,13 @@ func (w *world) awaitVanished(ctx context.Context, clusters []string) ([]string,
 	return nil, activity.ErrResultPending
 }
 
+// lose deletes the ManagedCluster of a cluster, and the hub tells nobody.
+func (w *world) lose(cluster string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.vanished = append(w.vanished, cluster)
+}
+
 // unregister deletes the ManagedCluster of a cluster, and tells those that wait for that.
 func (w *world) unregister(cluster string) {
 	w.mu.Lock()
