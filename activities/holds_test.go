@@ -123,12 +123,14 @@ func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
 		{
 			workflow(temporal.NodeMaintenance, temporal.NodeMaintenanceID("c2", "ops", "n1"), ""),
 			workflow(temporal.MaintenanceScheduler, temporal.MaintenanceSchedulerID("c3"), ""),
+			workflow(temporal.HarborCluster, temporal.HarborClusterID("c4", "ops", "main"), ""),
 		},
 	}}
 	found, err := (&Holds{Temporal: server}).FindFollowers(t.Context(), struct{}{})
 	require.NoError(t, err)
 	require.Equal(t, []temporal.Subscription{
 		{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}, {WorkflowID: "scheduler/c3", Cluster: "c3"},
+		{WorkflowID: "harbor/c4/ops/main", Cluster: "c4"},
 	}, found)
-	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance', 'MaintenanceScheduler') AND ExecutionStatus = 'Running'", server.query)
+	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance', 'MaintenanceScheduler', 'HarborCluster') AND ExecutionStatus = 'Running'", server.query)
 }
