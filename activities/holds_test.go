@@ -129,7 +129,9 @@ func TestThoseThatFollowAreTheWorkflowsThatNobodyElseTells(t *testing.T) {
 	found, err := (&Holds{Temporal: server}).FindFollowers(t.Context(), struct{}{})
 	require.NoError(t, err)
 	require.Equal(t, []temporal.Subscription{
-		{WorkflowID: "cgu/ops/june"}, {WorkflowID: "node/c2/ops/n1", Cluster: "c2"}, {WorkflowID: "scheduler/c3", Cluster: "c3"},
+		{WorkflowID: "cgu/ops/june"},
+		{WorkflowID: "node/c2/ops/n1", Cluster: "c2"},
+		{WorkflowID: "scheduler/c3", Cluster: "c3"},
 		{WorkflowID: "harbor/c4/ops/main", Cluster: "c4"},
 	}, found)
 	require.Equal(t, "WorkflowType IN ('ClusterGroupUpgrade', 'NodeMaintenance', 'MaintenanceScheduler', 'HarborCluster') AND ExecutionStatus = 'Running'", server.query)
