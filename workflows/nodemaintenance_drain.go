@@ -1,0 +1,77 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// awaitPodCompletion lets the pods that are chosen for that end by themselves.
+func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
+	if m.spec.WaitForPodCompletion == nil {
+		return nil
+	}
+	m.record.enter(ctx, maintenancev1.NodeWaitForPodCompletion)
+	in := activities.AwaitPodCompletionInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion}
+	in.Deadline = deadlineIn(ctx, in.Spec.TimeoutSeconds)
+	var result activities.AwaitPodCompletionResult
+	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, "", m.drains.AwaitPodCompletion, in, &result)
+	if len(result.Remaining) > 0 {
+		m.record.note("went on without waiting longer for " + listed(result.Remaining))
+	}
+	m.status.WaitForCompletion = nil
+	return err
+}
+
+// drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled. Further attempts have more time, and report less often,
+// so that one that cannot end does not fill its workflow's history.
+func (m *nodeMaintenance) drain(ctx workflow.Context) error {
+	if m.spec.DrainSpec == nil {
+		return nil
+	}
+	if err := m.awaitRelease(ctx); err != nil {
+		return err
+	}
+	m.record.enter(ctx, maintenancev1.NodeDraining)
+	m.record.stages.begin(ctx, maintenancev1.StageKubernetesDrained)
+	in := &activities.DrainInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec}
+	m.draining = in
+	for {
+		in.Attempt++
+		err := m.whenReleased(ctx, func() error { return m.tryToDrain(ctx, in) })
+		if temporal.ErrorType(err) == temporal.ErrDrainTimedOut && m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry {
+			m.record.note("draining once more: " + temporal.ErrorMessage(err))
+			continue
+		}
+		m.record.stages.end(ctx, maintenancev1.StageKubernetesDrained, err, "")
+		return err
+	}
+}
+
+func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *activities.DrainInput) error {
+	in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec, in.Attempt))
+	var result maintenancev1.DrainStatus
+	err := m.awaitBy(ctx, m.insistUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
+	if err == nil {
+		m.status.Drain = &result
+	}
+	return err
+}
+
+// drainTimeout is the limit of an attempt at a drain, in seconds: 300 for the first unless given, then twice that of the one before, up to as long as
+// an attempt at any wait may take.
+func drainTimeout(spec maintenancev1.DrainSpec, attempt int32) int32 {
+	const longest = int32(unlimitedWait / time.Second)
+	timeout := int32(300)
+	if spec.TimeoutSeconds != nil {
+		timeout = *spec.TimeoutSeconds
+	}
+	for ; attempt > 1 && timeout < longest; attempt-- {
+		timeout = min(2*timeout, longest)
+	}
+	return timeout
+}
