@@ -41,7 +41,7 @@ func requestorIsConfused(t *testing.T, s *scene) {
 	s.awaitWaiting(t, w.workflow, "Drain")
 	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalRecover)
 	letLeave(t, at, guest)
-	s.awaitCompleted(t, w.workflow, "Drain")
+	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeReady))
 	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalFail, temporal.SignalFail)
 	s.awaitPhase(t, w.workflow, string(maintenancev1.NodeRequestorFailed))
 	s.sayAll(t, w.workflow, temporal.SignalRecover, temporal.SignalRecover, temporal.SignalDone, temporal.SignalDone, temporal.SignalFail)
