@@ -33,7 +33,7 @@ const (
 	UpdateEdit    = "edit"
 )
 
-// Updates of a HarborCluster. UpdateApply carries a workflows.HarborApplyRequest, UpdateDelete a SignalRequest.
+// Updates of a HarborCluster, and of a status portal. To a HarborCluster UpdateApply carries a workflows.HarborApplyRequest, UpdateDelete a SignalRequest.
 const (
 	UpdateApply  = "apply"
 	UpdateDelete = "delete"
@@ -97,6 +97,18 @@ const (
 	SignalLeaveWindow  = "leaveWindow"
 	// SignalWindow carries a windows.Standing to a workflow that wants to be told.
 	SignalWindow = "window"
+)
+
+// Messages of a status portal, besides UpdateApply with a portal.ApplyRequest and UpdateDelete with a portal.DeleteRequest. All updates answer with the
+// portal.View that they lead to.
+const (
+	// UpdateCancelMaintenance carries a portal.CancelRequest.
+	UpdateCancelMaintenance = "cancelMaintenance"
+	// SignalAnnouncement carries a portal.Announcement from a window to the portal that shows it. SignalAnnounce asks a window for one.
+	SignalAnnouncement = "announcement"
+	SignalAnnounce     = "announce"
+	// SignalMoved carries a portal.Move to a portal: components and maintenances that another one shows now.
+	SignalMoved = "moved"
 )
 
 // Subscription says which workflow is to be told of something.

@@ -27,6 +27,7 @@ const (
 	HarborCluster          = "HarborCluster"
 	MaintenanceWindow      = "MaintenanceWindow"
 	WindowNotification     = "WindowNotification"
+	StatusPortal           = "StatusPortal"
 )
 
 // ClusterGroupUpgradeID is the workflow id of a rollout.
@@ -85,3 +86,9 @@ const MaintenanceWindowPrefix = "window/"
 func MaintenanceWindowID(namespace, name string) string {
 	return MaintenanceWindowPrefix + namespace + "/" + name
 }
+
+// StatusPortalPrefix begins the workflow ids of status portals; the name follows.
+const StatusPortalPrefix = "portal/"
+
+// StatusPortalID is the workflow id of a status portal.
+func StatusPortalID(name string) string { return StatusPortalPrefix + name }

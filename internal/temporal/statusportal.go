@@ -1,0 +1,16 @@
+package temporal
+
+import (
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+)
+
+// StatusPortalOptions start the workflow of a portal where it does not run yet: there is one as soon as something is to be shown.
+func StatusPortalOptions(name string) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID:                       StatusPortalID(name),
+		TaskQueue:                TaskQueue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		StaticSummary:            Cut("status portal "+name, 200),
+	}
+}
