@@ -10,7 +10,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitPodCompletion lets the pods that are chosen for that end by themselves.
+// awaitPodCompletion lets the pods that are chosen for that end by themselves. When its time is over it goes on, also if nobody can look which are left: the
+// drain looks for itself.
 func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	if m.spec.WaitForPodCompletion == nil {
 		return nil
@@ -19,12 +20,25 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 	in := activities.AwaitPodCompletionInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion}
 	in.Deadline = deadlineIn(ctx, in.Spec.TimeoutSeconds)
 	var result activities.AwaitPodCompletionResult
-	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, "", m.drains.AwaitPodCompletion, in, &result)
-	if len(result.Remaining) > 0 {
+	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, temporal.ErrPodCompletionUnseen,
+		m.drains.AwaitPodCompletion, in, &result)
+	switch {
+	case len(result.Remaining) > 0:
 		m.record.note("went on without waiting longer for " + listed(result.Remaining))
+	case temporal.ErrorType(err) == temporal.ErrPodCompletionUnseen:
+		m.record.note("went on without knowing which pods have ended by themselves: " + temporal.ErrorMessage(err) + lastSeen(m.status.WaitForCompletion))
+		err = nil
 	}
 	m.status.WaitForCompletion = nil
 	return err
+}
+
+// lastSeen adds the pods to a message that were there when somebody could look.
+func lastSeen(pods []string) string {
+	if len(pods) == 0 {
+		return ""
+	}
+	return "; when they were seen last these had not: " + listed(pods)
 }
 
 // drain empties the node. With onDrainTimeout Retry it tries until it succeeds or is cancelled. Further attempts have more time, and report less often,

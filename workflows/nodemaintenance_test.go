@@ -510,6 +510,29 @@ func TestADeadlineHoldsAlsoWhileTheClusterDoesNotAnswer(t *testing.T) {
 	require.WithinDuration(t, start.Add(5*time.Minute+deadlineGrace), w.Now(), 2*time.Minute)
 }
 
+func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	in := wholeMaintenance()
+	in.Object.Spec.WaitForPodCompletion.TimeoutSeconds = 3600
+	w.fail["AwaitPodCompletion"] = always(temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil))
+	w.when(func() bool { return statusOf[nodeStatus](w).State == maintenancev1.NodeWaitForPodCompletion }, func() {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitPodCompletion", Pods: []string{"ml/train-1"}})
+	})
+	w.when(func() bool { return statusOf[nodeStatus](w).State == maintenancev1.NodeDraining }, func() {
+		require.WithinDuration(t, start.Add(time.Hour+deadlineGrace), w.Now(), 2*time.Minute)
+		require.Empty(t, statusOf[nodeStatus](w).WaitForCompletion)
+	})
+	w.blocked["Drain"] = true
+	w.RegisterDelayedCallback(w.CancelWorkflow, 2*time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	status := requireCancelled[nodeStatus](w)
+	require.Contains(t, states(status), maintenancev1.NodeDraining, "the drain looks for itself")
+	require.Contains(t, status.Notes, "went on without knowing which pods have ended by themselves: wait for pods of n1 to finish: the time is over, "+
+		"and how it stands could not be seen: connection refused; when they were seen last these had not: ml/train-1")
+}
+
 func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
 	w := newWorld(t)
 	w.blocked["TakeNode"] = true

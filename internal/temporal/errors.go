@@ -21,6 +21,8 @@ const (
 	ErrNodeBusy = "NodeBusy"
 	// ErrDrainTimedOut: pods were left at the drain's deadline; the details are the []Blocker.
 	ErrDrainTimedOut = "DrainTimedOut"
+	// ErrPodCompletionUnseen: nobody could look at the deadline whether the pods have ended that may end by themselves.
+	ErrPodCompletionUnseen = "PodCompletionUnseen"
 	// ErrPodsNotEvictable: pods that the drain may not evict are in its way; the details are the []Blocker.
 	ErrPodsNotEvictable = "PodsNotEvictable"
 	// ErrLockRefused: a workload lock that had let go is held again.
@@ -47,8 +49,8 @@ const (
 
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
 var NonRetryable = []string{
-	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodsNotEvictable, ErrLockRefused, ErrLockCycle,
-	ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned, ErrHeld,
+	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodCompletionUnseen, ErrPodsNotEvictable, ErrLockRefused,
+	ErrLockCycle, ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned, ErrHeld,
 }
 
 // blockersNamed is how many blockers an error carries. It becomes part of its workflow's history, and of the parent's, and a node can have 250 pods.
