@@ -1,6 +1,12 @@
 package portal
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
@@ -22,7 +28,7 @@ type DeleteRequest struct {
 	Request
 	Components   []string `json:"components,omitempty"`
 	Maintenances []string `json:"maintenances,omitempty"`
-	// All removes everything. What windows tell comes back with the next that they tell.
+	// All removes everything. A window comes back with the next that it tells.
 	All bool `json:"all,omitempty"`
 }
 
@@ -31,3 +37,227 @@ type CancelRequest struct {
 	Request
 	Maintenance string `json:"maintenance"`
 }
+
+// Answer is what a portal answers to a request.
+type Answer struct {
+	Portal string `json:"portal"`
+	// Number and Status are those of its view then.
+	Number int64                     `json:"number"`
+	Status sreportalv1.ServiceStatus `json:"status"`
+	// Changes say what has become of each object, e.g. "component web added".
+	Changes []string `json:"changes,omitempty"`
+	// Warnings say what is not as its author may think.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Apply declares components and maintenances, which were found to be valid: see CheckApply. It returns what was added here: no other portal shows it any
+// more.
+func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
+	p.Pass(now)
+	added := Move{To: p.Name, At: now}
+	var changes, warnings []string
+	say := func(kind, name, what string) { changes = append(changes, kind+" "+name+" "+what) }
+	for _, object := range r.Components {
+		what := p.applyComponent(object, now)
+		if what == "added" {
+			added.Components = append(added.Components, Name{object.Namespace, object.Name})
+		}
+		say("component", object.Name, what)
+	}
+	for _, object := range r.Maintenances {
+		what := p.applyMaintenance(object, now)
+		if what == "added" {
+			added.Maintenances = append(added.Maintenances, Name{object.Namespace, object.Name})
+		}
+		say("maintenance", object.Name, what)
+	}
+	changed := slices.DeleteFunc(slices.Clone(changes), func(change string) bool { return strings.HasSuffix(change, unchanged) })
+	if len(changed) > 0 {
+		p.record(r.Request, listed(changed), now)
+		p.changed(now)
+	}
+	for _, object := range r.Maintenances {
+		warnings = append(warnings, p.warnings(object.Name, now)...)
+	}
+	answer := p.answer(changes)
+	answer.Warnings = warnings
+	return answer, added
+}
+
+const unchanged = "unchanged"
+
+func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) string {
+	spec := object.Spec
+	if spec.Status == "" {
+		spec.Status = sreportalv1.StatusUnknown
+	}
+	i, found := slices.BinarySearchFunc(p.Components, object.Name, func(c Component, name string) int { return strings.Compare(c.Name, name) })
+	if !found {
+		p.Components = slices.Insert(p.Components, i, Component{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now})
+		return "added"
+	}
+	c := &p.Components[i]
+	c.Applied = now
+	if c.Spec == spec {
+		return unchanged
+	}
+	c.Spec = spec
+	return "changed"
+}
+
+// applyMaintenance takes over a maintenance. One that was cancelled stays so until it is given another time.
+func (p *Portal) applyMaintenance(object sreportalv1.Maintenance, now time.Time) string {
+	applied := Maintenance{Namespace: object.Namespace, Name: object.Name, Spec: object.Spec, Applied: now}
+	i, found := slices.BinarySearchFunc(p.Maintenances, object.Name, func(m Maintenance, name string) int { return strings.Compare(m.Name, name) })
+	if !found {
+		p.Maintenances = slices.Insert(p.Maintenances, i, applied)
+		return "added"
+	}
+	before := p.Maintenances[i]
+	if before.Spec.ScheduledStart.Equal(&applied.Spec.ScheduledStart) && before.Spec.ScheduledEnd.Equal(&applied.Spec.ScheduledEnd) {
+		applied.Cancelled = before.Cancelled
+	}
+	p.Maintenances[i] = applied
+	if sameMaintenance(before.Spec, applied.Spec) {
+		return unchanged
+	}
+	return "changed"
+}
+
+func sameMaintenance(a, b sreportalv1.MaintenanceSpec) bool {
+	return a.Title == b.Title && a.Description == b.Description && a.PortalRef == b.PortalRef && a.AffectedStatus == b.AffectedStatus &&
+		a.ScheduledStart.Equal(&b.ScheduledStart) && a.ScheduledEnd.Equal(&b.ScheduledEnd) && slices.Equal(a.Components, b.Components)
+}
+
+// warnings say what is not as whoever applied a maintenance may think.
+func (p *Portal) warnings(name string, now time.Time) []string {
+	i := slices.IndexFunc(p.Maintenances, func(m Maintenance) bool { return m.Name == name })
+	if i < 0 {
+		return []string{fmt.Sprintf("maintenance %s was over for too long to be shown", name)}
+	}
+	var said []string
+	m := p.Maintenances[i]
+	if m.Cancelled != nil {
+		said = append(said, fmt.Sprintf("maintenance %s was cancelled, and stays so: give it another time, or delete it first", name))
+	}
+	if unknown := p.unknown(m.Spec.Components); len(unknown) > 0 && m.occasion(now).Phase != sreportalv1.PhaseCompleted {
+		said = append(said, fmt.Sprintf("maintenance %s: spec.components: the portal does not have %s yet", name, listed(unknown)))
+	}
+	return said
+}
+
+// unknown are those of the names that no component has.
+func (p *Portal) unknown(names []string) []string {
+	var unknown []string
+	for _, name := range names {
+		if !slices.ContainsFunc(p.Components, func(c Component) bool { return c.Name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
+
+// CheckDelete says why something cannot be deleted; nil: it can.
+func (p *Portal) CheckDelete(r DeleteRequest) error {
+	if !r.All && len(r.Components)+len(r.Maintenances) == 0 {
+		return errors.New("components, maintenances: none is named")
+	}
+	if unknown := p.unknown(r.Components); len(unknown) > 0 {
+		return fmt.Errorf("components: the portal has no %s", listed(unknown))
+	}
+	for _, name := range r.Maintenances {
+		if _, err := p.maintenance(name); err != nil {
+			return fmt.Errorf("maintenances: %w", err)
+		}
+	}
+	return r.check()
+}
+
+// maintenance returns the Maintenance of that name. An opening of a window is not one.
+func (p *Portal) maintenance(name string) (*Maintenance, error) {
+	i := slices.IndexFunc(p.Maintenances, func(m Maintenance) bool { return m.Name == name })
+	if i >= 0 {
+		return &p.Maintenances[i], nil
+	}
+	if namespace, rest, opening := strings.Cut(name, "/"); opening {
+		window, _, _ := strings.Cut(rest, "/")
+		return nil, fmt.Errorf("%s is an opening of a window: `drydock window cancel %s/%s` cancels it", name, namespace, window)
+	}
+	return nil, fmt.Errorf("the portal has no maintenance %s", name)
+}
+
+// Delete removes components and maintenances.
+func (p *Portal) Delete(r DeleteRequest, now time.Time) Answer {
+	p.Pass(now)
+	var changes []string
+	gone := func(kind string, names []string, name string) bool {
+		if !r.All && !slices.Contains(names, name) {
+			return false
+		}
+		changes = append(changes, kind+" "+name+" deleted")
+		return true
+	}
+	p.Components = slices.DeleteFunc(p.Components, func(c Component) bool { return gone("component", r.Components, c.Name) })
+	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(m Maintenance) bool { return gone("maintenance", r.Maintenances, m.Name) })
+	if r.All {
+		p.Windows, p.Past, p.Refused = nil, nil, nil
+	}
+	p.record(r.Request, listed(changes), now)
+	p.changed(now)
+	return p.answer(changes)
+}
+
+// CheckCancel says why a maintenance cannot be cancelled; nil: it can.
+func (p *Portal) CheckCancel(r CancelRequest, now time.Time) error {
+	m, err := p.maintenance(r.Maintenance)
+	if err != nil {
+		return fmt.Errorf("maintenance: %w", err)
+	}
+	switch o := m.occasion(now); {
+	case m.Cancelled != nil:
+		return fmt.Errorf("maintenance: %s is cancelled already", m.Name)
+	case o.invalid == "" && o.Phase == sreportalv1.PhaseCompleted:
+		return fmt.Errorf("maintenance: %s is over since %s", m.Name, clock(o.End))
+	}
+	return r.check()
+}
+
+// Cancel cancels a maintenance.
+func (p *Portal) Cancel(r CancelRequest, now time.Time) Answer {
+	p.Pass(now)
+	m, _ := p.maintenance(r.Maintenance)
+	what := "cancelled, and does not take place"
+	if m.occasion(now).Phase == sreportalv1.PhaseInProgress {
+		what = "cancelled, and ends now"
+	}
+	m.Cancelled = &now
+	changes := []string{"maintenance " + m.Name + " " + what}
+	p.record(r.Request, listed(changes), now)
+	p.changed(now)
+	return p.answer(changes)
+}
+
+// answer is what is answered to a request that has changed this.
+func (p *Portal) answer(changes []string) Answer {
+	return Answer{Portal: p.Name, Number: p.Number, Status: p.status(), Changes: changes}
+}
+
+// eventsKept is how many events a portal remembers.
+const eventsKept = 20
+
+func (p *Portal) record(r Request, message string, now time.Time) {
+	p.Events = append(p.Events, Event{At: now, By: r.Actor, Reason: r.Reason, Message: message})
+	p.Events = slices.Clone(p.Events[max(0, len(p.Events)-eventsKept):])
+}
+
+// listed names up to ten things.
+func listed(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// clock writes a moment for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -3,6 +3,10 @@
 package portal
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
@@ -84,4 +88,76 @@ type Event struct {
 	By      string `json:"by,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
+}
+
+// status of the whole portal: that of its worst component.
+func (p *Portal) status() sreportalv1.ServiceStatus {
+	var all []sreportalv1.ServiceStatus
+	for _, c := range p.Components {
+		all = append(all, c.Status)
+	}
+	return Worst(all...)
+}
+
+// View returns what is shown, as of the moment until which time has passed.
+func (p *Portal) View() View {
+	v := View{
+		Name: p.Name, Number: p.Number, Status: p.status(), Events: p.Events, AsOf: p.Counted,
+		Components: []ComponentView{}, InProgress: []MaintenanceView{}, Upcoming: []MaintenanceView{}, Completed: []MaintenanceView{},
+	}
+	because := map[string][]string{}
+	for _, o := range p.occasions(p.Counted) {
+		o.Unknown = p.unknown(o.Components)
+		switch o.Phase {
+		case sreportalv1.PhaseInProgress:
+			v.InProgress = append(v.InProgress, o.MaintenanceView)
+			for _, component := range o.Components {
+				because[component] = append(because[component], o.Name)
+			}
+		case sreportalv1.PhaseUpcoming:
+			v.Upcoming = append(v.Upcoming, o.MaintenanceView)
+		case sreportalv1.PhaseCompleted:
+			v.Completed = append(v.Completed, o.MaintenanceView)
+		}
+		if o.invalid != "" {
+			v.Problems = append(v.Problems, fmt.Sprintf("maintenance %s has no phase: %s", o.Name, o.invalid))
+		}
+	}
+	for _, refused := range p.Refused {
+		v.Problems = append(v.Problems, fmt.Sprintf("window %s is not shown: %s", refused.Window, refused.Why))
+	}
+	for _, c := range p.Components {
+		v.Components = append(v.Components, ComponentView{
+			Name: c.Name, DisplayName: c.Spec.DisplayName, Description: c.Spec.Description, Group: c.Spec.Group, Link: c.Spec.Link,
+			Declared: Worst(c.Spec.Status), Status: c.Status, Since: c.Since.UTC(), Because: slices.Compact(slices.Sorted(slices.Values(because[c.Name]))),
+			Days: c.History.Days(p.Counted),
+		})
+	}
+	v.order()
+	return v
+}
+
+// order puts what is shown into its order.
+func (v *View) order() {
+	slices.SortStableFunc(v.Components, func(a, b ComponentView) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.DisplayName, b.DisplayName))
+	})
+	byName := func(a, b MaintenanceView) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(v.InProgress, func(a, b MaintenanceView) int { return cmp.Or(a.End.Compare(b.End), byName(a, b)) })
+	slices.SortFunc(v.Upcoming, func(a, b MaintenanceView) int { return cmp.Or(a.Start.Compare(b.Start), byName(a, b)) })
+	slices.SortFunc(v.Completed, func(a, b MaintenanceView) int { return cmp.Or(b.End.Compare(a.End), byName(a, b)) })
+}
+
+// At returns the view as it is later, if nothing has changed but the time.
+func (v View) At(now time.Time) View {
+	if !now.After(v.AsOf) {
+		return v
+	}
+	v.Components = slices.Clone(v.Components)
+	for i := range v.Components {
+		c := &v.Components[i]
+		c.Days = historyOf(c.Days).Add(c.Status, v.AsOf, now).Days(now)
+	}
+	v.AsOf = now
+	return v
 }

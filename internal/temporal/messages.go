@@ -99,8 +99,8 @@ const (
 	SignalWindow = "window"
 )
 
-// Messages of a status portal, besides UpdateApply with a portal.ApplyRequest and UpdateDelete with a portal.DeleteRequest. All updates answer with the
-// portal.View that they lead to.
+// Messages of a status portal, besides UpdateApply with a portal.ApplyRequest and UpdateDelete with a portal.DeleteRequest. All updates answer with a
+// portal.Answer.
 const (
 	// UpdateCancelMaintenance carries a portal.CancelRequest.
 	UpdateCancelMaintenance = "cancelMaintenance"

@@ -1,0 +1,169 @@
+package portal
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// nightOf is what a window tells that opens at start for four hours, and again on the next three days.
+func nightOf(window string, number int64, start time.Time) Announcement {
+	a := Announcement{Window: window, Number: number, Portal: "main", Title: "Nightly", Components: []string{"db"}, AffectedStatus: sreportalv1.StatusDegraded}
+	for i := range openingsAnnounced + 1 {
+		opens := start.AddDate(0, 0, i)
+		a.Openings = append(a.Openings, windows.Opening{Start: opens, End: opens.Add(4 * time.Hour)})
+	}
+	return a
+}
+
+// begun is the same once the first opening has begun.
+func (a Announcement) hasBegun() Announcement {
+	a.Number++
+	a.Openings = append([]windows.Opening{}, a.Openings...)
+	a.Openings[0].Begun = true
+	return a
+}
+
+// ended is the same once the first opening is over.
+func (a Announcement) hasEnded() Announcement {
+	a.Number++
+	a.Openings = a.Openings[1:]
+	return a
+}
+
+func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
+	p := newPortal(t)
+	night := nightOf("prod/night", 1, after(time.Hour))
+	require.True(t, p.Hear(night, noon))
+	v := p.at(noon)
+	require.Len(t, v.Upcoming, 4)
+	require.Equal(t, MaintenanceView{
+		Name: "prod/night/20261121T130000Z", Window: "prod/night", Title: "Nightly", Components: []string{"db"}, Phase: sreportalv1.PhaseUpcoming,
+		AffectedStatus: sreportalv1.StatusDegraded, Start: after(time.Hour), End: after(5 * time.Hour),
+	}, v.Upcoming[0])
+
+	require.Equal(t, sreportalv1.StatusOperational, p.at(after(time.Hour)).component("db").Status, "the window has not opened yet")
+	require.True(t, p.Hear(night.hasBegun(), after(time.Hour+time.Millisecond)))
+	v = p.at(after(2 * time.Hour))
+	require.Equal(t, sreportalv1.StatusDegraded, v.component("db").Status)
+	require.Equal(t, []string{"prod/night/20261121T130000Z"}, v.component("db").Because)
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(5*time.Hour-1)).Status)
+
+	v = p.at(after(5 * time.Hour))
+	require.Equal(t, sreportalv1.StatusOperational, v.Status, "the end does not belong to it, and it need not be told")
+	require.Equal(t, []string{"prod/night/20261121T130000Z"}, names(v.Completed))
+	require.True(t, p.Hear(night.hasBegun().hasEnded(), after(5*time.Hour+time.Millisecond)))
+	v = p.at(after(5*time.Hour + time.Second))
+	require.Len(t, v.Completed, 1)
+	require.False(t, v.Completed[0].Cancelled)
+}
+
+func TestAnOpeningThatChangesWhileItIsShown(t *testing.T) {
+	begun := nightOf("prod/night", 1, after(time.Hour)).hasBegun()
+	extended := nightOf("prod/night", 7, after(time.Hour)).hasBegun()
+	extended.Openings[0].End = after(6 * time.Hour)
+	moved := begun
+	moved.Number, moved.Portal = 9, "other"
+	for name, tt := range map[string]struct {
+		told      Announcement
+		at, shown time.Time
+		status    sreportalv1.ServiceStatus
+		completed int
+		cut       bool
+	}{
+		"it is extended":                        {extended, after(2 * time.Hour), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
+		"it is extended in the last moment":     {extended, after(5*time.Hour + time.Millisecond), after(330 * time.Minute), sreportalv1.StatusDegraded, 0, false},
+		"it is ended early, or cancelled":       {begun.hasEnded(), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 1, true},
+		"another portal shows it":               {moved, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusOperational, 0, false},
+		"it is told again what is known":        {begun, after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
+		"it is told late that it has not begun": {nightOf("prod/night", 1, after(time.Hour)), after(2 * time.Hour), after(2 * time.Hour), sreportalv1.StatusDegraded, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPortal(t)
+			p.Hear(begun, after(time.Hour))
+			p.Hear(tt.told, tt.at)
+			v := p.at(tt.shown)
+			require.Equal(t, tt.status, v.component("db").Status)
+			require.Len(t, v.Completed, tt.completed)
+			if tt.completed > 0 {
+				require.Equal(t, tt.at, v.Completed[0].End)
+				require.Equal(t, tt.cut, v.Completed[0].Cancelled)
+			}
+		})
+	}
+}
+
+func TestAWindowThatDoesNotSayThatItHasOpenedIsAskedAndShownNoMore(t *testing.T) {
+	p := newPortal(t)
+	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
+	require.Empty(t, p.Overdue(after(time.Hour+overdue-1)))
+	next, _ := p.Next(after(time.Hour))
+	require.Equal(t, after(time.Hour+overdue), next)
+	require.Equal(t, []string{"prod/night"}, p.Overdue(next))
+	require.Empty(t, p.Overdue(next), "it is asked once")
+	require.Len(t, p.at(next).Upcoming, 3)
+	p.Lose("prod/night", next)
+	require.Empty(t, p.at(next).Upcoming)
+}
+
+func TestAWindowThatIsGoneIsShownUntilItsOpeningEnds(t *testing.T) {
+	p := newPortal(t)
+	p.Hear(nightOf("prod/night", 1, after(time.Hour)).hasBegun(), after(time.Hour))
+	p.Lose("prod/night", after(2*time.Hour))
+	v := p.at(after(2 * time.Hour))
+	require.Len(t, v.InProgress, 1)
+	require.Empty(t, v.Upcoming)
+	require.Len(t, p.at(after(5*time.Hour)).Completed, 1)
+	require.Empty(t, p.Windows)
+}
+
+func TestAWindowForWhichThereIsNoRoomIsNotShownAndThatIsSaid(t *testing.T) {
+	p := newPortal(t)
+	large := nightOf("prod/night", 1, after(time.Hour))
+	large.Description = string(make([]byte, textsMost/4))
+	require.True(t, p.Hear(large, noon))
+	require.Contains(t, p.at(noon).Problems[0], "window prod/night is not shown: what portal main says")
+	require.Empty(t, p.Windows)
+	require.True(t, p.Hear(nightOf("prod/night", 2, after(time.Hour)), noon))
+	require.Empty(t, p.at(noon).Problems)
+	require.False(t, p.Hear(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "it is of no concern here")
+}
+
+func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {
+	object := drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}}
+	object.Spec.TimeZone, object.Spec.PortalRef, object.Spec.Components = "UTC", "main", []string{"db"}
+	object.Spec.Recurrence, object.Spec.Duration = "FREQ=DAILY;BYHOUR=13", "4h"
+	var course windows.Course
+	require.Empty(t, Announce(&course, "prod/night", 1, noon).Portal, "nobody has defined it")
+	define := func() {
+		window, err := windows.New(&object)
+		require.NoError(t, err)
+		outlook, err := window.Outlook(noon)
+		require.NoError(t, err)
+		course.Define(windows.DefineRequest{Object: object}, outlook, noon)
+	}
+	define()
+	require.Equal(t, Announcement{Window: "prod/night", Number: 2}, Announce(&course, "prod/night", 2, noon))
+	object.Spec.Title = "Nightly"
+	define()
+	a := Announce(&course, "prod/night", 3, noon)
+	require.Equal(t, "main", a.Portal)
+	require.Len(t, a.Openings, openingsAnnounced)
+
+	course.Pass(after(time.Hour))
+	course.Overriding(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: after(3 * time.Hour)}, after(2*time.Hour))
+	a = Announce(&course, "prod/night", 4, after(2*time.Hour))
+	require.Len(t, a.Openings, 2+openingsAnnounced)
+	require.Equal(t, windows.Opening{Start: after(2 * time.Hour), End: after(3 * time.Hour), Begun: true}, a.Openings[0], "an emergency is announced, too")
+	require.True(t, a.Openings[1].Begun)
+
+	course.Cancel(windows.CancelRequest{All: true}, after(150*time.Minute))
+	course.Pass(after(150 * time.Minute))
+	require.Len(t, Announce(&course, "prod/night", 5, after(4*time.Hour)).Openings, 0)
+}

@@ -1,0 +1,298 @@
+package portal
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// Portal is all that a status page is made of. Its methods change it by the clock, by what people ask for, and by what windows tell.
+type Portal struct {
+	Name string `json:"name"`
+	// Number grows with every visible change.
+	Number int64 `json:"number"`
+	// Components and Maintenances are those that were applied, by name.
+	Components   []Component   `json:"components,omitempty"`
+	Maintenances []Maintenance `json:"maintenances,omitempty"`
+	// Windows is what windows have told, by name.
+	Windows []Announcement `json:"windows,omitempty"`
+	// Past are openings of windows that are over, in the order in which they ended.
+	Past []PastOpening `json:"past,omitempty"`
+	// Refused are windows that are not shown.
+	Refused []RefusedWindow `json:"refused,omitempty"`
+	// Events are the last things that people have ordered.
+	Events []Event `json:"events,omitempty"`
+	// Counted is until when the history is known.
+	Counted time.Time `json:"counted"`
+}
+
+// Component is a component that was applied, and what is shown of it.
+type Component struct {
+	Namespace string                    `json:"namespace,omitempty"`
+	Name      string                    `json:"name"`
+	Spec      sreportalv1.ComponentSpec `json:"spec"`
+	Applied   time.Time                 `json:"applied"`
+	// Status is shown since then.
+	Status  sreportalv1.ServiceStatus `json:"status"`
+	Since   time.Time                 `json:"since"`
+	History History                   `json:"history,omitempty"`
+}
+
+// Maintenance is a maintenance that was applied.
+type Maintenance struct {
+	Namespace string                      `json:"namespace,omitempty"`
+	Name      string                      `json:"name"`
+	Spec      sreportalv1.MaintenanceSpec `json:"spec"`
+	Applied   time.Time                   `json:"applied"`
+	// Cancelled is when somebody ended it; nil: it keeps its own end.
+	Cancelled *time.Time `json:"cancelled,omitempty"`
+}
+
+// PastOpening is an opening of a window that is over.
+type PastOpening struct {
+	Window         string                    `json:"window"`
+	Title          string                    `json:"title"`
+	Description    string                    `json:"description,omitempty"`
+	Components     []string                  `json:"components,omitempty"`
+	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus"`
+	Start          time.Time                 `json:"start"`
+	End            time.Time                 `json:"end"`
+	// Cut: it ended before its time.
+	Cut bool `json:"cut,omitempty"`
+}
+
+const (
+	// keptFor is for how long what is over is remembered, and pastKept how many of each kind.
+	keptFor  = daysKept * 24 * time.Hour
+	pastKept = 50
+	// overdue is how long after its start an opening is shown as upcoming of which its window has not told that it has begun.
+	overdue = time.Minute
+)
+
+// Empty reports whether there is nothing to show.
+func (p *Portal) Empty() bool {
+	return len(p.Components)+len(p.Maintenances)+len(p.Windows)+len(p.Past)+len(p.Refused) == 0
+}
+
+// occasion is a time at which components are maintained, of whatever it comes.
+type occasion struct {
+	MaintenanceView
+	// over is the first moment after it; begun: its window has told that it has opened.
+	over  time.Time
+	begun bool
+	// invalid says why it has no phase.
+	invalid string
+}
+
+// occasions are all there are, with their phases at that moment.
+func (p *Portal) occasions(at time.Time) []occasion {
+	var all []occasion
+	for _, m := range p.Maintenances {
+		all = append(all, m.occasion(at))
+	}
+	for _, a := range p.Windows {
+		for _, opening := range a.Openings {
+			all = append(all, a.occasion(opening, at))
+		}
+	}
+	for _, past := range p.Past {
+		all = append(all, past.occasion())
+	}
+	return all
+}
+
+// occasion of a maintenance: its end still belongs to it, unless somebody has cancelled it then.
+func (m Maintenance) occasion(at time.Time) occasion {
+	o := occasion{MaintenanceView: MaintenanceView{
+		Name: m.Name, Title: m.Spec.Title, Description: m.Spec.Description, Components: m.Spec.Components,
+		Start: m.Spec.ScheduledStart.UTC(), End: m.Spec.ScheduledEnd.UTC(), AffectedStatus: cmp.Or(m.Spec.AffectedStatus, sreportalv1.StatusMaintenance),
+	}}
+	phase, err := windows.ComputePhase(at, o.Start, o.End)
+	if err != nil {
+		o.invalid = err.Error()
+		return o
+	}
+	o.Phase, o.over = phase, o.End.Add(time.Nanosecond)
+	switch {
+	case m.Cancelled == nil:
+	case !m.Cancelled.After(o.Start):
+		o.Phase = "" // it does not take place
+	default:
+		o.End, o.over, o.Cancelled = *m.Cancelled, *m.Cancelled, true
+		if !at.Before(o.over) {
+			o.Phase = sreportalv1.PhaseCompleted
+		}
+	}
+	return o
+}
+
+// occasion of an opening: the window tells when it has begun, and its end does not belong to it.
+func (a Announcement) occasion(opening windows.Opening, at time.Time) occasion {
+	o := PastOpening{
+		Window: a.Window, Title: a.Title, Description: a.Description, Components: a.Components, AffectedStatus: a.AffectedStatus,
+		Start: opening.Start, End: opening.End,
+	}.occasion()
+	o.begun = opening.Begun
+	switch {
+	case opening.Begun && at.Before(opening.End):
+		o.Phase = sreportalv1.PhaseInProgress
+	case !opening.Begun && at.Before(opening.Start.Add(overdue)):
+		o.Phase = sreportalv1.PhaseUpcoming
+	}
+	return o
+}
+
+func (o PastOpening) occasion() occasion {
+	return occasion{
+		MaintenanceView: MaintenanceView{
+			Name: openingName(o.Window, o.Start), Window: o.Window, Title: o.Title, Description: o.Description, Components: o.Components,
+			AffectedStatus: cmp.Or(o.AffectedStatus, sreportalv1.StatusMaintenance),
+			Start:          o.Start.UTC(), End: o.End.UTC(), Phase: sreportalv1.PhaseCompleted, Cancelled: o.Cut,
+		},
+		over: o.End,
+	}
+}
+
+// openingName tells the openings of windows apart, and from Maintenances.
+func openingName(window string, start time.Time) string {
+	return window + "/" + start.UTC().Format("20060102T150405Z")
+}
+
+// Next returns the next moment, after that one, at which something changes by itself; false: nothing does.
+func (p *Portal) Next(after time.Time) (time.Time, bool) {
+	var next time.Time
+	at := func(t time.Time) {
+		if t.After(after) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for _, o := range p.occasions(after) {
+		switch {
+		case o.Phase == "" || o.Phase == sreportalv1.PhaseCompleted:
+		case o.Window == "":
+			at(o.Start)
+			at(o.over)
+		case o.begun:
+			at(o.over)
+		default:
+			at(o.Start.Add(overdue))
+		}
+	}
+	if !p.Empty() {
+		at(midnight(after)) // a day is added to the history, and one is forgotten
+	}
+	return next, !next.IsZero()
+}
+
+// Pass lets time pass, and reports whether anything has changed that is shown. What happened while nobody was there has happened when it should have.
+func (p *Portal) Pass(now time.Time) bool {
+	if p.Counted.IsZero() {
+		p.Counted = now
+	}
+	changed := false
+	for {
+		next, changes := p.Next(p.Counted)
+		if !changes || next.After(now) {
+			break
+		}
+		p.count(next)
+		p.settle(next)
+		changed = true
+	}
+	p.count(now)
+	if changed {
+		p.renumber(now)
+	}
+	return changed
+}
+
+// changed computes anew what is shown, for more than time has changed.
+func (p *Portal) changed(now time.Time) {
+	p.settle(now)
+	p.renumber(now)
+}
+
+// renumber counts a change. The numbers of a portal that is applied once more, after its workflow was terminated, are higher.
+func (p *Portal) renumber(now time.Time) { p.Number = max(p.Number+1, now.UnixMicro()) }
+
+// count adds the time until then to the history.
+func (p *Portal) count(until time.Time) {
+	for i := range p.Components {
+		c := &p.Components[i]
+		c.History = c.History.Add(c.Status, p.Counted, until)
+	}
+	if until.After(p.Counted) {
+		p.Counted = until
+	}
+}
+
+// settle computes anew what is shown from that moment on.
+func (p *Portal) settle(at time.Time) {
+	p.retire(at)
+	given := map[string][]sreportalv1.ServiceStatus{}
+	for _, o := range p.occasions(at) {
+		if o.Phase == sreportalv1.PhaseInProgress {
+			for _, component := range o.Components {
+				given[component] = append(given[component], o.AffectedStatus)
+			}
+		}
+	}
+	for i := range p.Components {
+		c := &p.Components[i]
+		if status := Computed(c.Spec.Status, given[c.Name]...); status != c.Status {
+			c.Status, c.Since = status, at
+		}
+	}
+}
+
+// retire puts openings that have ended to those that are past, and forgets what is over for too long.
+func (p *Portal) retire(at time.Time) {
+	for i := range p.Windows {
+		a := &p.Windows[i]
+		for _, opening := range a.Openings {
+			if opening.Begun && !at.Before(opening.End) {
+				p.past(*a, opening, opening.End)
+			}
+		}
+		a.Openings = slices.DeleteFunc(slices.Clone(a.Openings), func(o windows.Opening) bool { return o.Begun && !at.Before(o.End) })
+	}
+	p.Windows = slices.DeleteFunc(p.Windows, func(a Announcement) bool { return len(a.Openings) == 0 })
+	slices.SortStableFunc(p.Past, func(a, b PastOpening) int { return a.End.Compare(b.End) })
+	p.Past = p.Past[max(0, len(p.Past)-pastKept):]
+	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return !at.Before(o.End.Add(keptFor)) })
+	p.forgetMaintenances(at)
+}
+
+// forgetMaintenances forgets those that are over for too long, or before too many others.
+func (p *Portal) forgetMaintenances(at time.Time) {
+	over := map[string]time.Time{}
+	var ends []time.Time
+	for _, m := range p.Maintenances {
+		if o := m.occasion(at); o.invalid == "" && !at.Before(o.over) {
+			over[m.Name] = o.over
+			ends = append(ends, o.over)
+		}
+	}
+	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
+	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(m Maintenance) bool {
+		end, ended := over[m.Name]
+		return ended && (!at.Before(end.Add(keptFor)) || len(ends) > pastKept && end.Before(ends[pastKept-1]))
+	})
+}
+
+// past records an opening that has ended then.
+func (p *Portal) past(a Announcement, opening windows.Opening, end time.Time) {
+	p.unpast(a.Window, opening.Start)
+	p.Past = append(p.Past, PastOpening{
+		Window: a.Window, Title: a.Title, Description: a.Description, Components: a.Components, AffectedStatus: a.AffectedStatus,
+		Start: opening.Start, End: end, Cut: end.Before(opening.End),
+	})
+}
+
+// unpast takes an opening from those that are past.
+func (p *Portal) unpast(window string, start time.Time) {
+	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return o.Window == window && o.Start.Equal(start) })
+}

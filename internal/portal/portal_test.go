@@ -1,0 +1,351 @@
+package portal
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// noon is when the tests begin.
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func after(d time.Duration) time.Time { return noon.Add(d) }
+
+func component(name string, status sreportalv1.ServiceStatus) sreportalv1.Component {
+	return sreportalv1.Component{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
+		Spec:       sreportalv1.ComponentSpec{DisplayName: strings.ToUpper(name), Group: "Shop", PortalRef: "main", Status: status},
+	}
+}
+
+func maintenance(name string, start, end time.Time, gives sreportalv1.ServiceStatus, components ...string) sreportalv1.Maintenance {
+	return sreportalv1.Maintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name},
+		Spec: sreportalv1.MaintenanceSpec{
+			Title: "New " + name, PortalRef: "main", Components: components, AffectedStatus: gives,
+			ScheduledStart: metav1.NewTime(start), ScheduledEnd: metav1.NewTime(end),
+		},
+	}
+}
+
+// newPortal has the operational components web and db since noon.
+func newPortal(t *testing.T, maintenances ...sreportalv1.Maintenance) *Portal {
+	p := &Portal{Name: "main"}
+	apply(t, p, noon, ApplyRequest{
+		Components:   []sreportalv1.Component{component("web", sreportalv1.StatusOperational), component("db", sreportalv1.StatusOperational)},
+		Maintenances: maintenances,
+	})
+	return p
+}
+
+func apply(t *testing.T, p *Portal, at time.Time, r ApplyRequest) Answer {
+	t.Helper()
+	require.NoError(t, p.CheckApply(r))
+	answer, _ := p.Apply(r, at)
+	return answer
+}
+
+func applyOne(t *testing.T, p *Portal, at time.Time, m sreportalv1.Maintenance) Answer {
+	t.Helper()
+	return apply(t, p, at, ApplyRequest{Maintenances: []sreportalv1.Maintenance{m}})
+}
+
+// at lets time pass and looks.
+func (p *Portal) at(now time.Time) View {
+	p.Pass(now)
+	return p.View()
+}
+
+func (v View) component(name string) ComponentView {
+	for _, c := range v.Components {
+		if c.Name == name {
+			return c
+		}
+	}
+	return ComponentView{}
+}
+
+func names(views []MaintenanceView) []string {
+	var all []string
+	for _, v := range views {
+		all = append(all, v.Name)
+	}
+	return all
+}
+
+func TestAMaintenanceReplacesTheDeclaredStatusFromItsStartToItsEndToTheNanosecond(t *testing.T) {
+	start, end := after(time.Hour), after(2*time.Hour)
+	for name, tt := range map[string]struct {
+		at     time.Time
+		status sreportalv1.ServiceStatus
+		phase  string
+	}{
+		"before the start": {start.Add(-time.Nanosecond), sreportalv1.StatusOperational, "upcoming"},
+		"at the start":     {start, sreportalv1.StatusMaintenance, "in progress"},
+		"at the end":       {end, sreportalv1.StatusMaintenance, "in progress"},
+		"after the end":    {end.Add(time.Nanosecond), sreportalv1.StatusOperational, "completed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newPortal(t, maintenance("db", start, end, "", "db")).at(tt.at)
+			require.Equal(t, tt.status, v.component("db").Status)
+			require.Equal(t, sreportalv1.StatusOperational, v.component("web").Status, "it is not listed")
+			require.Equal(t, tt.status, v.Status, "a portal is as its worst component")
+			lists := map[string][]MaintenanceView{"upcoming": v.Upcoming, "in progress": v.InProgress, "completed": v.Completed}
+			for phase, list := range lists {
+				require.Len(t, list, map[bool]int{true: 1}[phase == tt.phase], phase)
+			}
+		})
+	}
+}
+
+func TestNothingChangesByItselfBetweenTheMomentsThatNextReturns(t *testing.T) {
+	p := newPortal(t, maintenance("db", after(time.Hour), after(2*time.Hour), "", "db"))
+	for _, want := range []time.Time{after(time.Hour), after(2*time.Hour + 1), after(12 * time.Hour), after(36 * time.Hour)} {
+		next, changes := p.Next(p.Counted)
+		require.True(t, changes)
+		require.Equal(t, want, next)
+		number := p.Number
+		require.False(t, p.Pass(next.Add(-1)))
+		require.Equal(t, number, p.Number)
+		require.True(t, p.Pass(next))
+		require.Greater(t, p.Number, number)
+	}
+}
+
+func TestOfSeveralMaintenancesTheWorstCountsAndAllAreNamed(t *testing.T) {
+	p := newPortal(t,
+		maintenance("slow", after(0), after(3*time.Hour), sreportalv1.StatusDegraded, "db", "db"),
+		maintenance("dark", after(time.Hour), after(2*time.Hour), sreportalv1.StatusMajorOutage, "db", "web"),
+	)
+	v := p.at(after(90 * time.Minute))
+	require.Equal(t, sreportalv1.StatusMajorOutage, v.component("db").Status)
+	require.Equal(t, []string{"dark", "slow"}, v.component("db").Because)
+	require.Equal(t, after(time.Hour), v.component("db").Since)
+	require.Equal(t, []string{"dark", "slow"}, names(v.InProgress), "by their end")
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(150*time.Minute)).component("db").Status)
+}
+
+func TestADeclaredOutageIsReplacedByAMaintenanceAndReturns(t *testing.T) {
+	p := newPortal(t, maintenance("db", after(0), after(time.Hour), "", "db"))
+	answer := apply(t, p, after(time.Minute), ApplyRequest{Components: []sreportalv1.Component{component("db", sreportalv1.StatusMajorOutage)}})
+	require.Equal(t, []string{"component db changed"}, answer.Changes)
+	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(time.Minute)).component("db").Status)
+	v := p.at(after(2 * time.Hour))
+	require.Equal(t, sreportalv1.StatusMajorOutage, v.component("db").Status)
+	require.Empty(t, v.component("db").Because)
+	require.Equal(t, after(time.Hour+1), v.component("db").Since)
+}
+
+func TestAPortalWithoutComponentsIsUnknown(t *testing.T) {
+	require.Equal(t, sreportalv1.StatusUnknown, (&Portal{Name: "main"}).at(noon).Status)
+}
+
+func TestWhatNobodySawHasHappenedWhenItShouldHave(t *testing.T) {
+	p := newPortal(t, maintenance("db", after(time.Hour), after(3*time.Hour), "", "db"))
+	v := p.at(noon.AddDate(0, 0, 2))
+	require.Equal(t, after(3*time.Hour+1), v.component("db").Since)
+	require.Equal(t, []string{"db"}, names(v.Completed))
+	day := v.component("db").Days[daysKept-3]
+	require.Equal(t, Day{
+		Date: "2026-11-21", Worst: sreportalv1.StatusMaintenance, KnownSeconds: 12 * 3600,
+		StatusSeconds: map[sreportalv1.ServiceStatus]int64{sreportalv1.StatusMaintenance: 2 * 3600, sreportalv1.StatusOperational: 10 * 3600},
+	}, day)
+	require.Equal(t, Day{Date: "2026-11-20"}, v.component("db").Days[daysKept-4], "nothing is known of it")
+	require.Equal(t, "2026-11-23", v.component("db").Days[daysKept-1].Date)
+}
+
+func TestAnInvalidScheduleClearsThePhaseThatWas(t *testing.T) {
+	p := newPortal(t, maintenance("db", after(0), after(time.Hour), "", "db"))
+	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(time.Minute)).component("db").Status)
+	broken := maintenance("db", after(time.Hour), after(time.Hour), "", "db")
+	err := p.CheckApply(ApplyRequest{Maintenances: []sreportalv1.Maintenance{broken}})
+	require.ErrorIs(t, err, windows.ErrInvalidSchedule)
+	require.ErrorContains(t, err, "Maintenance prod/db: spec.scheduledEnd")
+
+	p.Apply(ApplyRequest{Maintenances: []sreportalv1.Maintenance{broken}}, after(2*time.Minute)) // as if it had not been asked
+	v := p.at(after(3 * time.Minute))
+	require.Equal(t, sreportalv1.StatusOperational, v.component("db").Status)
+	require.Empty(t, append(append(v.InProgress, v.Upcoming...), v.Completed...))
+	require.Contains(t, v.Problems[0], "invalid schedule")
+}
+
+func TestAMaintenanceOfAnUnknownComponentIsShownAndSaysSo(t *testing.T) {
+	p := newPortal(t)
+	answer := applyOne(t, p, noon, maintenance("core", after(0), after(time.Hour), "", "switch", "db"))
+	require.Equal(t, []string{"maintenance core: spec.components: the portal does not have switch yet"}, answer.Warnings)
+	require.Equal(t, []string{"switch"}, p.at(noon).InProgress[0].Unknown)
+	apply(t, p, after(time.Minute), ApplyRequest{Components: []sreportalv1.Component{component("switch", "")}})
+	v := p.at(after(time.Minute))
+	require.Equal(t, sreportalv1.StatusMaintenance, v.component("switch").Status, "once it is there, it is maintained")
+	require.Equal(t, sreportalv1.StatusUnknown, v.component("switch").Declared)
+	require.Empty(t, v.InProgress[0].Unknown)
+}
+
+func TestACancelledMaintenanceEndsNowOrDoesNotTakePlace(t *testing.T) {
+	now := after(90 * time.Minute)
+	running := maintenance("running", after(time.Hour), after(3*time.Hour), "", "db")
+	coming := maintenance("coming", after(2*time.Hour), after(3*time.Hour), "", "web")
+	p := newPortal(t, running, coming)
+	p.Pass(now)
+	for _, name := range []string{"running", "coming"} {
+		require.NoError(t, p.CheckCancel(CancelRequest{Maintenance: name}, now))
+		p.Cancel(CancelRequest{Request: Request{Actor: "ann", Reason: "no spare parts"}, Maintenance: name}, now)
+		require.ErrorContains(t, p.CheckCancel(CancelRequest{Maintenance: name}, now), "cancelled already")
+	}
+	v := p.at(now)
+	require.Equal(t, sreportalv1.StatusOperational, v.Status)
+	require.Empty(t, v.Upcoming)
+	require.Equal(t, []string{"running"}, names(v.Completed))
+	require.True(t, v.Completed[0].Cancelled)
+	require.Equal(t, now, v.Completed[0].End)
+	require.Equal(t, "ann", v.Events[len(v.Events)-1].By)
+	require.Equal(t, sreportalv1.StatusOperational, p.at(after(150*time.Minute)).component("web").Status)
+
+	answer := applyOne(t, p, after(150*time.Minute), coming)
+	require.Equal(t, []string{"maintenance coming unchanged"}, answer.Changes)
+	require.Contains(t, answer.Warnings[0], "was cancelled, and stays so")
+	coming.Spec.ScheduledEnd = metav1.NewTime(after(4 * time.Hour))
+	require.Empty(t, applyOne(t, p, after(150*time.Minute), coming).Warnings)
+	require.Equal(t, sreportalv1.StatusMaintenance, p.at(after(150*time.Minute)).component("web").Status, "it has another time now")
+}
+
+func TestWhatCannotBeAppliedIsRefusedWithTheFieldsName(t *testing.T) {
+	object := func(change func(*sreportalv1.Component)) ApplyRequest {
+		c := component("api", "")
+		change(&c)
+		return ApplyRequest{Components: []sreportalv1.Component{c}}
+	}
+	long := component("api", "")
+	long.Spec.Description = strings.Repeat("x", textsMost)
+	var many []sreportalv1.Component
+	for i := range componentsMost + 1 {
+		many = append(many, component("c"+strings.Repeat("i", i%50)+string(rune('a'+i/50)), ""))
+	}
+	for says, r := range map[string]ApplyRequest{
+		"components, maintenances: there are none": {},
+		`spec.portalRef: is "other"`:               object(func(c *sreportalv1.Component) { c.Spec.PortalRef = "other" }),
+		"metadata.name":                            object(func(c *sreportalv1.Component) { c.Name = "a/b" }),
+		"metadata.namespace: the portal has a component db of namespace prod": object(func(c *sreportalv1.Component) { c.Name, c.Namespace = "db", "test" }),
+		"spec.displayName":                        object(func(c *sreportalv1.Component) { c.Spec.DisplayName = "" }),
+		"spec.group":                              object(func(c *sreportalv1.Component) { c.Spec.Group = "" }),
+		"spec.link":                               object(func(c *sreportalv1.Component) { c.Spec.Link = "javascript:alert(1)" }),
+		"spec.status: nobody declares":            object(func(c *sreportalv1.Component) { c.Spec.Status = sreportalv1.StatusMaintenance }),
+		`spec.status: "fine" is none`:             object(func(c *sreportalv1.Component) { c.Spec.Status = "fine" }),
+		"is there twice":                          {Components: []sreportalv1.Component{component("api", ""), component("api", "")}},
+		"spec.title":                              {Maintenances: []sreportalv1.Maintenance{{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: sreportalv1.MaintenanceSpec{PortalRef: "main"}}}},
+		"spec.affectedStatus":                     {Maintenances: []sreportalv1.Maintenance{maintenance("m", noon, after(1), sreportalv1.StatusOperational)}},
+		"bytes, more than":                        {Components: []sreportalv1.Component{long}},
+		"would have 223 components, and can have": {Components: many},
+		"reason: has":                             {Request: Request{Reason: strings.Repeat("x", longestReason+1)}, Components: []sreportalv1.Component{component("api", "")}},
+	} {
+		t.Run(says, func(t *testing.T) {
+			p := newPortal(t)
+			before, err := json.Marshal(p)
+			require.NoError(t, err)
+			require.ErrorContains(t, p.CheckApply(r), says)
+			untouched, err := json.Marshal(p)
+			require.NoError(t, err)
+			require.JSONEq(t, string(before), string(untouched))
+		})
+	}
+	require.ErrorContains(t, (&Portal{Name: "a/b"}).CheckApply(object(func(*sreportalv1.Component) {})), "cannot be named")
+}
+
+func TestWhatIsNotThereIsNotDeletedOrCancelled(t *testing.T) {
+	p := newPortal(t, maintenance("past", after(-2*time.Hour), after(-time.Hour), "", "db"))
+	require.ErrorContains(t, p.CheckDelete(DeleteRequest{}), "none is named")
+	require.ErrorContains(t, p.CheckDelete(DeleteRequest{Components: []string{"db", "disk"}}), "components: the portal has no disk")
+	require.ErrorContains(t, p.CheckDelete(DeleteRequest{Maintenances: []string{"m"}}), "maintenances: the portal has no maintenance m")
+	require.ErrorContains(t, p.CheckCancel(CancelRequest{Maintenance: "past"}, noon), "is over since 2026-11-21 11:00:00Z")
+	require.ErrorContains(t, p.CheckCancel(CancelRequest{Maintenance: "prod/night/20261121T220000Z"}, noon), "`drydock window cancel prod/night`")
+	require.NoError(t, p.CheckDelete(DeleteRequest{Components: []string{"db"}, Maintenances: []string{"past"}}))
+	require.Len(t, p.Delete(DeleteRequest{Components: []string{"db"}, Maintenances: []string{"past"}}, noon).Changes, 2)
+	require.Len(t, p.View().Components, 1)
+	require.False(t, p.Empty())
+	p.Delete(DeleteRequest{All: true}, noon)
+	require.True(t, p.Empty())
+	_, changes := p.Next(noon)
+	require.False(t, changes, "nothing is to come")
+}
+
+func TestWhatIsAppliedTwiceChangesNothing(t *testing.T) {
+	m := maintenance("db", after(time.Hour), after(2*time.Hour), "", "db")
+	p := newPortal(t, m)
+	number := p.Number
+	answer := apply(t, p, noon, ApplyRequest{Components: []sreportalv1.Component{component("db", sreportalv1.StatusOperational)}, Maintenances: []sreportalv1.Maintenance{m}})
+	require.Equal(t, []string{"component db unchanged", "maintenance db unchanged"}, answer.Changes)
+	require.Equal(t, number, p.Number)
+	require.Len(t, p.Events, 1)
+}
+
+func TestAComponentThatMovedToAnotherPortalLeavesUnlessItCameBack(t *testing.T) {
+	p := newPortal(t, maintenance("m", after(time.Hour), after(2*time.Hour), "", "db"))
+	move := Move{To: "other", At: after(time.Minute), Components: []Name{{"prod", "db"}, {"test", "web"}}, Maintenances: []Name{{"prod", "m"}}}
+	back := move
+	back.At = noon.Add(-time.Minute)
+	require.False(t, p.Yield(back, after(time.Minute)), "it was applied here since")
+	require.False(t, p.Yield(Move{To: "main", At: move.At, Components: move.Components}, after(time.Minute)))
+	require.True(t, p.Yield(move, after(time.Minute)))
+	v := p.View()
+	require.Equal(t, "web", v.Components[0].Name)
+	require.Len(t, v.Components, 1)
+	require.Empty(t, v.Upcoming)
+	require.Contains(t, v.Events[1].Message, "moved to portal other")
+}
+
+func TestMaintenancesAreForgottenWhenTheyAreOverForLong(t *testing.T) {
+	var all []sreportalv1.Maintenance
+	for i := range pastKept + 10 {
+		start := after(-time.Duration(i+2) * time.Hour)
+		all = append(all, maintenance("m"+string(rune('a'+i/10))+string(rune('a'+i%10)), start, start.Add(time.Hour), "", "db"))
+	}
+	p := newPortal(t, all...)
+	v := p.at(noon)
+	require.Len(t, v.Completed, pastKept)
+	require.Equal(t, "maa", v.Completed[0].Name, "the last that ended")
+	later := noon.Add(keptFor + 24*time.Hour)
+	require.Empty(t, p.at(later).Completed)
+	answer := applyOne(t, p, later, all[0])
+	require.Contains(t, answer.Warnings[0], "was over for too long")
+}
+
+// 200 components and 100 windows are asked for; this is the most that is let in, with thirty days of trouble each.
+func TestTheLargestPortalFitsIntoWhatTheServerTakes(t *testing.T) {
+	p := &Portal{Name: "main"}
+	var r ApplyRequest
+	for i := range componentsMost {
+		c := component("component-"+string(rune('a'+i/26))+string(rune('a'+i%26)), sreportalv1.StatusOperational)
+		c.Spec.Description = strings.Repeat("d", 600)
+		r.Components = append(r.Components, c)
+	}
+	apply(t, p, noon, r)
+	for i := range windowsMost {
+		a := nightOf("prod/night-"+string(rune('a'+i/26))+string(rune('a'+i%26)), 1, after(24*time.Hour*40))
+		a.Description = strings.Repeat("d", 200)
+		p.Hear(a, noon)
+	}
+	require.Greater(t, p.length(), textsMost*3/4, "it is about full")
+	now := noon
+	for range daysKept + 1 {
+		for _, status := range statuses() {
+			for i := range p.Components {
+				p.Components[i].Status = status
+			}
+			now = now.Add(4 * time.Hour)
+			p.count(now)
+		}
+	}
+	for name, of := range map[string]any{"the view": p.View(), "the state": p} {
+		text, err := json.Marshal(of)
+		require.NoError(t, err)
+		t.Logf("%s has %d bytes", name, len(text))
+		require.Less(t, len(text), 2<<20, name)
+	}
+}
