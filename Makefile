@@ -36,7 +36,7 @@ build: ## Build bin/drydock and bin/drydock-worker
 
 .PHONY: test
 test: servers ## Run all tests, those on the real servers included
-	go test -race -p 2 -timeout 30m ./...
+	go test -race -p 2 -timeout 30m ./internal/e2e ./... # the longest first: all others fit beside it
 
 .PHONY: bench
 bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=name runs Go benchmarks instead)

@@ -121,24 +121,44 @@ func (s *Scheduler) FindGone(ctx context.Context, in FindGoneInput) ([]string, e
 
 // FindLost returns the askers whose workflow is over, each with those of its maintenances that go on.
 func (s *Scheduler) FindLost(ctx context.Context, holders []scheduling.Holder) ([]scheduling.Holder, error) {
-	var lost []scheduling.Holder
-	for _, holder := range holders {
-		chain, err := temporal.DescribeChain(ctx, s.Temporal, holder.WorkflowID, holder.FirstRunID)
-		if err != nil {
-			return nil, err
+	isLost, goesOn := make([]bool, len(holders)), make([][]bool, len(holders))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(requestsAtOnce)
+	for i, holder := range holders {
+		reads.Go(func() error {
+			chain, err := temporal.DescribeChain(reading, s.Temporal, holder.WorkflowID, holder.FirstRunID)
+			isLost[i] = chain.State != temporal.ChainOpen
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	reads, reading = errgroup.WithContext(ctx)
+	reads.SetLimit(requestsAtOnce)
+	for i, holder := range holders {
+		goesOn[i] = make([]bool, len(holder.Maintenances))
+		for j, maintenance := range holder.Maintenances {
+			if !isLost[i] || maintenance == holder.WorkflowID {
+				continue
+			}
+			reads.Go(func() (err error) {
+				goesOn[i][j], err = temporal.Open(reading, s.Temporal, maintenance)
+				return err
+			})
 		}
-		if chain.State == temporal.ChainOpen {
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	var lost []scheduling.Holder
+	for i, holder := range holders {
+		if !isLost[i] {
 			continue
 		}
 		over := scheduling.Holder{Asker: holder.Asker}
-		for _, maintenance := range holder.Maintenances {
-			open := false
-			if maintenance != holder.WorkflowID {
-				if open, err = temporal.Open(ctx, s.Temporal, maintenance); err != nil {
-					return nil, err
-				}
-			}
-			if open {
+		for j, maintenance := range holder.Maintenances {
+			if goesOn[i][j] {
 				over.Maintenances = append(over.Maintenances, maintenance)
 			}
 		}

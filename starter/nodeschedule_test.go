@@ -121,7 +121,7 @@ func TestBudgetsAreTriedBeforeTheyAreApplied(t *testing.T) {
 	for name, tt := range map[string]struct{ spec, problem string }{
 		"an operator that there is not": {
 			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchExpressions: [{key: zone, operator: Im, values: [b]}]}}]}",
-			`spec.budgets[0].nodeSelector.matchExpressions[0].operator: Invalid value: "Im": not a valid selector operator`,
+			`spec.budgets[0].nodeSelector.matchExpressions[0].operator: Unsupported value: "Im": supported values: "In", "NotIn", "Exists", "DoesNotExist"`,
 		},
 		"a selector that can pick nothing": {
 			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchLabels: {zone: a}, matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}}]}",

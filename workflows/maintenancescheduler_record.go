@@ -27,9 +27,10 @@ type MaintenanceSchedulerStatus struct {
 
 func (s *maintenanceScheduler) status(ctx workflow.Context) MaintenanceSchedulerStatus {
 	now := workflow.Now(ctx)
+	slots, outages := s.decided.Left()
 	return MaintenanceSchedulerStatus{
 		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.book.Standstill(s.standstill()),
-		AvailableSlots: s.decided.AvailableSlots, CanBecomeUnavailable: s.decided.CanBecomeUnavailable,
+		AvailableSlots: slots, CanBecomeUnavailable: outages,
 		Queue: s.book.Queue(now, s.standstill()), StartedAt: metav1.NewTime(s.startedAt),
 	}
 }
@@ -40,7 +41,8 @@ func (s *maintenanceScheduler) show(ctx workflow.Context) {
 	d.head("scheduler", s.in.Cluster)
 	if !s.book.Empty() {
 		d.wait(s.book.Standstill(s.standstill()))
-		d.row("free slots", strconv.Itoa(s.decided.AvailableSlots-len(s.decided.Granted)))
+		slots, _ := s.decided.Left()
+		d.row("free slots", strconv.Itoa(slots))
 		d.row("waiting", strconv.Itoa(len(s.decided.Waiting)))
 	}
 	d.WriteString("\n")

@@ -145,6 +145,7 @@ func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 			require.Len(t, status.Queue, 2)
 			require.Equal(t, 1, status.Queue[1].Rank)
 			require.Equal(t, scheduling.NoSlot, status.Queue[1].Reason)
+			require.Zero(t, status.AvailableSlots, "the one that there is has been granted")
 		},
 	)
 	carried := w.carried()

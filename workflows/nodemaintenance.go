@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -16,7 +17,7 @@ import (
 // NodeMaintenanceInput says which node of which cluster is maintained, and how.
 type NodeMaintenanceInput struct {
 	Cluster string `json:"cluster"`
-	// TaskQueue of the cluster's activities; empty: it is looked up.
+	// TaskQueue of the cluster's activities, from a parent; else it is looked up.
 	TaskQueue string `json:"taskQueue,omitempty"`
 	// Object is the request. Its status is not read.
 	Object maintenancev1.NodeMaintenance `json:"object"`
@@ -212,8 +213,8 @@ func (m *nodeMaintenance) awaitAndTake(ctx workflow.Context) (taken bool, err er
 // cannot is woken. A rollout has done all that already.
 func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
-	if m.in.TaskQueue != "" {
-		return nil
+	if err := m.checkID(ctx); err != nil || m.in.Parent != "" {
+		return err
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
 	if err := hub.effect(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Object, nil); err != nil {
@@ -232,6 +233,15 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	err := m.insist().effect(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
 	m.record.note(result.Warning)
 	return err
+}
+
+// checkID refuses a maintenance under an id by which neither the scheduler nor the sweeper would find it.
+func (m *nodeMaintenance) checkID(ctx workflow.Context) error {
+	want := temporal.NodeMaintenanceID(m.in.Cluster, m.in.Object.Namespace, m.in.Object.Name)
+	if id := workflow.GetInfo(ctx).WorkflowExecution.ID; id != want {
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("the id of the workflow must be %s, not %s: start it under that id", want, id), nil)
+	}
+	return nil
 }
 
 // awaitNode waits until the maintenance may have the node for itself. When it shares that of another one meanwhile, it returns true when it does not

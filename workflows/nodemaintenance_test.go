@@ -792,3 +792,14 @@ func TestTheCordonOfWhoeverWasFasterIsNotOursToReport(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	require.False(t, requireCancelled[nodeStatus](w).LeftCordoned)
 }
+
+func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
+	w := newWorld(t)
+	in := wholeMaintenance()
+	w.onSignals()
+	w.TestWorkflowEnvironment.ExecuteWorkflow(NodeMaintenance, in)
+	err := w.GetWorkflowError()
+	require.ErrorContains(t, err, "the id of the workflow must be "+temporal.NodeMaintenanceID(in.Cluster, in.Object.Namespace, in.Object.Name))
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.Empty(t, w.inputsOf("TakeNode"))
+}

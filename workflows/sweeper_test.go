@@ -326,11 +326,11 @@ func TestAMaintenanceThatNoRolloutStartedWakesTheSweeperBeforeAnythingIsTouched(
 	w := newWorld(t)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
-	require.Equal(t, []any{activities.WakeSweeperInput{Cluster: "c1", By: "default-test-workflow-id", Why: "a maintenance of n1 begins"}}, w.inputsOf("WakeSweeper"))
+	require.Equal(t, []any{activities.WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "a maintenance of n1 begins"}}, w.inputsOf("WakeSweeper"))
 
 	w = newWorld(t)
 	in := wholeMaintenance()
-	in.TaskQueue = temporal.TaskQueue
+	in.TaskQueue, in.Parent = temporal.TaskQueue, "cluster/c1/ops/june"
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireResult[nodeStatus](w)
 	require.Empty(t, w.inputsOf("WakeSweeper"), "the rollout has")

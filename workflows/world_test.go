@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -95,8 +96,11 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ExecuteWorkflow runs the workflow to its end. Progress that it reports to a parent is taken in silence.
+// ExecuteWorkflow runs the workflow to its end, a maintenance under the id that it must have. Progress that it reports to a parent is taken in silence.
 func (w *world) ExecuteWorkflow(run, in any) {
+	if m, ok := in.(NodeMaintenanceInput); ok {
+		w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: temporal.NodeMaintenanceID(m.Cluster, m.Object.Namespace, m.Object.Name), TaskQueue: temporal.TaskQueue})
+	}
 	w.onSignals()
 	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)
 }

@@ -1,5 +1,10 @@
 package manifest_test
 
+// selecting is a MaintenanceOperatorConfig with a budget that has this node selector.
+func selecting(selector string) string {
+	return budgets("budgets: [{name: gpu, maxUnavailable: 1, nodeSelector: {" + selector + "}}]")
+}
+
 // budgets is a MaintenanceOperatorConfig with these fields in its spec.
 func budgets(fields string) string {
 	return `
@@ -13,11 +18,13 @@ spec:
 const (
 	limitRule       = "must be a number of at least 0 or a percentage from 0% to 100%"
 	budgetNameRule  = "must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit"
+	config          = "f: MaintenanceOperatorConfig b: spec."
+	budgetLabelRule = "must be the value of a label: letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
 	topologyKeyRule = "must be the key of a label, e.g. topology.kubernetes.io/zone"
 )
 
 func invalidBudgets() []invalidCase {
-	const config = "f: MaintenanceOperatorConfig b: spec."
+	selector := config + "budgets[0].nodeSelector."
 	return []invalidCase{
 		{
 			name: "limits that are neither numbers nor percentages", text: budgets("maxParallelOperations: -1\nmaxUnavailable: 120%"),
@@ -114,11 +121,31 @@ func invalidBudgets() []invalidCase {
 			},
 		},
 		{
-			name: "a budget whose node selector cannot be read", text: budgets("budgets: [{name: gpu, maxUnavailable: 1, nodeSelector: {matchExpressions: [{key: gpu, operator: Has}]}}]"),
-			lines: []string{config + `budgets[0].nodeSelector.matchExpressions[0].operator: Invalid value: "Has": not a valid selector operator`}, onlyHere: true,
+			name: "a budget whose node selector has an operator that there is not", text: selecting("matchExpressions: [{key: gpu, operator: Has}]"),
+			lines: []string{selector + `matchExpressions[0].operator: Unsupported value: "Has": supported values: "In", "NotIn", "Exists", "DoesNotExist"`},
 		},
 		{
-			name: "a budget that can never cover a node", text: budgets("budgets: [{name: gpu, maxUnavailable: 1, nodeSelector: {matchLabels: {gpu: a}, matchExpressions: [{key: gpu, operator: NotIn, values: [a]}]}}]"),
+			name: "node selectors with values where none belong, and with none where they do",
+			text: selecting("matchExpressions: [{key: gpu, operator: In}, {key: gpu, operator: NotIn, values: []}, {key: gpu, operator: Exists, values: [a]}, {key: gpu, operator: DoesNotExist, values: [a]}]"),
+			lines: []string{
+				selector + "matchExpressions[0].values: Invalid value: must be given for the operators In and NotIn",
+				selector + "matchExpressions[1].values: Invalid value: must be given for the operators In and NotIn",
+				selector + "matchExpressions[2].values: Invalid value: must not be given for the operators Exists and DoesNotExist",
+				selector + "matchExpressions[3].values: Invalid value: must not be given for the operators Exists and DoesNotExist",
+			},
+		},
+		{
+			name: "node selectors with keys and values that no label can have",
+			text: selecting("matchLabels: {gpu: a b, '-gpu': a}, matchExpressions: [{key: gpu/, operator: Exists}, {key: gpu, operator: In, values: [a, -b]}]"),
+			lines: []string{
+				selector + `matchExpressions[0].key: Invalid value: "gpu/": ` + topologyKeyRule,
+				selector + `matchExpressions[1].values[1]: Invalid value: "-b": ` + budgetLabelRule,
+				selector + "matchLabels: Invalid value: must have keys of labels, e.g. topology.kubernetes.io/zone",
+				selector + `matchLabels[gpu]: Invalid value: "a b": ` + budgetLabelRule,
+			},
+		},
+		{
+			name: "a budget that can never cover a node", text: selecting("matchLabels: {gpu: a}, matchExpressions: [{key: gpu, operator: NotIn, values: [a]}]"),
 			lines: []string{config + `budgets[0].nodeSelector: Invalid value: "gpu=a,gpu notin (a)": can never pick anything: nothing meets all that it asks of the label gpu`}, onlyHere: true,
 		},
 	}

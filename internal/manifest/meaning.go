@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,7 +38,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *maintenancev1.MaintenanceOperatorConfig:
 		var invalid field.ErrorList
 		for i, budget := range object.Spec.Budgets {
-			invalid = append(invalid, validateSelector(budget.NodeSelector, spec.Child("budgets").Index(i).Child("nodeSelector"))...)
+			invalid = append(invalid, validatePicks(metav1.FormatLabelSelector(budget.NodeSelector.LabelSelector()), spec.Child("budgets").Index(i).Child("nodeSelector"))...)
 		}
 		return invalid
 	case *drydockv1.WorkloadLockPolicy:

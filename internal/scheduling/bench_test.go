@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -42,7 +41,7 @@ func largeInput(nodes, asks, budgets int) scheduling.Input {
 	in.Config.AgingSeconds = 600
 	in.Config.Budgets = []maintenancev1.Budget{
 		{Name: "zones", TopologyKey: "topology.kubernetes.io/zone", MaxParallelOperations: new(intstr.FromInt32(atWork)), MaxParallelZones: new(int32(3))},
-		{Name: "gpu", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "gpu"}}, MaxUnavailable: new(intstr.FromString("5%"))},
+		{Name: "gpu", NodeSelector: &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{"pool": "gpu"}}, MaxUnavailable: new(intstr.FromString("5%"))},
 		{Name: "hosts", TopologyKey: "kubernetes.io/hostname", MaxParallelOperations: new(intstr.FromInt32(1))},
 	}[:budgets]
 	keys := scheduling.LabelKeys(in.Config)

@@ -30,7 +30,7 @@ func budgetsOf(config maintenancev1.MaintenanceOperatorConfigSpec) []*budget {
 	for _, spec := range config.Budgets {
 		b := &budget{Budget: spec, selector: labels.Everything(), zones: map[string]*pool{}}
 		if spec.NodeSelector != nil {
-			b.selector, b.unreadable = read(spec.NodeSelector)
+			b.selector, b.unreadable = read(spec.NodeSelector.LabelSelector())
 		}
 		budgets = append(budgets, b)
 	}

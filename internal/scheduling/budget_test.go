@@ -46,8 +46,8 @@ func working(node string) maintenancev1.NodeMaintenance {
 
 func count(n int32) *intstr.IntOrString    { return new(intstr.FromInt32(n)) }
 func percent(p string) *intstr.IntOrString { return new(intstr.FromString(p)) }
-func having(label, value string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
+func having(label string, value maintenancev1.LabelValue) *maintenancev1.BudgetSelector {
+	return &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{label: value}}
 }
 
 func TestBudgets(t *testing.T) {
@@ -182,8 +182,8 @@ func TestBudgets(t *testing.T) {
 			name:     "a selector that cannot be read may mean any node, so none may go",
 			nodes:    twoZones(),
 			requests: asking("a1"),
-			budgets: []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is"}},
+			budgets: []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &maintenancev1.BudgetSelector{
+				MatchExpressions: []maintenancev1.LabelDemand{{Key: "pool", Operator: "Is"}},
 			}}},
 			waiting: map[string]string{"a1": `budget b: nodeSelector cannot be read, so nothing may start: "Is" is not a valid label selector operator`},
 		},
@@ -219,8 +219,8 @@ func TestBudgets(t *testing.T) {
 
 func TestOfSeveralLabelsThatCannotBeReadAlwaysTheSameIsTold(t *testing.T) {
 	config := limits(10, nil)
-	config.Budgets = []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &metav1.LabelSelector{
-		MatchLabels: map[string]string{"pool": "not a value", "arch": "nor this", "zone": "nor that"},
+	config.Budgets = []maintenancev1.Budget{{Name: "b", MaxUnavailable: count(5), NodeSelector: &maintenancev1.BudgetSelector{
+		MatchLabels: map[string]maintenancev1.LabelValue{"pool": "not a value", "arch": "nor this", "zone": "nor that"},
 	}}}
 	for range 20 {
 		require.Contains(t, schedule(twoZones(), asking("a1"), config).Waiting[0].Message, `nothing may start: values[0][arch]: Invalid value: "nor this"`)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
@@ -86,7 +85,7 @@ func drawBudget(t *rapid.T, name string) maintenancev1.Budget {
 		Name: name, MaxUnavailable: drawLimit(t, "budget unavailable"), MaxParallelOperations: drawLimit(t, "budget parallel"),
 	}
 	if rapid.Bool().Draw(t, "selects") {
-		budget.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "gpu"}}
+		budget.NodeSelector = &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{"pool": "gpu"}}
 	}
 	if rapid.Bool().Draw(t, "by zone") {
 		budget.TopologyKey = "zone"

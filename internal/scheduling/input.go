@@ -66,11 +66,12 @@ func LabelKeys(config maintenancev1.MaintenanceOperatorConfigSpec) []string {
 		if budget.TopologyKey != "" {
 			keys = append(keys, budget.TopologyKey)
 		}
-		if budget.NodeSelector == nil {
+		selector := budget.NodeSelector.LabelSelector()
+		if selector == nil {
 			continue
 		}
-		keys = append(keys, labelsOf(budget.NodeSelector)...)
-		for _, expression := range budget.NodeSelector.MatchExpressions {
+		keys = append(keys, labelsOf(selector)...)
+		for _, expression := range selector.MatchExpressions {
 			keys = append(keys, expression.Key)
 		}
 	}

@@ -22,9 +22,9 @@ func roundTrip[T any](t require.TestingT, in T) T {
 
 func TestANodeIsRememberedWithTheLabelsThatTheBudgetsLookAt(t *testing.T) {
 	config := maintenancev1.MaintenanceOperatorConfigSpec{Budgets: []maintenancev1.Budget{
-		{Name: "zones", TopologyKey: "zone", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "gpu", "arch": "arm64"}}},
-		{Name: "old", TopologyKey: "zone", NodeSelector: &metav1.LabelSelector{
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "generation", Operator: metav1.LabelSelectorOpExists}},
+		{Name: "zones", TopologyKey: "zone", NodeSelector: &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{"pool": "gpu", "arch": "arm64"}}},
+		{Name: "old", TopologyKey: "zone", NodeSelector: &maintenancev1.BudgetSelector{
+			MatchExpressions: []maintenancev1.LabelDemand{{Key: "generation", Operator: metav1.LabelSelectorOpExists}},
 		}},
 		{Name: "all"},
 	}}

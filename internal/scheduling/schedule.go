@@ -16,6 +16,20 @@ type Decision struct {
 	Granted []Request `json:"granted"`
 	// Waiting requests in order of rank.
 	Waiting []Waiting `json:"waiting"`
+
+	// left is what the grants leave of the budgets of the whole cluster.
+	left room
+}
+
+// room is what the budgets of the whole cluster allow beyond what they have allowed.
+type room struct {
+	slots   int
+	outages *int
+}
+
+func (c *cluster) room() room {
+	all := c.pools[0]
+	return room{slots: *all.operations.left(), outages: all.outages.left()}
 }
 
 // Waiting is a request that may not start, and the one reason why.
@@ -49,9 +63,9 @@ func BudgetReason(name string) Reason { return Reason("Budget/" + name) }
 // and costs nothing, so that a blocked request never wastes a slot that another could use.
 func Schedule(in Input) Decision {
 	cluster := observe(in)
-	all, ranked := cluster.pools[0], Ranked(in)
+	free, ranked := cluster.room(), Ranked(in)
 	decision := Decision{
-		AvailableSlots: *all.operations.left(), CanBecomeUnavailable: all.outages.left(),
+		AvailableSlots: free.slots, CanBecomeUnavailable: free.outages,
 		Granted: []Request{}, Waiting: make([]Waiting, 0, len(ranked)),
 	}
 	for i := range ranked {
@@ -61,6 +75,7 @@ func Schedule(in Input) Decision {
 		}
 		decision.Granted = append(decision.Granted, ranked[i])
 	}
+	decision.left = cluster.room()
 	return decision
 }
 

@@ -66,6 +66,10 @@ func (b *Book) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 	return out
 }
 
+// Left is how many more nodes may be under maintenance, and how many more may become unavailable, when all is granted that is granted here; nil is without
+// limit.
+func (d Decision) Left() (slots int, outages *int) { return d.left.slots, d.left.outages }
+
 // Missing are the nodes that are waited for and that nobody has seen.
 func (d Decision) Missing() (nodes []string) {
 	for _, w := range d.Waiting {

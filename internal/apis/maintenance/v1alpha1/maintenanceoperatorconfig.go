@@ -72,7 +72,7 @@ type Budget struct {
 	Name string `json:"name"`
 	// NodeSelector picks the nodes that it covers, by their labels. Absent or empty: all.
 	// +optional
-	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	NodeSelector *BudgetSelector `json:"nodeSelector,omitempty"`
 	// TopologyKey is the label whose values are the zones, e.g. topology.kubernetes.io/zone. Nodes without it are a zone of their own.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, e.g. topology.kubernetes.io/zone"
