@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -79,7 +80,7 @@ func TestARolloutIsRecalledWithThePlanItHad(t *testing.T) {
 	require.NoError(t, rollouts.KeepRollout(t.Context(), in))
 	recalled, err := rollouts.RecallRollout(t.Context(), RecallRolloutInput{Namespace: "default", Name: "again"})
 	require.NoError(t, err)
-	require.Equal(t, in.Object.Status.RemediationPlan, recalled.Object.Status.RemediationPlan)
+	require.Equal(t, in.Object.Status.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
 	require.Equal(t, ranv1.ClusterPending, recalled.Object.Status.Clusters[0].State)
 
 	_, err = rollouts.RecallRollout(t.Context(), RecallRolloutInput{Namespace: "default", Name: "never"})

@@ -1,6 +1,8 @@
 package activities
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 
@@ -62,14 +64,36 @@ func keptRollout(in KeepRolloutInput) (*corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &corev1.ConfigMap{
+	kept := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: in.Object.Namespace, Name: rollout.KeptName(in.Object.Name),
 			Labels:      map[string]string{labelManagedBy: drydock},
 			Annotations: map[string]string{kube.AnnotationOwner: in.Owner},
 		},
-		Data: map[string]string{rollout.KeptKey: string(content)},
-	}, nil
+	}
+	if len(content) <= plainLimit {
+		kept.Data = map[string]string{rollout.KeptKey: string(content)}
+		return kept, nil
+	}
+	compressed, err := compress(content)
+	kept.BinaryData = map[string][]byte{rollout.KeptCompressedKey: compressed}
+	return kept, err
+}
+
+// plainLimit is how long a rollout may be, in bytes, that is kept as text: a ConfigMap has room for 1 MiB.
+const plainLimit = 768 << 10
+
+func compress(content []byte) ([]byte, error) {
+	var compressed bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := writer.Write(content); err != nil {
+		return nil, err
+	}
+	err = writer.Close()
+	return compressed.Bytes(), err
 }
 
 // replaceKept writes over the ConfigMap of an earlier rollout, or of an attempt whose answer was lost.

@@ -1,6 +1,10 @@
 package activities
 
 import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +16,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -45,6 +50,35 @@ func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) 
 		require.Equal(t, "ClusterGroupUpgrade", object.Kind)
 		require.Equal(t, reason, object.Status.Conditions[0].Reason)
 	}
+}
+
+// A ConfigMap has room for 1 MiB. The names of 10,000 clusters are in the spec and in the plan, and have nothing in common.
+func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
+	random := rand.New(rand.NewSource(1))
+	in := finalStatus("default", "largest", ranv1.ReasonFailed)
+	var whole ranv1.ClusterGroupUpgradeStatus
+	for i := range 10_000 {
+		name := fmt.Sprintf("%016x%016x%016x%015x", random.Uint64(), random.Uint64(), random.Uint64(), random.Uint64()>>4)
+		state := []ranv1.ClusterState{ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterComplete}[random.Intn(3)]
+		whole.Clusters = append(whole.Clusters, ranv1.ClusterStatus{Name: name, State: state, Batch: int32(i/500 + 1), Message: strings.Repeat(name, 16)})
+		in.Object.Spec.Clusters = append(in.Object.Spec.Clusters, name)
+	}
+	whole.Conditions, whole.RemediationPlan = in.Object.Status.Conditions, slices.Collect(slices.Chunk(in.Object.Spec.Clusters, 500))
+	in.Object.Status = rollout.Shorten(whole, 500)
+	rollouts := &Rollouts{Clusters: clusters}
+	require.NoError(t, rollouts.KeepRollout(t.Context(), in))
+
+	object, err := snapshot.KeptRollout(getKept(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
+	require.NoError(t, err)
+	require.Equal(t, in.Object.Spec.Clusters, object.Spec.Clusters)
+	require.Equal(t, whole.RemediationPlan, object.Status.RemediationPlan)
+	again, err := rollout.Retry(object.Status, nil, rollout.RetryRequest{})
+	require.NoError(t, err)
+	require.Len(t, again.Clusters, 10_000)
+
+	short := finalStatus("default", "largest", ranv1.ReasonTimedOut)
+	require.NoError(t, rollouts.KeepRollout(t.Context(), short), "the next rollout of the name may be short")
+	require.Empty(t, getKept(t, "drydock-largest").BinaryData)
 }
 
 func TestAConfigMapOfSomebodyElseIsNotWrittenOver(t *testing.T) {

@@ -22,7 +22,7 @@ type RecallRolloutInput struct {
 
 // RecalledRollout is a rollout that begins once more.
 type RecalledRollout struct {
-	// Object has the status that it begins with.
+	// Object has the status that it begins with, compact.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
@@ -46,12 +46,14 @@ func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (Re
 	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
 		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
 	}
+	unfinished := pendingClusters(object.Status.Clusters)
+	object.Status = rollout.Compact(object.Status)
 	recalled := RecalledRollout{Object: *object}
 	if !worksOnClusters(object) {
 		return recalled, nil
 	}
 	var unreachable []string
-	if recalled.TaskQueues, unreachable, err = r.serve(ctx, pendingClusters(object.Status.Clusters)); err != nil {
+	if recalled.TaskQueues, unreachable, err = r.serve(ctx, unfinished); err != nil {
 		return RecalledRollout{}, err
 	}
 	if len(unreachable) > 0 {

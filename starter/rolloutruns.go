@@ -15,7 +15,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/converter"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -154,7 +153,7 @@ func (s *server) readStart(ctx context.Context, target subject, first *workflowp
 	var in workflows.ClusterGroupUpgradeInput
 	if payloads := started.GetInput().GetPayloads(); len(payloads) > 0 {
 		// What another version has written may not be understood; the run is listed without it.
-		_ = converter.GetDefaultDataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads[:1]}, &in)
+		_ = temporal.DataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads[:1]}, &in)
 	}
 	run.StartedBy, run.Retry = in.StartedBy, in.Retry
 	return nil

@@ -29,6 +29,7 @@ type ClusterGroupUpgradeInput struct {
 
 // ClusterGroupUpgradeCarried is what a run hands to the next one while no cluster is at work.
 type ClusterGroupUpgradeCarried struct {
+	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
 	// Phase of the runbook that the next run goes on with.
@@ -129,7 +130,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g := &groupUpgrade{in: in, spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
-		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = c.Status, c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
+		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
 		g.prepared, g.gate.seen, g.gate.passed, g.slowest = c.Prepared, c.Gated, c.GatePassed, c.Slowest
 		g.holds.windows.restore(c.Windows)
@@ -241,11 +242,49 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 		return rollout.EndCancelled, nil
 	}
 	in := g.in
+	in.Carried = g.carry(workflow.Now(ctx))
+	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
+}
+
+// carry is what this run hands to the next one.
+func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	seen, passed := g.gate.carry()
-	in.Carried = &ClusterGroupUpgradeCarried{
-		Status: g.status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(workflow.Now(ctx)), NextBatch: g.nextBatch, Begun: g.begun,
+	status := rollout.Compact(g.status)
+	status.Clusters = shortMessages(status.Clusters)
+	return &ClusterGroupUpgradeCarried{
+		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
 		Completed: g.completions.due, Prepared: g.prepared, Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
 		Slowest: g.slowest, Starters: g.starters,
 	}
-	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
+}
+
+// messagesRoom is how many bytes the messages of all clusters have together in what one run hands to the next: the server refuses 2 MiB, and the names of 10,000
+// clusters alone may be half of that.
+const messagesRoom = 512 << 10
+
+// shortMessages cuts the longest messages of clusters until all of them fit.
+func shortMessages(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
+	longest := 0
+	for i := range clusters {
+		longest = max(longest, len(clusters[i].Message))
+	}
+	limit := longest
+	together := func() (length int) {
+		for i := range clusters {
+			length += min(len(clusters[i].Message), limit)
+		}
+		return length
+	}
+	const shortest = 16
+	for limit > shortest && together() > messagesRoom {
+		limit /= 2
+	}
+	if limit == longest {
+		return clusters
+	}
+	short := slices.Clone(clusters)
+	for i := range short {
+		short[i].Message = temporal.Cut(short[i].Message, limit)
+	}
+	return short
 }

@@ -92,7 +92,7 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 			refused, err := g.change(ctx, "afterCompletion", some, c.change)
 			c.atWork = false
 			if err != nil && ctx.Err() == nil {
-				g.record.note(fmt.Sprintf("actions.afterCompletion could not be done to %s: %s", strings.Join(some, ", "), temporal.ErrorMessage(err)))
+				g.record.note(fmt.Sprintf("actions.afterCompletion could not be done to %s: %s", listed(some), temporal.ErrorMessage(err)))
 			}
 			if final := finally(refused); len(final) > 0 {
 				g.record.note("actions.afterCompletion could not be done: " + answers(final))
@@ -179,7 +179,7 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
 	stop() // not deferred: a run that is evicted from the cache must give no command
 	if !made() {
-		note := "actions.afterCompletion was not done to " + strings.Join(g.completions.due, ", ")
+		note := "actions.afterCompletion was not done to " + listed(g.completions.due)
 		if len(g.completions.refused) > 0 {
 			note += ": " + answers(g.completions.refused)
 		}

@@ -81,8 +81,9 @@ func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroup
 	failure := failureOf(err)
 	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
 	g.keep(ctx)
-	return g.status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
-		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{g.status}})
+	status := g.result()
+	return status, sdktemporal.NewApplicationErrorWithOptions(failure.Message, failure.Reason,
+		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{status}})
 }
 
 // finish turns the way the rollout ended into the end of the workflow.

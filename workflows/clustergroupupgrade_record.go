@@ -60,8 +60,11 @@ func (r *groupRecord) now(ctx workflow.Context) *metav1.Time {
 	return &now
 }
 
+// conditionLimit is how many bytes the message of a condition has at most, as the API has it. It may name thousands of clusters.
+const conditionLimit = 32 << 10
+
 func (r *groupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
-	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, message, workflow.Now(ctx))
+	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
 }
 
 // planned takes over a plan. What an earlier one said of itself counts no more.
@@ -97,12 +100,12 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	r.show()
 }
 
-// recalled takes over the status with which a rollout begins once more.
+// recalled takes over the status with which a rollout begins once more. It may have been paused or held meanwhile.
 func (r *groupRecord) recalled(status ranv1.ClusterGroupUpgradeStatus) {
-	paused, held := r.status.Paused, r.status.Held
-	*r.status = status
-	r.status.Paused, r.status.Held = paused, held
-	r.list(status.Clusters)
+	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
+	*r.status = rollout.Expand(status)
+	r.status.Paused, r.status.Held, r.status.Wait = paused, held, wait
+	r.list(r.status.Clusters)
 	r.show()
 }
 
@@ -170,9 +173,16 @@ func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time)
 	r.explain(ctx)
 }
 
+const (
+	// notesKept is how many notes a status keeps at most, and noteLimit how many bytes of each.
+	notesKept = 100
+	noteLimit = 2 << 10
+)
+
 // note keeps something that a person should know.
 func (r *groupRecord) note(text string) {
-	r.status.Notes = append(r.status.Notes, text)
+	notes := append(r.status.Notes, temporal.Cut(text, noteLimit))
+	r.status.Notes = notes[max(0, len(notes)-notesKept):]
 	r.show()
 }
 

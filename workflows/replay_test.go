@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/internal/history"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // historyScenarios are what the corpus of every version must have; `make histories` records them.
@@ -44,7 +45,12 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 
 // replay replays a run as the workflow that it was: messages to it say to whom they are.
 func replay(run history.Run) error {
-	return replayer().ReplayWorkflowHistoryWithOptions(nil, &historypb.History{Events: run.Events}, worker.ReplayWorkflowHistoryOptions{
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DataConverter: temporal.DataConverter()})
+	if err != nil {
+		return err
+	}
+	Register(replayer, false)
+	return replayer.ReplayWorkflowHistoryWithOptions(nil, &historypb.History{Events: run.Events}, worker.ReplayWorkflowHistoryOptions{
 		OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID},
 	})
 }
@@ -76,10 +82,4 @@ func TestAHistoryThatTheWorkflowWouldNotMakeIsRefused(t *testing.T) {
 		}
 	}
 	t.Fatal("no history in which a node is drained")
-}
-
-func replayer() worker.WorkflowReplayer {
-	replayer := worker.NewWorkflowReplayer()
-	Register(replayer, false)
-	return replayer
 }

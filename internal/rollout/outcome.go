@@ -118,5 +118,10 @@ func describe(clusters []ranv1.ClusterStatus) string {
 // KeptName is the name of the ConfigMap on the hub, in the rollout's namespace, that keeps the final status of a rollout.
 func KeptName(name string) string { return safename.Join("-", "drydock", name) }
 
-// KeptKey is the key of that ConfigMap: the ClusterGroupUpgrade with its status, as YAML.
-const KeptKey = "clustergroupupgrade.yaml"
+// The keys of that ConfigMap. It has one of them.
+const (
+	// KeptKey: the ClusterGroupUpgrade with its status, as YAML.
+	KeptKey = "clustergroupupgrade.yaml"
+	// KeptCompressedKey: the same, compressed with gzip, where it would be too long otherwise.
+	KeptCompressedKey = KeptKey + ".gz"
+)

@@ -134,10 +134,13 @@ func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus
 	return clusters, nil
 }
 
-// Shorten returns a status that lists so many clusters at most, what matters first. Of those that it does not list it says what became of them, in
-// little more room than their names take: it must fit into an object of the hub with a plan of 10,000 clusters.
+// listedRoom is how many bytes of clusters are listed in a status that is kept.
+const listedRoom = 128 << 10
+
+// Shorten returns a status that lists so many clusters at most, and no more than fit, what matters first. Of those that it does not list it says what became
+// of them, in little more room than their names take: it must fit into an object of the hub with a plan of 10,000 clusters.
 func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGroupUpgradeStatus {
-	short, _ := Page(status, Part{Limit: most}) // only a cursor can be wrong
+	short, _ := page(status, Part{Limit: most}, listedRoom) // only a cursor can be wrong
 	short.RemediationPlan, short.Status.Batches = status.RemediationPlan, 0
 	if len(short.Clusters) < len(status.Clusters) {
 		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -99,11 +100,11 @@ func parsePlace(cursor string) (place, error) {
 	return p, nil
 }
 
-// Part says which part of a status is asked for. The zero value is all of it.
+// Part says which part of a status is asked for. The zero value is all of it, as far as it fits into an answer.
 type Part struct {
 	// Filter keeps the clusters in that state, or of that name.
 	Filter string
-	// Limit above 0 is how many clusters are returned at most.
+	// Limit above 0 is how many clusters are returned at most. However few, they are not more than fit.
 	Limit int
 	// Cursor is the nextCursor of the part before.
 	Cursor string
@@ -112,9 +113,17 @@ type Part struct {
 	InPlanOrder bool
 }
 
+// answerRoom is how many bytes of clusters an answer has: Temporal refuses one of 2 MiB, and it must be read by whoever asks.
+const answerRoom = 192 << 10
+
 // Page narrows a status to a part of it, whose nextCursor says where to go on. Counts stay those of the whole. A part that has not all clusters does not have
 // the plan: of thousands of clusters it is long, and each cluster has its batch.
 func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroupUpgradeStatus, error) {
+	return page(status, part, answerRoom)
+}
+
+// page is Page with room for so many bytes of clusters; there is one cluster at least.
+func page(status ranv1.ClusterGroupUpgradeStatus, part Part, room int) (ranv1.ClusterGroupUpgradeStatus, error) {
 	after := place{-1, -1}
 	if part.Cursor != "" {
 		var err error
@@ -122,15 +131,19 @@ func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroup
 			return ranv1.ClusterGroupUpgradeStatus{}, err
 		}
 	}
-	if part.Filter == "" && part.Limit <= 0 && part.Cursor == "" {
-		return status, nil
-	}
 	whole := len(status.Clusters)
 	places := part.places(status.Clusters, after)
+	most := fitting(status.Clusters, places, room)
+	if part.Limit > 0 {
+		most = min(most, part.Limit)
+	}
+	if part.Filter == "" && part.Cursor == "" && part.Limit <= 0 && most == whole {
+		return status, nil
+	}
 	status.NextCursor = ""
-	if part.Limit > 0 && len(places) > part.Limit {
-		places = places[:part.Limit]
-		status.NextCursor = places[part.Limit-1].String()
+	if len(places) > most {
+		places = places[:most]
+		status.NextCursor = places[most-1].String()
 	}
 	clusters := make([]ranv1.ClusterStatus, len(places))
 	for i, p := range places {
@@ -147,6 +160,21 @@ func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroup
 		status.Backup = &ranv1.BackupStatus{StartedAt: b.StartedAt, Image: b.Image, Status: preparationOf(clusters, b.Status)}
 	}
 	return status, nil
+}
+
+// fitting is how many of the clusters have room, with their names in the plan and in the states of precaching and backup.
+func fitting(clusters []ranv1.ClusterStatus, places []place, room int) int {
+	const nameInPlan, nameAndState = len(`"",`), len(`"":"UnrecoverableError",`)
+	for i, p := range places {
+		c := &clusters[p.index]
+		//workflowcheck:ignore how long a text is has no order
+		text, _ := json.Marshal(c) // it has nothing that has no JSON
+		room -= len(text) + 3*len(c.Name) + nameInPlan + 2*nameAndState
+		if room < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(places)
 }
 
 // places are those of the clusters of a part, in its order.

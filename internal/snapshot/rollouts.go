@@ -42,12 +42,18 @@ func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroup
 // KeptRollout reads the ConfigMap that keeps a rollout; nil when it keeps another, whose name is cut to the same.
 func KeptRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 	where := "ConfigMap " + kept.Namespace + "/" + kept.Name
-	content, found := kept.Data[rollout.KeptKey]
-	if !found {
+	content := kept.BinaryData[rollout.KeptCompressedKey]
+	if text, found := kept.Data[rollout.KeptKey]; found {
+		content = []byte(text)
+	} else if content == nil {
 		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.KeptKey)
 	}
 	var object ranv1.ClusterGroupUpgrade
-	if err := yaml.Unmarshal([]byte(content), &object); err != nil {
+	content, err := decompressed(content)
+	if err == nil {
+		err = yaml.Unmarshal(content, &object)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s cannot be read: %w: correct or delete it", where, err)
 	}
 	if object.Name != name.Name {

@@ -45,6 +45,9 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 	}
 	options.Logger = log.NewStructuredLogger(logger)
 	options.MetricsHandler = metrics
+	if options.DataConverter == nil { // a profile may name a codec of its own
+		options.DataConverter = DataConverter()
+	}
 	// What is sent is a few kilobytes at a time: to compress that at one end and expand it at the other, which is the SDK's default, costs both
 	// the worker and the server more time than it saves on the way.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}

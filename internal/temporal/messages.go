@@ -156,11 +156,11 @@ type Observation struct {
 	Pods []string `json:"pods,omitempty"`
 }
 
-// StatusRequest narrows a status that can be long. The zero value asks for the whole.
+// StatusRequest narrows a status that can be long. The zero value asks for the whole, or as much of it as fits into an answer.
 type StatusRequest struct {
 	// Filter keeps only clusters in this state, or of this name.
 	Filter string `json:"filter,omitempty"`
-	// Limit is how many clusters to return at most; 0 means all.
+	// Limit is how many clusters to return at most; 0 means as many as fit.
 	Limit int `json:"limit,omitempty"`
 	// Cursor is the nextCursor of the status before.
 	Cursor string `json:"cursor,omitempty"`

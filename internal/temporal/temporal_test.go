@@ -113,6 +113,7 @@ func TestRealServer(t *testing.T) {
 	t.Run("a stopping worker hands its activity over to the next at once", func(t *testing.T) { handsOver(t, c) })
 	t.Run("the lease", func(t *testing.T) { leases(t, c) })
 	t.Run("a workflow is open, closed or unknown", func(t *testing.T) { tellsChains(t, c) })
+	t.Run("a payload that is longer than the server takes arrives all the same", func(t *testing.T) { takesLongPayloads(t, c) })
 	t.Run("the SDK's metrics are there for Prometheus, latencies in seconds", func(t *testing.T) { measures(t, registry) })
 }
 

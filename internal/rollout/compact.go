@@ -1,0 +1,67 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// Compact returns a status without what follows from the rest of it: the name of a cluster is in it once. That of 10,000 clusters must fit into what
+// one run of a workflow hands to the next. Expand gives it back.
+func Compact(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	if plan := status.RemediationPlan; len(plan) > 0 && slices.EqualFunc(plan, planOf(status.Clusters, len(plan)), slices.Equal) {
+		status.RemediationPlan, status.Status.Batches = nil, int32(len(plan))
+	}
+	if p := status.Precaching; p != nil {
+		compact := *p
+		compact.Status, compact.Outcomes = compactStates(status.Clusters, p.Status)
+		status.Precaching = &compact
+	}
+	if b := status.Backup; b != nil {
+		compact := *b
+		compact.Status, compact.Outcomes = compactStates(status.Clusters, b.Status)
+		status.Backup = &compact
+	}
+	return status
+}
+
+// Expand returns the status that Compact was given.
+func Expand(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	if status.RemediationPlan == nil && status.Status.Batches > 0 {
+		status.RemediationPlan, status.Status.Batches = planOf(status.Clusters, int(status.Status.Batches)), 0
+	}
+	names := namesIn(status.Clusters)
+	if p := status.Precaching; p != nil && p.Outcomes != nil {
+		whole := *p
+		whole.Status, whole.Outcomes = preparationStates(names, p.Outcomes, p.Status), nil
+		status.Precaching = &whole
+	}
+	if b := status.Backup; b != nil && b.Outcomes != nil {
+		whole := *b
+		whole.Status, whole.Outcomes = preparationStates(names, b.Outcomes, b.Status), nil
+		status.Backup = &whole
+	}
+	return status
+}
+
+// compactStates are the states of the clusters in their order, and those of others by name.
+func compactStates(clusters []ranv1.ClusterStatus, states map[string]ranv1.PreparationState) (rest map[string]ranv1.PreparationState, outcomes []ranv1.PreparationOutcome) {
+	if len(states) == 0 {
+		return nil, nil
+	}
+	rest = maps.Clone(states)
+	names := namesIn(clusters)
+	for _, name := range names {
+		delete(rest, name)
+	}
+	return rest, preparationOutcomes(names, states)
+}
+
+func namesIn(clusters []ranv1.ClusterStatus) []string {
+	names := make([]string, len(clusters))
+	for i := range clusters {
+		names[i] = clusters[i].Name
+	}
+	return names
+}

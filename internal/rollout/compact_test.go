@@ -1,0 +1,90 @@
+package rollout_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// drawRunning draws the status of a rollout that runs: some clusters may have left its plan, others were skipped.
+func drawRunning(t *rapid.T) ranv1.ClusterGroupUpgradeStatus {
+	var status ranv1.ClusterGroupUpgradeStatus
+	for i, size := range rapid.SliceOfN(rapid.IntRange(1, 4), 0, 6).Draw(t, "sizes of batches") {
+		var batch []string
+		for j := range size {
+			cluster := ranv1.ClusterStatus{Name: fmt.Sprintf("c%d-%d", i, j), Batch: int32(i + 1), State: rapid.SampledFrom(states).Draw(t, "state")}
+			status.Clusters, batch = append(status.Clusters, cluster), append(batch, cluster.Name)
+		}
+		status.RemediationPlan = append(status.RemediationPlan, batch)
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "in no batch") {
+		status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: fmt.Sprintf("left%d", i), State: rapid.SampledFrom(states).Draw(t, "state")})
+	}
+	if rapid.Bool().Draw(t, "precached") {
+		status.Precaching = &ranv1.PrecachingStatus{Image: "pull:1", Status: drawPreparation(t, status.Clusters)}
+	}
+	if rapid.Bool().Draw(t, "backed up") {
+		status.Backup = &ranv1.BackupStatus{Image: "save:1", Status: drawPreparation(t, status.Clusters)}
+	}
+	return status
+}
+
+func TestACompactStatusIsTheSameWhenItIsExpanded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole := drawRunning(t)
+		before, err := json.Marshal(whole)
+		require.NoError(t, err)
+		compact := rollout.Compact(whole)
+		require.Nil(t, compact.RemediationPlan, "the clusters have their batches")
+		after, err := json.Marshal(rollout.Expand(compact))
+		require.NoError(t, err)
+		require.JSONEq(t, string(before), string(after))
+		again, err := json.Marshal(whole)
+		require.NoError(t, err)
+		require.JSONEq(t, string(before), string(again), "the status itself stays as it is")
+	})
+}
+
+// A plan in another order than the clusters does not follow from them.
+func TestAPlanThatDoesNotFollowFromTheClustersIsKept(t *testing.T) {
+	status := ended(ranv1.ClusterComplete, ranv1.ClusterPending)
+	slices.Reverse(status.RemediationPlan)
+	require.Equal(t, status.RemediationPlan, rollout.Expand(rollout.Compact(status)).RemediationPlan)
+}
+
+// Temporal refuses an answer of 2 MiB.
+func TestAnAnswerHasAsManyClustersAsFit(t *testing.T) {
+	status := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 10_000)...)
+	for i := range status.Clusters {
+		status.Clusters[i].Message = strings.Repeat("x", i)
+	}
+	for _, part := range []rollout.Part{{}, {Limit: 10_000}, {InPlanOrder: true}, {Filter: "failed"}} {
+		seen := 0
+		for more := true; more; more = part.Cursor != "" {
+			answer, err := rollout.Page(status, part)
+			require.NoError(t, err)
+			text, err := json.Marshal(answer)
+			require.NoError(t, err)
+			require.Less(t, len(text), 256<<10)
+			require.NotEmpty(t, answer.Clusters)
+			seen += len(answer.Clusters)
+			part.Cursor = answer.NextCursor
+		}
+		require.Equal(t, 10_000, seen, "and the next has the others")
+	}
+}
+
+func TestAStatusThatFitsIsWholeWithItsPlan(t *testing.T) {
+	status := ended(slices.Repeat([]ranv1.ClusterState{ranv1.ClusterFailed}, 100)...)
+	whole, err := rollout.Page(status, rollout.Part{})
+	require.NoError(t, err)
+	require.Equal(t, status, whole)
+}

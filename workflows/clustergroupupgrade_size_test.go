@@ -1,0 +1,157 @@
+package workflows
+
+import (
+	"fmt"
+	"math/rand"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// refusedFrom is how many bytes the server refuses for good.
+const refusedFrom = 2 << 20
+
+// largest is a rollout of 10,000 clusters that are listed by name, each with a worker of its own, precached and backed up. Their names are as long as the API
+// allows and have nothing in common, and so have their messages: nothing is longer.
+func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeInput) {
+	const clusters, atOnce = 10_000, 500
+	random := rand.New(rand.NewSource(1))
+	text := func(length int) string {
+		letters := make([]byte, length)
+		for i := range letters {
+			letters[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[random.Intn(36)]
+		}
+		return string(letters)
+	}
+	g := &groupUpgrade{taskQueues: map[string]string{}, phase: phaseBatches}
+	g.status.Precaching = &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}
+	g.status.Backup = &ranv1.BackupStatus{Status: map[string]ranv1.PreparationState{}}
+	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
+	for i := range clusters {
+		began, ended := metav1.NewTime(at.Add(time.Duration(i)*time.Second)), metav1.NewTime(at.Add(time.Duration(2*i)*time.Second))
+		c := ranv1.ClusterStatus{
+			Name: text(63), Batch: int32(i/atOnce + 1), State: states[random.Intn(len(states))], Reason: "DrainTimedOut", Message: text(1000),
+			StartedAt: &began, Since: &ended, CompletedAt: &ended, CurrentPolicy: &ranv1.PolicyStatus{Name: "kernel", Status: "NonCompliant"},
+			Nodes: ranv1.NodeCounts{Total: 12, Done: 5, Failed: 1, Evicted: int32(random.Intn(300))},
+		}
+		if i%atOnce == 0 {
+			g.status.RemediationPlan = append(g.status.RemediationPlan, nil)
+		}
+		g.status.RemediationPlan[c.Batch-1] = append(g.status.RemediationPlan[c.Batch-1], c.Name)
+		g.status.Clusters = append(g.status.Clusters, c)
+		g.taskQueues[c.Name] = temporal.ClusterTaskQueue(c.Name)
+		g.status.Precaching.Status[c.Name] = []ranv1.PreparationState{ranv1.PreparationSucceeded, ranv1.PrecacheTimeout}[random.Intn(2)]
+		g.status.Backup.Status[c.Name] = []ranv1.PreparationState{ranv1.PreparationSucceeded, ranv1.BackupTimeout}[random.Intn(2)]
+		g.spec.Clusters = append(g.spec.Clusters, c.Name)
+	}
+	in := ClusterGroupUpgradeInput{Object: ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "june"}, Spec: g.spec}}
+	return g, in
+}
+
+// requireFits requires that the server takes a value, and that it arrives.
+func requireFits[Value any](t *testing.T, value Value) (arrived Value) {
+	t.Helper()
+	payloads, err := temporal.DataConverter().ToPayloads(value)
+	require.NoError(t, err)
+	t.Logf("%T: %d bytes", value, payloads.Size())
+	require.Less(t, payloads.Size(), refusedFrom)
+	require.NoError(t, temporal.DataConverter().FromPayloads(payloads, &arrived))
+	return arrived
+}
+
+func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
+	g, in := largest(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending)
+	in.Carried = g.carry(time.Now())
+	carried := requireFits(t, in).Carried
+	require.Equal(t, g.taskQueues, carried.TaskQueues)
+	status := rollout.Expand(carried.Status)
+	require.Equal(t, g.status.RemediationPlan, status.RemediationPlan)
+	require.Equal(t, g.status.Precaching, status.Precaching)
+	require.Equal(t, g.status.Backup, status.Backup)
+	for i, c := range status.Clusters {
+		before := g.status.Clusters[i]
+		require.Equal(t, before.State, c.State)
+		require.Contains(t, before.Message, c.Message[:10], "of messages the beginning is left")
+	}
+}
+
+func TestMessagesThatFitAreHandedOnWhole(t *testing.T) {
+	g, _ := largest(ranv1.ClusterFailed)
+	g.status.Clusters = g.status.Clusters[:500]
+	require.Equal(t, g.status.Clusters, g.carry(time.Now()).Status.Clusters)
+}
+
+func TestTenThousandClustersFitIntoAPlanAndIntoWhatIsRecalled(t *testing.T) {
+	g, in := largest(ranv1.ClusterFailed)
+	plan := activities.RolloutPlan{TaskQueues: g.taskQueues, Plan: rollout.Plan{RemediationPlan: g.status.RemediationPlan, StartPolicyIndex: map[string]int{}}}
+	for i, name := range g.spec.Clusters {
+		plan.StartPolicyIndex[name] = i % 3
+	}
+	require.Equal(t, plan.TaskQueues, requireFits(t, plan).TaskQueues)
+
+	g.status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonFailed}}
+	retried, err := rollout.Retry(g.status, nil, rollout.RetryRequest{})
+	require.NoError(t, err)
+	in.Object.Status = rollout.Compact(retried)
+	recalled := requireFits(t, activities.RecalledRollout{Object: in.Object, TaskQueues: g.taskQueues})
+	require.Equal(t, retried.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
+}
+
+func TestTenThousandClustersFitIntoTheFinalResult(t *testing.T) {
+	g, in := largest(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled)
+	in.Object.Status = g.result()
+	kept := requireFits(t, activities.KeepRolloutInput{Object: in.Object}).Object.Status
+	require.Equal(t, g.status.RemediationPlan, kept.RemediationPlan)
+	require.Greater(t, len(kept.Clusters), 50)
+}
+
+// A rollout that cannot go on may have as many clusters as one that is over.
+func TestARolloutThatEndsBeforeItsFirstBatchSaysSoShortly(t *testing.T) {
+	var clusters []string
+	for i := range 600 {
+		clusters = append(clusters, fmt.Sprintf("c%d", i))
+	}
+	w, _ := newGroupWorld(t, clusters)
+	w.fail["AwaitClusterHealthy"] = always(unhealthyRegistry("c0"))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withHealthChecks(aRollout())})
+	status := requireFailure[groupStatus](w, temporal.ErrHealthGateFailed)
+	require.Len(t, status.Clusters, resultClusters)
+	require.EqualValues(t, 600, status.Counts.Total)
+}
+
+func TestAPlanWithVeryManyProblemsHasMessagesThatTheAPIAllows(t *testing.T) {
+	w, _ := newGroupWorld(t)
+	w.plan = planWithoutClusters("Unable to select clusters: " + strings.Repeat("cluster edge is not a ManagedCluster; ", 10_000))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+	require.NotEmpty(t, status.Conditions)
+	for _, condition := range status.Conditions {
+		require.LessOrEqual(t, len(condition.Message), 32768, condition.Type)
+	}
+}
+
+func TestAStatusKeepsTheLatestOfVeryManyNotesAndTheBeginningOfEach(t *testing.T) {
+	w, _ := newGroupWorld(t)
+	w.registerAs("notes", func(ctx workflow.Context) (groupStatus, error) {
+		var status groupStatus
+		record := newGroupRecord(ctx, &status, rollout.ManagedPolicies)
+		for i := range 1000 {
+			record.note(fmt.Sprintf("note %d: ", i) + strings.Repeat("x", 10_000))
+		}
+		return status, nil
+	})
+	w.ExecuteWorkflow("notes", nil)
+	notes := requireResult[groupStatus](w).Notes
+	require.Len(t, notes, notesKept)
+	require.Contains(t, notes[notesKept-1], "note 999: ")
+	require.Len(t, notes[0], noteLimit)
+}
