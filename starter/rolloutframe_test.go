@@ -58,7 +58,7 @@ func TestTheFrameOfARolloutAtWork(t *testing.T) {
 	require.Equal(t, `rollout prod/november   InProgress   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
 Maintaining nodes
 [#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
-ends in about 3m
+ends in about 4m20s (90s to 14m)
 
 BATCH   CLUSTER   STATE      NODES   NOW
 1       spoke-1   complete   4/4     took 3m

@@ -9,8 +9,8 @@ import (
 )
 
 // Estimate says when a rollout will have gone through its plan, from how long its clusters have taken so far: the earliest end if all that are
-// left take as long as the fastest, the latest as long as the slowest. In between, a batch is expected to take as long as the slowest of
-// its clusters, which is nearer to the slowest of all the more clusters it has. Until one is complete, those at work are taken to
+// left take as long as the fastest, the latest as long as the slowest, and both the further away the fewer were seen. In between, a batch is expected to
+// take as long as the slowest of its clusters, which is nearer to the slowest of all the more clusters it has. Until one is complete, those at work are taken to
 // go on at the speed of the nodes they have done. It returns nil while nothing can be said: no node is done, the rollout is paused or held, waits for an
 // approval, or is over.
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Estimate {
@@ -24,9 +24,15 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Est
 	}
 	var least, expected, most time.Duration
 	for _, batch := range batchesLeft(status.Clusters, now) {
-		least += batch.takes(seen.shortest)
-		expected += batch.takes(seen.slowestOf(batch.clusters))
-		most += batch.takes(seen.longest)
+		left := batch.takes(seen.slow())
+		least += batch.takes(seen.fast())
+		most += left
+		if usually := batch.takes(seen.slowestOf(batch.clusters)); usually > 0 {
+			left = usually
+		} else {
+			left /= 2 // it takes longer than usual already, and nobody knows how much
+		}
+		expected += left
 	}
 	at := func(left time.Duration) metav1.Time { return metav1.NewTime(now.Add(left).Truncate(time.Second)) }
 	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
@@ -83,23 +89,34 @@ type durations struct {
 	shortest, longest, total time.Duration
 }
 
-// durationsOf returns how long the complete clusters took, or, when there are none, how long those at work will take at their speed.
+// durationsOf returns how long the complete clusters took, or, when there are none, how long those at work will take at their speed. The longest is not
+// shorter than one at work has taken so far.
 func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
 	var complete, projected durations
+	var oldest time.Duration
 	for i := range clusters {
 		c := &clusters[i]
+		if c.StartedAt == nil {
+			continue
+		}
+		age := now.Sub(c.StartedAt.Time)
 		switch {
-		case c.StartedAt == nil:
 		case c.State == ranv1.ClusterComplete && c.CompletedAt != nil:
 			complete.add(c.CompletedAt.Sub(c.StartedAt.Time))
-		case !c.State.Over() && c.Nodes.Done > 0:
-			projected.add(now.Sub(c.StartedAt.Time) * time.Duration(c.Nodes.Total) / time.Duration(c.Nodes.Done))
+			continue
+		case c.State.Over():
+			continue
+		case c.Nodes.Done > 0:
+			projected.add(age * time.Duration(c.Nodes.Total) / time.Duration(c.Nodes.Done))
 		}
+		oldest = max(oldest, age)
 	}
+	seen := complete
 	if complete.count == 0 {
-		return projected
+		seen = projected
 	}
-	return complete
+	seen.longest = max(seen.longest, oldest)
+	return seen
 }
 
 func (d *durations) add(duration time.Duration) {
@@ -109,6 +126,16 @@ func (d *durations) add(duration time.Duration) {
 	d.longest = max(d.longest, duration)
 	d.total += duration
 	d.count++
+}
+
+// fast and slow are how long clusters take between which the next one probably lies: the chance that it is the fastest, or the slowest, of all is the greater
+// the fewer were seen before it. After one they are half as long and twice as long, after many as long as the fastest and the slowest.
+func (d *durations) fast() time.Duration {
+	return d.shortest * time.Duration(d.count) / time.Duration(d.count+1)
+}
+
+func (d *durations) slow() time.Duration {
+	return d.longest * time.Duration(d.count+1) / time.Duration(d.count)
 }
 
 // slowestOf is how long the slowest of that many clusters is expected to take: the mean for one, nearer to the longest with each more.

@@ -38,17 +38,19 @@ func TestTheEndIsEstimatedFromHowLongClustersTook(t *testing.T) {
 		status                     *ranv1.ClusterGroupUpgradeStatus
 		earliest, expected, latest time.Duration
 	}{
-		{"one batch left, like the one before", underWay(took(1, 10*m), waiting(2)), 10 * m, 10 * m, 10 * m},
-		{"batches one after the other", underWay(took(1, 10*m), waiting(2), waiting(3)), 20 * m, 20 * m, 20 * m},
-		{"clusters of a batch at the same time", underWay(took(1, 10*m), waiting(2), waiting(2)), 10 * m, 10 * m, 10 * m},
-		{"one cluster takes the mean, at least the shortest, at most the longest", underWay(took(1, 10*m), took(2, 20*m), waiting(3)), 10 * m, 15 * m, 20 * m},
-		{"three clusters take as long as their slowest", underWay(took(1, 10*m), took(2, 20*m), waiting(3), waiting(3), waiting(3)), 10 * m, 17*m + 30*time.Second, 20 * m},
-		{"time at work counts", underWay(took(1, 10*m), atWork(2, 4*m, 0, 3), waiting(3)), 16 * m, 16 * m, 16 * m},
-		{"a batch lasts until its last cluster", underWay(took(1, 10*m), atWork(2, 4*m, 0, 3), atWork(2, 1*m, 0, 3)), 9 * m, 9 * m, 9 * m},
-		{"what takes longer than any before may end at once", underWay(took(1, 10*m), atWork(2, 30*m, 0, 3)), 0, 0, 0},
-		{"nodes tell as long as no cluster is complete", underWay(atWork(1, 10*m, 2, 4), waiting(2)), 30 * m, 30 * m, 30 * m},
-		{"what needed no work says nothing", underWay(took(1, 10*m), waiting(2), ranv1.ClusterStatus{State: ranv1.ClusterSkipped}), 10 * m, 10 * m, 10 * m},
-		{"a failure says nothing", underWay(took(1, 10*m), ranv1.ClusterStatus{Batch: 1, State: ranv1.ClusterFailed, StartedAt: ago(m), CompletedAt: ago(0)}, waiting(2)), 10 * m, 10 * m, 10 * m},
+		{"one batch left, like the one before, of which nobody knows whether it was a usual one", underWay(took(1, 10*m), waiting(2)), 5 * m, 10 * m, 20 * m},
+		{"the more clusters were seen the narrower is the range", underWay(took(1, 10*m), took(1, 10*m), took(1, 10*m), took(1, 10*m), waiting(2)), 8 * m, 10 * m, 12*m + 30*time.Second},
+		{"batches one after the other", underWay(took(1, 10*m), waiting(2), waiting(3)), 10 * m, 20 * m, 40 * m},
+		{"clusters of a batch at the same time", underWay(took(1, 10*m), waiting(2), waiting(2)), 5 * m, 10 * m, 20 * m},
+		{"one cluster takes the mean", underWay(took(1, 10*m), took(2, 20*m), waiting(3)), 6*m + 40*time.Second, 15 * m, 30 * m},
+		{"three clusters take as long as their slowest", underWay(took(1, 10*m), took(2, 20*m), waiting(3), waiting(3), waiting(3)), 6*m + 40*time.Second, 17*m + 30*time.Second, 30 * m},
+		{"time at work counts", underWay(took(1, 10*m), atWork(2, 4*m, 0, 3), waiting(3)), 6 * m, 16 * m, 36 * m},
+		{"a batch lasts until its last cluster", underWay(took(1, 10*m), atWork(2, 4*m, 0, 3), atWork(2, 1*m, 0, 3)), 4 * m, 9 * m, 19 * m},
+		{"what takes longer than any before may end at once, or take as long again", underWay(took(1, 10*m), atWork(2, 30*m, 0, 3)), 0, 15 * m, 30 * m},
+		{"and so may those that come after it", underWay(took(1, 10*m), atWork(2, 30*m, 0, 3), waiting(3)), 5 * m, 25 * m, 90 * m},
+		{"nodes tell as long as no cluster is complete", underWay(atWork(1, 10*m, 2, 4), waiting(2)), 10 * m, 30 * m, 70 * m},
+		{"what needed no work says nothing", underWay(took(1, 10*m), waiting(2), ranv1.ClusterStatus{State: ranv1.ClusterSkipped}), 5 * m, 10 * m, 20 * m},
+		{"a failure says nothing", underWay(took(1, 10*m), ranv1.ClusterStatus{Batch: 1, State: ranv1.ClusterFailed, StartedAt: ago(m), CompletedAt: ago(0)}, waiting(2)), 5 * m, 10 * m, 20 * m},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
