@@ -55,6 +55,9 @@ func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes fun
 		s.clusters = append(s.clusters, fmt.Sprintf("%s-c%d", namespace, i+1))
 		s.create("apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: " + s.clusters[i] + ", labels: {name: " + s.clusters[i] + "}}")
 	}
+	if enforcement == ranv1.EnforceOverride {
+		s.bindAllClusters()
+	}
 	for _, policy := range s.rollout.Policies {
 		s.create(informing(policy, ""))
 		s.bind(policy, s.clusters...)
@@ -105,6 +108,12 @@ func (s *policyScene) create(text string) *unstructured.Unstructured {
 		require.NoError(s.t, client.IgnoreNotFound(s.hub.Client.Delete(context.Background(), object)))
 	})
 	return object
+}
+
+// bindAllClusters lets placements of the namespace pick from all clusters.
+func (s *policyScene) bindAllClusters() {
+	s.t.Helper()
+	s.create("apiVersion: cluster.open-cluster-management.io/v1beta2\nkind: ManagedClusterSetBinding\nmetadata: {namespace: " + s.rollout.Namespace + ", name: global}\nspec: {clusterSet: global}")
 }
 
 // bind binds a policy to clusters as people do.
@@ -433,4 +442,13 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 	}, 10*time.Second, 20*time.Millisecond)
 	require.True(t, planned.Valid(), planned.Problems())
 	require.Equal(t, map[string]string{"kernel": s.rollout.Namespace, "network": s.rollout.Namespace}, planned.PolicyNamespaces)
+
+	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
+	planned, err := (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
+	require.NoError(t, err)
+	require.Contains(t, planned.Conditions[1].Message, "namespace "+s.rollout.Namespace+" needs ManagedClusterSetBinding global (spec.clusterSet: global)")
+	s.bindAllClusters()
+	planned, err = (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
+	require.NoError(t, err)
+	require.Equal(t, "Completed validation", planned.Conditions[1].Message)
 }

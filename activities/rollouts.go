@@ -46,7 +46,7 @@ type RolloutPlan struct {
 	BackupImage string `json:"backupImage,omitempty"`
 }
 
-// planReader reads policies from the API server, as the cache has their replicas only, and anything else from the cache.
+// planReader reads policies from the API server, as the cache has their replicas only, and so what only a plan looks at; anything else is read from the cache.
 type planReader struct {
 	client.Reader
 	api client.Reader
@@ -54,7 +54,8 @@ type planReader struct {
 
 // List implements client.Reader.
 func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if list.GetObjectKind().GroupVersionKind().Group == policies.Policies.Group {
+	kind := list.GetObjectKind().GroupVersionKind()
+	if kind.Group == policies.Policies.Group || kind == policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind+"List") {
 		return r.api.List(ctx, list, options...)
 	}
 	return r.Reader.List(ctx, list, options...)

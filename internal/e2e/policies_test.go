@@ -128,6 +128,13 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 	requireNothingMadeFor(t, "policies")
 }
 
+// allClustersBound lets placements of the namespace pick from all clusters.
+const allClustersBound = `
+apiVersion: cluster.open-cluster-management.io/v1beta2
+kind: ManagedClusterSetBinding
+metadata: {namespace: default, name: global}
+spec: {clusterSet: global}`
+
 // The policies are enforced by bindings beside those that people made. The worker is killed while a cluster is at work, and a policy deleted while another is.
 func TestPoliciesAreEnforcedInPlaceOnceEachWhateverHappensMeanwhile(t *testing.T) {
 	cores := []string{"core-1", "core-2"}
@@ -142,6 +149,7 @@ func TestPoliciesAreEnforcedInPlaceOnceEachWhateverHappensMeanwhile(t *testing.T
 	}})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
+	createOnHub(t, allClustersBound)
 	createOnHub(t, informing("clock", "", cores...))
 	createOnHub(t, informing("dns", "", cores...))
 	awaitStandings(t, len(cores), "clock", "dns")

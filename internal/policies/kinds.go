@@ -13,6 +13,7 @@ var (
 	PlacementBindings = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
 	PlacementRules    = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
 	Placements        = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	SetBindings       = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Kind: "ManagedClusterSetBinding"}
 )
 
 // Labels.
@@ -26,7 +27,12 @@ const (
 	// LabelCopyOf is on a copy, and names the policy; LabelForPolicy is the same on a placement.
 	LabelCopyOf    = "openshift-cluster-group-upgrades/parentPolicyName"
 	LabelForPolicy = "openshift-cluster-group-upgrades/forPolicy"
+	// LabelClusterSet is on a ManagedCluster, and names the set that it is in.
+	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
 )
+
+// GlobalSet is the set that every cluster is in.
+const GlobalSet = "global"
 
 // ManagedBy is the value of LabelManagedBy.
 const ManagedBy = "drydock"

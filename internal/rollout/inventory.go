@@ -22,6 +22,8 @@ type Inventory struct {
 	Rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
 	ManifestWorkTemplates []types.NamespacedName
+	// BoundSets are the sets of clusters that placements may pick from, by the namespaces of the policies; nil: that need not be known, or is not.
+	BoundSets map[string][]string
 	// PreCachingConfig that the rollout refers to; nil if it does not exist.
 	PreCachingConfig *ranv1.PreCachingConfigSpec
 }

@@ -188,27 +188,6 @@ func batches(selected []string, working map[string]bool, canaries []string, size
 	return plan
 }
 
-// unpicked warns of the clusters that Override cannot enforce anything on: a placement picks clusters by their label name, and they would only time out.
-func unpicked(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, clusters []Cluster) string {
-	if cgu.Spec.PolicyEnforcement != ranv1.EnforceOverride {
-		return ""
-	}
-	labelled := map[string]bool{}
-	for _, cluster := range clusters {
-		labelled[cluster.Name] = cluster.Labels["name"] == cluster.Name
-	}
-	var found []string
-	for _, cluster := range selected {
-		if start, _ := firstPolicyToEnforce(cluster, forUpgrade); start >= 0 && !labelled[cluster] {
-			found = append(found, cluster)
-		}
-	}
-	if len(found) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters %s", found)
-}
-
 func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice, inventory Inventory) verdict {
 	v := policies.verdict()
 	missing := missingTemplates(cgu, inventory.ManifestWorkTemplates)
@@ -219,7 +198,7 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, polici
 		}
 	}
 	if v.good {
-		v.message += unpicked(cgu, selected, policies.forUpgrade, inventory.Clusters)
+		v.message += unpicked(cgu, selected, policies.forUpgrade, inventory)
 	}
 	return v
 }

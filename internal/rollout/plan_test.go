@@ -349,6 +349,43 @@ func TestAPlanSaysWhichClustersOverrideCannotPick(t *testing.T) {
 		plan.Conditions[1].Message)
 }
 
+func TestAPlanNamesTheClusterSetsThatAreNotBoundWhereOverrideNeedsThem(t *testing.T) {
+	in := func(set string) map[string]string {
+		return map[string]string{"cluster.open-cluster-management.io/clusterset": set}
+	}
+	for _, tt := range []struct {
+		name  string
+		bound map[string][]string
+		want  string
+	}{
+		{"no set is bound", map[string][]string{"default": {}}, "; namespace default needs ManagedClusterSetBinding factory (spec.clusterSet: factory)" +
+			"; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c1 c2 c3]"},
+		{"some are", map[string][]string{"default": {"global-not", "factory"}}, "; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c2]"},
+		{"that of all is", map[string][]string{"default": {"global"}}, ""},
+		{"the hub does not have such bindings", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inventory := rollout.Inventory{
+				Clusters:  []rollout.Cluster{{Name: "c1", Labels: in("factory")}, {Name: "c2"}, {Name: "c3", Labels: in("factory")}, {Name: "c4"}},
+				Policies:  []rollout.Policy{policy("p1", compliance{"c1": false, "c2": false, "c3": false, "c4": true})},
+				BoundSets: tt.bound,
+			}
+			for i := range inventory.Clusters {
+				if inventory.Clusters[i].Labels == nil {
+					inventory.Clusters[i].Labels = map[string]string{}
+				}
+				inventory.Clusters[i].Labels["name"] = inventory.Clusters[i].Name
+			}
+			cgu := rolloutOf(1, []string{"c1", "c2", "c3", "c4"}, managing("p1"))
+			require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message)
+			cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
+			plan := rollout.NewPlan(cgu, inventory, noon)
+			require.True(t, plan.Valid())
+			require.Equal(t, "Completed validation"+tt.want, plan.Conditions[1].Message)
+		})
+	}
+}
+
 func TestAPlanThatCannotBeMadeHasEmptyListsNotNull(t *testing.T) {
 	text, err := json.Marshal(rollout.NewPlan(rolloutOf(1, []string{"c9"}), rollout.Inventory{}, noon))
 	require.NoError(t, err)

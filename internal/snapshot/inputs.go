@@ -49,6 +49,11 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 		if inventory.Policies, err = rootPolicies(ctx, reader, cgu.Spec.ManagedPolicies); err != nil {
 			return rollout.Inventory{}, err
 		}
+		if cgu.Spec.PolicyEnforcement == ranv1.EnforceOverride {
+			if inventory.BoundSets, err = boundSets(ctx, reader, inventory.Policies); err != nil {
+				return rollout.Inventory{}, err
+			}
+		}
 	}
 	if len(cgu.Spec.ManifestWorkTemplates) > 0 {
 		templates := metadataList(manifestWorkReplicaSets)
@@ -106,6 +111,32 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 		found = append(found, policy)
 	}
 	return found, nil
+}
+
+// boundSets reads which sets of clusters are bound to the namespaces of policies; nil where the hub does not serve the kind.
+func boundSets(ctx context.Context, reader client.Reader, found []rollout.Policy) (map[string][]string, error) {
+	bound := map[string][]string{}
+	for _, policy := range found {
+		if _, read := bound[policy.Namespace]; read {
+			continue
+		}
+		var bindings unstructured.UnstructuredList
+		bindings.SetGroupVersionKind(policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind + "List"))
+		err := reader.List(ctx, &bindings, client.InNamespace(policy.Namespace))
+		if meta.IsNoMatchError(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list ManagedClusterSetBindings of namespace %s: %w", policy.Namespace, err)
+		}
+		sets := []string{}
+		for _, binding := range bindings.Items {
+			set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
+			sets = append(sets, set)
+		}
+		bound[policy.Namespace] = sets
+	}
+	return bound, nil
 }
 
 // Scheduling reads what the scheduling of node maintenance depends on; now is when it is decided. With budgets these count, and not the cluster's.

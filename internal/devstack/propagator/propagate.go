@@ -146,6 +146,10 @@ func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	setBindings, err := p.list(ctx, setBindingKind)
+	if err != nil {
+		return nil, err
+	}
 	placed := map[string][]string{}
 	for _, kind := range []schema.GroupVersionKind{ruleKind, placementKind} {
 		placements, err := p.list(ctx, kind)
@@ -155,7 +159,7 @@ func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
 		for i := range placements {
 			key := kind.Kind + "/" + client.ObjectKeyFromObject(&placements[i]).String()
 			for j := range clusters {
-				if clusters[j].GetDeletionTimestamp() == nil && picks(&placements[i], &clusters[j]) {
+				if clusters[j].GetDeletionTimestamp() == nil && picks(&placements[i], &clusters[j]) && sees(&placements[i], &clusters[j], setBindings) {
 					placed[key] = append(placed[key], clusters[j].GetName())
 				}
 			}
@@ -186,6 +190,14 @@ func picks(placement, cluster *unstructured.Unstructured) bool {
 		}
 	}
 	return true
+}
+
+// sees: a placement picks only from the sets of clusters that are bound to its namespace; a rule from all.
+func sees(placement, cluster *unstructured.Unstructured, setBindings []unstructured.Unstructured) bool {
+	return placement.GetKind() == ruleKind.Kind || slices.ContainsFunc(setBindings, func(binding unstructured.Unstructured) bool {
+		set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
+		return binding.GetNamespace() == placement.GetNamespace() && (set == "global" || set == cluster.GetLabels()["cluster.open-cluster-management.io/clusterset"])
+	})
 }
 
 // contentOf is what the templates of a policy say, without the names that they bear.

@@ -20,11 +20,12 @@ import (
 
 // The kinds it reads and writes, by their own names: a test double shares no code with what it tests.
 var (
-	policyKind    = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
-	bindingKind   = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
-	ruleKind      = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
-	placementKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
-	clusterKind   = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+	policyKind     = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
+	bindingKind    = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
+	ruleKind       = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
+	setBindingKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Kind: "ManagedClusterSetBinding"}
+	placementKind  = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	clusterKind    = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 )
 
 // Options say how the clusters behave.
@@ -84,7 +85,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Propagat
 		statuses: map[client.ObjectKey]string{}, namespaces: map[string]bool{},
 	}
 	p.running.Go(func() { _ = objects.Start(running) })
-	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, clusterKind} {
+	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, setBindingKind, clusterKind} {
 		if err := p.watch(ctx, kind); err != nil {
 			p.Stop()
 			return nil, err
