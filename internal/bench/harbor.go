@@ -206,6 +206,7 @@ func (h harborScene) await(ctx context.Context, i int, status goharborv1.Cluster
 // awaitStatus looks at an object now and then: when it came to that is in the audit log.
 func (h harborScene) awaitStatus(ctx context.Context, i int, wanted func(goharborv1.HarborClusterStatus) bool) error {
 	resource := h.objects.Resource(goharborv1.GroupVersion.WithResource("harborclusters")).Namespace(harborNamespace(i))
+	const lookInterval = 50 * time.Millisecond
 	err := wait.PollUntilContextTimeout(ctx, lookInterval, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		object, err := resource.Get(ctx, "main", metav1.GetOptions{})
 		if err != nil {

@@ -3,14 +3,13 @@ package bench
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/yaml"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/fleet"
@@ -149,15 +148,28 @@ func (h *hubScene) firstPlacement(rollout string, such func(fleet.Placement) boo
 	return 0, fmt.Errorf("the audit log has no such placement of rollout %s", rollout)
 }
 
-// await asks for the status of a rollout until it is as wanted.
-func (h *hubScene) await(ctx context.Context, name string, seen func(ranv1.ClusterGroupUpgradeStatus) bool) error {
-	return wait.PollUntilContextCancel(ctx, lookInterval, true, func(ctx context.Context) (bool, error) {
-		var out bytes.Buffer
-		if err := h.fleet.Run(ctx, &out, "upgrade", "status", name, "-n", rolloutNamespace, "-o", "yaml"); err != nil {
-			return false, nil // nobody had the time to answer
+// await follows a rollout until its status is as wanted.
+func (h *hubScene) await(ctx context.Context, name string, wanted func(ranv1.ClusterGroupUpgradeStatus) bool) error {
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	follow := h.fleet.Command(following, "upgrade", "status", name, "-n", rolloutNamespace, "--watch", "-o", "json")
+	out, err := follow.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := follow.Start(); err != nil {
+		return err
+	}
+	for statuses := json.NewDecoder(out); ; {
+		var seen ranv1.ClusterGroupUpgrade
+		if err = statuses.Decode(&seen); err != nil || wanted(seen.Status) {
+			break
 		}
-		var object ranv1.ClusterGroupUpgrade
-		err := yaml.Unmarshal(out.Bytes(), &object)
-		return err == nil && seen(object.Status), err
-	})
+	}
+	stop()
+	_ = follow.Wait() // it was stopped
+	if err != nil {
+		return fmt.Errorf("follow rollout %s: %w", name, err)
+	}
+	return nil
 }

@@ -10,11 +10,13 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	watchtools "k8s.io/client-go/tools/watch"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -58,7 +60,7 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 // hubScene is a hub whose clusters are played.
 type hubScene struct {
 	fleet  *fleet.Fleet
-	hub    kubeclient.Client
+	hub    kubeclient.WithWatch
 	server client.Client
 }
 
@@ -78,7 +80,7 @@ func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy s
 			return err
 		}
 		defer server.Close()
-		hub, err := kubeclient.New(f.Hub.Config, kubeclient.Options{})
+		hub, err := kubeclient.NewWithWatch(f.Hub.Config, kubeclient.Options{})
 		if err != nil {
 			return err
 		}
@@ -174,22 +176,33 @@ func (h *hubScene) createPolicies(ctx context.Context, names, clusters []string,
 			}
 		}
 	}
-	policy := object("policy.open-cluster-management.io/v1", "Policy", "")
-	return wait.PollUntilContextCancel(ctx, lookInterval, true, func(ctx context.Context) (bool, error) {
-		for _, name := range names {
-			if err := h.hub.Get(ctx, kubeclient.ObjectKey{Namespace: rolloutNamespace, Name: name}, policy); err != nil {
-				return false, err
-			}
-			if standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status"); len(standings) < count {
-				return false, nil
-			}
+	for _, name := range names {
+		if err := h.awaitStandings(ctx, name, count); err != nil {
+			return fmt.Errorf("wait until %d clusters stand to policy %s: %w", count, name, err)
 		}
-		return true, nil
-	})
+	}
+	return nil
 }
 
-// lookInterval is the pause between two looks at what is not measured.
-const lookInterval = 50 * time.Millisecond
+// awaitStandings waits until the hub says how so many clusters stand to a policy.
+func (h *hubScene) awaitStandings(ctx context.Context, name string, count int) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("policy.open-cluster-management.io/v1")
+	list.SetKind("PolicyList")
+	changes, err := h.hub.Watch(ctx, list, kubeclient.InNamespace(rolloutNamespace), kubeclient.MatchingFields{"metadata.name": name})
+	if err != nil {
+		return err
+	}
+	_, err = watchtools.UntilWithoutRetry(ctx, changes, func(event watch.Event) (bool, error) {
+		policy, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			return false, apierrors.FromObject(event.Object)
+		}
+		standings, _, _ := unstructured.NestedSlice(policy.Object, "status", "status")
+		return len(standings) >= count, nil
+	})
+	return err
+}
 
 // policyObjects are a policy that wants a ConfigMap of its name, and what binds it to the clusters.
 func policyObjects(name string, clusters []string) []*unstructured.Unstructured {
