@@ -23,7 +23,8 @@ import (
 const cycleStands = 2 * time.Second
 
 // AwaitNodeLocks waits until every NodeWorkloadLock of the node is inactive. It believes the cache: whoever cordons the node asks the API
-// server. Errors: LockTimedOut (with blockers), LockCycle when the request for the node has to be withdrawn (with the requests that go first), NodeGone.
+// server. Errors: LockTimedOut (with blockers), LockCycle when the request for the node has to be withdrawn (with the requests that go first), LockRefused when
+// it is gone, NodeGone.
 func (l *Locks) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error {
 	cluster, _, err := l.cluster(ctx, in.Cluster)
 	if err != nil {
@@ -84,6 +85,11 @@ func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal
 		}
 	}
 	w.gate = locks.NodeGate(found.Items, w.in.Node)
+	if w.in.Requested && !w.gate.Open {
+		if err := stillRequested(ctx, w.cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(w.in.Owner, "drydock", w.in.Node)}); err != nil {
+			return temporal.Observation{}, false, err
+		}
+	}
 	seen := w.since != nil
 	w.cycle = locks.Cycle(w.in.Node, found.Items, requests.Items)
 	switch yields := w.yields(); {
@@ -92,7 +98,7 @@ func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal
 	case !seen:
 		w.since = new(time.Now())
 	}
-	return temporal.Observation{Wait: held("node "+w.in.Node, w.gate)}, w.gate.Open || seen != (w.since != nil), nil
+	return held("node "+w.in.Node, w.gate), w.gate.Open || seen != (w.since != nil), nil
 }
 
 // yields reports whether it is our request that has to be withdrawn for the cycle to end. Others' are not ours to withdraw: there another of ours is.

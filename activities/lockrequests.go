@@ -72,6 +72,22 @@ func request(ctx context.Context, cluster *kube.Cluster, wanted client.Object) e
 	return nil
 }
 
+// stillRequested looks whether a request of ours stands while locks are waited for: without it they would never let go. That it does not is believed only
+// from the API server. Errors: LockRefused.
+func stillRequested(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
+	if cluster.Cache.Get(ctx, client.ObjectKeyFromObject(ours), ours) == nil && ours.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(ours), ours)
+	if client.IgnoreNotFound(err) != nil {
+		return explain(cluster, "read maintenance request "+ours.GetName(), err)
+	}
+	if err == nil && ours.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request "+ours.GetName(), nil)
+}
+
 // withdraw deletes a request if it is there and ours. One with a UID is.
 func withdraw(ctx context.Context, cluster *kube.Cluster, ours client.Object) error {
 	return deleteOurs(ctx, cluster, "maintenance request "+ours.GetName(), ours)

@@ -42,6 +42,8 @@ type ClusterLockInput struct {
 	Owner    string      `json:"owner"`
 	Scope    lcmv1.Scope `json:"scope,omitempty"`
 	Deadline *time.Time  `json:"deadline,omitempty"`
+	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
+	Requested bool `json:"requested,omitempty"`
 }
 
 // NodeLockInput says which node, on whose behalf.
@@ -49,6 +51,8 @@ type NodeLockInput struct {
 	NodeRef
 	Scope    lcmv1.Scope `json:"scope,omitempty"`
 	Deadline *time.Time  `json:"deadline,omitempty"`
+	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
+	Requested bool `json:"requested,omitempty"`
 }
 
 // RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks.
@@ -71,13 +75,13 @@ func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, sc
 	return ours.UID, err
 }
 
-// AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers).
+// AwaitClusterLocks waits until every ClusterWorkloadLock is inactive. Errors: LockTimedOut (with blockers), LockRefused when our request is gone.
 func (l *Locks) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) error {
 	cluster, _, err := l.cluster(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	what, watched := "cluster "+in.Cluster, []client.Object{kube.IfServed(&lcmv1.ClusterWorkloadLock{})}
+	what, watched := "cluster "+in.Cluster, []client.Object{kube.IfServed(&lcmv1.ClusterWorkloadLock{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
 	var gate locks.Gate
 	open, err := l.Waits.awaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 		var err error
@@ -85,7 +89,10 @@ func (l *Locks) AwaitClusterLocks(ctx context.Context, in ClusterLockInput) erro
 			// Nobody looks again before the first node is touched, and the cache may be behind.
 			gate, err = clusterGate(ctx, cluster.Client)
 		}
-		return temporal.Observation{Wait: held(what, gate)}, gate.Open && err == nil, err
+		if err == nil && !gate.Open && in.Requested {
+			err = stillRequested(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock")})
+		}
+		return held(what, gate), gate.Open && err == nil, err
 	})
 	if err != nil || open {
 		return err
@@ -153,10 +160,12 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 }
 
 // askCluster asks the cluster's locks to let go where that is to be done, and reports whether one holds it still. That none does is believed only from
-// the API server: nobody looks again before the node's are asked.
+// the API server: nobody looks again before the node's are asked. Where a rollout has asked and looked before its first node, the cache tells whether one
+// has come since, or has taken that back.
 func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) (uid types.UID, held bool, err error) {
 	if !in.WithCluster {
-		return "", false, nil
+		gate, err := heldClusterGate(ctx, cluster)
+		return "", !gate.Open, explain(cluster, "list workload locks", err)
 	}
 	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope); err != nil {
 		return "", false, err
@@ -166,14 +175,11 @@ func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) (u
 }
 
 // mayTakePodsAway reports whether locks are held, of the node or of the cluster: whoever lets go may take pods off the node.
-func mayTakePodsAway(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) bool {
-	if !nodeLocks(ctx, cluster, in.Node).Inactive {
+func mayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bool {
+	if !nodeLocks(ctx, cluster, node).Inactive {
 		return true
 	}
-	if !in.WithCluster {
-		return false
-	}
-	gate, err := clusterGate(ctx, cluster.Cache)
+	gate, err := heldClusterGate(ctx, cluster)
 	return err != nil || !gate.Open
 }
 
@@ -260,20 +266,20 @@ func lockTimedOut(what string, gate locks.Gate) error {
 		fmt.Sprintf("%s did not let go of %s in time: %s", controllers(gate.Holders), what, gate.Blockers()[0].Message), nil, gate.Blockers()...)
 }
 
-// held says who has not let go. Those that have failed come first: waiting will not help.
-func held(what string, gate locks.Gate) *drydockv1.Wait {
+// held says who has not let go. Those that have failed come first, and are told of at once: waiting will not help.
+func held(what string, gate locks.Gate) temporal.Observation {
 	if failed := gate.Failed(); len(failed) > 0 {
-		return &drydockv1.Wait{
+		return temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{
 			Reason:   ReasonWorkloadLocksFailed,
 			Message:  fmt.Sprintf("%s: %s; correct it, or delete the lock to do without", what, failed[0].Blocker().Message),
 			Blockers: gate.Blockers(),
-		}
+		}}
 	}
-	return &drydockv1.Wait{
+	return temporal.Observation{Wait: &drydockv1.Wait{
 		Reason:   ReasonWorkloadLocksHeld,
 		Message:  fmt.Sprintf("%s to let go of %s", controllers(gate.Holders), what),
 		Blockers: gate.Blockers(),
-	}
+	}}
 }
 
 func controllers(holders []locks.Holder) string {
@@ -290,6 +296,15 @@ func clusterGate(ctx context.Context, reader client.Reader) (locks.Gate, error) 
 	var found lcmv1.ClusterWorkloadLockList
 	err := listIfServed(ctx, reader, &found)
 	return locks.ClusterGate(found.Items), err
+}
+
+// heldClusterGate is the gate of a cluster as the cache has it where that is open, and else as the API server has it.
+func heldClusterGate(ctx context.Context, cluster *kube.Cluster) (locks.Gate, error) {
+	gate, err := clusterGate(ctx, cluster.Cache)
+	if err != nil || gate.Open {
+		return gate, err
+	}
+	return clusterGate(ctx, cluster.Client)
 }
 
 func nodeGate(ctx context.Context, reader client.Reader, node string) (locks.Gate, error) {
@@ -310,27 +325,6 @@ func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInp
 		}
 	}
 	return false, nil
-}
-
-// heldAgain are the locks of a node that hold it, as the cache has it.
-func heldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydockv1.Blocker {
-	gate, err := nodeGate(ctx, cluster.Cache, node)
-	if err != nil {
-		return nil
-	}
-	return gate.Blockers()
-}
-
-// lockProgress is how far all applications have come, as the cache has it; nothing when that cannot be seen.
-func lockProgress(ctx context.Context, cluster *kube.Cluster) []drydockv1.LockProgress {
-	var requests lcmv1.ClusterMaintenanceRequestList
-	var found lcmv1.NodeWorkloadLockList
-	for _, list := range []client.ObjectList{&requests, &found} {
-		if listIfServed(ctx, cluster.Cache, list) != nil {
-			return nil
-		}
-	}
-	return locks.ProgressOfAll(requests.Items, found.Items)
 }
 
 // listIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.

@@ -122,6 +122,8 @@ type CordonResult struct {
 	Note string `json:"note,omitempty"`
 	// Warning is what a person may want to change before the drain.
 	Warning string `json:"warning,omitempty"`
+	// HasLocks: the node has workload locks, which may hold it again.
+	HasLocks bool `json:"hasLocks,omitempty"`
 	// LockProgress of the applications that hold locks in the cluster.
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
@@ -172,7 +174,7 @@ func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInpu
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})()
 	result.NodeUID = ours.UID
 	if in.Locked {
-		result.LockProgress = lockProgress(ctx, cluster)
+		result.LockProgress, result.HasLocks = lockProgress(ctx, cluster), !hasNoLocks(ctx, cluster, in.Node)
 	}
 	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
@@ -193,11 +195,15 @@ func cordonMessage(in CordonInput, result CordonResult) string {
 	return "the node is cordoned for maintenance"
 }
 
-// lockCheck reads the locks from the API server: the cache, by which they were found inactive, may be behind.
+// lockCheck reads the node's locks from the API server: the cache, by which they were found inactive, may be behind. That tells of the cluster's.
 func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
 	return func(ctx context.Context) error {
+		ofCluster, err := heldClusterGate(ctx, cluster)
+		if err != nil {
+			return explain(cluster, "list workload locks", err)
+		}
 		var found lcmv1.NodeWorkloadLockList
-		err := cluster.Client.List(ctx, &found)
+		err = cluster.Client.List(ctx, &found)
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			return nil // a kind that is not served any more has no locks
 		}
@@ -205,7 +211,10 @@ func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
 			return explain(cluster, "list workload locks", err)
 		}
 		gate := locks.NodeGate(found.Items, node)
-		if gate.Open {
+		switch {
+		case !ofCluster.Open:
+			gate = ofCluster
+		case gate.Open:
 			return nil
 		}
 		return temporal.Error(temporal.ErrLockRefused,

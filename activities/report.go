@@ -124,7 +124,11 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 		case <-heartbeat.C:
 			activity.RecordHeartbeat(ctx, r.observed())
 		case <-r.changed:
-			if due == nil && workflows != nil {
+			switch {
+			case workflows == nil:
+			case r.urgent(told):
+				due = time.After(0)
+			case due == nil:
 				due = time.After(time.Until(earliest))
 			}
 		case <-due:
@@ -142,12 +146,21 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	}
 }
 
+// urgent reports whether what is observed is urgent, and for a reason that was not told last. Reports that were urgent too often wait like others.
+func (r *report) urgent(told temporal.Observation) bool {
+	latest := r.observed()
+	return latest.Urgent && r.sent < usualReports && (told.Wait == nil || latest.Wait == nil || told.Wait.Reason != latest.Wait.Reason)
+}
+
+// usualReports is after how many reports a wait is reported less and less.
+const usualReports = 500
+
 // pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed without a pause
 // for more than half an hour is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000
 // signals: it makes fewer than 1,000 a day.
 func pauseAfter(reports int) time.Duration {
-	const usual, doubling = 500, 36
-	return min(reportInterval<<min(10, max(0, reports-usual)/doubling), longestReportInterval)
+	const doubling = 36
+	return min(reportInterval<<min(10, max(0, reports-usualReports)/doubling), longestReportInterval)
 }
 
 // spread makes a pause up to a quarter longer: many that begin to wait together do not all report together.

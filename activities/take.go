@@ -52,7 +52,7 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		return TakeNodeResult{}, err
 	}
 	look := checkDrain
-	if served && mayTakePodsAway(ctx, cluster, in) {
+	if served && mayTakePodsAway(ctx, cluster, in.Node) {
 		look = warnOfDrain
 	}
 	result := TakeNodeResult{Locks: NodeLocks{Inactive: true}}

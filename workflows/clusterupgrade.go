@@ -10,7 +10,6 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
-	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -105,7 +104,10 @@ func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) 
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	c.listen(listening)
 
-	err := c.upgrade(work)
+	err := within(work, func(following workflow.Context) error {
+		workflow.GoNamed(following, "locks", c.followLocks)
+		return c.upgrade(work)
+	})
 	if workflow.IsContinueAsNewError(err) {
 		return ranv1.ClusterStatus{}, err
 	}
@@ -158,40 +160,6 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 		c.record.note("node " + skipped.Name + " is skipped: " + skipped.Reason)
 	}
 	return nil
-}
-
-// awaitClusterLocks asks the workloads of the cluster to let go, before any node is touched.
-func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
-	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
-		return nil
-	}
-	c.record.enter(ranv1.StepClusterLocks)
-	if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
-		return err
-	}
-	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action)}
-	c.requested = true
-	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
-	err := c.insist().effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, in, &c.locked)
-	c.answered = err == nil
-	c.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
-	if err != nil || !c.locked {
-		return err
-	}
-	if c.in.Remediation.LockTimeoutSeconds != nil {
-		in.Deadline = deadlineIn(ctx, *c.in.Remediation.LockTimeoutSeconds)
-	}
-	c.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
-	err = c.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+c.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, c.locks.AwaitClusterLocks, in)
-	c.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
-	return err
-}
-
-func (c *clusterUpgrade) lockNote() string {
-	if c.answered && !c.locked {
-		return "the cluster has no workload locks"
-	}
-	return ""
 }
 
 // maintainControlPlane takes the control-plane nodes one at a time.

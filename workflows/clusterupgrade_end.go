@@ -28,12 +28,7 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 			c.nodes.takeBackHeld()
 			c.record.show()
 		}),
-		onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", func(o temporal.Observation) {
-			c.signals++
-			if o.Activity == c.awaited {
-				c.record.reason.replace(o.Wait)
-			}
-		}),
+		onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", c.observe),
 		c.nodes.slots.listen(ctx, func() {
 			c.signals++
 			c.nodes.changed = true
@@ -48,6 +43,21 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 		parent := temporal.ClusterGroupUpgradeID(c.in.Namespace, c.in.Rollout)
 		c.record.progress.report(ctx, parent, temporal.SignalClusterProgress, c.in.ProgressLimit, func() any { return c.record.summary() })
 	})
+}
+
+// observe takes over what the current activity sees, and beside it the one that follows the locks; what an earlier one saw is stale.
+func (c *clusterUpgrade) observe(o temporal.Observation) {
+	c.signals++
+	switch o.Activity {
+	case c.awaited:
+		if turnedUrgent(c.status.Wait, o.Wait) {
+			c.record.progress.hurry()
+		}
+		c.record.reason.replace(o.Wait)
+	case activityFollowLocks:
+		c.record.followsLocks = true
+		c.record.lockProgress(o.LockProgress)
+	}
 }
 
 func (c *clusterUpgrade) pause(paused bool) {

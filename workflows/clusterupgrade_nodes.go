@@ -196,6 +196,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
+		LockBy:        r.upgrade.record.lockDeadlineOf(node),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
 		Join:          join,
 	}
@@ -272,7 +273,7 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 	}
 	r.release(node, status, hadSlot)
 	r.upgrade.record.notesOf(node, status)
-	r.upgrade.record.nodeWaits(node)
+	r.upgrade.record.nodeWaits(node, status.LockDeadline)
 	r.pending = append(r.pending, node)
 	return true
 }

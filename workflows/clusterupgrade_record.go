@@ -2,11 +2,13 @@ package workflows
 
 import (
 	"slices"
+	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -22,6 +24,8 @@ type clusterRecord struct {
 	attributes *attributeKeeper
 	stages     stageKeeper
 	progress   progress
+	// followsLocks: how far applications have come is seen as it changes, and later than a node at work saw it.
+	followsLocks bool
 }
 
 func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, in ClusterUpgradeInput) *clusterRecord {
@@ -71,9 +75,18 @@ func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
-// nodeWaits records that a node waits for a slot again.
-func (r *clusterRecord) nodeWaits(node string) {
-	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending})
+// nodeWaits records that a node waits for a slot again, and until when locks may hold it, if it has given way to others.
+func (r *clusterRecord) nodeWaits(node string, lockDeadline *metav1.Time) {
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockDeadline: lockDeadline})
+}
+
+// lockDeadlineOf is until when locks may hold a node that waits again; nil: that is not set.
+func (r *clusterRecord) lockDeadlineOf(node string) *time.Time {
+	i := slices.IndexFunc(r.status.Nodes, func(n ranv1.ClusterNodeStatus) bool { return n.Name == node })
+	if i < 0 || r.status.Nodes[i].LockDeadline == nil {
+		return nil
+	}
+	return &r.status.Nodes[i].LockDeadline.Time
 }
 
 // nodeProgressed takes over what a node reports.
@@ -81,13 +94,25 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	for i := range r.status.Nodes {
 		if n := &r.status.Nodes[i]; n.Name == status.Name {
 			status.ControlPlane = n.ControlPlane
-			if len(status.LockProgress) > 0 {
-				r.status.LockProgress, status.LockProgress = status.LockProgress, nil
+			if !r.followsLocks {
+				r.lockProgress(status.LockProgress)
+			}
+			status.LockProgress = nil
+			if turnedUrgent(n.Wait, status.Wait) {
+				r.progress.hurry()
 			}
 			*n = status
 		}
 	}
 	r.show()
+}
+
+// lockProgress takes over how far applications that hold locks have come, if that was seen.
+func (r *clusterRecord) lockProgress(seen []drydockv1.LockProgress) {
+	if len(seen) > 0 {
+		r.status.LockProgress = seen
+		r.show()
+	}
 }
 
 func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintenanceStatus) {
@@ -123,8 +148,8 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 		case n.State == maintenancev1.NodeCompleted, n.State == maintenancev1.NodeGone:
 			summary.Nodes.Done++
 		case n.State == maintenancev1.NodeCancelled:
-		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil):
-			// The node that is named is the first one at work that waits, or else the first one at work.
+		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || turnedUrgent(wait, n.Wait)):
+			// The node that is named is the first one at work that wants a person, or else that waits, or else the first one at work.
 			summary.Step = n.Name + ": " + string(n.State)
 			wait = n.Wait
 		}

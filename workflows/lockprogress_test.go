@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
@@ -49,6 +50,77 @@ func TestALockThatHoldsANodeDuringItsMaintenanceIsRecordedAndStopsNothing(t *tes
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LocksHeld: held} })
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	require.NotContains(t, requireFailure[nodeStatus](w, temporal.ErrLockTimedOut).Notes, note, "it never had the node")
+}
+
+func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) {
+	tf := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "tf-n1", Message: "tf holds it"}
+	ceph := drydockv1.Blocker{Kind: "NodeWorkloadLock", Name: "ceph-n1", Message: "ceph holds it"}
+	w := newWorld(t)
+	w.locked, w.blocked["Drain"] = true, true
+	w.heldAgain = [][]drydockv1.Blocker{{tf}, {ceph}}
+	play(w, "Cordon", func(activities.CordonInput) any {
+		return activities.CordonResult{CordonedByUs: true, NodeUID: takenUID, HasLocks: true}
+	})
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		tf.Message = "tf holds it: it is back"
+		return activities.ReturnNodeResult{LocksHeld: []drydockv1.Blocker{tf}}
+	})
+	notes := []string{
+		"NodeWorkloadLock tf-n1 held the node again before it was returned: tf holds it",
+		"NodeWorkloadLock ceph-n1 held the node again before it was returned: ceph holds it",
+	}
+	w.when(func() bool { return len(w.inputsOf("AwaitHeldAgain")) == 3 }, func() {
+		require.Equal(t, maintenancev1.NodeDraining, statusOf[nodeStatus](w).State, "it stops nothing")
+		require.Equal(t, notes, statusOf[nodeStatus](w).Notes)
+		w.CancelWorkflow()
+	})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.Equal(t, notes, requireCancelled[nodeStatus](w).Notes, "each once")
+	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.inputs["AwaitHeldAgain"][2].(activities.AwaitHeldAgainInput).Known)
+
+	w = newWorld(t)
+	w.locked = true
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+	require.Empty(t, w.inputsOf("AwaitHeldAgain"), "the node has no locks")
+}
+
+func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.takes = time.Hour
+	at := func(after time.Duration, signal string, payload any) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signal, payload) }, after)
+	}
+	node := ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining}
+	at(5*time.Minute, temporal.SignalNodeProgress, node)
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.inputsOf("FollowLocks"), "nobody holds any") }, 6*time.Minute)
+	node.LockProgress = updated(0)
+	at(7*time.Minute, temporal.SignalNodeProgress, node)
+	at(8*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks", LockProgress: updated(1)})
+	at(9*time.Minute, temporal.SignalNodeProgress, node)
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.inputsOf("FollowLocks"), 1)
+		require.Equal(t, updated(1), statusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "what the node had seen is older")
+	}, 10*time.Minute)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+}
+
+func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {
+	w := newWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (ranv1.ClusterStatus, error) {
+		c, err := newClusterUpgrade(ctx, oneCluster())
+		waits := func(name, reason string) ranv1.ClusterNodeStatus {
+			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
+		}
+		c.status.Nodes = []ranv1.ClusterNodeStatus{
+			waits("w0", activities.ReasonWorkloadLocksHeld), waits("w1", activities.ReasonWorkloadLocksFailed), waits("w2", activities.ReasonWorkloadLocksHeld),
+		}
+		return c.record.summary(), err
+	}, "")
+	summary := requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, "w1: Scheduled", summary.Step)
+	require.Equal(t, activities.ReasonWorkloadLocksFailed, summary.Reason)
 }
 
 func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing.T) {

@@ -32,6 +32,8 @@ type NodeMaintenanceInput struct {
 	// Join: the parent waits for a slot, and this maintenance has the node meanwhile. It does nothing itself but share that one's; where it cannot, it
 	// ends as Pending.
 	Join *scheduling.Asker `json:"join,omitempty"`
+	// LockBy is when the workload locks must have let go at the latest, since the node gave way before; nil: it did not, or has no limit.
+	LockBy *time.Time `json:"lockBy,omitempty"`
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
 	Held emergency.State `json:"held"`
 }
@@ -76,13 +78,17 @@ type nodeMaintenance struct {
 	requested, answered, locked bool
 	// requestUID is that of our NodeMaintenanceRequest, if known.
 	requestUID types.UID
-	// clusterRequested: our ClusterMaintenanceRequest may exist; clusterRequestUID is its, if known. A rollout makes its own.
+	// clusterRequested: our ClusterMaintenanceRequest may exist; clusterRequestUID is its, if known. A rollout makes its own, and
+	// that of a node only when a lock holds the cluster all the same.
 	clusterRequested  bool
 	clusterRequestUID types.UID
 	// clusterHeld: a lock of the cluster had not let go when it was asked.
 	clusterHeld bool
-	// lockBy is when the locks must have let go at the latest, since the node gave way first; nil: it did not, or has no limit.
-	lockBy *time.Time
+	// lockBy and clusterLockBy are when the locks of the node and those of the cluster must have let go at the latest; nil: that is not set, or has no limit.
+	lockBy, clusterLockBy *time.Time
+	// mayBeHeldAgain: the node has locks, which have let go of it. heldAgain are those that have taken that back since.
+	mayBeHeldAgain bool
+	heldAgain      []string
 	// jobStarted: a Job may exist on the node. jobFinished: it has done its work.
 	jobStarted, jobFinished bool
 	// marked: the node may carry our marks. cordoned: it may be out of service.
@@ -129,6 +135,7 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		spec: in.Object.Spec,
 		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: owner(ctx)},
 	}
+	m.lockBy = in.LockBy
 	m.record = newNodeRecord(ctx, &m.status, m.node)
 	m.slots = newSlotKeeper(ctx, in.Cluster)
 	m.requestors = newRequestorKeeper(in.Object.Spec, &m.status, m.record.show)
@@ -184,12 +191,15 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 		m.work,
 		m.checkHealth,
 	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return err
+	return within(ctx, func(following workflow.Context) error {
+		workflow.GoNamed(following, "locks", m.followLocks)
+		for _, step := range steps {
+			if err := step(ctx); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // awaitAndTake waits for the turn of the node and takes it out of service, once more after each time that it had to give way. It returns false when there is

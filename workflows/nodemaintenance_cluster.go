@@ -8,11 +8,14 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// takeAfterCluster is take, once the workloads of the cluster have let go.
+// takeAfterCluster is take, once the workloads of the cluster have let go, whoever has asked them to.
 func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, err error) {
 	taken, err = m.take(ctx)
 	for err == nil && m.clusterHeld {
-		if err = m.awaitClusterLocks(ctx); err == nil {
+		if m.clusterRequested {
+			err = m.awaitClusterLocks(ctx)
+		}
+		if err == nil {
 			err = m.awaitRelease(ctx)
 		}
 		if err == nil {
@@ -23,7 +26,7 @@ func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, er
 }
 
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
-	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.lockDeadline(ctx)}
+	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.lockDeadline(ctx, &m.clusterLockBy), Requested: true}
 	m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+m.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitClusterLocks, in, nil)
 	m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")

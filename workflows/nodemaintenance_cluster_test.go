@@ -79,3 +79,47 @@ func TestTheMaintenanceOfARolloutLeavesTheClusterToTheRollout(t *testing.T) {
 	require.False(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
 	require.NotContains(t, w.called(), "WithdrawClusterMaintenance")
 }
+
+// A lock of the cluster may be made while a rollout is at work, or taken back when somebody has deleted its request.
+func TestTheMaintenanceOfARolloutAsksTheClusterItselfWhenALockHoldsItAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	var asked []bool
+	play(w, "TakeNode", func(in activities.TakeNodeInput) any {
+		asked = append(asked, in.WithCluster)
+		if len(asked) < 3 {
+			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, ClusterHeld: true}}
+		}
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}}
+	})
+	w.fail["Cordon"] = once(temporal.Error(temporal.ErrLockRefused, "lock tf-n1 is active", nil))
+	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
+
+	requireResult[nodeStatus](w)
+	require.Equal(t, []bool{false, true, true, true}, asked)
+	require.Equal(t, []string{"TakeNode", "TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitNodeLocks", "Cordon", "TakeNode", "AwaitNodeLocks", "Cordon"}, w.called()[:9])
+	require.True(t, w.inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
+	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
+	require.Contains(t, w.called(), "WithdrawClusterMaintenance")
+}
+
+func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
+	gone := temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(gone)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.Contains(t, requireResult[nodeStatus](w).Notes[0], "somebody has deleted maintenance request")
+	require.Len(t, w.inputs["TakeNode"], 2)
+	require.True(t, w.inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Requested)
+
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	w.fail["AwaitClusterLocks"] = once(gone)
+	in := oneCluster()
+	in.Remediation.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, []string{"+w0", "-w0"}, nodes.events)
+	require.Len(t, w.inputs["RequestClusterMaintenance"], 2)
+	require.Equal(t, w.inputs["AwaitClusterLocks"][0], w.inputs["AwaitClusterLocks"][1], "until the same deadline")
+	require.True(t, w.inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
+}

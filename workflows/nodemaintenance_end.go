@@ -54,6 +54,9 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 		m.draining.Reports++
 	}
 	m.status.WaitForCompletion = o.Pods
+	if turnedUrgent(m.status.Wait, o.Wait) {
+		m.record.progress.hurry()
+	}
 	m.record.reason.replace(o.Wait)
 }
 
@@ -124,9 +127,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	m.record.note(result.Note)
 	m.record.lockProgress(result.LockProgress)
 	if m.nodeUID != "" {
-		for _, lock := range result.LocksHeld {
-			m.record.note(fmt.Sprintf("%s held the node again before it was returned: %s", lock, lock.Message))
-		}
+		m.recordHeldAgain(result.LocksHeld)
 	}
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
 	// A node that was not taken is out of service for somebody else.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -21,6 +22,7 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 		case temporal.ErrNodeBusy:
 			m.record.note("queued again: " + temporal.ErrorMessage(err))
 			m.queueAgain(ctx)
+			m.lockBy, m.clusterLockBy = nil, nil
 			if err := m.awaitNodeFree(ctx); err != nil {
 				return err
 			}
@@ -62,7 +64,9 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.marked, m.requested, m.cordoned = true, true, true
 	in := activities.TakeNodeInput{NodeRef: m.node, Cordon: m.cordons(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure()}
-	in.WithCluster, m.clusterRequested = m.in.Parent == "", m.in.Parent == ""
+	// A rollout has asked the locks of the cluster. When one holds all the same, that request may be gone.
+	in.WithCluster = m.in.Parent == "" || m.clusterHeld || m.clusterRequested
+	m.clusterRequested = in.WithCluster
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.TakeNodeResult
 	err = m.insistUntilHeld().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
@@ -96,7 +100,7 @@ func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spe
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
 	m.holds.begun = true
-	m.status.CordonedByUs, m.nodeUID = result.CordonedByUs, result.NodeUID
+	m.status.CordonedByUs, m.nodeUID, m.mayBeHeldAgain = result.CordonedByUs, result.NodeUID, result.HasLocks
 	m.record.note(result.Note)
 	m.record.note(result.Warning)
 	m.record.lockProgress(result.LockProgress)
@@ -132,7 +136,10 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	} else {
 		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
 	}
-	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockDeadline(ctx)}
+	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockBy}
+	if m.lockBy != nil {
+		m.status.LockDeadline = new(metav1.NewTime(*m.lockBy))
+	}
 	for _, first := range temporal.Blockers(cycle) {
 		in.Requests = append(in.Requests, first.Name)
 	}
@@ -140,22 +147,20 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
-	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx)}
+	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx, &m.lockBy), Requested: true}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
-	if temporal.ErrorType(err) == temporal.ErrLockCycle {
-		m.lockBy = in.Deadline
-	}
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
 }
 
-// lockDeadline is when locks must have let go. Who gives way keeps the deadline that it had: it does not wait in cycles for ever.
-func (m *nodeMaintenance) lockDeadline(ctx workflow.Context) *time.Time {
-	if m.lockBy != nil || m.spec.LockTimeoutSeconds == nil {
-		return m.lockBy
+// lockDeadline is when locks must have let go, as it was set when they were waited for first: whoever gives way does not wait in cycles for ever, nor does
+// anybody for an application that lets go and takes that back again and again.
+func (m *nodeMaintenance) lockDeadline(ctx workflow.Context, by **time.Time) *time.Time {
+	if *by == nil && m.spec.LockTimeoutSeconds != nil {
+		*by = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
 	}
-	return deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
+	return *by
 }
 
 func (m *nodeMaintenance) lockNote() string {

@@ -560,23 +560,31 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 	w := newWorld(t)
 	w.locked = true
 	w.fail["Cordon"] = once(temporal.Error(temporal.ErrNodeBusy, "node n1 is under maintenance by node/c1/ops/other", nil))
-	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	w.fail["AwaitNodeFree"] = once(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)) // so that time passes
+	in := wholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(NodeMaintenance, in)
 
 	requireResult[nodeStatus](w)
+	first, second := w.inputs["AwaitNodeLocks"][0].(activities.NodeLockInput), w.inputs["AwaitNodeLocks"][1].(activities.NodeLockInput)
+	require.True(t, second.Deadline.After(*first.Deadline), "the locks are asked anew")
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon",
-		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
-	}, w.called()[:12])
+		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeFree", "AwaitNodeFree", "TakeNode", "AwaitNodeLocks", "Cordon",
+	}, w.called()[:13])
 }
 
 func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 	w := newWorld(t)
 	w.locked = true
 	w.fail["Cordon"] = once(temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil))
-	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	in := wholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
+	w.ExecuteWorkflow(NodeMaintenance, in)
 
 	requireResult[nodeStatus](w)
 	require.Len(t, w.inputs["AwaitNodeLocks"], 2)
+	require.Equal(t, w.inputs["AwaitNodeLocks"][0], w.inputs["AwaitNodeLocks"][1], "until the same deadline: it may be taken back again and again")
 	require.Len(t, w.inputs["Cordon"], 2)
 }
 

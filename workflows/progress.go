@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
 // progressInterval is the least time between progress messages to a parent, and from the start of a child to the first: that it has
@@ -30,6 +33,25 @@ func progressLimit(siblings int, atWork time.Duration) time.Duration {
 // each, up to the limit. Siblings that start together tell it one after the other. The end of a child is told by its result, at once.
 type progress struct {
 	changed bool
+	// urgent: it is told at once. hurried counts how often that was so.
+	urgent  bool
+	hurried int
+}
+
+// hurriedAtMost is how many changes of one child are told at once, so that those of all siblings stay within the budget.
+const hurriedAtMost = 10
+
+// hurry has the parent told of a change at once.
+func (p *progress) hurry() {
+	if p.hurried < hurriedAtMost {
+		p.changed, p.urgent = true, true
+		p.hurried++
+	}
+}
+
+// turnedUrgent reports whether a wait has turned to a reason that a person has to see to.
+func turnedUrgent(before, now *drydockv1.Wait) bool {
+	return now != nil && now.Reason == activities.ReasonWorkloadLocksFailed && (before == nil || before.Reason != now.Reason)
 }
 
 // report sends what current returns to the parent whenever it has changed, until ctx is cancelled. It runs in a coroutine of its own.
@@ -37,14 +59,16 @@ func (p *progress) report(ctx workflow.Context, parent, signal string, limit tim
 	interval := max(limit/progressSteps, progressInterval)
 	pause := progressInterval + time.Duration(turnAmongSiblings(ctx)*float64(interval-progressInterval))
 	for {
-		timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "gather changes for the parent"})
-		if timer.Get(ctx, nil) != nil {
+		gathering, stop := workflow.WithCancel(ctx)
+		timer := workflow.NewTimerWithOptions(gathering, pause, workflow.TimerOptions{Summary: "gather changes for the parent"})
+		if workflow.Await(ctx, func() bool { return p.urgent || timer.IsReady() }) != nil {
 			return
 		}
+		stop()
 		if workflow.Await(ctx, func() bool { return p.changed }) != nil {
 			return
 		}
-		p.changed = false
+		p.changed, p.urgent = false, false
 		// A parent that has ended needs no news: nothing to do about an error.
 		_ = workflow.SignalExternalWorkflow(ctx, parent, "", signal, current()).Get(ctx, nil)
 		pause = interval

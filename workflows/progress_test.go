@@ -10,6 +10,12 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Fifty children that start in one moment and tell their parent in another would keep the server from everything else meanwhile.
@@ -48,4 +54,51 @@ func firstTold(t *testing.T, id string, limit time.Duration) time.Duration {
 	})
 	require.NoError(t, env.GetWorkflowError())
 	return told
+}
+
+// A parent that has hundreds of children hears of most changes late.
+func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
+	failed := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed, Message: "tf has failed"}
+	w := newWorld(t)
+	w.locked, w.blocked["AwaitNodeLocks"] = true, true
+	in := ofRollout()
+	in.ProgressLimit = time.Hour
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: failed})
+	}, 100*time.Millisecond)
+	w.RegisterDelayedCallback(func() {
+		told := w.toldOf(temporal.SignalNodeProgress)
+		require.Len(t, told, 1)
+		require.Equal(t, failed.Message, told[0].(ranv1.ClusterNodeStatus).Wait.Message)
+		w.CancelWorkflow()
+	}, 200*time.Millisecond)
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireCancelled[nodeStatus](w)
+
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	nodes.takes = time.Minute
+	node := ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeScheduled, Wait: failed}
+	upgrade := oneCluster()
+	upgrade.ProgressLimit = time.Hour
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalNodeProgress, node) }, 100*time.Millisecond)
+	w.RegisterDelayedCallback(func() { require.Len(t, w.toldOf(temporal.SignalClusterProgress), 1) }, 200*time.Millisecond)
+	w.ExecuteWorkflow(ClusterUpgrade, upgrade)
+	requireResult[ranv1.ClusterStatus](w)
+}
+
+func TestALockThatFailsAgainAndAgainDoesNotFloodTheParent(t *testing.T) {
+	var p progress
+	for range hurriedAtMost {
+		p.hurry()
+		require.True(t, p.urgent)
+		p.urgent = false
+	}
+	p.hurry()
+	require.False(t, p.urgent)
+	failed, held := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed}, &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksHeld}
+	require.True(t, turnedUrgent(nil, failed))
+	require.True(t, turnedUrgent(held, failed))
+	require.False(t, turnedUrgent(failed, failed), "it is known")
+	require.False(t, turnedUrgent(failed, held))
+	require.False(t, turnedUrgent(failed, nil))
 }

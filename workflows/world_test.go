@@ -60,6 +60,8 @@ type world struct {
 	// over are the maintenances that have ended when it is asked, and staleness what is answered of the one at work, one after the other.
 	over      []scheduling.Asker
 	staleness []scheduling.Staleness
+	// heldAgain are locks that hold a node again while it is out of service, one after the other.
+	heldAgain [][]drydockv1.Blocker
 	// told is what workflows told others, but for the scheduler, by the signal's name.
 	told map[string][]any
 	// jobs are the errors of the Jobs that prepare clusters, by kind and cluster.
@@ -194,6 +196,15 @@ func (w *world) register() {
 	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) {
 		return activities.Ending{}, slices.Contains(w.over, other)
 	})
+	beside(w, "AwaitHeldAgain", func(in activities.AwaitHeldAgainInput) (any, bool) {
+		if len(w.heldAgain) == 0 {
+			return nil, false
+		}
+		found := w.heldAgain[0]
+		w.heldAgain = w.heldAgain[1:]
+		return found, true
+	})
+	beside(w, "FollowLocks", func(activities.ClusterLockInput) (any, bool) { return nil, false })
 	beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
 		if len(w.staleness) == 0 {
 			return nil, false

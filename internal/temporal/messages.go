@@ -154,6 +154,10 @@ type Observation struct {
 	Drain *maintenancev1.DrainStatus `json:"drain,omitempty"`
 	// Pods that are waited for, as namespace/name.
 	Pods []string `json:"pods,omitempty"`
+	// LockProgress of the applications that hold locks in the cluster.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
+	// Urgent: a person has to see to the wait's reason, and its workflow is told of that at once.
+	Urgent bool `json:"urgent,omitempty"`
 }
 
 // StatusRequest narrows a status that can be long. The zero value asks for the whole, or as much of it as fits into an answer.

@@ -117,6 +117,9 @@ type NodeMaintenanceStatus struct {
 	// out of service or returned (addition).
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
+	// LockDeadline is when the workload locks must have let go at the latest, of a maintenance that has given way to others and queues again (addition).
+	// +optional
+	LockDeadline *metav1.Time `json:"lockDeadline,omitempty"`
 	// Notes are things a person should know, in the order they happened, e.g. a lock that turned active during the drain (addition).
 	// +optional
 	Notes []string `json:"notes,omitempty"`

@@ -489,6 +489,10 @@ func (in *NodeMaintenanceStatus) DeepCopyInto(out *NodeMaintenanceStatus) {
 		*out = make([]drydockv1alpha1.LockProgress, len(*in))
 		copy(*out, *in)
 	}
+	if in.LockDeadline != nil {
+		in, out := &in.LockDeadline, &out.LockDeadline
+		*out = (*in).DeepCopy()
+	}
 	if in.Notes != nil {
 		in, out := &in.Notes, &out.Notes
 		*out = make([]string, len(*in))

@@ -44,8 +44,7 @@ type ClusterUpgradeStatus struct {
 	// Stages of the cluster's own locks, with their times.
 	// +optional
 	Stages []drydockv1.StageRecord `json:"stages,omitempty"`
-	// LockProgress is how far the maintenance has come with the nodes of each application that holds locks on them, as it was when a node was taken out of
-	// service or returned last.
+	// LockProgress is how far the maintenance has come with the nodes of each application that holds locks on them.
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// +optional
@@ -76,6 +75,9 @@ type ClusterNodeStatus struct {
 	// Evicted pods so far.
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
+	// LockDeadline is when the workload locks must have let go of a node at the latest that has given way to others and waits for its turn again.
+	// +optional
+	LockDeadline *metav1.Time `json:"lockDeadline,omitempty"`
 	// LockProgress as the node reports it; it is kept for the cluster.
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`

@@ -482,6 +482,10 @@ func (in *ClusterNodeStatus) DeepCopyInto(out *ClusterNodeStatus) {
 		*out = new(drydockv1alpha1.Wait)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.LockDeadline != nil {
+		in, out := &in.LockDeadline, &out.LockDeadline
+		*out = (*in).DeepCopy()
+	}
 	if in.LockProgress != nil {
 		in, out := &in.LockProgress, &out.LockProgress
 		*out = make([]drydockv1alpha1.LockProgress, len(*in))

@@ -1,0 +1,69 @@
+package activities
+
+import (
+	"context"
+	"slices"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// AwaitHeldAgainInput says which node is out of service, and which of its locks are known to hold it.
+type AwaitHeldAgainInput struct {
+	NodeRef
+	Known []string `json:"known,omitempty"`
+}
+
+// AwaitHeldAgain waits until a workload lock holds the node that is not known to, and returns those that do.
+func (l *Locks) AwaitHeldAgain(ctx context.Context, in AwaitHeldAgainInput) (news []drydockv1.Blocker, err error) {
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{})}
+	err = Waits{}.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
+		gate, err := nodeGate(ctx, cluster.Cache, in.Node)
+		news = slices.DeleteFunc(gate.Blockers(), func(lock drydockv1.Blocker) bool { return slices.Contains(in.Known, lock.Name) })
+		return temporal.Observation{}, len(news) > 0, err
+	})
+	return news, err
+}
+
+// heldAgain are the locks of a node that hold it, as the cache has it.
+func heldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydockv1.Blocker {
+	gate, err := nodeGate(ctx, cluster.Cache, node)
+	if err != nil {
+		return nil
+	}
+	return gate.Blockers()
+}
+
+// lockProgress is how far all applications have come, as the cache has it; nothing when that cannot be seen.
+func lockProgress(ctx context.Context, cluster *kube.Cluster) []drydockv1.LockProgress {
+	var requests lcmv1.ClusterMaintenanceRequestList
+	var found lcmv1.NodeWorkloadLockList
+	for _, list := range []client.ObjectList{&requests, &found} {
+		if listIfServed(ctx, cluster.Cache, list) != nil {
+			return nil
+		}
+	}
+	return locks.ProgressOfAll(requests.Items, found.Items)
+}
+
+// FollowLocks reports how far all applications have come whenever that changes, until the deadline.
+func (l *Locks) FollowLocks(ctx context.Context, in ClusterLockInput) error {
+	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
+	_, err = l.Waits.awaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
+		return temporal.Observation{LockProgress: lockProgress(ctx, cluster)}, false, nil
+	})
+	return err
+}

@@ -1,0 +1,84 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// awaitClusterLocks asks the workloads of the cluster to let go, before any node is touched.
+func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
+	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
+		return nil
+	}
+	c.record.enter(ranv1.StepClusterLocks)
+	if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
+		return err
+	}
+	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
+	for pause := lockRefusedPause; ; pause = min(2*pause, lockRefusedPauseLimit) {
+		err := c.askClusterLocks(ctx, &in)
+		if temporal.ErrorType(err) != temporal.ErrLockRefused {
+			return err
+		}
+		c.record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
+		timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before asking the locks of " + c.in.Cluster + " again"})
+		if err := timer.Get(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// askClusterLocks requests the maintenance of the cluster, and waits until its locks have let go, until the deadline that is set the first time. Errors:
+// LockRefused when the request is gone.
+func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.ClusterLockInput) error {
+	c.requested = true
+	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	err := c.insist().effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
+	c.answered = err == nil
+	c.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
+	if err != nil || !c.locked {
+		return err
+	}
+	if in.Deadline == nil && c.in.Remediation.LockTimeoutSeconds != nil {
+		in.Deadline = deadlineIn(ctx, *c.in.Remediation.LockTimeoutSeconds)
+	}
+	c.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+	err = c.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+c.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, c.locks.AwaitClusterLocks, *in)
+	c.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
+	return err
+}
+
+func (c *clusterUpgrade) lockNote() string {
+	if c.answered && !c.locked {
+		return "the cluster has no workload locks"
+	}
+	return ""
+}
+
+const (
+	// activityFollowLocks is the one that follows the workload locks of a cluster.
+	activityFollowLocks = "FollowLocks"
+	// followLimit is how long one of them does: so long no report of it is put off.
+	followLimit = 30 * time.Minute
+)
+
+// followLocks shows how far applications have come whenever that changes, from the moment that a node has told of locks until ctx is cancelled.
+func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
+	// What cannot be seen is not what the cluster is waited for.
+	insist := insistence{taskQueue: c.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
+		deadline := workflow.Now(ctx).Add(followLimit)
+		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
+		err := insist.wait(ctx, "follow the workload locks of "+c.in.Cluster, &deadline, temporal.ErrClusterUnreachable, c.locks.FollowLocks, in, nil)
+		c.record.followsLocks = false
+		if err != nil {
+			return
+		}
+	}
+}
