@@ -102,6 +102,8 @@ func refOf(workflowID, runID string) workflowRef {
 		ref.Namespace, ref.Name = parts[1], parts[2]
 	case len(parts) == 3 && parts[0] == "window":
 		ref.Namespace, ref.Name = parts[1], parts[2]
+	case len(parts) == 2 && parts[0] == "portal":
+		ref.Name = parts[1]
 	case len(parts) == 4 && parts[0] == "node":
 		ref.Cluster, ref.Namespace, ref.Name = parts[1], parts[2], parts[3]
 	case len(parts) == 4 && parts[0] == "harbor":

@@ -68,7 +68,11 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(workflows.MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler})
 	s.worker.RegisterWorkflowWithOptions(workflows.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper})
 	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
+	s.worker.RegisterWorkflowWithOptions(workflows.MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow})
+	s.worker.RegisterWorkflowWithOptions(workflows.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
+	s.worker.RegisterActivity(&activities.Windows{Temporal: s.client})
+	s.worker.RegisterActivity(&activities.Portals{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
 		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (activities.RolloutPlan, error) {

@@ -19,6 +19,7 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&activities.ManifestWorks{Clusters: clusters})
 	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&activities.Windows{Temporal: server})
+	w.RegisterActivity(&activities.Portals{Temporal: server})
 	w.RegisterActivity(&activities.Webhooks{Secret: webhookSecret})
 	w.RegisterActivity(&activities.Clusters{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Nodes{Clusters: clusters, Waits: waits})

@@ -32,9 +32,8 @@ type memory struct {
 	// kept is the number of the state that is kept; notKept says why a later one is not.
 	kept    int64
 	notKept string
-	// rest ends the work of remembering, for the run is over; working is how much of it has not ended.
-	rest    func()
-	working int
+	// background is the work of remembering.
+	background
 	// early are requests that came before it was known what is held.
 	early []emergency.Request
 }
@@ -64,15 +63,6 @@ func (e *emergencyStop) remember(ctx workflow.Context) {
 		e.work(ctx, "seek followers", e.seek)
 	}
 	e.work(ctx, "keep holds", e.keep)
-}
-
-// work does a part of the remembering, until it is done or the run is over.
-func (e *emergencyStop) work(ctx workflow.Context, name string, part func(workflow.Context)) {
-	e.working++
-	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-		part(ctx)
-		e.working--
-	})
 }
 
 func (e *emergencyStop) known() bool { return e.state.Number > 0 }

@@ -24,6 +24,7 @@ type MaintenanceWindowCarried struct {
 	Trouble   string         `json:"trouble,omitempty"`
 	Number    int64          `json:"number"`
 	Followers []follower     `json:"followers,omitempty"`
+	Shown     shownOn        `json:"shown,omitzero"`
 }
 
 // MaintenanceWindow opens and closes a maintenance window by its calendar, and by what people order, and tells all that to those that follow it. It
@@ -40,6 +41,7 @@ func MaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) error {
 			w.order(listening, w.course.Cancel(windows.CancelRequest{All: true}, workflow.Now(listening)))
 		}
 	})
+	workflow.GoNamed(listening, "announce", w.keepAnnouncing)
 	return w.run(listening)
 }
 
@@ -53,6 +55,8 @@ type maintenanceWindow struct {
 	// number of what is told.
 	number int64
 	audience
+	// shown is which portal was told how it stands.
+	shown shownOn
 	// events that receivers have not been told of yet.
 	events []windows.Event
 	// turned: an opening has had its turn, and the run with it.
@@ -76,7 +80,7 @@ func newMaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) *main
 		attributes: &attributeKeeper{ctx: ctx},
 	}
 	if c := in.Carried; c != nil {
-		w.course, w.trouble, w.number, w.followers = c.Course, c.Trouble, c.Number, c.Followers
+		w.course, w.trouble, w.number, w.followers, w.shown = c.Course, c.Trouble, c.Number, c.Followers, c.Shown
 	}
 	return w
 }
@@ -212,7 +216,7 @@ func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
 		}
 		w.notify(ctx)
 	}
-	carried := &MaintenanceWindowCarried{Course: w.course, Trouble: w.trouble, Number: w.number, Followers: w.followers}
+	carried := &MaintenanceWindowCarried{Course: w.course, Trouble: w.trouble, Number: w.number, Followers: w.followers, Shown: w.shown}
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceWindow, MaintenanceWindowInput{Carried: carried})
 }
 

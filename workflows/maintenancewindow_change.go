@@ -26,6 +26,10 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		onSignal(ctx, temporal.SignalLeaveWindow, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
 			heard(func() { w.leave(s) })
 		}),
+		onSignal(ctx, temporal.SignalAnnounce, "A portal may not know of the window any more.", func(name string) {
+			w.messages++
+			w.announceTo(name)
+		}),
 		onSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
 			all := windows.CancelRequest{Request: windows.Request{Actor: r.Actor, Reason: r.Reason}, All: true}
 			if now := workflow.Now(ctx); c.CheckCancel(all, now) == nil {

@@ -29,5 +29,6 @@ func Register(registry Registry, versioned bool) {
 	registry.RegisterWorkflowWithOptions(Onboarding, workflow.RegisterOptions{Name: temporal.Onboarding, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification, VersioningBehavior: once})
+	registry.RegisterWorkflowWithOptions(StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop, VersioningBehavior: entity})
 }

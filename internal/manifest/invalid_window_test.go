@@ -175,6 +175,14 @@ func invalidWindows() []invalidCase {
 			},
 		},
 		{
+			name: "objects of portals that there cannot be", text: window(nightly+"duration: 4h\nportalRef: a/b") + "---" +
+				strings.Replace(announced("scheduledStart: 2026-03-28T02:00:00Z\nscheduledEnd: 2026-03-28T03:00:00Z"), "portalRef: main", "portalRef: Main", 1),
+			lines: []string{
+				w + `spec.portalRef: Invalid value: "a/b": is not the name of a portal: lower-case letters, digits, '-' and '.'`,
+				m + `spec.portalRef: Invalid value: "Main": is not the name of a portal: lower-case letters, digits, '-' and '.'`,
+			}, onlyHere: true,
+		},
+		{
 			name: "a component without a name, somewhere on the disk", text: `
 apiVersion: sreportal.io/v1alpha1
 kind: Component

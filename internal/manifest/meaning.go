@@ -11,6 +11,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/windows"
@@ -46,11 +47,22 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)
 		return append(invalid, CheckHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
 	case *drydockv1.MaintenanceWindow:
-		return append(windows.Check(&object.Spec, spec), validateSelector(object.Spec.Selector, spec.Child("selector"))...)
+		invalid := append(windows.Check(&object.Spec, spec), validateSelector(object.Spec.Selector, spec.Child("selector"))...)
+		return append(invalid, validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))...)
 	case *sreportalv1.Maintenance:
-		return windows.CheckMaintenance(&object.Spec, spec)
+		return append(windows.CheckMaintenance(&object.Spec, spec), validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))...)
+	case *sreportalv1.Component:
+		return validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))
 	}
 	return nil
+}
+
+// validatePortal checks the name of a portal, where there is one.
+func validatePortal(name string, path *field.Path) field.ErrorList {
+	if name == "" || portal.CheckName(name) == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, name, "is not the name of a portal: lower-case letters, digits, '-' and '.'")}
 }
 
 // CheckRemediation checks what no schema can express of the work on nodes that a rollout does; path is that of its field.

@@ -1,0 +1,91 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"golang.org/x/sync/errgroup"
+
+	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// PortalsServer is what portals need of Temporal, as Temporal's client has it.
+type PortalsServer interface {
+	HoldsServer
+	SignalWorkflow(ctx context.Context, workflowID, runID, signal string, payload any) error
+}
+
+// Portals brings status portals, and the windows that they show, together.
+type Portals struct {
+	Temporal PortalsServer
+}
+
+// AnnounceWindowInput is what a window tells a portal.
+type AnnounceWindowInput struct {
+	Portal       string              `json:"portal"`
+	Announcement portal.Announcement `json:"announcement"`
+}
+
+// AnnounceWindow tells a portal of a window. One that does not run yet is started: there may be nothing else to show. A portal that is not to show the
+// window any more is only told if it runs.
+func (p *Portals) AnnounceWindow(ctx context.Context, in AnnounceWindowInput) error {
+	options := temporal.StatusPortalOptions(in.Portal)
+	var err error
+	if in.Announcement.Portal == in.Portal {
+		_, err = p.Temporal.SignalWithStartWorkflow(ctx, options.ID, temporal.SignalAnnouncement, in.Announcement, options, temporal.StatusPortal)
+	} else {
+		err = p.tell(ctx, options.ID, temporal.SignalAnnouncement, in.Announcement)
+	}
+	if err != nil {
+		return fmt.Errorf("tell portal %s of window %s: %w", in.Portal, in.Announcement.Window, err)
+	}
+	return nil
+}
+
+// SeekWindows asks all windows that run to announce themselves if that portal shows them: it has just begun, and knows of none. Windows that were started
+// within the last moments may be missing.
+func (p *Portals) SeekWindows(ctx context.Context, name string) error {
+	err := p.tellAll(ctx, temporal.MaintenanceWindow, "", temporal.SignalAnnounce, name)
+	if err != nil {
+		return fmt.Errorf("ask windows to announce themselves to portal %s: %w", name, err)
+	}
+	return nil
+}
+
+// ClaimObjects tells all other portals what one shows now.
+func (p *Portals) ClaimObjects(ctx context.Context, move portal.Move) error {
+	err := p.tellAll(ctx, temporal.StatusPortal, temporal.StatusPortalID(move.To), temporal.SignalMoved, move)
+	if err != nil {
+		return fmt.Errorf("tell other portals what portal %s shows now: %w", move.To, err)
+	}
+	return nil
+}
+
+// toldAtOnce is how many workflows are told something at the same time.
+const toldAtOnce = 20
+
+// tellAll sends a signal to all running workflows of a type but one.
+func (p *Portals) tellAll(ctx context.Context, workflowType, but, signal string, payload any) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(toldAtOnce)
+	query := fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflowType)
+	err := eachWorkflow(ctx, p.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
+		if id := execution.Execution.WorkflowId; id != but {
+			group.Go(func() error { return p.tell(ctx, id, signal, payload) })
+		}
+	})
+	return errors.Join(err, group.Wait())
+}
+
+// tell sends a signal to a workflow. One that is over need not know.
+func (p *Portals) tell(ctx context.Context, workflowID, signal string, payload any) error {
+	err := p.Temporal.SignalWorkflow(ctx, workflowID, "", signal, payload)
+	if _, over := errors.AsType[*serviceerror.NotFound](err); over {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+func newPortal(c *cli) *cobra.Command {
+	cmd := noun("portal", "Status portals: how components are, and which maintenances there are")
+	cmd.AddCommand(newPortalApply(c), newPortalStatus(c), newPortalCancel(c), newPortalDelete(c), newPortalList(c))
+	return cmd
+}
+
+// portalSubject is a portal as its user knows it.
+func portalSubject(name string) subject {
+	return subject{
+		noun: "portal", name: name, workflowID: temporal.StatusPortalID(name),
+		show: "drydock portal status " + name, list: "drydock portal list",
+	}
+}
+
+// namedPortal returns the portal that a person names: NAME, or its workflow id.
+func namedPortal(given string) (subject, error) {
+	name := strings.TrimPrefix(given, temporal.StatusPortalPrefix)
+	if err := portal.CheckName(name); err != nil {
+		return subject{}, usagef("%q names no portal: give NAME or portal/NAME", given)
+	}
+	return portalSubject(name), nil
+}
+
+// completePortals suggests the portals that there are.
+func (c *cli) completePortals(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.completeWorkflows(cmd.Context(), temporal.StatusPortal, true, func(row workflowRow) string { return row.Name })
+}
+
+func newPortalCancel(c *cli) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "cancel PORTAL MAINTENANCE",
+		Short: "Cancel a maintenance: one in progress ends now, another does not take place",
+		Long: `Cancel a maintenance: one in progress ends now, another does not take place.
+
+It stays cancelled when it is applied once more, unless it is given another time. "drydock window cancel" cancels an opening of a window.`,
+		Args:              operands("PORTAL", "MAINTENANCE"),
+		ValidArgsFunction: c.completePortals,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			request := portal.CancelRequest{Request: portal.Request{Actor: actor(), Reason: reason}, Maintenance: args[1]}
+			return c.orderPortal(ctx, args[0], temporal.UpdateCancelMaintenance, request)
+		}),
+	}
+	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func newPortalDelete(c *cli) *cobra.Command {
+	var reason string
+	var request portal.DeleteRequest
+	cmd := &cobra.Command{
+		Use:   "delete PORTAL [--component NAME]... [--maintenance NAME]...",
+		Short: "Delete components, with their history, and maintenances, or a whole portal",
+		Long: `Delete components, with their history, and maintenances, or a whole portal with --all.
+
+A window that names a deleted portal brings it back when it opens or closes next: edit the window first.`,
+		Args:              operands("PORTAL"),
+		ValidArgsFunction: c.completePortals,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			if !request.All && len(request.Components)+len(request.Maintenances) == 0 {
+				return usagef("what is to be deleted? give --component, --maintenance, or --all")
+			}
+			request.Request = portal.Request{Actor: actor(), Reason: reason}
+			return c.orderPortal(ctx, args[0], temporal.UpdateDelete, request)
+		}),
+	}
+	cmd.Flags().StringArrayVar(&request.Components, "component", nil, "name of a component to delete")
+	cmd.Flags().StringArrayVar(&request.Maintenances, "maintenance", nil, "name of a maintenance to delete")
+	cmd.Flags().BoolVar(&request.All, "all", false, "delete everything")
+	cmd.MarkFlagsMutuallyExclusive("all", "component")
+	cmd.MarkFlagsMutuallyExclusive("all", "maintenance")
+	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// orderPortal asks a portal for a change, and shows what has become of it.
+func (c *cli) orderPortal(ctx context.Context, name, update string, request any) error {
+	target, err := namedPortal(name)
+	if err != nil {
+		return err
+	}
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	var answer portal.Answer
+	if err := s.update(ctx, target, update, request, &answer); err != nil {
+		return err
+	}
+	return c.print(answer, func(w io.Writer) { renderPortalAnswer(w, answer) }, target.workflowID)
+}
+
+func renderPortalAnswer(w io.Writer, answer portal.Answer) {
+	for _, change := range answer.Changes {
+		fmt.Fprintln(w, change)
+	}
+	target := portalSubject(answer.Portal)
+	fmt.Fprintf(w, "%s: %s; see `%s`\n", target, answer.Status, target.show)
+}
+
+func newPortalList(c *cli) *cobra.Command {
+	var running bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the portals, with how they are",
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			rows, err := s.list(ctx, workflowsOf(temporal.StatusPortal, running))
+			if err != nil {
+				return err
+			}
+			listed := newListing(rows)
+			return c.print(listed, func(w io.Writer) {
+				t := newTable("NAME", "STATUS")
+				for _, row := range rows {
+					status := row.phase()
+					if row.CompletedAt != nil {
+						status = "empty, and over"
+					}
+					t.AppendRow(table.Row{row.Name, status})
+				}
+				if len(rows) > 0 {
+					fmt.Fprintln(w, t.Render())
+				}
+				listed.printCounts(w, "portal")
+			}, listed.ids()...)
+		}),
+	}
+	cmd.Flags().BoolVar(&running, "running", false, "only those that show something")
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
+)
+
+// componentText is an operational component of a portal.
+func componentText(name, portal string) string {
+	return fmt.Sprintf(`
+apiVersion: sreportal.io/v1alpha1
+kind: Component
+metadata: {name: %s, namespace: prod}
+spec: {displayName: %s, group: Shop, portalRef: %s, status: operational}
+---`, name, strings.ToUpper(name), portal)
+}
+
+// shopText has two components, and a maintenance of one and of another that there is not, from that second on.
+func shopText(start time.Time) string {
+	return componentText("web", "main") + componentText("db", "main") + fmt.Sprintf(`
+apiVersion: sreportal.io/v1alpha1
+kind: Maintenance
+metadata: {name: switches, namespace: prod}
+spec: {title: New switches, portalRef: main, components: [db, rack], affectedStatus: degraded, scheduledStart: %q, scheduledEnd: %q}
+`, start.UTC().Format(time.RFC3339), start.Add(time.Hour).UTC().Format(time.RFC3339))
+}
+
+func TestWhatAPortalCannotShowIsRefusedBeforeAnythingIsTouched(t *testing.T) {
+	alone(t)
+	shop := shopText(time.Date(2026, 3, 28, 2, 0, 0, 0, time.UTC))
+	for name, tt := range map[string]struct {
+		text, says string
+		args       []string
+	}{
+		"an end before the start":       {text: strings.Replace(shop, "T03:00", "T01:00", 1), says: "error: stdin: Maintenance prod/switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n"},
+		"a link that is a program":      {text: strings.Replace(shop, "group: Shop", "group: Shop, link: 'javascript:x'", 1), says: "Component prod/web: spec.link: "},
+		"an object of another kind":     {text: validRollout, says: "error: ClusterGroupUpgrade november is neither a Component nor a Maintenance: a portal shows nothing else\n"},
+		"an object that is there twice": {text: componentText("web", "main") + componentText("web", "other"), says: "error: Component prod/web is there twice\n"},
+		"a namespace that contradicts":  {text: shop, args: []string{"-n", "test"}, says: "error: namespace \"prod\" contradicts -n test"},
+		"nothing":                       {text: "", says: "error: stdin: holds no objects\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drydockWith(t, tt.text, append([]string{"portal", "apply", "-f", "-"}, tt.args...)...)
+			require.Equal(t, exitUsage, got.status)
+			require.Contains(t, got.stderr, tt.says)
+			require.Empty(t, got.stdout)
+		})
+	}
+	require.Equal(t, outcome{status: exitUsage, stderr: "error: \"a/b\" names no portal: give NAME or portal/NAME (see drydock portal status --help)\n"}, drydock(t, "portal", "status", "a/b"))
+	require.Contains(t, drydock(t, "portal", "delete", "main").stderr, "what is to be deleted?")
+}
+
+func TestAPortalIsShownToPeople(t *testing.T) {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	p := portal.Portal{Name: "main"}
+	spec := sreportalv1.ComponentSpec{DisplayName: "Web", Group: "Shop", PortalRef: "main", Status: sreportalv1.StatusOperational}
+	component := sreportalv1.Component{Spec: spec}
+	component.Name = "web"
+	maintenance := sreportalv1.Maintenance{Spec: sreportalv1.MaintenanceSpec{Title: "New switches", PortalRef: "main", Components: []string{"web"}}}
+	maintenance.Name = "switches"
+	maintenance.Spec.ScheduledStart.Time, maintenance.Spec.ScheduledEnd.Time = noon.Add(3*time.Hour), noon.Add(5*time.Hour)
+	p.Apply(portal.ApplyRequest{Components: []sreportalv1.Component{component}, Maintenances: []sreportalv1.Maintenance{maintenance}}, noon)
+	p.Pass(noon.Add(4 * time.Hour))
+	status := portalStatus{p.View()}
+	require.Equal(t, `portal main: maintenance
+
+GROUP   COMPONENT   STATUS        FOR   BECAUSE OF   OPERATIONAL IN 30 DAYS
+Shop    web         maintenance   60m   switches     75.00%
+
+MAINTENANCE   TITLE          PHASE         STARTS                 ENDS                   COMPONENTS
+switches      New switches   in_progress   2026-11-21T15:00:00Z   2026-11-21T17:00:00Z   web`, status.frame(noon.Add(4*time.Hour), frameStyle{}))
+	require.Contains(t, status.lines(), statusLine{"component web", "component web is maintenance because of switches"})
+	require.Contains(t, status.lines(), statusLine{"maintenance switches", "maintenance switches, New switches, is in progress until 2026-11-21T17:00:00Z"})
+}
+
+// showsOnPortals: window prod/night opens soon, and is known before anything of the portal that shows it.
+func showsOnPortals(t *testing.T) {
+	opens := time.Now().Truncate(time.Second).Add(3 * time.Second)
+	window := file(t, "window.yaml", fmt.Sprintf(`
+apiVersion: drydock.dev/v1alpha1
+kind: MaintenanceWindow
+metadata: {name: night, namespace: prod}
+spec:
+  {timeZone: UTC, scheduledStart: %q, scheduledEnd: %q, title: Nightly, portalRef: main, components: [web]}
+`, opens.UTC().Format(time.RFC3339), opens.Add(time.Hour).UTC().Format(time.RFC3339)))
+	succeeds(t, "window", "create", "-f", window)
+	watch := begin(t, "portal", "status", "main", "--watch")
+	watch.prints(t, "Nightly, is upcoming")
+
+	shop := file(t, "shop.yaml", shopText(opens))
+	applied := drydock(t, "portal", "apply", "-f", shop, "--reason", "we open")
+	require.Equal(t, exitDone, applied.status)
+	require.Equal(t, "component web added\ncomponent db added\nmaintenance switches added\nportal main: operational; see `drydock portal status main`\n", applied.stdout)
+	require.Equal(t, "warning: portal main: maintenance switches: spec.components: the portal does not have rack yet\n", applied.stderr)
+	watch.prints(t, "component web is maintenance because of prod/night/"+opens.UTC().Format("20060102T150405Z"))
+	watch.prints(t, "component db is degraded because of switches")
+	watch.stop()
+	require.Equal(t, exitFailed, watch.end(t).status)
+	v := parsed[portal.View](t, "portal", "status", "main")
+	require.Equal(t, sreportalv1.StatusDegraded, v.Status)
+	require.Equal(t, []string{"rack"}, v.InProgress[1].Unknown)
+	for _, c := range v.Components {
+		t.Logf("%s changed %s after the start", c.Name, c.Since.Sub(opens))
+	}
+
+	succeeds(t, "window", "end", "prod/night")
+	returned := becomes(t, func(v portal.View) bool { return v.Components[1].Status == sreportalv1.StatusOperational }, "portal", "status", "main")
+	require.True(t, returned.Completed[0].Cancelled)
+	require.Contains(t, succeeds(t, "portal", "cancel", "main", "switches"), "maintenance switches cancelled, and ends now\nportal main: operational;")
+	require.Equal(t, outcome{
+		status: exitFailed, stderr: "error: cancelMaintenance portal main: maintenance: switches is cancelled already\n",
+	}, drydock(t, "portal", "cancel", "main", "switches"))
+
+	moved := file(t, "moved.yaml", componentText("web", "other")+componentText("api", "main"))
+	require.Len(t, parsed[portalAnswers](t, "portal", "apply", "-f", moved).Items, 2)
+	becomes(t, func(v portal.View) bool { return len(v.Components) == 2 && v.Components[0].Name == "api" }, "portal", "status", "main")
+	succeeds(t, "portal", "delete", "main", "--component", "api", "--maintenance", "switches")
+	require.Len(t, parsed[portal.View](t, "portal", "status", "portal/main").Components, 1)
+	require.Contains(t, succeeds(t, "portal", "delete", "other", "--all"), "component web deleted\nportal other: unknown;")
+	require.Contains(t, succeeds(t, "portal", "list"), "main    operational\n")
+	require.Contains(t, drydock(t, "portal", "status", "none").stderr, "error: there is no portal none: `drydock portal list` lists those there are")
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	temporalclient "go.temporal.io/sdk/client"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+func newPortalApply(c *cli) *cobra.Command {
+	var file, reason string
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Show Components and Maintenances on the portals that they name, or change them",
+		Long: `Show Components and Maintenances on the portals that they name, or change them. The name is that in spec.portalRef.
+
+What was applied before and is not in the file stays. All objects are checked before any portal is touched; a portal takes all of its objects, or none. One that is applied with another portalRef moves there.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			objects, err := manifest.Load[client.Object](file, c.In)
+			if err != nil {
+				return inputError(err)
+			}
+			requests, err := c.portalRequests(objects)
+			if err != nil {
+				return err
+			}
+			for i := range requests {
+				requests[i].Request = portal.Request{Actor: actor(), Reason: reason}
+			}
+			return c.applyToPortals(ctx, requests)
+		}),
+	}
+	addFileFlag(cmd, &file, "file with Components and Maintenances")
+	c.addNamespaceFlag(cmd)
+	addReasonFlag(cmd, &reason)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// portalRequest is what one portal is to show.
+type portalRequest struct {
+	name string
+	portal.ApplyRequest
+}
+
+// portalRequests sorts objects by the portals that they name, and settles their namespaces.
+func (c *cli) portalRequests(objects []client.Object) ([]portalRequest, error) {
+	var requests []portalRequest
+	seen := map[string]bool{}
+	for _, object := range objects {
+		var name, kind string
+		switch object := object.(type) {
+		case *sreportalv1.Component:
+			name, kind = object.Spec.PortalRef, "Component"
+		case *sreportalv1.Maintenance:
+			name, kind = object.Spec.PortalRef, "Maintenance"
+		default:
+			return nil, inputError(fmt.Errorf("%s %s is neither a Component nor a Maintenance: a portal shows nothing else", object.GetObjectKind().GroupVersionKind().Kind, object.GetName()))
+		}
+		if given := object.GetNamespace(); given != "" && c.namespace != "" && given != c.namespace {
+			return nil, usagef("namespace %q contradicts -n %s", given, c.namespace)
+		}
+		object.SetNamespace(cmp.Or(object.GetNamespace(), c.objectNamespace()))
+		full := kind + " " + object.GetNamespace() + "/" + object.GetName()
+		if seen[full] {
+			return nil, inputError(fmt.Errorf("%s is there twice", full))
+		}
+		seen[full] = true
+		i := slices.IndexFunc(requests, func(r portalRequest) bool { return r.name == name })
+		if i < 0 {
+			i = len(requests)
+			requests = append(requests, portalRequest{name: name})
+		}
+		requests[i].add(object)
+	}
+	slices.SortFunc(requests, func(a, b portalRequest) int { return strings.Compare(a.name, b.name) })
+	return requests, nil
+}
+
+func (r *portalRequest) add(object client.Object) {
+	switch object := object.(type) {
+	case *sreportalv1.Component:
+		r.Components = append(r.Components, *object)
+	case *sreportalv1.Maintenance:
+		r.Maintenances = append(r.Maintenances, *object)
+	}
+}
+
+// portalAnswers are the answers of several portals, as programs read them.
+type portalAnswers struct {
+	Items []portal.Answer `json:"items"`
+}
+
+// applyToPortals applies objects to one portal after the other, and says which has taken them when one has not.
+func (c *cli) applyToPortals(ctx context.Context, requests []portalRequest) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	answers := portalAnswers{Items: []portal.Answer{}}
+	var ids []string
+	var failed error
+	for _, request := range requests {
+		target := portalSubject(request.name)
+		answer, err := s.applyToPortal(ctx, target, request.ApplyRequest)
+		if err != nil {
+			failed = err
+			break
+		}
+		for _, warning := range answer.Warnings {
+			fmt.Fprintf(c.ErrOut, "warning: portal %s: %s\n", answer.Portal, warning)
+		}
+		answers.Items, ids = append(answers.Items, answer), append(ids, target.workflowID)
+	}
+	if failed != nil && len(ids) == 0 {
+		return failed
+	}
+	err = c.print(answers, func(w io.Writer) {
+		for _, answer := range answers.Items {
+			renderPortalAnswer(w, answer)
+		}
+	}, ids...)
+	return cmp.Or(failed, err)
+}
+
+// applyToPortal asks a portal to show objects, and starts it if it does not run.
+func (s *server) applyToPortal(ctx context.Context, target subject, request portal.ApplyRequest) (portal.Answer, error) {
+	var answer portal.Answer
+	err := s.answered(ctx, target, "apply to", &answer, func(ctx context.Context) (temporalclient.WorkflowUpdateHandle, error) {
+		options := temporal.StatusPortalOptions(target.name)
+		return s.UpdateWithStartWorkflow(ctx, temporalclient.UpdateWithStartWorkflowOptions{
+			StartWorkflowOperation: s.NewWithStartWorkflowOperation(options, temporal.StatusPortal, workflows.StatusPortalInput{}),
+			UpdateOptions: temporalclient.UpdateWorkflowOptions{
+				WorkflowID: options.ID, UpdateName: temporal.UpdateApply, Args: []any{request}, WaitForStage: temporalclient.WorkflowUpdateStageCompleted,
+			},
+		})
+	})
+	return answer, err
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
+)
+
+func newPortalStatus(c *cli) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show how the components of a portal are, and which maintenances there are",
+		Long: `Show how the components of a portal are, and which maintenances there are: in progress, upcoming, and the last five that are over.
+
+With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
+		Args:              operands("NAME"),
+		ValidArgsFunction: c.completePortals,
+		RunE: c.verb(func(ctx context.Context, args []string) error {
+			target, err := namedPortal(args[0])
+			if err != nil {
+				return err
+			}
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if watch {
+				get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, _ int) (followed, error) {
+					return s.portalStatus(ctx, target, execution)
+				}
+				return c.watch(ctx, s, target, get, func() bool { return false })
+			}
+			return c.showPortal(ctx, s, target)
+		}),
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show every change")
+	c.addTimeoutFlag(cmd)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// portalStatus is what a portal shows, for programs as it is.
+type portalStatus struct{ portal.View }
+
+// portalStatus gets what a portal shows now. The error may be errFromResult, a remark.
+func (s *server) portalStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (portalStatus, error) {
+	var view portal.View
+	err := s.status(ctx, target, execution, &view)
+	return portalStatus{view.At(time.Now().UTC())}, err
+}
+
+func (c *cli) showPortal(ctx context.Context, s *server, target subject) error {
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return err
+	}
+	status, err := s.portalStatus(ctx, target, execution)
+	if errors.Is(err, errFromResult) {
+		fmt.Fprintln(c.ErrOut, err)
+	} else if err != nil {
+		return err
+	}
+	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, target.workflowID)
+}
+
+// completedShown is how many maintenances are shown that are over.
+const completedShown = 5
+
+func (s portalStatus) maintenances() []portal.MaintenanceView {
+	all := append(append([]portal.MaintenanceView{}, s.InProgress...), s.Upcoming...)
+	return append(all, s.Completed[:min(len(s.Completed), completedShown)]...)
+}
+
+func (s portalStatus) lines() []statusLine {
+	lines := []statusLine{{"portal", fmt.Sprintf("portal %s is %s", s.Name, s.Status)}}
+	for _, c := range s.Components {
+		text := fmt.Sprintf("component %s is %s", c.Name, c.Status)
+		if len(c.Because) > 0 {
+			text += " because of " + strings.Join(c.Because, ", ")
+		}
+		lines = append(lines, statusLine{"component " + c.Name, text})
+	}
+	for _, m := range s.maintenances() {
+		lines = append(lines, statusLine{"maintenance " + m.Name, fmt.Sprintf("maintenance %s, %s, is %s", m.Name, m.Title, maintenanceTimes(m))})
+	}
+	for _, problem := range s.Problems {
+		lines = append(lines, statusLine{problem, problem})
+	}
+	return lines
+}
+
+// maintenanceTimes says how far a maintenance has come, and what is next.
+func maintenanceTimes(m portal.MaintenanceView) string {
+	switch {
+	case m.Phase == sreportalv1.PhaseUpcoming:
+		return "upcoming, and starts " + m.Start.Format(time.RFC3339)
+	case m.Phase == sreportalv1.PhaseInProgress:
+		return "in progress until " + m.End.Format(time.RFC3339)
+	case m.Cancelled:
+		return "over since " + m.End.Truncate(time.Second).Format(time.RFC3339) + ", before its time"
+	}
+	return "completed"
+}
+
+func (s portalStatus) frame(now time.Time, _ frameStyle) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "portal %s: %s", s.Name, s.Status)
+	for _, problem := range s.Problems {
+		fmt.Fprintf(&text, "\nproblem: %s", problem)
+	}
+	if len(s.Components) > 0 {
+		t := newTable("GROUP", "COMPONENT", "STATUS", "FOR", "BECAUSE OF", "OPERATIONAL IN 30 DAYS")
+		for _, c := range s.Components {
+			t.AppendRow(table.Row{c.Group, c.Name, c.Status, age(now, c.Since), strings.Join(c.Because, ", "), operationalShare(c.Days)})
+		}
+		text.WriteString("\n\n" + t.Render())
+	}
+	if maintenances := s.maintenances(); len(maintenances) > 0 {
+		t := newTable("MAINTENANCE", "TITLE", "PHASE", "STARTS", "ENDS", "COMPONENTS")
+		for _, m := range maintenances {
+			t.AppendRow(table.Row{
+				m.Name, m.Title, m.Phase, m.Start.Format(time.RFC3339), m.End.Truncate(time.Second).Format(time.RFC3339), strings.Join(m.Components, ", "),
+			})
+		}
+		text.WriteString("\n\n" + t.Render())
+	}
+	return text.String()
+}
+
+// operationalShare is for how much of the time of which something is known a component was operational.
+func operationalShare(days []portal.Day) string {
+	var known, operational int64
+	for _, day := range days {
+		known += day.KnownSeconds
+		operational += day.StatusSeconds[sreportalv1.StatusOperational]
+	}
+	if known == 0 {
+		return ""
+	}
+	// Rounded down: a hundred percent means that there was nothing else.
+	hundredths := operational * 10000 / known
+	return fmt.Sprintf("%d.%02d%%", hundredths/100, hundredths%100)
+}

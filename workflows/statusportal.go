@@ -1,0 +1,278 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// StatusPortalInput is the state of the run before; empty in the first. What it shows comes by updates and from windows.
+type StatusPortalInput struct {
+	Carried *StatusPortalCarried `json:"carried,omitempty"`
+}
+
+// StatusPortalCarried is what a run hands to the next one.
+type StatusPortalCarried struct {
+	Portal portal.Portal `json:"portal"`
+	// Claims are what other portals have not been told yet. Unsought: windows have not all been asked yet.
+	Claims   []portal.Move `json:"claims,omitempty"`
+	Unsought bool          `json:"unsought,omitempty"`
+}
+
+// StatusPortal keeps what a status page shows: the components and maintenances that people apply, and the openings of the windows that name it. To cancel
+// it deletes all of that; it ends when there is nothing left to show.
+func StatusPortal(ctx workflow.Context, in StatusPortalInput) (portal.View, error) {
+	listening, _ := workflow.NewDisconnectedContext(ctx)
+	s := newStatusPortal(listening, in)
+	if err := s.listen(listening); err != nil {
+		return portal.View{}, err
+	}
+	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
+		ctx.Done().Receive(listening, nil)
+		s.order(func(now time.Time) { s.portal.Delete(portal.DeleteRequest{All: true}, now) })
+	})
+	return s.run(listening)
+}
+
+// statusPortal is one run of the workflow.
+type statusPortal struct {
+	ctx    workflow.Context
+	portal portal.Portal
+	// claims are what other portals are to be told; sought: all windows were asked to announce themselves.
+	claims     []portal.Move
+	sought     bool
+	changed    bool
+	messages   int
+	drains     []func()
+	attributes *attributeKeeper
+	status     string
+	background
+
+	portals *activities.Portals
+}
+
+func newStatusPortal(ctx workflow.Context, in StatusPortalInput) *statusPortal {
+	s := &statusPortal{
+		ctx: ctx, attributes: &attributeKeeper{ctx: ctx},
+		portal: portal.Portal{Name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.StatusPortalPrefix)},
+	}
+	if c := in.Carried; c != nil {
+		s.portal, s.claims, s.sought = c.Portal, c.Claims, !c.Unsought
+	}
+	return s
+}
+
+// run goes from one moment at which something changes to the next.
+func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
+	working, rest := workflow.WithCancel(ctx)
+	s.rest = rest
+	s.work(working, "claim", s.claim)
+	if !s.sought {
+		s.work(working, "seek windows", s.seek)
+	}
+	for {
+		s.changed = false
+		s.ask(ctx)
+		s.show(ctx)
+		switch {
+		case s.changed:
+			continue
+		case mustContinueAsNew(ctx, s.messages):
+			return portal.View{}, s.continueAsNew(ctx)
+		}
+		if s.sleep(ctx) {
+			s.end(ctx)
+			if !s.changed { // nothing has come in the last moment
+				return s.portal.View(), nil
+			}
+			return portal.View{}, s.continueAsNew(ctx)
+		}
+	}
+}
+
+// ask lets time pass, and asks windows that should have told that they have opened. Those that are gone are shown no more.
+func (s *statusPortal) ask(ctx workflow.Context) {
+	silent := s.portal.Overdue(workflow.Now(ctx))
+	answers := make([]workflow.Future, len(silent))
+	for i, window := range silent {
+		answers[i] = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+window, "", temporal.SignalAnnounce, s.portal.Name)
+	}
+	for i, answer := range answers {
+		if answer.Get(ctx, nil) != nil {
+			s.portal.Lose(silent[i], workflow.Now(ctx))
+		}
+	}
+}
+
+// sleep returns when something changes by itself or was asked for; true: nothing is shown, and nobody has wanted that to change for a while.
+func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
+	now := workflow.Now(ctx)
+	next, changes := s.portal.Next(now)
+	ends := s.portal.Empty()
+	summary := "as it is until " + next.UTC().Format(clockFormat)
+	if ends {
+		next, summary = now.Add(forgotten), "ends unless something is to be shown"
+	}
+	sleeping, wake := workflow.WithCancel(ctx)
+	due := func() bool { return false }
+	if changes || ends {
+		due = workflow.NewTimerWithOptions(sleeping, next.Sub(now), workflow.TimerOptions{Summary: summary}).IsReady
+	}
+	_ = workflow.Await(ctx, func() bool { return s.changed || due() || mustContinueAsNew(ctx, s.messages) })
+	wake()
+	return ends && due() && !s.changed
+}
+
+// order carries out what changes the portal.
+func (s *statusPortal) order(carryOut func(now time.Time)) {
+	s.messages++
+	s.changed = true
+	carryOut(workflow.Now(s.ctx))
+}
+
+// listen takes in what people order, what windows tell, and what other portals show.
+func (s *statusPortal) listen(ctx workflow.Context) error {
+	p := &s.portal
+	s.drains = append(s.drains,
+		onSignal(ctx, temporal.SignalAnnouncement, "A window tells of its openings.", func(a portal.Announcement) {
+			s.order(func(now time.Time) { p.Hear(a, now) })
+		}),
+		onSignal(ctx, temporal.SignalMoved, "Another portal shows components or maintenances now.", func(m portal.Move) {
+			s.order(func(now time.Time) { p.Yield(m, now) })
+		}),
+		onSignal(ctx, temporal.SignalCancel, "Delete everything; then the portal ends.", func(r temporal.SignalRequest) {
+			s.order(func(now time.Time) {
+				p.Delete(portal.DeleteRequest{Request: portal.Request{Actor: r.Actor, Reason: r.Reason}, All: true}, now)
+			})
+		}),
+	)
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (portal.View, error) { return p.View(), nil },
+			workflow.QueryHandlerOptions{Description: "What the status page shows."}),
+		onPortalOrder(ctx, s, temporal.UpdateApply, "Add or change components and maintenances.",
+			func(r portal.ApplyRequest, _ time.Time) error { return p.CheckApply(r) }, s.apply),
+		onPortalOrder(ctx, s, temporal.UpdateDelete, "Delete components and maintenances, or all.",
+			func(r portal.DeleteRequest, _ time.Time) error { return p.CheckDelete(r) }, p.Delete),
+		onPortalOrder(ctx, s, temporal.UpdateCancelMaintenance, "Cancel a maintenance; one in progress ends now.", p.CheckCancel, p.Cancel),
+	)
+}
+
+// onPortalOrder takes in an update by which people change the portal. What was asked for together has been found good before the first counted, and is
+// judged once more.
+func onPortalOrder[R any](ctx workflow.Context, s *statusPortal, name, description string, check func(R, time.Time) error, carryOut func(R, time.Time) portal.Answer) error {
+	judge := func(ctx workflow.Context, r R) error { return refused(inOneLine(check(r, workflow.Now(ctx)))) }
+	return workflow.SetUpdateHandlerWithOptions(ctx, name,
+		func(ctx workflow.Context, r R) (portal.Answer, error) {
+			if err := judge(ctx, r); err != nil {
+				return portal.Answer{}, err
+			}
+			var answer portal.Answer
+			s.order(func(now time.Time) { answer = carryOut(r, now) })
+			return answer, nil
+		},
+		workflow.UpdateHandlerOptions{Description: description, Validator: judge})
+}
+
+// inOneLine makes several problems one.
+func inOneLine(problems error) error {
+	if problems == nil {
+		return nil
+	}
+	return errors.New(strings.ReplaceAll(problems.Error(), "\n", "; "))
+}
+
+// apply takes over what people declare. What is new here, another portal may have shown so far.
+func (s *statusPortal) apply(r portal.ApplyRequest, now time.Time) portal.Answer {
+	answer, added := s.portal.Apply(r, now)
+	if len(added.Components)+len(added.Maintenances) > 0 {
+		s.claims = append(s.claims, added)
+	}
+	return answer
+}
+
+// claim tells other portals what this one shows now. They are told twice: a list of workflows lags behind.
+func (s *statusPortal) claim(ctx workflow.Context) {
+	for workflow.Await(ctx, func() bool { return len(s.claims) > 0 }) == nil {
+		if !s.tellTwice(ctx, "tell other portals what this one shows now", s.portals.ClaimObjects, s.claims[0]) {
+			return
+		}
+		s.claims = s.claims[1:]
+	}
+}
+
+// seek asks all windows to announce themselves: those that this portal shows may have told one before that was terminated.
+func (s *statusPortal) seek(ctx workflow.Context) {
+	s.sought = s.tellTwice(ctx, "ask windows to announce themselves", s.portals.SeekWindows, s.portal.Name)
+}
+
+// tellTwice runs an activity now and once more a while later, and reports whether that was done.
+func (s *statusPortal) tellTwice(ctx workflow.Context, summary string, activity, input any) bool {
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	for _, pause := range []time.Duration{0, seekAgainAfter} {
+		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "then, once more: " + summary}).Get(ctx, nil) != nil {
+			return false
+		}
+		if insist.effect(ctx, summary, activity, input, nil) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// end ends the work beside the main loop, and takes in what was said and not heard yet.
+func (s *statusPortal) end(ctx workflow.Context) {
+	s.rest()
+	_ = workflow.Await(ctx, func() bool { return s.working == 0 && workflow.AllHandlersFinished(ctx) })
+	for _, drain := range s.drains {
+		drain()
+	}
+}
+
+// continueAsNew hands everything to a new run.
+func (s *statusPortal) continueAsNew(ctx workflow.Context) error {
+	s.end(ctx)
+	carried := &StatusPortalCarried{Portal: s.portal, Claims: s.claims, Unsought: !s.sought}
+	return workflow.NewContinueAsNewError(ctx, temporal.StatusPortal, StatusPortalInput{Carried: carried})
+}
+
+// show makes visible to people what is shown.
+func (s *statusPortal) show(ctx workflow.Context) {
+	view := s.portal.View()
+	if status := string(view.Status); status != s.status {
+		s.status = status
+		s.attributes.set(temporal.AttributePhase.ValueSet(status))
+	}
+	workflow.SetCurrentDetails(ctx, portalDetails(view))
+}
+
+func portalDetails(v portal.View) string {
+	var d details
+	d.head("portal", v.Name)
+	d.row("status", string(v.Status))
+	d.row("components", fmt.Sprint(len(v.Components)))
+	for _, problem := range v.Problems {
+		d.row("**problem**", problem)
+	}
+	d.WriteString("\n")
+	d.head("component", "status", "since", "because of")
+	for _, c := range v.Components {
+		if c.Status != c.Declared || len(c.Because) > 0 {
+			d.line(c.Name, string(c.Status), c.Since.Format(clockFormat), listed(c.Because))
+		}
+	}
+	d.WriteString("\n")
+	d.head("maintenance", "phase", "from", "to")
+	for _, maintenances := range [][]portal.MaintenanceView{v.InProgress, v.Upcoming} {
+		for _, m := range maintenances {
+			d.line(m.Title, string(m.Phase), m.Start.Format(clockFormat), m.End.Format(clockFormat))
+		}
+	}
+	return d.text()
+}
