@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -96,7 +97,7 @@ type nodeMaintenance struct {
 	// nodeUID is that of the node that was taken.
 	nodeUID types.UID
 
-	// slotReturned: the scheduler knows that the parent's slot is free. gaveWay: others had to go first, and the parent waits for another slot.
+	// slotReturned: the scheduler knows that the parent's slot is free. gaveWay: others had to go first, or the window closed, and the parent waits for another.
 	slotReturned, gaveWay bool
 
 	// announced counts the states that were announced on the node.
@@ -202,18 +203,23 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	})
 }
 
-// awaitAndTake waits for the turn of the node and takes it out of service, once more after each time that it had to give way. It returns false when there is
-// nothing left to do with the node: another maintenance did all of it, or the rollout waits for the next turn.
+// awaitAndTake waits for the turn of the node and takes it out of service, once more after each time that it had to give way, or that its window closed before. It
+// returns false when there is nothing left to do with the node: another maintenance did all of it, or the rollout waits for the next turn.
 func (m *nodeMaintenance) awaitAndTake(ctx workflow.Context) (taken bool, err error) {
 	for {
 		if shared, err := m.awaitNode(ctx); shared || err != nil {
 			return false, err
 		}
 		err := m.takeOutOfService(ctx)
-		if temporal.ErrorType(err) != temporal.ErrLockCycle {
+		switch {
+		case errors.Is(err, errShut):
+			err = m.standBack(ctx)
+		case temporal.ErrorType(err) == temporal.ErrLockCycle:
+			err = m.giveWay(ctx, err)
+		default:
 			return err == nil, err
 		}
-		if err := m.giveWay(ctx, err); err != nil || m.in.Slot != nil {
+		if err != nil || m.in.Slot != nil {
 			return false, err
 		}
 	}

@@ -13,10 +13,10 @@ func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, er
 	taken, err = m.take(ctx)
 	for err == nil && m.clusterHeld {
 		if m.clusterRequested {
-			err = m.awaitClusterLocks(ctx)
+			err = m.whileOpen(ctx, m.awaitClusterLocks)
 		}
 		if err == nil {
-			err = m.awaitRelease(ctx)
+			err = m.whileOpen(ctx, m.awaitRelease)
 		}
 		if err == nil {
 			taken, err = m.take(ctx)

@@ -72,8 +72,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 			return
 		}
 	}
-	// Locks may have let go if there are any, or if nobody knows: a request may have been made whose answer was not waited for.
-	mayHaveLetGo := !m.gaveWay && (m.locked || m.requested && !m.answered)
+	mayHaveLetGo := !m.gaveWay && m.mayHaveLetGo()
 	var found activities.NodeLocks
 	if m.marked {
 		found = m.returnNode(ctx, insist, err, mayHaveLetGo)

@@ -8,6 +8,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -23,7 +24,7 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 			m.record.note("queued again: " + temporal.ErrorMessage(err))
 			m.queueAgain(ctx)
 			m.lockBy, m.clusterLockBy = nil, nil
-			if err := m.awaitNodeFree(ctx); err != nil {
+			if err := m.whileOpen(ctx, m.awaitNodeFree); err != nil {
 				return err
 			}
 		case temporal.ErrLockRefused:
@@ -45,18 +46,18 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 }
 
 func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
-	if err := m.awaitRelease(ctx); err != nil {
+	if err := m.whileOpen(ctx, m.awaitRelease); err != nil {
 		return err
 	}
 	if taken, err := m.takeAfterCluster(ctx); taken || err != nil {
 		return err
 	}
-	for _, step := range []func(workflow.Context) error{m.awaitLocks, m.awaitRelease, m.cordon} {
-		if err := step(ctx); err != nil {
+	for _, wait := range []func(workflow.Context) error{m.awaitLocks, m.awaitRelease} {
+		if err := m.whileOpen(ctx, wait); err != nil {
 			return err
 		}
 	}
-	return nil
+	return m.cordon(ctx)
 }
 
 // take asks the locks of the node to let go. When none holds it, the node is cordoned at once: then it returns true.
@@ -118,23 +119,16 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
 	insist := m.cleanUpInsistence(clean)
 	m.withdrawRequest(clean, insist)
 	m.withdrawCluster(clean, insist)
-	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved)
+	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved,
+		ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved)
 }
 
 // giveWay ends a cycle of locks: the node's locks hold it again, its slot is free for others, and it does not queue anew before those have been served
 // that go first; else it would only make the same cycle again.
 func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	m.record.note("queued again: " + temporal.ErrorMessage(cycle))
-	m.queueAgain(ctx)
-	m.awaitLocksActive(ctx)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	m.record.enter(ctx, maintenancev1.NodePending)
-	if m.gaveWay = m.in.Slot != nil; m.gaveWay {
-		m.returnParentsSlot(ctx)
-	} else {
-		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	if err := m.requeue(ctx); err != nil {
+		return err
 	}
 	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockBy}
 	if m.lockBy != nil {
@@ -145,6 +139,31 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	}
 	return m.await(ctx, "AwaitRequestsServed", "wait for those that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
 }
+
+// requeue lets the node's locks hold it again, and gives its slot back.
+func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
+	mayHaveLetGo := m.mayHaveLetGo()
+	if m.requested {
+		m.queueAgain(ctx)
+	}
+	if mayHaveLetGo {
+		m.awaitLocksActive(ctx)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	m.record.enter(ctx, maintenancev1.NodePending)
+	if m.gaveWay = m.in.Slot != nil; m.gaveWay {
+		m.returnParentsSlot(ctx)
+	} else {
+		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	}
+	return nil
+}
+
+// mayHaveLetGo reports whether locks may have let go of the node: there are some, or nobody knows, for a request may have been made whose answer was not
+// waited for.
+func (m *nodeMaintenance) mayHaveLetGo() bool { return m.locked || m.requested && !m.answered }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx, &m.lockBy), Requested: true}

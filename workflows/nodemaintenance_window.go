@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"errors"
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -48,4 +51,67 @@ func (m *nodeMaintenance) takeBackClosed() {
 	if hold != nil && m.holds.begun && !m.returning && hold.OnOverrun == drydockv1.OverrunCancel {
 		m.takeBack(temporal.SignalRequest{Actor: "window " + hold.Window, Reason: hold.Reason})
 	}
+}
+
+// shut is the maintenance window, its own or its rollout's, that keeps a node that was not taken from being taken; nil: none does. One that may be out of
+// service already stays where it is.
+func (m *nodeMaintenance) shut() *drydockv1.Hold {
+	if m.cordoned {
+		return nil
+	}
+	if hold := m.closed(); hold != nil {
+		return hold
+	}
+	if hold := m.holds.of(m.in.Cluster); hold != nil && hold.Window != "" {
+		return hold
+	}
+	return nil
+}
+
+// errShut ends a wait for a node's locks: its window has closed, perhaps for long.
+var errShut = errors.New("the maintenance window has closed")
+
+// standsBackAfter is for how long a window has to be closed before a node that waits for its locks gives back what it has. Between two windows that
+// follow each other that would be for nothing.
+const standsBackAfter = time.Minute
+
+// whileOpen waits for something that stands before the cordon. It returns errShut instead when the window has been closed for a while.
+func (m *nodeMaintenance) whileOpen(ctx workflow.Context, wait func(workflow.Context) error) error {
+	shut := false
+	err := within(ctx, func(ctx workflow.Context) error {
+		waiting, stop := workflow.WithCancel(ctx)
+		workflow.GoNamed(ctx, "while the window is open", func(ctx workflow.Context) {
+			if shut = m.awaitShut(ctx) == nil; shut {
+				stop()
+			}
+		})
+		return wait(waiting)
+	})
+	if shut && err != nil && ctx.Err() == nil {
+		return errShut
+	}
+	return err
+}
+
+// awaitShut waits until the window has been closed for standsBackAfter.
+func (m *nodeMaintenance) awaitShut(ctx workflow.Context) error {
+	for {
+		if err := workflow.Await(ctx, func() bool { return m.shut() != nil }); err != nil {
+			return err
+		}
+		stays := within(ctx, func(ctx workflow.Context) error {
+			timer := workflow.NewTimerWithOptions(ctx, standsBackAfter, workflow.TimerOptions{Summary: "before the slot is given back: the window is closed"})
+			return workflow.Await(ctx, func() bool { return timer.IsReady() || m.shut() == nil })
+		})
+		if stays != nil || m.shut() != nil {
+			return stays
+		}
+	}
+}
+
+// standBack gives back what a node has that was not taken before its window closed. It has its turn again in the next opening, in which its locks have all their
+// time again.
+func (m *nodeMaintenance) standBack(ctx workflow.Context) error {
+	m.lockBy, m.clusterLockBy, m.status.LockDeadline = nil, nil, nil
+	return m.requeue(ctx)
 }

@@ -145,11 +145,11 @@ func askAt(known windows.Standing, last time.Time) time.Time {
 
 // awaitNews waits until a window says something, but not for longer than that.
 func (k *windowKeeper) awaitNews(ctx workflow.Context, name string, most time.Duration) error {
-	waiting, stop := workflow.WithCancel(ctx)
-	defer stop()
 	number := k.told[name].Number
-	late := workflow.NewTimerWithOptions(waiting, most, workflow.TimerOptions{Summary: "window " + name + " must have said something"})
-	return workflow.Await(ctx, func() bool { return late.IsReady() || k.told[name].Number != number })
+	return within(ctx, func(ctx workflow.Context) error {
+		late := workflow.NewTimerWithOptions(ctx, most, workflow.TimerOptions{Summary: "window " + name + " must have said something"})
+		return workflow.Await(ctx, func() bool { return late.IsReady() || k.told[name].Number != number })
+	})
 }
 
 // leave says that nothing more needs to be told.

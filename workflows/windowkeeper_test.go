@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -237,6 +238,51 @@ func TestARolloutThatWaitsForAWindowContinuesAsNewAndKnowsIt(t *testing.T) {
 	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
 }
 
+// Nothing is at work, so that the history need not grow until the window opens: it may do so for months.
+func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(50*time.Minute))}
+	clusters.ends["c1"] = takes(30 * time.Minute) // another would not fit any more
+	w.tells(50*time.Minute, opensAt(2, start.Add(24*time.Hour)))
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
+	w.tells(3*time.Hour, opensAt(3, start.Add(24*time.Hour)))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.WithinDuration(t, start.Add(2*time.Hour), w.Now(), time.Hour)
+	in := handedOn[ClusterGroupUpgradeInput](w)
+	require.NotNil(t, in)
+	require.LessOrEqual(t, in.Carried.Used, time.Hour)
+
+	second, _ := newGroupWorld(t) // its window does not answer again
+	second.SetStartTime(w.Now())
+	opening := start.Add(24 * time.Hour)
+	second.lookAfter(20*time.Hour, func() {
+		requireWindowWait(t, statusOf[groupStatus](second), "window ops/night is closed; it opens "+opening.UTC().Format(clockFormat))
+	})
+	second.tells(opening.Sub(w.Now()), openUntil(4, opening.Add(4*time.Hour)))
+	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
+	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
+	require.WithinDuration(t, opening, second.Now(), time.Hour)
+}
+
+func TestAClusterContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.takes = 10 * time.Minute
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(3, drydockv1.OverrunFinish)) }, 2*time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	in := handedOn[ClusterUpgradeInput](w)
+	require.NotNil(t, in)
+	require.Equal(t, nightWindow, in.Held.Of("c1").Window, "it does not believe that its window is open")
+
+	second, nodes := newClusterWorld(t, 0, 2, 1)
+	second.lookAfter(time.Hour, func() { require.Empty(t, nodes.story()) })
+	second.releaseAfter(2*time.Hour, 4)
+	second.ExecuteWorkflow(ClusterUpgrade, *in)
+	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](second).Nodes.Done)
+}
+
 // A replay does not know of queries: what they remembered, commands would depend on.
 func TestAQueryRemembersNothingOfWhatWindowsAnswered(t *testing.T) {
 	w := newWorld(t)
@@ -330,15 +376,11 @@ func TestNoNodeIsCordonedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 		}
 		return nil
 	}
-	in := wholeMaintenance()
+	in := ofRollout()
 	in.Held = closesAt(2, w.Now().Add(lockRefusedPause/2))
-	w.lookAfter(10*time.Hour, func() {
-		require.Len(t, w.inputs["Cordon"], 1)
-		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
-	})
-	w.releaseAfter(11*time.Hour, 3)
 	w.ExecuteWorkflow(NodeMaintenance, in)
-	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
+	require.Len(t, w.inputs["Cordon"], 1)
 }
 
 func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
@@ -361,44 +403,104 @@ func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
 }
 
 // A rollout tells its nodes. What was only asked of a node's locks is not work that has begun.
-func TestANodeThatWasNotTakenWhenItsWindowClosedWaitsForTheNext(t *testing.T) {
-	busy := func(call int) error {
-		if call == 1 {
-			return temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil)
-		}
-		return nil
-	}
+func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndItsLocks(t *testing.T) {
 	for _, tt := range []struct {
 		during string
 		fails  map[string]func(int) error
-		last   string
+		then   []string
 	}{
-		{during: "TakeNode", last: "AwaitNodeLocks"},
-		{during: "AwaitNodeLocks", last: "AwaitNodeLocks"},
-		{during: "AwaitNodeFree", fails: map[string]func(int) error{"Cordon": busy}, last: "AwaitNodeFree"},
+		{during: "TakeNode", then: []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}},
+		{during: "AwaitNodeLocks", then: []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}},
+		{
+			during: "AwaitNodeFree", fails: map[string]func(int) error{"Cordon": once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))},
+			then: []string{"AwaitNodeLocksActive", "ReturnNode"},
+		},
 	} {
 		t.Run("during "+tt.during, func(t *testing.T) {
 			w := newWorld(t)
-			w.locked = true
+			w.locked, w.blocked["AwaitNodeLocks"] = true, tt.during != "AwaitNodeFree"
+			w.blocked["AwaitNodeFree"] = true
 			for name, fail := range tt.fails {
 				w.fail[name] = fail
 			}
-			w.fail[tt.during] = func(call int) error {
-				if call == 1 {
-					w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
-				}
+			w.fail[tt.during] = func(int) error {
+				w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
 				return nil
 			}
-			w.lookAfter(23*time.Hour, func() {
-				called := w.called()
-				require.Equal(t, tt.last, called[len(called)-1])
-				require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
-			})
-			w.releaseAfter(24*time.Hour, 3)
-			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
-			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+			in := ofRollout()
+			start := w.Now()
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State, "it has its turn again when the rollout asks once more")
+			require.WithinDuration(t, start.Add(standsBackAfter), w.Now(), 10*time.Second)
+			called := w.called()
+			require.Equal(t, tt.then, called[len(called)-len(tt.then):])
+			require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
 		})
 	}
+}
+
+func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAnewWhenItOpens(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.locked, w.blocked["AwaitNodeLocks"] = true, true
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(time.Hour))}
+	w.tells(time.Hour, opensAt(2, start.Add(24*time.Hour)))
+	w.lookAfter(2*time.Hour, func() {
+		called := w.called()
+		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeLocksActive"}, called[len(called)-5:])
+		require.True(t, w.book.Empty(), "others can have the slot")
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodePending, status.State)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.blocked["AwaitNodeLocks"] = false
+	})
+	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
+	in := maintenanceInWindow()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(2 * 3600))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	waits := w.inputsOf("AwaitNodeLocks")
+	require.Len(t, waits, 2)
+	require.WithinDuration(t, start.Add(26*time.Hour), *waits[1].(activities.NodeLockInput).Deadline, time.Minute, "the locks have all their time again")
+}
+
+func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T) {
+	w := newWorld(t)
+	w.locked, w.blocked["AwaitNodeLocks"] = true, true
+	w.when(func() bool { return len(w.inputsOf("AwaitNodeLocks")) > 0 }, func() {
+		w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
+		w.releaseAfter(standsBackAfter/2, 3)
+	})
+	w.lookAfter(10*time.Minute, func() {
+		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks"}, w.called())
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	})
+	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
+	requireCancelled[nodeStatus](w)
+}
+
+// The server did not answer: the node may be out of service.
+func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedStaysWhereItIs(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["Cordon"] = func(call int) error {
+		if call <= roundAttempts {
+			if call == 1 {
+				w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
+			}
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.lookAfter(23*time.Hour, func() {
+		require.Empty(t, w.inputsOf("CallScheduler"))
+		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(24*time.Hour, 3)
+	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 }
 
 func TestANodeThatWasTakenWhenItsWindowClosedIsFinished(t *testing.T) {
@@ -464,6 +566,128 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
 			}
 			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 			require.Contains(t, w.called(), "Drain")
+		})
+	}
+}
+
+// An emergency stop does not end because a window opens, nor the other way round.
+func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opens, released time.Duration
+		waits           string
+	}{
+		"the window opens first":     {5 * time.Hour, 10 * time.Hour, emergency.ReasonHeld},
+		"the release comes first":    {10 * time.Hour, 5 * time.Hour, emergency.ReasonWaitingForWindow},
+		"the window is open already": {0, 10 * time.Hour, emergency.ReasonHeld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			w.held = heldState(1, drydockv1.HoldAll)
+			w.windows = map[string]windows.Standing{nightWindow: opensAt(1, start.Add(tt.opens))}
+			w.tells(tt.opens, openUntil(2, start.Add(14*time.Hour)))
+			w.releaseAfter(tt.released, 2)
+			w.lookAfter(7*time.Hour, func() {
+				require.NotContains(t, w.called(), "TakeNode")
+				require.Equal(t, tt.waits, statusOf[nodeStatus](w).Wait.Reason)
+			})
+			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+			requireResult[nodeStatus](w)
+			require.WithinDuration(t, start.Add(10*time.Hour), w.Now(), time.Minute)
+		})
+	}
+}
+
+// A window that has closed lets it finish; the emergency stop does not.
+func TestANodeAtWorkWhoseWindowHasClosedIsHeldByTheEmergencyStopAllTheSame(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
+	w.fail["AwaitPodCompletion"] = func(int) error {
+		w.SignalWorkflow(temporal.SignalHeld, heldState(2, drydockv1.HoldAll))
+		w.SignalWorkflow(temporal.SignalWindow, opensAt(2, start.Add(24*time.Hour)))
+		return nil
+	}
+	w.lookAfter(5*time.Hour, func() {
+		require.NotContains(t, w.called(), "Drain")
+		require.Equal(t, emergency.ReasonHeld, statusOf[nodeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(6*time.Hour, 3)
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	requireResult[nodeStatus](w)
+	require.WithinDuration(t, start.Add(6*time.Hour), w.Now(), time.Minute, "the closed window lets it finish")
+}
+
+func TestWhatBecomesOfANodeAtWorkWhenTheOverrideOfItsWindowExpires(t *testing.T) {
+	for action, ends := range map[drydockv1.OverrunAction]time.Duration{
+		drydockv1.OverrunFinish: time.Hour, drydockv1.OverrunPause: 24 * time.Hour, drydockv1.OverrunCancel: time.Hour,
+	} {
+		t.Run(string(action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closed := opensAt(1, start.Add(24*time.Hour))
+			closed.OnOverrun = action
+			overridden := closed
+			overridden.Override = &windows.Override{By: "ann", Reason: "CVE", Since: start, Until: start.Add(time.Hour)}
+			w.windows = map[string]windows.Standing{nightWindow: overridden}
+			closed.Number = 2
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, maintenancev1.NodeWaitForPodCompletion, statusOf[nodeStatus](w).State)
+				w.SignalWorkflow(temporal.SignalWindow, closed)
+			}, time.Hour)
+			w.fail["AwaitPodCompletion"] = func(int) error { // it takes until the override has expired
+				if w.Now().Before(start.Add(time.Hour)) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				return nil
+			}
+			w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
+			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+			require.WithinDuration(t, start.Add(ends), w.Now(), 20*time.Minute)
+			if action == drydockv1.OverrunCancel {
+				require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](w).State)
+				require.NotContains(t, w.called(), "Drain")
+				return
+			}
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+		})
+	}
+}
+
+// inBoth are two windows of a maintenance, of which the second begins when the first ends. Each returns what is at work.
+func inBoth(early, late windows.Standing) map[string]windows.Standing {
+	early.Window, early.OnOverrun, late.Window, late.OnOverrun = "ops/early", drydockv1.OverrunCancel, "ops/late", drydockv1.OverrunCancel
+	return map[string]windows.Standing{early.Window: early, late.Window: late}
+}
+
+func TestANodeAtWorkPassesFromOneWindowToTheNext(t *testing.T) {
+	for name, opens := range map[string]bool{"that opens a moment later": true, "but not when that was cancelled in the last moment": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			seam := start.Add(time.Hour)
+			w.windows = inBoth(openUntil(1, seam), opensAt(1, seam))
+			closed := inBoth(opensAt(2, start.Add(24*time.Hour)), openUntil(2, seam.Add(4*time.Hour)))
+			w.tells(time.Hour, closed["ops/early"])
+			late := closed["ops/late"]
+			if !opens {
+				late.Outlook.Openings = late.Outlook.Openings[1:]
+			}
+			w.tells(time.Hour+5*time.Second, late)
+			w.fail["AwaitPodCompletion"] = func(int) error {
+				if w.Now().Before(seam.Add(time.Minute)) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				return nil
+			}
+			in := maintenanceInWindow()
+			in.Object.Spec.MaintenanceWindows = []drydockv1.WindowName{"early", "late"}
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			if opens {
+				require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+				return
+			}
+			require.Contains(t, requireCancelled[nodeStatus](w).Notes[0], "cancelled by window ops/early, ops/late")
 		})
 	}
 }
