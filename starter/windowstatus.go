@@ -80,6 +80,8 @@ func windowText(s windows.Status) string {
 	switch {
 	case s.Override != nil:
 		text += fmt.Sprintf(" until %s by %s: %s", s.Override.Until.UTC().Format(time.RFC3339), s.Override.By, s.Override.Reason)
+	case s.ExcludedUntil != nil:
+		text += " until " + s.ExcludedUntil.UTC().Format(time.RFC3339)
 	case s.Opening != nil:
 		text += " until " + s.Opening.End.UTC().Format(time.RFC3339)
 	case len(s.Coming) > 0:

@@ -90,8 +90,8 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 	for {
 		w.changed = false
 		w.pass(ctx)
+		w.tell(ctx) // first: who follows waits for it
 		w.show(ctx)
-		w.tell(ctx)
 		w.notify(ctx)
 		switch {
 		case w.changed:
@@ -246,6 +246,9 @@ func windowDetails(s windows.Status) string {
 	d.row("**trouble**", s.Trouble)
 	if o := s.Override; o != nil {
 		d.row("**override**", fmt.Sprintf("by %s until %s: %s", o.By, o.Until.UTC().Format(clockFormat), o.Reason))
+	}
+	if s.ExcludedUntil != nil {
+		d.row("excluded until", s.ExcludedUntil.UTC().Format(clockFormat))
 	}
 	if o := s.Opening; o != nil {
 		d.row("closes", o.End.UTC().Format(clockFormat))

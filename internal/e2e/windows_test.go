@@ -21,6 +21,12 @@ import (
 // createWindow defines a window that opens at those moments, for so long each time.
 func createWindow(t *testing.T, name string, duration time.Duration, starts ...time.Time) {
 	t.Helper()
+	must(t, "window", "create", "-f", windowFile(t, name, duration, "", starts...))
+}
+
+// windowFile is the manifest of a window, to whose spec something may be added.
+func windowFile(t *testing.T, name string, duration time.Duration, extra string, starts ...time.Time) string {
+	t.Helper()
 	var dates []string
 	for _, start := range starts {
 		dates = append(dates, start.UTC().Format("20060102T150405Z"))
@@ -30,9 +36,9 @@ func createWindow(t *testing.T, name string, duration time.Duration, starts ...t
 apiVersion: drydock.dev/v1alpha1
 kind: MaintenanceWindow
 metadata: {name: %s, namespace: default}
-spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: %s}
-`, name, strings.Join(dates, ","), duration), 0o600))
-	must(t, "window", "create", "-f", path)
+spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: %s%s}
+`, name, strings.Join(dates, ","), duration, extra), 0o600))
+	return path
 }
 
 func windowStatus(t *testing.T, name string) windows.Status {
@@ -96,15 +102,26 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	waiting := func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return s.Wait != nil && s.Wait.Reason == "WaitingForWindow"
 	}
-	require.Contains(t, awaitStatus(t, "nightly", waiting).Wait.Message, "nobody has defined it")
+	waitingAs := func(says string) func(ranv1.ClusterGroupUpgradeStatus) bool {
+		return func(s ranv1.ClusterGroupUpgradeStatus) bool { return waiting(s) && strings.Contains(s.Wait.Message, says) }
+	}
+	awaitStatus(t, "nightly", waitingAs("nobody has defined it"))
 
-	second := inSeconds(20)
-	createWindow(t, "night", time.Hour, inSeconds(1), second)
+	first, second := inSeconds(1), inSeconds(30)
+	createWindow(t, "night", time.Hour, first, second)
 	awaitEviction(t, spoke, holdout)
 	t.Log(must(t, "window", "status", "night"))
+	thawed := inSeconds(600)
+	freeze := fmt.Sprintf(`, exclusions: [{name: freeze, effect: trim, scheduledStart: %q, scheduledEnd: %q}]`, first.UTC().Format(time.RFC3339), thawed.UTC().Format(time.RFC3339))
+	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, freeze, first, second), "--reason", "a freeze")
+	frozen := windowStatus(t, "night")
+	require.Equal(t, windows.PhaseExcluded, frozen.Phase)
+	require.Equal(t, thawed.UTC(), frozen.ExcludedUntil.UTC())
+	t.Log(must(t, "window", "status", "night"))
+	awaitStatus(t, "nightly", waitingAs("window default/night is closed by an exclusion; it opens "+thawed.UTC().Format("2006-01-02 15:04:05Z")))
+	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, second), "--reason", "no freeze")
 	t.Log(must(t, "window", "end", "night", "--reason", "the on-call needs the cluster"))
-	closed := awaitStatus(t, "nightly", waiting)
-	require.Contains(t, closed.Wait.Message, "window default/night is closed; it opens "+second.UTC().Format("2006-01-02 15:04:05Z"))
+	closed := awaitStatus(t, "nightly", waitingAs("window default/night is closed; it opens "+second.UTC().Format("2006-01-02 15:04:05Z")))
 	require.Nil(t, closed.Status.Deadline, "the clock stands still")
 	t.Log(must(t, "upgrade", "status", "nightly"))
 	letGo(t, spoke, holdout)

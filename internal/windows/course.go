@@ -73,6 +73,8 @@ const (
 	PhaseOpen      Phase = "Open"
 	// PhaseCutoff: it is open, but nothing new starts.
 	PhaseCutoff Phase = "Cutoff"
+	// PhaseExcluded: it would be open, were it not for an exclusion that was added when it was open already.
+	PhaseExcluded Phase = "Excluded"
 	// PhaseOverridden: somebody has opened it in an emergency.
 	PhaseOverridden Phase = "Overridden"
 	// PhaseOver: it opens no more.
@@ -86,6 +88,8 @@ func (c *Course) Phase(now time.Time) Phase {
 		return PhaseOverridden
 	case c.Window == nil:
 		return PhaseUndefined
+	case c.excluding(now) != nil:
+		return PhaseExcluded
 	case c.Running != nil && now.Before(c.Running.CutoffAt()):
 		return PhaseOpen
 	case c.Running != nil:
@@ -98,6 +102,19 @@ func (c *Course) Phase(now time.Time) Phase {
 
 func (c *Course) overridden(now time.Time) bool {
 	return c.Override != nil && now.Before(c.Override.Until)
+}
+
+// excluding is the exclusion that keeps the opening at hand closed; nil: none does.
+func (c *Course) excluding(now time.Time) *Span {
+	if c.Running == nil || c.Running.Forced || !now.Before(c.Running.End) {
+		return nil
+	}
+	for _, s := range c.Outlook.Excluded {
+		if !now.Before(s.Start) && now.Before(s.End) {
+			return &s
+		}
+	}
+	return nil
 }
 
 // coming is an opening ahead; planned is its start by the calendar, by which it is known.

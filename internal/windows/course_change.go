@@ -87,12 +87,19 @@ func (c *Course) CheckEdit(r DefineRequest) error {
 	return r.check()
 }
 
-// Define takes over a window and what its calendar says from now on. An opening at hand keeps its end; what was ordered for those to come does
-// not hold for another calendar.
+// Define takes over a window and what its calendar says from now on. An opening at hand keeps its end, and is closed while an exclusion applies; what was
+// ordered for those to come does not hold for another calendar.
 func (c *Course) Define(r DefineRequest, outlook Outlook, now time.Time) Event {
 	event := Event{At: now, Kind: EventDefined, By: r.Actor, Reason: r.Reason, Message: "defined"}
 	if c.Window != nil {
 		event.Kind, event.Message = EventEdited, "edited; an opening at hand keeps its end"
+	}
+	if c.Running != nil {
+		left := Opening{Start: now, End: c.Running.End}
+		c.Running.Forced = c.Running.Forced && c.Outlook.excludes(left, outlook.excludedIn(left))
+		if excluded := outlook.excludedIn(left); len(excluded) > 0 && !c.Running.Forced {
+			event.Message += fmt.Sprintf("; an exclusion closes it from %s to %s", clock(later(excluded[0].Start, now)), clock(excluded[0].End))
+		}
 	}
 	c.Window, c.Since, c.Amendments, c.Announced, c.Cancelled = &r.Object, now, nil, nil, false
 	c.Foresee(now, outlook)

@@ -66,6 +66,8 @@ type Status struct {
 	Opening  *Opening  `json:"opening,omitempty"`
 	Coming   []Opening `json:"coming,omitempty"`
 	Override *Override `json:"override,omitempty"`
+	// ExcludedUntil is when the exclusion ends that keeps the opening at hand closed; nil: none does.
+	ExcludedUntil *time.Time `json:"excludedUntil,omitempty"`
 	// Followers are the workflows that are told of changes.
 	Followers []string `json:"followers,omitempty"`
 	// Trouble says why its calendar could not be read.
@@ -81,6 +83,9 @@ func (c *Course) Status(name string, now time.Time) Status {
 	ahead := c.Coming()
 	status := Status{
 		Window: name, Phase: c.Phase(now), Opening: c.Running, Coming: ahead[:min(len(ahead), comingShown)], Override: c.Override, Events: c.Events,
+	}
+	if excluding := c.excluding(now); excluding != nil {
+		status.ExcludedUntil = utc(excluding.End)
 	}
 	if c.Window != nil {
 		status.Title = c.Window.Spec.Title

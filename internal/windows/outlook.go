@@ -137,3 +137,14 @@ func (o Outlook) excludedIn(opening Opening) []Span {
 	count := sort.Search(len(o.Excluded)-first, func(i int) bool { return !o.Excluded[first+i].Start.Before(opening.End) })
 	return o.Excluded[first : first+count]
 }
+
+// excludes reports whether the exclusions exclude all that others take from an opening.
+func (o Outlook) excludes(opening Opening, others []Span) bool {
+	for _, other := range others {
+		start, end := later(other.Start, opening.Start), earlier(other.End, opening.End)
+		if !slices.ContainsFunc(o.Excluded, func(s Span) bool { return !s.Start.After(start) && !s.End.Before(end) }) {
+			return false
+		}
+	}
+	return true
+}

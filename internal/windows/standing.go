@@ -51,9 +51,31 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 	if c.Cancelled {
 		s.Outlook.Last = true
 	}
-	// What has had its turn is not kept from opening by an exclusion.
-	s.Outlook.Scheduled = slices.DeleteFunc(slices.Clone(s.Outlook.Scheduled), func(span Span) bool { return !span.Start.After(c.Dealt) })
+	s.Outlook.Scheduled = c.scheduled()
 	return s
+}
+
+// scheduled is when an exclusion, and nothing else, keeps the window from being open: not what has had its turn, nor what was cancelled.
+func (c *Course) scheduled() []Span {
+	var left []Opening
+	if c.Running != nil {
+		left = append(left, *c.Running)
+	}
+	for _, s := range c.Outlook.Scheduled {
+		if s.Start.After(c.Dealt) && !c.Cancelled {
+			left = append(left, Opening{Start: s.Start, End: s.End})
+		}
+	}
+	for _, o := range c.Outlook.Openings {
+		if c.amendment(o.Start).Cancelled {
+			left = subtractSpan(left, Span{o.Start, o.End})
+		}
+	}
+	var spans []Span
+	for _, o := range left {
+		spans = append(spans, Span{o.Start, o.End})
+	}
+	return spans
 }
 
 // Ask answers whether something that takes that long may start now, by what windows have told: all those that are for it. What a window has not told

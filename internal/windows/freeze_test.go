@@ -1,0 +1,90 @@
+package windows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// frozen is the night with a freeze.
+func frozen(start, end string) drydockv1.MaintenanceWindowSpec {
+	s := night()
+	s.Exclusions = []drydockv1.WindowExclusion{excluding("freeze", drydockv1.ExclusionDrop, once(start, end))}
+	return s
+}
+
+func (d *driven) ask() windows.Verdict {
+	return windows.Ask([]windows.Standing{told(d)}, d.now, 0)
+}
+
+func TestAFreezeThatIsLaidOverAnOpeningAtHandClosesIt(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T23:00:00Z")
+	require.True(t, d.ask().Allowed)
+	d.define(frozen("2026-12-01T20:00:00Z", "2026-12-02T00:00:00Z"))
+	require.Contains(t, d.Events[len(d.Events)-1].Message, "an exclusion closes it from 2026-12-01 23:00:00Z to 2026-12-02 00:00:00Z")
+	require.Equal(t, windows.PhaseExcluded, d.Phase(d.now))
+	status := d.Status("prod/night", d.now)
+	require.Equal(t, at("2026-12-02T00:00:00Z").UTC(), *status.ExcludedUntil)
+	verdict := d.ask()
+	require.Equal(t, windows.ReasonExcluded, verdict.Reason)
+	require.Equal(t, at("2026-12-02T00:00:00Z").UTC(), *verdict.NextOpen)
+
+	next, _ := d.Next(d.now)
+	require.Equal(t, at("2026-12-02T00:00:00Z").UTC(), next.UTC())
+	d.passTo("2026-12-02T00:00:00Z")
+	require.True(t, d.Crossed(d.now), "those that follow it are told")
+	require.Equal(t, windows.PhaseOpen, d.Phase(d.now), "it keeps its end")
+	require.Nil(t, d.Status("prod/night", d.now).ExcludedUntil)
+	require.True(t, d.ask().Allowed)
+	d.walk("2026-12-02T12:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff, windows.EventEnded}, d.happened)
+}
+
+func TestAFreezeClosesAnOpeningThatWasForcedIntoAnotherExclusion(t *testing.T) {
+	for name, tt := range map[string]struct {
+		until string
+		phase windows.Phase
+	}{
+		"but not by the exclusion that it was forced into": {"2026-12-02T06:00:00Z", windows.PhaseOpen},
+		"nor when less is excluded than before":            {"2026-12-02T04:30:00Z", windows.PhaseOpen},
+		"when more is excluded":                            {"2026-12-02T07:00:00Z", windows.PhaseExcluded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, frozen("2026-12-02T03:00:00Z", "2026-12-02T06:00:00Z"), "2026-12-01T12:00:00Z")
+			d.walk("2026-12-01T23:00:00Z")
+			d.Extend(windows.ExtendRequest{End: at("2026-12-02T08:00:00Z").Time, Force: true}, d.now)
+			d.define(frozen("2026-12-02T03:00:00Z", tt.until))
+			d.walk("2026-12-02T04:00:00Z")
+			require.Equal(t, tt.phase, d.Phase(d.now))
+			require.Equal(t, tt.phase == windows.PhaseOpen, d.ask().Allowed)
+		})
+	}
+}
+
+func TestAnOpeningThatWasCancelledIsClosedAndNotExcluded(t *testing.T) {
+	for name, request := range map[string]windows.CancelRequest{"the next": {}, "all": {All: true}} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, night(), "2026-12-01T12:00:00Z")
+			require.NoError(t, d.CheckCancel(request, d.now))
+			d.Cancel(request, d.now)
+			d.walk("2026-12-01T23:00:00Z")
+			require.Equal(t, windows.ReasonClosed, d.ask().Reason)
+		})
+	}
+	t.Run("but the part that an exclusion takes from it is", func(t *testing.T) {
+		s := frozen("2026-12-02T00:00:00Z", "2026-12-02T01:00:00Z")
+		s.Exclusions[0].Effect = drydockv1.ExclusionTrim
+		d := drive(t, s, "2026-12-01T12:00:00Z")
+		d.Cancel(windows.CancelRequest{}, d.now)
+		for after, reason := range map[time.Duration]windows.Reason{0: windows.ReasonClosed, 2*hour + hour/2: windows.ReasonExcluded} {
+			d := *d
+			d.now = at("2026-12-01T22:00:00Z").Add(after)
+			require.Equal(t, reason, d.ask().Reason, after)
+		}
+	})
+}
