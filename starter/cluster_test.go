@@ -40,6 +40,7 @@ func TestOnARealCluster(t *testing.T) {
 	t.Run("health checks are judged on the live cluster and what addresses answer", judgesLiveHealth)
 	t.Run("a HarborCluster in the live cluster is judged as in a file of its objects", func(t *testing.T) { harborsAlike(t, hub.Config) })
 	t.Run("the run of a rollout that only the hub knows any more is listed", func(t *testing.T) { listsTheKeptRun(t, hub.Config) })
+	t.Run("a window that the hub has checked and stored is read as it is printed", func(t *testing.T) { readsAStoredWindow(t, objects) })
 	t.Run("contexts are completed, and an unknown one is named", namesContexts)
 }
 
@@ -56,7 +57,8 @@ func doctorNamesMissingCRDs(t *testing.T) {
 	var findings []finding
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &findings))
 	require.Equal(t, finding{
-		Check: "hub hub: CRDs", Detail: "missing: clustergroupupgrades.ran.openshift.io, precachingconfigs.ran.openshift.io", Fix: "run `drydock setup --hub-context hub`",
+		Check: "hub hub: CRDs", Fix: "run `drydock setup --hub-context hub`",
+		Detail: "missing: maintenancewindows.drydock.dev, clustergroupupgrades.ran.openshift.io, precachingconfigs.ran.openshift.io, components.sreportal.io, maintenances.sreportal.io",
 	}, find(t, findings, "hub hub: CRDs"))
 	require.True(t, find(t, findings, "hub hub: managed clusters").OK)
 	require.Contains(t, find(t, findings, "spoke hub: CRDs").Detail, lockCRD)

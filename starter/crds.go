@@ -40,12 +40,13 @@ const (
 	spokeSite site = "spoke"
 )
 
-// readFromFilesOnly says of a CRD that its objects are not looked for in any cluster: windows, and what a status page shows.
-func readFromFilesOnly(file string) bool {
-	return file == "drydock.dev_maintenancewindows.yaml" || strings.HasPrefix(file, sreportalv1.GroupVersion.Group+"_")
+// ofHub says of a CRD that its objects are about many clusters: rollouts, maintenance windows, and what a status page shows.
+func ofHub(file string) bool {
+	return file == "drydock.dev_maintenancewindows.yaml" || strings.HasPrefix(file, ranv1.GroupVersion.Group+"_") ||
+		strings.HasPrefix(file, sreportalv1.GroupVersion.Group+"_")
 }
 
-// definitions are the CRDs that a cluster needs: rollouts on the hub, all else that is looked for in clusters on the spokes.
+// definitions are the CRDs that a cluster is given: those of objects about many clusters on the hub, all others on the spokes.
 func definitions(where site) ([]*unstructured.Unstructured, error) {
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
@@ -53,7 +54,7 @@ func definitions(where site) ([]*unstructured.Unstructured, error) {
 	}
 	var wanted []*unstructured.Unstructured
 	for _, file := range files {
-		if onHub := strings.HasPrefix(file, ranv1.GroupVersion.Group+"_"); onHub != (where == hubSite) || readFromFilesOnly(file) {
+		if ofHub(file) != (where == hubSite) {
 			continue
 		}
 		text, err := fs.ReadFile(crds.Files, file)

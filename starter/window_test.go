@@ -1,10 +1,17 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
 const switchMaintenance = `
@@ -181,4 +188,18 @@ func TestAnOrderForAWindowIsCheckedBeforeAnybodyIsAsked(t *testing.T) {
 			require.Contains(t, a.stderr, tt.stderr)
 		})
 	}
+}
+
+func readsAStoredWindow(t *testing.T, objects dynamic.Interface) {
+	text, err := os.ReadFile("../docs/examples/maintenance-window.yaml")
+	require.NoError(t, err)
+	window := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal(text, &window.Object))
+	window.SetNamespace("default")
+	stored, err := objects.Resource(drydockv1.GroupVersion.WithResource("maintenancewindows")).Namespace("default").Create(t.Context(), window, metav1.CreateOptions{})
+	require.NoError(t, err)
+	printed, err := yaml.Marshal(stored.Object)
+	require.NoError(t, err)
+	got := drydockWith(t, string(printed), "window", "preview", "-f", "-", "--from", "2026-12-01T00:00:00Z", "--to", "2026-12-06T00:00:00Z", "-o", "name")
+	require.Equal(t, outcome{stdout: "2026-12-05T21:00:00Z\n2026-12-05T22:30:00Z\n"}, got)
 }
