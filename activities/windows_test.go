@@ -1,10 +1,13 @@
 package activities
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -77,6 +82,60 @@ func TestANoticeThatDidNotArriveIsTriedAgain(t *testing.T) {
 	}
 }
 
+// aWindowThatIsAsked remembers how it was signalled.
+type aWindowThatIsAsked struct {
+	HoldsServer
+	options client.StartWorkflowOptions
+	signal  string
+	payload any
+	err     error
+}
+
+func (a *aWindowThatIsAsked) SignalWithStartWorkflow(
+	_ context.Context, id, signal string, payload any, options client.StartWorkflowOptions, workflow any, _ ...any,
+) (client.WorkflowRun, error) {
+	if id != options.ID || workflow != temporal.MaintenanceWindow {
+		return nil, fmt.Errorf("%s is asked, and %v of id %s started", id, workflow, options.ID)
+	}
+	a.options, a.signal, a.payload = options, signal, payload
+	return nil, a.err
+}
+
+func TestAWindowIsAskedToTellAWorkflowHowItStandsAndOneThatNobodyHasDefinedBegins(t *testing.T) {
+	asked := &aWindowThatIsAsked{}
+	in := FollowWindowInput{Window: "prod/night", Subscription: temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"}}
+	require.NoError(t, (&Windows{Temporal: asked}).FollowWindow(t.Context(), in))
+	require.Equal(t, "window/prod/night", asked.options.ID)
+	require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, asked.options.WorkflowIDConflictPolicy)
+	require.Equal(t, temporal.SignalFollowWindow, asked.signal)
+	require.Equal(t, in.Subscription, asked.payload)
+
+	asked.err = errors.New("the server is gone")
+	err := (&Windows{Temporal: asked}).FollowWindow(t.Context(), in)
+	require.EqualError(t, err, "ask window prod/night how it stands: the server is gone")
+	require.False(t, temporal.Final(err), "it is tried again")
+}
+
+// It would hold up a worker for ever.
+func TestAReceiverThatDoesNotAnswerIsNotWaitedFor(t *testing.T) {
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		_, _ = io.ReadAll(request.Body)
+		<-request.Context().Done()
+	}))
+	t.Cleanup(silent.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := (&Webhooks{Secret: []byte("s")}).SendNotice(ctx, noticeTo(silent.URL))
+	require.ErrorContains(t, err, "tell the receiver on ")
+	require.False(t, temporal.Final(err))
+}
+
+func TestAReceiverThatCannotBeIsNotTriedAgain(t *testing.T) {
+	err := (&Webhooks{Secret: []byte("s")}).SendNotice(t.Context(), noticeTo("https://receiver:port/token"))
+	require.True(t, temporal.Final(err))
+	require.NotContains(t, err.Error(), "token")
+}
+
 func TestACalendarIsForeseenOrRefused(t *testing.T) {
 	object := drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}}
 	object.Spec.TimeZone = "Europe/Berlin"
@@ -90,4 +149,9 @@ func TestACalendarIsForeseenOrRefused(t *testing.T) {
 	_, err = (&Windows{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
 	require.ErrorContains(t, err, "spec.timeZone")
 	require.True(t, temporal.Final(err))
+
+	object.Spec.TimeZone = "UTC"
+	_, err = (&Windows{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: time.Date(9001, 1, 1, 0, 0, 0, 0, time.UTC)})
+	require.ErrorContains(t, err, "the year must be from 1970 to 9000")
+	require.True(t, temporal.Final(err), "to try again would not help")
 }
