@@ -28,7 +28,7 @@ clusters are played: they comply as soon as a policy is enforced on them.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&sizes, "sizes", bench.DefaultSizes().Strings(),
-		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain after it no jobs are run, with /alone neither a loop nor kubectl does the same; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; pace: how promptly rollouts of policies go on")
+		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain after it no jobs are run, with /alone neither a loop nor kubectl does the same; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; pace: how promptly rollouts of policies go on")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write what was measured to this file, too")
 	return cmd
 }

@@ -24,6 +24,8 @@ type Report struct {
 	Policies []PolicyResult `json:"policies,omitempty"`
 	// Harbors are those of Harbor clusters.
 	Harbors []HarborResult `json:"harbors,omitempty"`
+	// Windows are those of maintenance windows.
+	Windows []WindowResult `json:"windows,omitempty"`
 	// Pace is measured beside the latter.
 	Pace *Pace `json:"pace,omitempty"`
 }
@@ -77,6 +79,9 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 		report.Results = append(report.Results, result)
 	}
 	if err := report.runHarbors(ctx, sizes.Harbors, progress); err != nil {
+		return report, err
+	}
+	if err := report.runWindows(ctx, sizes.Windows, progress); err != nil {
 		return report, err
 	}
 	if err := report.runPolicies(ctx, sizes.Policies, progress); err != nil || !sizes.Pace {

@@ -62,6 +62,18 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 	require.Contains(t, table.String(), "2 Harbor clusters, p50 / p99: ")
 }
 
+// Each has a timer of its own, and nobody is forgotten.
+func TestAThousandWindowsOpenInTheSameSecond(t *testing.T) {
+	result, err := windowsOnFleet(t.Context(), WindowSize{Windows: 1000, Maintenances: 2}, os.Stderr)
+	require.NoError(t, err)
+	require.Equal(t, 1000, result.Told.Count)
+	require.Equal(t, 2, result.Cordoned.Count)
+	var table bytes.Buffer
+	Report{Windows: []WindowResult{result}}.Print(&table)
+	require.Contains(t, table.String(), "1000 windows that open in the same second, p50 / p99: ")
+	t.Log(table.String())
+}
+
 func TestHowSoonABlockedRolloutStartsIsMeasured(t *testing.T) {
 	require.NoError(t, onHub(t.Context(), os.Stderr, stubborn, func(h *hubScene) error {
 		require.NoError(t, h.register(t.Context(), 2))
@@ -84,6 +96,10 @@ func TestASizeIsWrittenAsItIsRead(t *testing.T) {
 	for _, text := range []string{"/harbors", "0/harbors", "50x2/harbors"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 50/harbors", text)
+	}
+	for _, text := range []string{"/windows", "0x0/windows", "2x3/windows", "10/windows", "10x0/windows"} {
+		_, err := ParseSizes([]string{text})
+		require.ErrorContains(t, err, "e.g. 1000x20/windows", text)
 	}
 	for _, text := range []string{"/policies", "20/policies", "20x0@5/policies", "20x1@5*2/policies", "20x1@5/drain/policies"} {
 		_, err := ParseSizes([]string{text})

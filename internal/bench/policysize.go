@@ -18,12 +18,13 @@ type PolicySize struct {
 // policiesSuffix follows the size of a rollout of policies.
 const policiesSuffix = "/policies"
 
-// Sizes are those of rollouts that maintain nodes, of rollouts of policies, and of Harbor clusters.
+// Sizes are those of rollouts that maintain nodes, of rollouts of policies, of Harbor clusters, and of maintenance windows.
 type Sizes struct {
 	Nodes    []Size
 	Policies []PolicySize
 	// Harbors is how many Harbor clusters are kept at once.
 	Harbors []int
+	Windows []WindowSize
 	// Pace: how promptly rollouts of policies go on is measured, too.
 	Pace bool
 }
@@ -48,6 +49,7 @@ func DefaultSizes() Sizes {
 			{Clusters: 1000, Policies: 1, AtOnce: 100},
 		},
 		Harbors: []int{50},
+		Windows: []WindowSize{{Windows: 1000, Maintenances: 20}},
 		Pace:    true,
 	}
 }
@@ -76,6 +78,14 @@ func ParseSizes(texts []string) (Sizes, error) {
 			sizes.Harbors = append(sizes.Harbors, clusters)
 			continue
 		}
+		if strings.HasSuffix(text, windowsSuffix) {
+			size, err := ParseWindowSize(text)
+			if err != nil {
+				return Sizes{}, err
+			}
+			sizes.Windows = append(sizes.Windows, size)
+			continue
+		}
 		size, err := ParseSize(text)
 		if err != nil {
 			return Sizes{}, err
@@ -96,6 +106,9 @@ func (s Sizes) Strings() []string {
 	}
 	for _, clusters := range s.Harbors {
 		texts = append(texts, strconv.Itoa(clusters)+harborsSuffix)
+	}
+	for _, size := range s.Windows {
+		texts = append(texts, size.String())
 	}
 	if s.Pace {
 		texts = append(texts, paceSize)

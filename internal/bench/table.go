@@ -20,6 +20,10 @@ func (r Report) Print(out io.Writer) {
 		fmt.Fprintf(out, "%d Harbor clusters, p50 / p99: last service ready to Harbor applied, all at once: %s; service down to unhealthy, one by one: %s; all at once: %s\n",
 			h.Clusters, h.ReadyToApplied, h.DownToUnhealthy, h.DownTogether)
 	}
+	for _, w := range r.Windows {
+		fmt.Fprintf(out, "%d windows that open in the same second, p50 / p99: instant to who follows being told: %s; to the cordon of %s that waited: %s; worker %s, Temporal %s of CPU\n",
+			w.Size.Windows, w.Told, counted(w.Size.Maintenances, "node"), w.Cordoned, seconds(w.Worker.CPUSeconds), seconds(w.Temporal.CPUSeconds))
+	}
 	if r.Pace != nil {
 		fmt.Fprintf(out, "success of a rollout to the first policy of the one that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
 		fmt.Fprintf(out, "end of a batch's time to the first write that withdraws it, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)
