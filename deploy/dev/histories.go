@@ -37,6 +37,7 @@ var historyScenarios = []historyScenario{
 	{name: "node-failed", run: (*recorder).follow},
 	{name: "policies", play: (*recorder).playPolicies, run: (*recorder).follow},
 	{name: "manifest-works", play: (*recorder).playAgents, run: (*recorder).follow},
+	{name: "windows", heldUp: true, run: (*recorder).passThroughWindow},
 	{name: "prepared", play: (*recorder).configurePrecaching, run: (*recorder).follow},
 }
 

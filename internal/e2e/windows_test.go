@@ -107,7 +107,7 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	}
 	awaitStatus(t, "nightly", waitingAs("nobody has defined it"))
 
-	first, second := inSeconds(1), inSeconds(30)
+	first, second := inSeconds(1), inSeconds(25)
 	createWindow(t, "night", time.Hour, first, second)
 	awaitEviction(t, spoke, holdout)
 	t.Log(must(t, "window", "status", "night"))
