@@ -110,7 +110,7 @@ func (a *arena) furnish(t *testing.T) {
 			Budgets: []maintenancev1.Budget{
 				{Name: "zones", TopologyKey: corev1.LabelTopologyZone, MaxUnavailable: new(intstr.FromInt32(maxUnavailableFor))},
 				{
-					Name: "pool", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelPool: "yes"}},
+					Name: "pool", NodeSelector: &maintenancev1.BudgetSelector{MatchLabels: map[string]maintenancev1.LabelValue{labelPool: "yes"}},
 					TopologyKey: corev1.LabelTopologyZone, MaxParallelZones: new(int32(maxPooledZones)),
 				},
 			},
