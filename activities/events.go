@@ -158,7 +158,7 @@ type AnnounceStateInput struct {
 }
 
 // AnnounceState records an Event on the node for a state that no effect on the node begins: it is handed over, the work on it has failed, or the
-// maintenance has failed and cannot return it.
+// maintenance has ended and could not return it.
 func (n *Nodes) AnnounceState(ctx context.Context, in AnnounceStateInput) error {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {

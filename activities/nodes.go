@@ -248,10 +248,11 @@ type ReturnNodeResult struct {
 	// Uncordoned by this very call.
 	Uncordoned bool   `json:"uncordoned"`
 	Note       string `json:"note,omitempty"`
-	// LeftCordoned: no pod can be scheduled on the node, as before.
+	// LeftCordoned: no pod can be scheduled on the node, as before, and no other maintenance has it.
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
-	// Locks is how the node's workload locks stand, when the request to them was withdrawn.
-	Locks NodeLocks `json:"locks"`
+	// Locks is how the node's workload locks stand, when the request to them was withdrawn. NotWithdrawn: it could not be. The node is back all the same.
+	Locks        NodeLocks `json:"locks"`
+	NotWithdrawn bool      `json:"notWithdrawn,omitempty"`
 	// ClusterWithdrawn: the request to the cluster's locks was, too.
 	ClusterWithdrawn bool `json:"clusterWithdrawn,omitempty"`
 	// SlotReturned: the scheduler was told that the slot is free.
@@ -293,15 +294,15 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 	}
 	if in.Withdraw {
 		result.Locks, err = withdrawNode(ctx, cluster, in.NodeRef, in.RequestUID)
+		result.NotWithdrawn = err != nil
 	}
-	if err == nil && in.WithdrawCluster && result.Locks.Active {
-		err = withdrawCluster(ctx, cluster, in.Owner, in.ClusterRequestUID)
-		result.ClusterWithdrawn = err == nil
+	if in.WithdrawCluster && result.Locks.Active {
+		result.ClusterWithdrawn = withdrawCluster(ctx, cluster, in.Owner, in.ClusterRequestUID) == nil
 	}
 	if !result.SlotReturned && result.Locks.Active {
 		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
 	}
-	return result, err
+	return result, nil
 }
 
 // returnSlot lets the next node go on at once. When it does not succeed, the workflow gives the slot back a little later.
@@ -319,7 +320,7 @@ func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) 
 		}
 		var change nodeChange
 		change, result = returnChange(node, in)
-		result.LeftCordoned = change.unschedulable
+		result.LeftCordoned = change.unschedulable && change.owner == ""
 		return change.patch(node)
 	})
 	if apierrors.IsNotFound(err) {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -167,7 +170,9 @@ func TestANodeUnderAnothersMaintenanceIsBusyAndNotTouched(t *testing.T) {
 	_, err := nodes().Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true})
 	require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "is under maintenance by cgu/default/other/spoke")
-	require.Equal(t, "the node is left as it is: it is under maintenance by cgu/default/other/spoke", giveBack(t, ref).Note)
+	result := giveBack(t, ref)
+	require.Equal(t, "the node is left as it is: it is under maintenance by cgu/default/other/spoke", result.Note)
+	require.False(t, result.LeftCordoned, "that is the other's")
 	after := getNode(t, ref.Node)
 	require.Equal(t, before.Spec.Unschedulable, after.Spec.Unschedulable)
 	require.Equal(t, before.Annotations, after.Annotations)
@@ -358,6 +363,31 @@ func TestTheSlotIsGivenBackWithTheNodeUnlessItsLocksHaveLetGo(t *testing.T) {
 	say(t, heldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
 	require.False(t, returned(ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
 	require.Empty(t, server.told, "its lock does not hold it yet")
+}
+
+func TestANodeIsBackThoughTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
+	config := rest.CopyConfig(stack.Cluster(spokeName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return transport(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "nodemaintenancerequests") {
+				return nil, errors.New("no answer")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	failing := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: config}), kube.Options{})
+	t.Cleanup(failing.Close)
+	ref := testNode(t)
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
+	require.NoError(t, err)
+	in := ReturnNodeInput{NodeRef: ref, Withdraw: true}
+	result, err := (&Nodes{Clusters: failing}).ReturnNode(t.Context(), in)
+	require.NoError(t, err, "what became of the node must be known")
+	require.Equal(t, ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}, result)
+	requireNoTrace(t, ref.Node)
+	result, err = nodes().ReturnNode(t.Context(), in)
+	require.NoError(t, err)
+	require.False(t, result.NotWithdrawn)
 }
 
 func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {

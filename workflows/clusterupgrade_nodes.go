@@ -251,10 +251,6 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 	r.upgrade.record.nodeEnded(node, status)
 	switch status.State {
 	case maintenancev1.NodeCompleted:
-		if status.NotReturned {
-			r.fail(temporal.Error(temporal.ErrNodeNotReturned, fmt.Sprintf(
-				"what was done to node %s could not be taken back within %s; its maintenance says why, and the sweeper goes on trying", node, cleanUpLimit), nil))
-		}
 	case maintenancev1.NodeGone:
 		r.upgrade.record.note("node " + node + " was deleted meanwhile")
 	case maintenancev1.NodeCancelled:

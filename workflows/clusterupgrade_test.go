@@ -361,28 +361,17 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
-func TestANodeThatCouldNotBeReturnedFailsItsCluster(t *testing.T) {
-	for notReturned, reason := range map[bool]string{false: "", true: temporal.ErrNodeNotReturned} {
-		w := newWorld(t)
-		w.ExecuteWorkflow(func(ctx workflow.Context, _ string) (string, error) {
-			c, err := newClusterUpgrade(ctx, oneCluster())
-			c.nodes.ended(ctx, "w0", nodeStatus{State: maintenancev1.NodeCompleted, NotReturned: notReturned}, nil, true)
-			return temporal.ErrorType(c.nodes.failure), err
-		}, "")
-		require.Equal(t, reason, requireResult[string](w))
-	}
-}
-
-func TestANodeThatCouldNotBeReturnedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
+func TestANodeThatCouldNotBeReturnedFailsItsClusterAndKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
 	nodes.ends["w0"] = func(ctx workflow.Context) error {
 		status := nodeStatus{
-			State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: activities.ReasonJobStopping, Message: "the node is kept"},
+			State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: temporal.ErrNodeNotReturned, Message: "no answer"},
 			NotReturned: true, CompletedAt: new(metav1.NewTime(workflow.Now(ctx))),
 		}
-		return sdktemporal.NewApplicationErrorWithOptions("the node is kept", activities.ReasonJobStopping, sdktemporal.ApplicationErrorOptions{Details: []any{status}})
+		return sdktemporal.NewApplicationErrorWithOptions("no answer", temporal.ErrNodeNotReturned, sdktemporal.ApplicationErrorOptions{Details: []any{status}})
 	}
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireFailure[ranv1.ClusterStatus](w, temporal.ErrNodeNotReturned)
 	last := w.schedulerCalls[len(w.schedulerCalls)-1]
 	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }

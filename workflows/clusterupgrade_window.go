@@ -23,7 +23,7 @@ func (r *nodeRollout) takeBackHeld() {
 func (r *nodeRollout) waitsForWindow(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	taken := r.takenBack[node]
 	delete(r.takenBack, node)
-	if !taken || status.State != maintenancev1.NodeCancelled || status.NotReturned || r.upgrade.withdrawn != nil {
+	if !taken || status.State != maintenancev1.NodeCancelled || r.upgrade.withdrawn != nil {
 		return false
 	}
 	r.pending = append(r.pending, node)

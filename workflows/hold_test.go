@@ -547,5 +547,5 @@ func TestANodeThatWasTriedToBeTakenMayBeOutOfService(t *testing.T) {
 	w.fail["ReturnNode"] = always(temporal.Error(temporal.ErrInvalidSpec, "refused", nil))
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
-	require.True(t, requireCancelled[nodeStatus](w).NotReturned)
+	require.True(t, requireFailure[nodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
 }

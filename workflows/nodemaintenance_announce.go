@@ -52,6 +52,9 @@ func (m *nodeMaintenance) end(err error) *activities.MaintenanceEnd {
 		}
 	case m.status.Failure != nil:
 		end.Message = "the maintenance has failed: " + m.status.Failure.Reason + ": " + m.status.Failure.Message
+		if m.status.NotReturned && m.status.Failure.Reason != temporal.ErrNodeNotReturned {
+			end.Message += "; the node could not be returned"
+		}
 	}
 	return end
 }

@@ -84,6 +84,9 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 		m.awaitLocksActive(ctx)
 	}
 	m.withdrawCluster(ctx, insist)
+	if m.status.NotReturned {
+		_ = m.announce(ctx, m.endState(err), m.end(err).Message).Get(ctx, nil)
+	}
 }
 
 // keepNode leaves the node as it is, out of service and with its locks let go: a job that could not be removed may be at work on it. All that bears our
@@ -91,12 +94,19 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
 	message := "the node is kept out of service until its job is gone: " + temporal.ErrorMessage(left)
 	m.record.note(message + "; workflow " + temporal.SweeperID(m.in.Cluster) + " returns it then")
-	if m.status.Failure == nil {
-		m.status.Failure = failureOf(left)
-		m.status.Failure.Message = message
-	}
-	m.status.LeftCordoned, m.status.NotReturned = m.cordoned && m.cordons(), m.cordoned
+	m.status.LeftCordoned = m.cordoned && m.cordons()
+	failure := failureOf(left)
+	failure.Message = message
+	m.leaveNode(failure)
 	_ = m.announce(ctx, maintenancev1.NodeFailed, message).Get(ctx, nil)
+}
+
+// leaveNode leaves the node to the sweeper. The maintenance has failed then, whatever became of the work: nobody may take the node for returned.
+func (m *nodeMaintenance) leaveNode(failure *maintenancev1.Failure) {
+	m.status.NotReturned = true
+	if m.status.Failure == nil {
+		m.status.Failure = failure
+	}
 }
 
 // cleanUpInsistence is that of a whole clean-up: all its steps share one limit.
@@ -130,14 +140,28 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	}
 	m.record.stages.end(ctx, maintenancev1.StageKubernetesUncordoned, undone, result.Note)
 	// A node that was not taken is out of service for somebody else.
-	m.status.LeftCordoned = m.cordoned && (undone != nil && m.cordons() || result.LeftCordoned)
-	m.status.NotReturned = m.cordoned && undone != nil
-	if undone == nil {
+	if m.cordoned {
+		m.recordReturn(result, undone)
+	}
+	if undone == nil && !result.NotWithdrawn {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
 		m.requested = false
-		m.clusterRequested = m.clusterRequested && !result.ClusterWithdrawn
 	}
+	m.clusterRequested = m.clusterRequested && !result.ClusterWithdrawn
 	return result.Locks
+}
+
+// recordReturn records how a node is left that may have been taken.
+func (m *nodeMaintenance) recordReturn(result activities.ReturnNodeResult, undone error) {
+	if undone != nil {
+		m.status.LeftCordoned = m.cordons()
+		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " goes on trying"
+		m.leaveNode(&maintenancev1.Failure{Reason: temporal.ErrNodeNotReturned, Message: message})
+		return
+	}
+	if m.status.LeftCordoned = result.LeftCordoned; result.LeftCordoned && result.Note == "" {
+		m.record.note("left cordoned: our marks had been removed before, by an attempt whose answer was lost, or by somebody else")
+	}
 }
 
 // parentsSlot is the parent's slot if the maintenance gives it back: when it has completed. Else the parent has to hear of its end before the
@@ -167,9 +191,6 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 // returnParentsSlot gives the parent's slot back. A scheduler that is not there is started by it, and hears from the parent which slots it has.
 func (m *nodeMaintenance) returnParentsSlot(ctx workflow.Context) {
 	in := activities.CallSchedulerInput{Cluster: m.in.Cluster, Call: m.in.Slot.Return(m.status.LeftCordoned)}
-	if m.status.NotReturned {
-		in.Call = m.in.Slot.Abandon()
-	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
 	m.slotReturned = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.CallScheduler, in, nil) == nil
 }

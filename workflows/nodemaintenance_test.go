@@ -675,21 +675,60 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 	w.fail["ReturnNode"] = always(errors.New("the API server is on fire"))
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
-	status := requireResult[nodeStatus](w)
+	status := requireFailure[nodeStatus](w, temporal.ErrNodeNotReturned)
 	require.Contains(t, status.Notes, "could not return n1: the API server is on fire")
 	require.Contains(t, w.called(), "WithdrawNodeMaintenance")
 	require.True(t, status.NotReturned)
+	require.Equal(t, maintenancev1.NodeFailed, status.State, "nobody may take the node for returned, though the work is done")
+	failed := "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying"
+	require.Equal(t, failed, status.Failure.Message)
+	announced := w.inputs["AnnounceState"][0].(activities.AnnounceStateInput)
+	require.Equal(t, maintenancev1.NodeFailed, announced.State)
+	require.Equal(t, "the maintenance has failed: NodeNotReturned: "+failed, announced.Message)
 	require.True(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].Unclean, "its mark holds the node")
 }
 
-func TestTheParentsSlotOfANodeThatCouldNotBeReturnedIsNotFreeBeforeItsMarkIsSeen(t *testing.T) {
+func TestAMaintenanceThatHadFailedSaysAlsoThatItsNodeIsNotReturned(t *testing.T) {
+	w := newWorld(t)
+	w.fail["Drain"] = always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
+	w.fail["ReturnNode"] = always(errors.New("the API server is on fire"))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	require.True(t, requireFailure[nodeStatus](w, temporal.ErrDrainTimedOut).NotReturned)
+	announced := w.inputs["AnnounceState"][0].(activities.AnnounceStateInput)
+	require.Equal(t, "the maintenance has failed: DrainTimedOut: drain n1: 2 pods are left; the node could not be returned", announced.Message)
+}
+
+func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T) {
 	w := newWorld(t)
 	w.fail["ReturnNode"] = always(errors.New("the API server is on fire"))
-	in := ofRollout()
-	w.ExecuteWorkflow(NodeMaintenance, in)
+	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
 
-	require.True(t, requireResult[nodeStatus](w).NotReturned)
-	require.Equal(t, activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Abandon()}, w.inputs["CallScheduler"][0])
+	require.True(t, requireFailure[nodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
+	require.Empty(t, w.inputs["CallScheduler"], "the parent says that the node is not clean")
+}
+
+func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true} })
+	w.fail["WithdrawNodeMaintenance"] = always(errors.New("its webhook does not answer"))
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireResult[nodeStatus](w)
+	require.False(t, status.NotReturned || status.LeftCordoned)
+	require.NotEmpty(t, w.inputs["WithdrawNodeMaintenance"])
+	require.Contains(t, status.Notes, "could not withdraw the request for n1: its webhook does not answer")
+}
+
+func TestANodeThatWasFoundLeftCordonedSaysSoAlsoWhenTheAnswerWasLost(t *testing.T) {
+	w := newWorld(t)
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{LeftCordoned: true} })
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+
+	status := requireResult[nodeStatus](w)
+	require.True(t, status.LeftCordoned)
+	require.Contains(t, status.Notes, "left cordoned: our marks had been removed before, by an attempt whose answer was lost, or by somebody else")
 }
 
 func TestLocksThatDoNotComeBackAreReported(t *testing.T) {

@@ -51,14 +51,8 @@ type HeldSlot struct {
 }
 
 // Return is what the scheduler is told when the slot is given back. LeftOut: the node was left out of service.
-func (s HeldSlot) Return(leftOut bool) Call { return s.release(Release{LeftOut: leftOut}) }
-
-// Abandon is what the scheduler is told when the slot is given back, but the node could not be returned.
-func (s HeldSlot) Abandon() Call { return s.release(Release{Unclean: true}) }
-
-func (s HeldSlot) release(release Release) Call {
-	release.Namespace, release.Name, release.Number, release.Unheard = s.Namespace, s.Name, s.Number, true
-	return Call{Asker: s.Asker, Released: []Release{release}}
+func (s HeldSlot) Return(leftOut bool) Call {
+	return Call{Asker: s.Asker, Released: []Release{{Namespace: s.Namespace, Name: s.Name, Number: s.Number, LeftOut: leftOut, Unheard: true}}}
 }
 
 // Call is what an asker tells the scheduler. To be told twice changes nothing.
