@@ -98,6 +98,10 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 	if err := r.keepOnboarding(ctx); err != nil {
 		return fmt.Errorf("onboarding: %w", err)
 	}
+	fmt.Fprintln(progress, "recording harbor")
+	if err := r.keepHarbor(ctx); err != nil {
+		return fmt.Errorf("harbor: %w", err)
+	}
 	return r.keepEntities(ctx)
 }
 

@@ -16,10 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/client-go/dynamic"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
@@ -73,11 +70,7 @@ func harborsOnFleet(ctx context.Context, clusters int, progress io.Writer) (Harb
 			return HarborResult{}, err
 		}
 		defer played.Stop()
-		objects, err := dynamic.NewForConfig(f.Spokes[0].Config)
-		if err != nil {
-			return HarborResult{}, err
-		}
-		h := harborScene{fleet: f, spoke: f.Spokes[0], operators: played, objects: objects, clusters: clusters}
+		h := harborScene{fleet: f, spoke: f.Spokes[0], operators: played, clusters: clusters}
 		return h.measure(ctx)
 	}()
 	return result, errors.Join(err, f.Stop())
@@ -88,7 +81,6 @@ type harborScene struct {
 	fleet     *fleet.Fleet
 	spoke     *devstack.Cluster
 	operators *operators.Operators
-	objects   dynamic.Interface
 	clusters  int
 }
 
@@ -169,7 +161,7 @@ func (h harborScene) bringUp(ctx context.Context) error {
 		return err
 	}
 	for i := range h.clusters {
-		if err := h.awaitStatus(ctx, i, func(s goharborv1.HarborClusterStatus) bool {
+		if err := h.fleet.AwaitHarbor(ctx, h.spoke, harborNamespace(i), "main", "ready but for its database", func(s goharborv1.HarborClusterStatus) bool {
 			ready := 0
 			for _, condition := range s.Conditions {
 				if condition.Status == metav1.ConditionTrue && condition.Type != goharborv1.DatabaseReady {
@@ -200,26 +192,7 @@ func (h harborScene) awaitAll(ctx context.Context, status goharborv1.ClusterStat
 }
 
 func (h harborScene) await(ctx context.Context, i int, status goharborv1.ClusterStatus) error {
-	return h.awaitStatus(ctx, i, func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
-}
-
-// awaitStatus looks at an object now and then: when it came to that is in the audit log.
-func (h harborScene) awaitStatus(ctx context.Context, i int, wanted func(goharborv1.HarborClusterStatus) bool) error {
-	resource := h.objects.Resource(goharborv1.GroupVersion.WithResource("harborclusters")).Namespace(harborNamespace(i))
-	const lookInterval = 50 * time.Millisecond
-	err := wait.PollUntilContextTimeout(ctx, lookInterval, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		object, err := resource.Get(ctx, "main", metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		var hc goharborv1.HarborCluster
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &hc)
-		return err == nil && wanted(hc.Status), err
-	})
-	if err != nil {
-		return fmt.Errorf("HarborCluster %s/main does not come to what is waited for: %w", harborNamespace(i), err)
-	}
-	return nil
+	return h.fleet.AwaitHarbor(ctx, h.spoke, harborNamespace(i), "main", string(status), func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
 }
 
 // read takes the instants from the audit log.

@@ -158,7 +158,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error { return c.installCRDs() })
+	work.Go(func() error { return c.InstallCRDs(c.crds...) })
 	for _, process := range []*Process{c.ControllerManager, c.Scheduler, c.Kwok} {
 		if process != nil {
 			work.Go(func() error { return process.Start(ctx) })
@@ -170,12 +170,16 @@ func (c *Cluster) start(ctx context.Context) error {
 	return work.Wait()
 }
 
-func (c *Cluster) installCRDs() error {
-	if len(c.crds) == 0 {
+// InstallCRDs installs the CRDs of YAML files or directories, whose paths may be relative to the repository's root, and returns when they are served.
+func (c *Cluster) InstallCRDs(paths ...string) error {
+	if len(paths) == 0 {
 		return nil
 	}
-	_, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{Paths: c.crds, ErrorIfPathMissing: true})
-	if err != nil {
+	options := envtest.CRDInstallOptions{ErrorIfPathMissing: true}
+	for _, path := range paths {
+		options.Paths = append(options.Paths, c.inRepository(path))
+	}
+	if _, err := envtest.InstallCRDs(c.Config, options); err != nil {
 		return fmt.Errorf("install the CRDs of cluster %s: %w", c.Name, err)
 	}
 	return nil

@@ -2,15 +2,16 @@ package fleet
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/operators"
 )
@@ -22,23 +23,14 @@ var harborCRDs = []string{
 
 // PlayHarborOperators prepares a spoke for HarborClusters, and plays the operators that Harbor needs on it until they are stopped.
 func (f *Fleet) PlayHarborOperators(ctx context.Context, spoke *devstack.Cluster) (*operators.Operators, error) {
-	files := []string{rbacDir + "/harbor.yaml"}
+	var crds []string
 	for _, crd := range harborCRDs {
-		files = append(files, filepath.Join(testingCRDDir, crd))
+		crds = append(crds, filepath.Join(testingCRDDir, crd))
 	}
-	if err := spoke.Apply(ctx, files...); err != nil {
+	if err := errors.Join(spoke.Apply(ctx, rbacDir+"/harbor.yaml"), spoke.InstallCRDs(crds...)); err != nil {
 		return nil, err
 	}
-	var played *operators.Operators
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		var err error
-		played, err = operators.Start(ctx, spoke.Config, operators.Options{Controllers: true})
-		if meta.IsNoMatchError(err) {
-			return false, nil // the kinds are not served yet
-		}
-		return true, err
-	})
-	return played, err
+	return operators.Start(ctx, spoke.Config, operators.Options{Controllers: true})
 }
 
 // AddHarborNamespace makes a namespace of a spoke in which Drydock may keep a Harbor.
@@ -53,4 +45,19 @@ func (f *Fleet) AddHarborNamespace(ctx context.Context, spoke *devstack.Cluster,
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: accountNamespace, Name: initiatorAccount}},
 	}, metav1.CreateOptions{})
 	return err
+}
+
+// AwaitHarbor waits until the status of a HarborCluster itself is as wanted. The error says what it was.
+func (f *Fleet) AwaitHarbor(ctx context.Context, spoke *devstack.Cluster, namespace, name, what string, wanted func(goharborv1.HarborClusterStatus) bool) error {
+	var hc, seen goharborv1.HarborCluster
+	hc.Namespace, hc.Name = namespace, name
+	what = fmt.Sprintf("HarborCluster %s/%s is %s", namespace, name, what)
+	err := f.Await(ctx, spoke, what, []client.Object{&hc}, func(ctx context.Context, reader client.Reader) (bool, error) {
+		err := reader.Get(ctx, client.ObjectKeyFromObject(&hc), &seen)
+		return err == nil && wanted(seen.Status), client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return fmt.Errorf("%w; it is %+v", err, seen.Status)
+	}
+	return nil
 }

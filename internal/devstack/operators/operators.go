@@ -49,6 +49,8 @@ type Behaviour struct {
 	Fails bool
 	// Down: it is not ready now, and its operator is at work on that.
 	Down bool
+	// Absent: no operator acts on it.
+	Absent bool
 	// Flaps is how long it stays ready, and then not, by turns; 0: it does not flap.
 	Flaps time.Duration
 }
@@ -216,6 +218,9 @@ func (o *Operators) play(ctx context.Context, played item) (again time.Duration,
 	}
 	if err != nil || object.GetDeletionTimestamp() != nil {
 		return 0, err
+	}
+	if o.behaviourOf(played).Absent {
+		return 0, nil
 	}
 	stage, again := o.stageOf(played, object)
 	switch played.kind {

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// keepHarbor brings up a Harbor one of whose services is slow, falls over and comes back, deletes it, and keeps what happened.
+func (r *recorder) keepHarbor(ctx context.Context) error {
+	const namespace, tenant = "registry", "minio-main"
+	spoke := r.Spokes[0]
+	played, err := r.PlayHarborOperators(ctx, spoke)
+	if err != nil {
+		return err
+	}
+	defer played.Stop()
+	if err := r.AddHarborNamespace(ctx, spoke, namespace); err != nil {
+		return err
+	}
+	played.Play(operators.Tenant, namespace, tenant, operators.Behaviour{After: -1})
+	if err := r.Run(ctx, io.Discard, "harbor", "apply", "-f", filepath.Join("docs", "examples", "harbor-cluster.yaml"), "--cluster", spoke.Name); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		becomes goharborv1.ClusterStatus
+		then    operators.Behaviour
+	}{
+		{goharborv1.StatusCreating, operators.Behaviour{}},
+		{goharborv1.StatusHealthy, operators.Behaviour{Down: true}},
+		{goharborv1.StatusUnhealthy, operators.Behaviour{}},
+		{goharborv1.StatusHealthy, operators.Behaviour{}},
+	} {
+		if err := r.AwaitHarbor(ctx, spoke, namespace, "main", string(step.becomes), func(s goharborv1.HarborClusterStatus) bool { return s.Status == step.becomes }); err != nil {
+			return err
+		}
+		played.Play(operators.Tenant, namespace, tenant, step.then)
+	}
+	return errors.Join(
+		r.Run(ctx, io.Discard, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait"),
+		r.keep(ctx, "harbor", temporal.HarborClusterID(spoke.Name, namespace, "main")),
+	)
+}
