@@ -27,26 +27,18 @@ type gateWait struct {
 
 // run looks whenever an object changes, and when the gate says that time alone changes its mind. Errors: HealthGateFailed, and evaluate's.
 func (w *gateWait) run(ctx context.Context) error {
-	for {
-		waiting, wake := context.WithCancel(ctx)
-		alarm := time.AfterFunc(math.MaxInt64, wake)
-		err := w.waits.await(waiting, w.cluster, w.kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
-			decision, err := w.look(ctx)
-			if err != nil {
-				return temporal.Observation{}, false, err
-			}
-			if decision.LookAgain != nil {
-				alarm.Reset(time.Until(*decision.LookAgain))
-			}
-			return temporal.Observation{Cluster: w.cluster.Name, Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
-		})
-		woken := waiting.Err() != nil && ctx.Err() == nil
-		alarm.Stop()
-		wake()
-		if err == nil || !woken {
-			return err
+	alarm := time.NewTimer(math.MaxInt64)
+	defer alarm.Stop()
+	return w.waits.awaitAlarm(ctx, alarm.C, w.cluster, w.kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+		decision, err := w.look(ctx)
+		if err != nil {
+			return temporal.Observation{}, false, err
 		}
-	}
+		if decision.LookAgain != nil {
+			alarm.Reset(time.Until(*decision.LookAgain))
+		}
+		return temporal.Observation{Cluster: w.cluster.Name, Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
+	})
 }
 
 // look decides on the cache while the gate waits. It neither opens nor fails on that alone: a cache whose watch is broken shows what

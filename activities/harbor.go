@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +26,7 @@ import (
 // Harbor applies what HarborClusters consist of, and looks how it is.
 type Harbor struct {
 	Clusters *kube.Clusters
+	Waits    Waits
 }
 
 // HarborRef names a HarborCluster.
@@ -43,33 +43,7 @@ func (r HarborRef) String() string { return "HarborCluster " + r.Namespace + "/"
 // AwaitHarborDueInput says what is known of a HarborCluster.
 type AwaitHarborDueInput struct {
 	HarborRef
-	// Status as it was seen last. What it remembers counts, whatever the object's status says.
-	Status goharborv1.HarborClusterStatus `json:"status"`
-	// Applied is what was done about each part last.
-	Applied map[harbor.Part]harbor.Applied `json:"applied,omitempty"`
-	// Held: nothing is applied, so that nothing is due.
-	Held bool `json:"held,omitempty"`
-}
-
-// HarborDue is why the wait for a HarborCluster is over.
-type HarborDue struct {
-	// Gone: there is no such HarborCluster, or not any more.
-	Gone bool `json:"gone,omitempty"`
-	// UID and Generation are those of the object that was looked at. Another UID than before: everything begins anew.
-	UID        types.UID `json:"uid,omitempty"`
-	Generation int64     `json:"generation,omitempty"`
-	// Deleting: somebody has deleted it, with this policy about its data.
-	Deleting       bool                      `json:"deleting,omitempty"`
-	DeletionPolicy goharborv1.DeletionPolicy `json:"deletionPolicy,omitempty"`
-	// Unheld: it does not have our finalizer.
-	Unheld bool `json:"unheld,omitempty"`
-	// Status as it is now. Outdated: the object's own says something else.
-	Status   goharborv1.HarborClusterStatus `json:"status"`
-	Outdated bool                           `json:"outdated,omitempty"`
-	// Parts that are to be applied.
-	Parts []harbor.Due `json:"parts,omitempty"`
-	// Moot are parts of which it does not matter any more that they could not be applied.
-	Moot []harbor.Part `json:"moot,omitempty"`
+	harbor.Known
 }
 
 // harborResync is how often the API server itself is looked at although nothing has changed.
@@ -77,29 +51,20 @@ const harborResync = time.Minute
 
 // AwaitHarborDue watches a HarborCluster and all that belongs to it, until something is to be done or said about it. Errors: NotFound when the
 // cluster does not serve HarborClusters.
-func (h *Harbor) AwaitHarborDue(ctx context.Context, in AwaitHarborDueInput) (HarborDue, error) {
+func (h *Harbor) AwaitHarborDue(ctx context.Context, in AwaitHarborDueInput) (harbor.Look, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
-		return HarborDue{}, err
+		return harbor.Look{}, err
 	}
-	l := &harborLook{cluster: cluster, in: in, secrets: kube.KeepIn(secretMetadata(in.Namespace))}
-	for {
-		deadline := time.Now().Add(harborResync)
-		if l.again != nil && l.again.Before(deadline) {
-			deadline = *l.again
-		}
-		done, err := Waits{}.awaitUntil(ctx, &deadline, cluster, l.kinds(), func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
-			before := l.again
-			due, err := l.look(ctx, reader)
-			return temporal.Observation{}, due || !sameInstant(before, l.again), err
-		})
-		if err != nil {
-			return HarborDue{}, l.explain(err)
-		}
-		if done && l.isDue {
-			return l.due, nil
-		}
-	}
+	alarm := time.NewTimer(harborResync)
+	defer alarm.Stop()
+	w := &harborWatch{cluster: cluster, in: in, secrets: kube.KeepIn(secretMetadata(in.Namespace)), resync: time.Now().Add(harborResync)}
+	err = Waits{}.awaitAlarm(ctx, alarm.C, cluster, w.kinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
+		due, next, err := w.look(ctx)
+		alarm.Reset(time.Until(next))
+		return temporal.Observation{}, due, err
+	})
+	return w.seen, explainHarbor(cluster, in.HarborRef, "look at "+in.String(), err)
 }
 
 func secretMetadata(namespace string) *metav1.PartialObjectMetadata {
@@ -109,24 +74,23 @@ func secretMetadata(namespace string) *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// harborLook is one attempt at AwaitHarborDue.
-type harborLook struct {
+// harborWatch is one attempt at AwaitHarborDue.
+type harborWatch struct {
 	cluster *kube.Cluster
 	in      AwaitHarborDueInput
 	secrets *kube.Kept
-	due     HarborDue
-	isDue   bool
-	// again is when to look again although nothing changes.
-	again *time.Time
+	// resync is when the API server itself is looked at next.
+	resync time.Time
+	seen   harbor.Look
 }
 
 // kinds are all objects that matter.
-func (l *harborLook) kinds() []client.Object {
+func (w *harborWatch) kinds() []client.Object {
 	hc := &goharborv1.HarborCluster{}
-	hc.Namespace, hc.Name = l.in.Namespace, l.in.Name
+	hc.Namespace, hc.Name = w.in.Namespace, w.in.Name
 	ingress := &networkingv1.Ingress{}
-	ingress.Namespace = l.in.Namespace
-	return append(harborServiceKinds(l.in.Namespace), hc, l.secrets, kube.IfServed(ingress))
+	ingress.Namespace = w.in.Namespace
+	return append(harborServiceKinds(w.in.Namespace), hc, w.secrets, kube.IfServed(ingress))
 }
 
 // harborServiceKinds are the objects of a namespace that HarborClusters are judged by, but for Secrets.
@@ -144,75 +108,59 @@ func harborServiceKinds(namespace string) []client.Object {
 	return kinds
 }
 
-// look looks at everything, and reports whether something is due. A cache that may be behind what we have written ourselves is not believed.
-func (l *harborLook) look(ctx context.Context, reader client.Reader) (bool, error) {
-	due, err := l.lookAt(ctx, reader)
-	if err == nil && due && l.behind() && reader != client.Reader(l.cluster.Client) {
-		due, err = l.lookAt(ctx, l.cluster.Client)
-	}
-	l.isDue = due && err == nil
-	return l.isDue, err
-}
-
-// behind: what was seen may be of before the object was made or changed last, or its status or finalizer written.
-func (l *harborLook) behind() bool {
-	if l.due.Gone || l.due.UID == l.in.UID && l.due.Generation < l.in.Status.ObservedGeneration {
-		return true
-	}
-	return len(l.due.Parts) == 0 && !l.due.Deleting && l.due.UID == l.in.UID && sameHarborStatus(l.in.Status, l.due.Status)
-}
-
-func (l *harborLook) lookAt(ctx context.Context, reader client.Reader) (bool, error) {
-	l.again = nil
+// look looks at everything, and says whether something is due, or when to look again although nothing changes. The cache is not believed what may be of
+// before what we have written ourselves.
+func (w *harborWatch) look(ctx context.Context) (due bool, next time.Time, err error) {
 	now := time.Now()
-	found, err := readHarborCluster(ctx, reader, l.in.HarborRef)
+	live := !now.Before(w.resync)
+	if live {
+		w.resync = now.Add(harborResync)
+	}
+	err = w.lookAt(ctx, live, now)
+	if err == nil && !live && w.seen.Due() && w.seen.Doubtful() {
+		err = w.lookAt(ctx, true, now)
+	}
+	next = w.resync
+	if again := w.seen.Again(); again != nil && again.Before(next) {
+		next = *again
+	}
+	return err == nil && w.seen.Due(), next, err
+}
+
+// lookAt looks at what the cache holds or, live, at what the API server says.
+func (w *harborWatch) lookAt(ctx context.Context, live bool, now time.Time) error {
+	reader := client.Reader(w.cluster.Cache)
+	if live {
+		reader = w.cluster.Client
+	}
+	found, err := readHarborCluster(ctx, reader, w.in.HarborRef)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if found == nil {
-		l.due = HarborDue{Gone: true}
-		return true, nil
+	var seen harbor.Seen
+	if found != nil && found.DeletionTimestamp == nil {
+		if seen, err = w.see(ctx, reader, live, found); err != nil {
+			return err
+		}
 	}
-	in := l.in
-	if in.UID != found.UID {
-		in.Status, in.Applied = found.Status, nil
-	}
-	l.due = HarborDue{
-		UID: found.UID, Generation: found.Generation, Deleting: found.DeletionTimestamp != nil, DeletionPolicy: found.Spec.DeletionPolicy,
-		Unheld: !hasFinalizer(found),
-	}
-	if l.due.Deleting {
-		return true, nil
-	}
-	own := found.Status
-	found.Status = in.Status
-	seen, err := l.see(ctx, reader, found)
-	if err != nil {
-		return false, err
-	}
-	judged := harbor.Judge(found, seen, in.Applied, now)
-	evaluation := judged.Evaluation
-	l.due.Status = goharborv1.HarborClusterStatus{Status: evaluation.Status, ObservedGeneration: found.Generation, Conditions: evaluation.Conditions}
-	l.due.Outdated = !sameHarborStatus(own, l.due.Status)
-	l.due.Parts, l.due.Moot, l.again = judged.Due, judged.Moot, judged.Again
-	if in.Held {
-		l.due.Parts, l.again = nil, nil
-	}
-	if next := harbor.NextLook(found, seen.Observed, evaluation, now); next != nil && next.After(now) && (l.again == nil || next.Before(*l.again)) {
-		l.again = next
-	}
-	changed := in.UID != found.UID || !sameHarborStatus(in.Status, l.due.Status)
-	return changed || l.due.Outdated || l.due.Unheld || len(l.due.Parts) > 0, nil
+	w.seen = harbor.LookAt(found, seen, w.in.UID, w.in.Known, now)
+	return nil
 }
 
 // see reads what the services are judged by, and how the objects are that were applied.
-func (l *harborLook) see(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster) (harbor.Seen, error) {
+func (w *harborWatch) see(ctx context.Context, reader client.Reader, live bool, hc *goharborv1.HarborCluster) (harbor.Seen, error) {
 	observed, err := snapshot.HarborServices(ctx, reader, hc)
 	if err != nil {
 		return harbor.Seen{}, err
 	}
+	secrets := w.secrets.List()
+	if live {
+		if secrets, err = snapshot.SecretMetadata(ctx, reader, hc.Namespace); err != nil {
+			return harbor.Seen{}, err
+		}
+	}
 	seen := harbor.Seen{Observed: observed, Versions: map[string]string{}}
-	for _, secret := range l.secrets.List() {
+	for _, secret := range secrets {
 		observed.Secrets[secret.Name] = true
 		seen.Versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(secret)
 	}
@@ -221,6 +169,11 @@ func (l *harborLook) see(ctx context.Context, reader client.Reader, hc *goharbor
 			seen.Versions[harbor.VersionKey(object.GetKind(), object.GetName())] = harbor.VersionOf(object)
 		}
 	}
+	return seen, readIngresses(ctx, reader, hc, seen.Versions)
+}
+
+// readIngresses reads how the Ingresses are that were applied.
+func readIngresses(ctx context.Context, reader client.Reader, hc *goharborv1.HarborCluster, versions map[string]string) error {
 	for _, object := range harbor.Storage(hc).Objects {
 		if object.GroupVersionKind() != harbor.Ingress {
 			continue
@@ -228,13 +181,13 @@ func (l *harborLook) see(ctx context.Context, reader client.Reader, hc *goharbor
 		ingress := &networkingv1.Ingress{}
 		err := reader.Get(ctx, client.ObjectKeyFromObject(object), ingress)
 		if client.IgnoreNotFound(err) != nil {
-			return harbor.Seen{}, err
+			return err
 		}
 		if err == nil {
-			seen.Versions[harbor.VersionKey(harbor.Ingress.Kind, ingress.Name)] = harbor.VersionOf(ingress)
+			versions[harbor.VersionKey(harbor.Ingress.Kind, ingress.Name)] = harbor.VersionOf(ingress)
 		}
 	}
-	return seen, nil
+	return nil
 }
 
 // readHarborCluster returns the HarborCluster; nil: there is none.
@@ -247,50 +200,13 @@ func readHarborCluster(ctx context.Context, reader client.Reader, ref HarborRef)
 	return found, err
 }
 
-// sameHarborStatus compares what Drydock says of a HarborCluster. Conditions of other types are somebody else's.
-func sameHarborStatus(a, b goharborv1.HarborClusterStatus) bool {
-	if a.Status != b.Status || a.ObservedGeneration != b.ObservedGeneration {
-		return false
-	}
-	for _, condition := range b.Conditions {
-		if !equality.Semantic.DeepEqual(truncated(conditionOf(a, condition.Type)), truncated(condition)) {
-			return false
-		}
-	}
-	return true
-}
-
-func conditionOf(status goharborv1.HarborClusterStatus, kind goharborv1.ConditionType) goharborv1.HarborClusterCondition {
-	for _, condition := range status.Conditions {
-		if condition.Type == kind {
-			return condition
-		}
-	}
-	return goharborv1.HarborClusterCondition{}
-}
-
-// truncated is the condition as an API server keeps it: its times are whole seconds.
-func truncated(condition goharborv1.HarborClusterCondition) goharborv1.HarborClusterCondition {
-	for _, at := range []**metav1.Time{&condition.LastTransitionTime, &condition.FirstReadyTime} {
-		if *at != nil {
-			whole := metav1.NewTime((*at).Truncate(time.Second).UTC())
-			*at = &whole
-		}
-	}
-	return condition
-}
-
-func (l *harborLook) explain(err error) error {
-	return explainHarbor(l.cluster, l.in.HarborRef, "look at "+l.in.String(), err)
-}
-
 // explainHarbor is explain, and says what to do about a kind that is missing, and about rights.
 func explainHarbor(cluster *kube.Cluster, ref HarborRef, doing string, err error) error {
 	switch {
 	case meta.IsNoMatchError(err):
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s: %s: %v: install the CRDs with `drydock setup`", cluster.Name, doing, err), err)
 	case apierrors.IsForbidden(err):
-		return temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s: %s: %v: apply deploy/rbac/harbor.yaml, and bind ClusterRole drydock-harbor-namespace in namespace %s",
+		return temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s: %s: %v: apply deploy/rbac/harbor.yaml, and bind ClusterRole drydock-harbor-namespace in namespace %s, which must exist",
 			cluster.Name, doing, err, ref.Namespace), err)
 	}
 	return explain(cluster, doing, err)

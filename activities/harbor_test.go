@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,10 +36,10 @@ import (
 type registry struct {
 	t         *testing.T
 	cluster   *kube.Cluster
+	clusters  *kube.Clusters
 	operators *operators.Operators
 	ref       HarborRef
-	status    goharborv1.HarborClusterStatus
-	applied   map[harbor.Part]harbor.Applied
+	known     harbor.Known
 	// order is in which the parts were applied.
 	order []harbor.Part
 }
@@ -47,7 +48,7 @@ type registry struct {
 func newRegistry(t *testing.T, played *operators.Operators, file string, oldnew ...string) *registry {
 	t.Helper()
 	t.Parallel()
-	r := &registry{t: t, cluster: bareCluster(t), operators: played, applied: map[harbor.Part]harbor.Applied{}}
+	r := &registry{t: t, cluster: bareCluster(t), clusters: clusters, operators: played, known: harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}}
 	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
 	grantHarbor(t, r.cluster, namespace)
 	text, err := os.ReadFile("../internal/harbor/testdata/" + file)
@@ -72,27 +73,34 @@ func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
 	require.NoError(t, err)
 }
 
-func (r *registry) harbor() *Harbor { return &Harbor{Clusters: clusters} }
+func (r *registry) harbor() *Harbor { return &Harbor{Clusters: r.clusters} }
 
 // await waits for what is due, and does what the workflow would.
-func (r *registry) await() HarborDue {
+func (r *registry) await() harbor.Look {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
 	defer cancel()
-	due, err := r.harbor().AwaitHarborDue(ctx, AwaitHarborDueInput{HarborRef: r.ref, Status: r.status, Applied: r.applied})
+	due, err := r.harbor().AwaitHarborDue(ctx, AwaitHarborDueInput{HarborRef: r.ref, Known: r.known})
 	require.NoError(r.t, err)
-	r.status = due.Status
+	r.known.Status = due.Status
 	for _, part := range due.Parts {
 		r.order = append(r.order, part.Part)
 		applied, err := r.harbor().ApplyHarborPart(ctx, ApplyHarborPartInput{HarborRef: r.ref, Due: part})
 		if err != nil {
-			failures := r.applied[part.Part].Failures
+			failures := r.known.Applied[part.Part].Failures
 			applied = harbor.Applied{Wanted: part.Wanted, At: time.Now(), Failures: failures + 1, Failure: &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: err.Error()}}
 		}
-		r.applied[part.Part] = applied
+		r.known.Applied[part.Part] = applied
 	}
-	if due.Outdated && !due.Deleting && !due.Gone {
+	if due.Outdated {
 		require.NoError(r.t, r.harbor().WriteHarborStatus(ctx, WriteHarborStatusInput{HarborRef: r.ref, Status: due.Status}))
+		now := time.Now()
+		r.known.StatusWritten = &now
+	}
+	if due.Unheld {
+		require.NoError(r.t, r.harbor().HoldHarborCluster(ctx, r.ref))
+		now := time.Now()
+		r.known.FinalizerWritten = &now
 	}
 	return due
 }
@@ -101,13 +109,13 @@ func (r *registry) await() HarborDue {
 func (r *registry) until(condition func(goharborv1.HarborClusterStatus) bool) goharborv1.HarborClusterStatus {
 	r.t.Helper()
 	for range 100 {
-		if condition(r.status) {
-			return r.status
+		if condition(r.known.Status) {
+			return r.known.Status
 		}
 		r.await()
 	}
-	require.Fail(r.t, "it never came to that", "%+v", r.status)
-	return r.status
+	require.Fail(r.t, "it never came to that", "%+v", r.known.Status)
+	return r.known.Status
 }
 
 func (r *registry) untilIs(status goharborv1.ClusterStatus) goharborv1.HarborClusterStatus {
@@ -118,7 +126,7 @@ func (r *registry) untilIs(status goharborv1.ClusterStatus) goharborv1.HarborClu
 // untilReason goes on until a condition has that reason.
 func (r *registry) untilReason(kind goharborv1.ConditionType, reason string) goharborv1.HarborClusterCondition {
 	r.t.Helper()
-	return conditionOf(r.until(func(s goharborv1.HarborClusterStatus) bool { return conditionOf(s, kind).Reason == reason }), kind)
+	return harbor.ConditionOf(r.until(func(s goharborv1.HarborClusterStatus) bool { return harbor.ConditionOf(s, kind).Reason == reason }), kind)
 }
 
 // object reads an object of the registry's namespace; nil: there is none.
@@ -157,7 +165,9 @@ func TestHarborClusters(t *testing.T) {
 			"lose Harbor but no data when they are deleted":                    harborRetains,
 			"lose everything when that is what deletion means":                 harborDeletes,
 			"lose nothing that is somebody else's":                             harborDeletesNoneOfOthers,
-			"say which operator is missing":                                    harborWithoutOperators,
+			"are what each row of the table says":                              harborRows,
+			"say it of each service that takes too long":                       harborIsLate,
+			"say which operator is missing, until it is there":                 harborWithoutOperators,
 			"say which rights are missing":                                     harborWithoutRights,
 			"that cannot be are refused":                                       harborRefused,
 			"are held and let go, and not changed by that":                     harborHeldAsItIs,
@@ -182,12 +192,12 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	}
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
-	require.True(t, sameHarborStatus(hc.Status, status), "the object says the same")
+	require.True(t, harbor.SameStatus(hc.Status, status), "the object says the same")
 	secret := r.object(harbor.Secret, "main-database-password")
 	require.Equal(t, "bWFkZS1ieS10aGUtb3BlcmF0b3I=", secret.Object["data"].(map[string]any)["postgresql-password"])
 
 	before := r.versions()
-	for part, applied := range r.applied {
+	for part, applied := range r.known.Applied {
 		_, err := r.harbor().ApplyHarborPart(t.Context(), ApplyHarborPartInput{HarborRef: r.ref, Due: harbor.Due{Part: part, Wanted: applied.Wanted}})
 		require.NoError(t, err)
 	}
@@ -251,7 +261,7 @@ func harborFallsOver(t *testing.T, played *operators.Operators) {
 		r.untilIs(goharborv1.StatusUnhealthy)
 		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{})
 		back := r.untilIs(goharborv1.StatusHealthy)
-		require.Equal(t, conditionOf(healthy, goharborv1.StorageReady).FirstReadyTime.Unix(), conditionOf(back, goharborv1.StorageReady).FirstReadyTime.Unix())
+		require.Equal(t, harbor.ConditionOf(healthy, goharborv1.StorageReady).FirstReadyTime.Unix(), harbor.ConditionOf(back, goharborv1.StorageReady).FirstReadyTime.Unix())
 	}
 	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
 	for range 2 {
@@ -291,7 +301,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
 	require.Contains(t, temporal.ErrorMessage(checkups().AwaitClusterHealthy(t.Context(), check(1))), "generation 2 is not applied yet", "its operators speak of the first")
 	r.until(func(s goharborv1.HarborClusterStatus) bool { return s.ObservedGeneration == 2 })
-	require.NotEqual(t, goharborv1.StatusHealthy, r.status.Status, "Harbor was not applied when it was looked at")
+	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was looked at")
 	r.untilIs(goharborv1.StatusHealthy)
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
 }
@@ -303,7 +313,7 @@ func harborSaysWhy(t *testing.T, played *operators.Operators) {
 	require.Contains(t, r.untilReason(goharborv1.DatabaseReady, "CreateFailed").Message, "is CreateFailed: see its events")
 	late := r.untilReason(goharborv1.StorageReady, harbor.ReasonProgressDeadlineExceeded)
 	require.Equal(t, "not ready after 2s: Tenant minio-main: Provisioning initial users", late.Message)
-	require.Equal(t, metav1.ConditionTrue, conditionOf(r.status, goharborv1.CacheReady).Status, "others are not held up")
+	require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(r.known.Status, goharborv1.CacheReady).Status, "others are not held up")
 	require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
 
 	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
@@ -317,7 +327,7 @@ func harborSaysWhy(t *testing.T, played *operators.Operators) {
 func harborElsewhere(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "external.yaml")
 	r.untilReason(goharborv1.DatabaseReady, harbor.ReasonSecretMissing)
-	require.Equal(t, goharborv1.StatusCreating, r.status.Status)
+	require.Equal(t, goharborv1.StatusCreating, r.known.Status.Status)
 	for _, name := range []string{"db", "redis", "s3"} {
 		require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
 		create(t, r.cluster, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: name}})
@@ -456,22 +466,6 @@ func harborDeletesNoneOfOthers(t *testing.T, played *operators.Operators) {
 	require.Equal(t, 2, r.claims(), "those of the database are gone, though the database was gone before")
 }
 
-func harborWithoutOperators(t *testing.T, played *operators.Operators) {
-	t.Parallel()
-	namespace := devstacktest.Namespace(t, stack.Cluster(spokeName))
-	grantHarbor(t, testCluster(t), namespace)
-	r := &registry{t: t, cluster: testCluster(t), operators: played, applied: map[harbor.Part]harbor.Applied{}}
-	object := harborCluster(t, namespace)
-	result, err := r.harbor().ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: spokeName, Object: *object})
-	require.NoError(t, err)
-	r.ref = result.HarborRef
-	missing := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonCRDMissing)
-	require.Equal(t, "the cluster does not serve postgresql of acid.zalan.do/v1: install its operator", missing.Message)
-	require.Equal(t, goharborv1.StatusUnhealthy, r.status.Status)
-	require.Empty(t, r.order, "there is nothing to be applied to")
-	require.NoError(t, r.harbor().ReleaseHarborCluster(t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref}))
-}
-
 // harborCluster is a HarborCluster with all its services in the cluster.
 func harborCluster(t *testing.T, namespace string) *goharborv1.HarborCluster {
 	t.Helper()
@@ -484,33 +478,71 @@ func harborCluster(t *testing.T, namespace string) *goharborv1.HarborCluster {
 
 func harborWithoutRights(t *testing.T, _ *operators.Operators) {
 	t.Parallel()
-	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
-	result, err := (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *harborCluster(t, namespace)})
+	namespace, granted := devstacktest.Namespace(t, stack.Cluster(hubName)), devstacktest.Namespace(t, stack.Cluster(hubName))
+	grantHarbor(t, bareCluster(t), granted)
+	object := harborCluster(t, namespace)
+	_, err := (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
+	requireMissingRights := func(err error) {
+		t.Helper()
+		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+		require.ErrorContains(t, err, "bind ClusterRole drydock-harbor-namespace in namespace "+namespace)
+	}
+	requireMissingRights(err)
+	create(t, bareCluster(t), object)
+	ref := HarborRef{Cluster: hubName, Namespace: namespace, Name: object.Name, UID: object.UID}
+	_, err = (&Harbor{Clusters: clusters}).AwaitHarborDue(t.Context(), AwaitHarborDueInput{HarborRef: ref})
+	requireMissingRights(err)
+	requireMissingRights((&Harbor{Clusters: clusters}).HoldHarborCluster(t.Context(), ref))
+	requireMissingRights((&Harbor{Clusters: clusters}).WriteHarborStatus(t.Context(), WriteHarborStatusInput{HarborRef: ref, Status: goharborv1.HarborClusterStatus{Status: goharborv1.StatusHealthy}}))
+
+	cluster, err := clusters.Cluster(t.Context(), hubName)
 	require.NoError(t, err)
-	_, err = (&Harbor{Clusters: clusters}).AwaitHarborDue(t.Context(), AwaitHarborDueInput{HarborRef: result.HarborRef})
-	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
-	require.ErrorContains(t, err, "bind ClusterRole drydock-harbor-namespace in namespace "+namespace)
+	for resource, group := range map[string]string{
+		"harborclusters": harbor.Harbor.Group, "harbors": harbor.Harbor.Group, "postgresqls": harbor.Postgresql.Group, "redisfailovers": harbor.RedisFailover.Group,
+		"tenants": harbor.Tenant.Group, "secrets": "", "jobs": harbor.Job.Group, "ingresses": harbor.Ingress.Group,
+	} {
+		for _, verb := range []string{"create", "delete"} {
+			may := func(namespace string) bool {
+				review, err := cluster.Clientset.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Namespace: namespace, Group: group, Resource: resource, Verb: verb,
+					}},
+				}, metav1.CreateOptions{})
+				require.NoError(t, err)
+				return review.Status.Allowed
+			}
+			require.True(t, may(granted), "%s %s", verb, resource)
+			if resource != "jobs" { // the tests' Jobs may run anywhere
+				require.False(t, may(namespace), "%s %s", verb, resource)
+			}
+		}
+	}
 }
 
 func harborRefused(t *testing.T, _ *operators.Operators) {
 	t.Parallel()
 	object := harborCluster(t, "nowhere")
-	_, err := (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
+	_, err := (&Harbor{Clusters: admin}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster hub has no namespace nowhere: create it")
+	_, err = (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
+	require.ErrorContains(t, err, "bind ClusterRole drydock-harbor-namespace in namespace nowhere, which must exist")
 
-	object.Namespace, object.Spec.Version = "default", "new"
+	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
+	grantHarbor(t, bareCluster(t), namespace)
+	object.Namespace, object.Spec.Version = namespace, "new"
 	_, err = (&Harbor{Clusters: clusters}).ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: hubName, Object: *object})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "spec.version")
 
-	err = (&Harbor{Clusters: clusters}).DeleteHarborCluster(t.Context(), HarborRef{Cluster: hubName, Namespace: "default", Name: "none"})
+	err = (&Harbor{Clusters: clusters}).DeleteHarborCluster(t.Context(), HarborRef{Cluster: hubName, Namespace: namespace, Name: "none"})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 }
 
 func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
 	t.Parallel()
 	namespace := devstacktest.Namespace(t, stack.Cluster(hubName))
+	grantHarbor(t, bareCluster(t), namespace)
 	text, err := os.ReadFile("../internal/harbor/testdata/incluster.yaml")
 	require.NoError(t, err)
 	object := &unstructured.Unstructured{}
@@ -540,8 +572,10 @@ func harborStatusConflicts(t *testing.T, played *operators.Operators) {
 	object := &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.ref.Name}}
 	require.NoError(t, r.cluster.Client.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
 		[]byte(`{"status":{"status":"creating","conditions":[{"type":"ConfigurationReady","status":"True"}]}}`))))
+	written := *r.known.StatusWritten
 	due := r.await()
 	require.True(t, due.Outdated, "somebody else has written it")
+	require.GreaterOrEqual(t, time.Since(written), 2*time.Second, "who writes it all the time is not answered each time at once")
 	require.Equal(t, goharborv1.StatusHealthy, due.Status.Status, "what is remembered counts")
 
 	var writing sync.WaitGroup

@@ -210,16 +210,10 @@ type WriteHarborStatusInput struct {
 // WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone.
 func (h *Harbor) WriteHarborStatus(ctx context.Context, in WriteHarborStatusInput) error {
 	return h.change(ctx, in.HarborRef, "write the status of", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
-		if sameHarborStatus(hc.Status, in.Status) {
+		if harbor.SameStatus(hc.Status, in.Status) {
 			return nil
 		}
-		others := hc.Status.Conditions
-		hc.Status = *in.Status.DeepCopy()
-		for _, condition := range others {
-			if conditionOf(in.Status, condition.Type).Type == "" {
-				hc.Status.Conditions = append(hc.Status.Conditions, condition)
-			}
-		}
+		hc.Status = harbor.WithOthers(in.Status, hc.Status)
 		return c.Status().Update(ctx, hc)
 	})
 }

@@ -23,10 +23,6 @@ import (
 // HarborFinalizer keeps a HarborCluster that was deleted until what belongs to it is gone.
 const HarborFinalizer = harbor.Finalizer
 
-func hasFinalizer(hc *goharborv1.HarborCluster) bool {
-	return controllerutil.ContainsFinalizer(hc, HarborFinalizer)
-}
-
 // appliedHarborCluster is a HarborCluster as it is applied: what a person wrote, and our finalizer.
 func appliedHarborCluster(hc goharborv1.HarborCluster) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&hc)
@@ -128,7 +124,7 @@ func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput)
 	if err != nil || hc == nil || hc.UID != in.UID || hc.DeletionTimestamp == nil {
 		return RemoveHarborPartResult{}, explainHarbor(cluster, in.HarborRef, doing, err)
 	}
-	r := harborRemoval{cluster: cluster, hc: hc}
+	r := harborRemoval{cluster: cluster, hc: hc, part: in.Part, waits: h.Waits}
 	err = r.run(ctx, harbor.RemovalOf(hc, in.Part))
 	return RemoveHarborPartResult{Foreign: r.foreign}, explainHarbor(cluster, in.HarborRef, doing, err)
 }
@@ -137,6 +133,8 @@ func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput)
 type harborRemoval struct {
 	cluster *kube.Cluster
 	hc      *goharborv1.HarborCluster
+	part    harbor.Part
+	waits   Waits
 	// foreign is an object that was found and is not the HarborCluster's; empty: all are.
 	foreign string
 }
@@ -201,11 +199,11 @@ func (r *harborRemoval) removeObject(ctx context.Context, named harbor.Object) e
 	watched.SetGroupVersionKind(named.Kind)
 	watched.SetNamespace(r.hc.Namespace)
 	watched.SetName(named.Name)
-	return Waits{}.await(ctx, r.cluster, []client.Object{kube.Alone(watched)}, func(ctx context.Context) (temporal.Observation, bool, error) {
+	return r.waits.await(ctx, r.cluster, []client.Object{kube.Alone(watched)}, func(ctx context.Context) (temporal.Observation, bool, error) {
 		there := object.DeepCopy()
 		err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), there)
 		gone := apierrors.IsNotFound(err) || err == nil && there.UID != object.UID
-		return temporal.Observation{}, gone, client.IgnoreNotFound(err)
+		return temporal.Observation{Part: string(r.part), Wait: harbor.Going(there)}, gone, client.IgnoreNotFound(err)
 	})
 }
 

@@ -72,6 +72,17 @@ func (r *report) observe(observation temporal.Observation) {
 	}
 }
 
+// observing is check, and takes in what it sees while it is not done.
+func (r *report) observing(check func(context.Context) (temporal.Observation, bool, error)) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		observation, done, err := check(ctx)
+		if err == nil && !done {
+			r.observe(observation)
+		}
+		return done, err
+	}
+}
+
 func (r *report) complete(wait *drydockv1.Wait) {
 	if before := r.latest.Wait; wait.Since.IsZero() && before != nil && before.Reason == wait.Reason {
 		wait.Since = before.Since

@@ -70,10 +70,17 @@ func (w Waits) unlessHeld(ctx context.Context) error {
 func (w Waits) await(ctx context.Context, cluster *kube.Cluster, kinds []client.Object,
 	check func(context.Context) (temporal.Observation, bool, error),
 ) error {
-	_, err := w.awaitUntil(ctx, nil, cluster, kinds, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
-		return check(ctx)
-	})
-	return err
+	return w.awaitAlarm(ctx, nil, cluster, kinds, check)
+}
+
+// awaitAlarm is await that calls check also when the alarm goes off.
+func (w Waits) awaitAlarm(ctx context.Context, alarm <-chan time.Time, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context) (temporal.Observation, bool, error),
+) error {
+	r := newReport(ctx, nil)
+	stop := r.start(ctx, w.Temporal)
+	defer stop()
+	return typed(cluster, cluster.AwaitAlarm(ctx, kinds, alarm, r.observing(check)))
 }
 
 // awaitUntil is await with a deadline; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
@@ -88,13 +95,9 @@ func (w Waits) awaitUntil(ctx context.Context, deadline *time.Time, cluster *kub
 
 	waiting, cancel := withDeadline(ctx, deadline)
 	defer cancel()
-	err = cluster.Await(waiting, kinds, func(ctx context.Context) (bool, error) {
-		observation, done, err := check(ctx, cluster.Cache)
-		if err == nil && !done {
-			r.observe(observation)
-		}
-		return done, err
-	})
+	err = cluster.Await(waiting, kinds, r.observing(func(ctx context.Context) (temporal.Observation, bool, error) {
+		return check(ctx, cluster.Cache)
+	}))
 	if err == nil || waiting.Err() == nil || ctx.Err() != nil {
 		return err == nil, typed(cluster, err)
 	}

@@ -29,6 +29,6 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&activities.Locks{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.WorkloadLocks{Clusters: clusters})
 	w.RegisterActivity(&activities.Scheduler{Clusters: clusters, Temporal: server})
-	w.RegisterActivity(&activities.Harbor{Clusters: clusters})
+	w.RegisterActivity(&activities.Harbor{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Sweeper{Clusters: clusters, Temporal: server})
 }

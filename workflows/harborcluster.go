@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
@@ -27,10 +29,11 @@ type HarborClusterInput struct {
 
 // HarborClusterCarried is what a run hands to the next one.
 type HarborClusterCarried struct {
-	Status    HarborClusterStatus            `json:"status"`
-	TaskQueue string                         `json:"taskQueue"`
-	UID       types.UID                      `json:"uid,omitempty"`
-	Applied   map[harbor.Part]harbor.Applied `json:"applied,omitempty"`
+	Status    HarborClusterStatus `json:"status"`
+	TaskQueue string              `json:"taskQueue"`
+	UID       types.UID           `json:"uid,omitempty"`
+	// Known is what was known of the object but for its status, which Status has.
+	Known harbor.Known `json:"known"`
 	// Held is what is known of the emergency stop.
 	Held emergency.State `json:"held"`
 }
@@ -54,11 +57,12 @@ func HarborCluster(ctx workflow.Context, in HarborClusterInput) (HarborClusterSt
 
 // harborKeeper is one run of the workflow.
 type harborKeeper struct {
-	in      HarborClusterInput
-	ref     activities.HarborRef
-	status  HarborClusterStatus
-	record  *harborRecord
-	applied map[harbor.Part]harbor.Applied
+	in     HarborClusterInput
+	ref    activities.HarborRef
+	status HarborClusterStatus
+	record *harborRecord
+	// known is what is known of the object but for its status.
+	known harbor.Known
 	// taskQueue of the cluster's activities; empty: it is to be looked up.
 	taskQueue string
 	holds     holdKeeper
@@ -66,6 +70,9 @@ type harborKeeper struct {
 	changing int
 	// ending: no change can be asked for any more.
 	ending bool
+	// removing are the parts that are being removed, and seen what each waits for.
+	removing []harbor.Part
+	seen     map[harbor.Part]drydockv1.Wait
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
@@ -78,13 +85,13 @@ type harborKeeper struct {
 }
 
 func newHarborKeeper(ctx workflow.Context, in HarborClusterInput) (*harborKeeper, error) {
-	h := &harborKeeper{in: in, applied: map[harbor.Part]harbor.Applied{}}
+	h := &harborKeeper{in: in, seen: map[harbor.Part]drydockv1.Wait{}}
 	h.ref = activities.HarborRef{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
-		h.taskQueue, h.ref.UID, h.holds.state = c.TaskQueue, c.UID, c.Held
-		if c.Applied != nil {
-			h.applied = c.Applied
-		}
+		h.taskQueue, h.ref.UID, h.known, h.holds.state = c.TaskQueue, c.UID, c.Known, c.Held
+	}
+	if h.known.Applied == nil {
+		h.known.Applied = map[harbor.Part]harbor.Applied{}
 	}
 	h.record = newHarborRecord(ctx, &h.status, in)
 	return h, errors.Join(
@@ -112,6 +119,7 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 		h.ending = true
 		h.withdraw()
 	})
+	onSignal(listening, temporal.SignalObserved, "What the removal of a part waits for.", func(o temporal.Observation) { h.observed(listening, o) })
 	h.drainHeld = h.holds.listen(listening, h.showHold)
 	h.holds.follow(work, h.in.Cluster)
 	err := h.keep(work)
@@ -176,7 +184,7 @@ func (h *harborKeeper) showHold() {
 
 // awaitDue watches the HarborCluster and all that belongs to it. The zero value is returned when the run must end first, or something else is to be
 // waited for since the cluster is held, or is not any more.
-func (h *harborKeeper) awaitDue(ctx workflow.Context) (activities.HarborDue, error) {
+func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 	held := h.held()
 	watching, breakOff := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "end the run in time", func(ctx workflow.Context) {
@@ -184,47 +192,49 @@ func (h *harborKeeper) awaitDue(ctx workflow.Context) (activities.HarborDue, err
 			breakOff()
 		}
 	})
-	in := activities.AwaitHarborDueInput{HarborRef: h.ref, Status: h.status.Harbor, Applied: h.applied, Held: held}
-	var due activities.HarborDue
+	in := activities.AwaitHarborDueInput{HarborRef: h.ref, Known: h.known}
+	in.Known.Status, in.Known.Held = h.status.Harbor, held
+	var due harbor.Look
 	insist := h.insist()
 	insist.silence = blindTime
 	err := insist.wait(watching, "watch "+h.ref.String(), nil, "", h.harbor.AwaitHarborDue, in, &due)
 	breakOff()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
-		return activities.HarborDue{}, nil
+		return harbor.Look{}, nil
 	}
 	return due, err
 }
 
 // take takes in how everything is. Of another object of the name nothing has been applied.
-func (h *harborKeeper) take(ctx workflow.Context, due activities.HarborDue) {
+func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
 	if h.ref.UID != due.UID {
 		h.ref.UID = due.UID
-		h.applied = map[harbor.Part]harbor.Applied{}
+		h.known = harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}
 	}
 	for _, part := range due.Moot {
-		delete(h.applied, part)
+		delete(h.known.Applied, part)
 	}
 	h.record.seen(ctx, due.Status)
 }
 
 // act does all that is due at once, each for itself: what fails neither stops nor cancels anything else. It returns when all of it is over, and a
 // little later when it is not known what came of something, which is due still then.
-func (h *harborKeeper) act(ctx workflow.Context, due activities.HarborDue) {
-	var trouble error
+func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
+	var trouble []error
 	atWork := 0
 	start := func(name string, run func(workflow.Context) error) {
 		atWork++
 		workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
 			if err := run(ctx); err != nil {
-				trouble = err
+				trouble = append(trouble, err)
 			}
 			atWork--
 		})
 	}
 	if due.Unheld {
 		start("hold", func(ctx workflow.Context) error {
-			return h.tryOnce(ctx, "hold "+h.ref.String(), h.harbor.HoldHarborCluster, h.ref, nil)
+			err := h.tryOnce(ctx, "hold "+h.ref.String(), h.harbor.HoldHarborCluster, h.ref, nil)
+			return written(ctx, err, &h.known.FinalizerWritten)
 		})
 	}
 	for _, part := range due.Parts {
@@ -236,7 +246,8 @@ func (h *harborKeeper) act(ctx workflow.Context, due activities.HarborDue) {
 	if due.Outdated {
 		start("status", func(ctx workflow.Context) error {
 			in := activities.WriteHarborStatusInput{HarborRef: h.ref, Status: due.Status}
-			return h.tryOnce(ctx, "say that it is "+string(due.Status.Status), h.harbor.WriteHarborStatus, in, nil)
+			err := h.tryOnce(ctx, "say that it is "+string(due.Status.Status), h.harbor.WriteHarborStatus, in, nil)
+			return written(ctx, err, &h.known.StatusWritten)
 		})
 	}
 	// What has begun is ended: a cancelled run knows what it did.
@@ -244,11 +255,32 @@ func (h *harborKeeper) act(ctx workflow.Context, due activities.HarborDue) {
 	_ = workflow.Await(waiting, func() bool { return atWork == 0 })
 	stopWaiting()
 	h.record.failures(h.failures())
-	if trouble != nil && ctx.Err() == nil {
-		h.record.reason.set(ctx, reasonOf(trouble), temporal.ErrorMessage(trouble))
+	if err := together(trouble); err != nil && ctx.Err() == nil {
+		h.record.reason.set(ctx, reasonOf(err), temporal.ErrorMessage(err))
 		_ = workflow.NewTimerWithOptions(ctx, lookAgainAfter, workflow.TimerOptions{Summary: "before it is tried again"}).Get(ctx, nil)
 		h.record.reason.set(ctx, "", "")
 	}
+}
+
+// written takes in when something was written, unless it could not be: a pause before it is written again counts from then.
+func written(ctx workflow.Context, err error, at **time.Time) error {
+	if err == nil {
+		now := workflow.Now(ctx)
+		*at = &now
+	}
+	return err
+}
+
+// together is one error of those of several things that were done side by side: of the type of the first, with the messages of all. nil: there is none.
+func together(failures []error) error {
+	if len(failures) < 2 {
+		return errors.Join(failures...)
+	}
+	var messages []string
+	for _, err := range failures {
+		messages = append(messages, temporal.ErrorMessage(err))
+	}
+	return temporal.Error(reasonOf(failures[0]), strings.Join(messages, "; "), errors.Join(failures...))
 }
 
 // lookAgainAfter is the pause after something of which it is not known what came of it.
@@ -264,8 +296,8 @@ func (h *harborKeeper) tryOnce(ctx workflow.Context, summary string, activity, i
 // failures are what could not be applied, all of it; nil: nothing.
 func (h *harborKeeper) failures() error {
 	var failures []error
-	for _, part := range workflow.DeterministicKeys(h.applied) {
-		if failure := h.applied[part].Failure; failure != nil {
+	for _, part := range workflow.DeterministicKeys(h.known.Applied) {
+		if failure := h.known.Applied[part].Failure; failure != nil {
 			failures = append(failures, fmt.Errorf("%s: %s", part, failure.Message))
 		}
 	}
@@ -279,13 +311,13 @@ func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due) error {
 		activities.ApplyHarborPartInput{HarborRef: h.ref, Due: part}, &applied)
 	switch {
 	case err == nil:
-		h.applied[part.Part] = applied
+		h.known.Applied[part.Part] = applied
 		return nil
 	case ctx.Err() != nil || unanswered(err):
 		return err
 	}
-	h.applied[part.Part] = harbor.Applied{
-		Wanted: part.Wanted, At: workflow.Now(ctx), Failures: h.applied[part.Part].Failures + 1,
+	h.known.Applied[part.Part] = harbor.Applied{
+		Wanted: part.Wanted, At: workflow.Now(ctx), Failures: h.known.Applied[part.Part].Failures + 1,
 		Failure: &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: temporal.ErrorMessage(err)},
 	}
 	return nil
@@ -319,6 +351,6 @@ func (h *harborKeeper) continueAsNew(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	in := h.in
-	in.Carried = &HarborClusterCarried{Status: h.status, TaskQueue: h.taskQueue, UID: h.ref.UID, Applied: h.applied, Held: h.holds.state}
+	in.Carried = &HarborClusterCarried{Status: h.status, TaskQueue: h.taskQueue, UID: h.ref.UID, Known: h.known, Held: h.holds.state}
 	return workflow.NewContinueAsNewError(ctx, temporal.HarborCluster, in)
 }

@@ -3,12 +3,16 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/temporal"
@@ -64,7 +68,7 @@ func (h *harborKeeper) change(ctx workflow.Context, summary string, activity, in
 }
 
 // remove removes what belongs to a HarborCluster that was deleted, Harbor first, and lets the object go.
-func (h *harborKeeper) remove(ctx workflow.Context, due activities.HarborDue) error {
+func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
 	h.ref.UID = due.UID
 	h.record.enter(HarborDeleting)
 	if err := h.removeParts(ctx, harbor.PartHarbor); err != nil {
@@ -82,28 +86,37 @@ func (h *harborKeeper) remove(ctx workflow.Context, due activities.HarborDue) er
 	return nil
 }
 
-// removeParts removes parts side by side, each when the cluster is not held, and returns when all are gone.
+// removeParts removes parts side by side, each when the cluster is not held, and returns when all are gone. What fails stops no other.
 func (h *harborKeeper) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
-	var futures []workflow.Future
-	for _, part := range parts {
-		future, settle := workflow.NewFuture(ctx)
+	h.removing = slices.Clone(parts)
+	h.showRemoval(ctx)
+	failures := make([]error, len(parts))
+	for i, part := range parts {
 		workflow.GoNamed(ctx, "remove "+string(part), func(ctx workflow.Context) {
-			settle.SetError(h.removePart(ctx, part))
+			failures[i] = h.removePart(ctx, part)
+			h.removing = slices.DeleteFunc(h.removing, func(p harbor.Part) bool { return p == part })
+			h.showRemoval(ctx)
 		})
-		futures = append(futures, future)
 	}
-	var failure error
-	for _, future := range futures {
-		if err := future.Get(ctx, nil); err != nil {
-			failure = err
-		}
+	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(waiting, func() bool { return len(h.removing) == 0 })
+	stopWaiting()
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return failure
+	return together(slices.DeleteFunc(failures, func(err error) bool { return err == nil }))
 }
 
 // removePart removes a part, and begins anew when the cluster was held while that could not be done.
 func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error {
 	insist := h.insist()
+	insist.waiting = func(ctx workflow.Context, reason, message string) {
+		if reason == "" {
+			h.showRemoval(ctx)
+			return
+		}
+		h.record.reason.set(ctx, reason, message)
+	}
 	insist.before = func() error {
 		if hold := h.holds.of(h.in.Cluster); hold != nil {
 			return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
@@ -114,6 +127,7 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 		if err := h.holds.awaitRelease(ctx, h.in.Cluster, h.record.reason); err != nil {
 			return err
 		}
+		h.showRemoval(ctx)
 		var result activities.RemoveHarborPartResult
 		err := insist.wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}, &result)
 		if temporal.ErrorType(err) == temporal.ErrHeld {
@@ -124,6 +138,37 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 		}
 		return err
 	}
+}
+
+// observed takes in what the removal of a part waits for.
+func (h *harborKeeper) observed(ctx workflow.Context, o temporal.Observation) {
+	h.signals++
+	if part := harbor.Part(o.Part); o.Wait != nil && slices.Contains(h.removing, part) {
+		h.seen[part] = *o.Wait
+		h.showRemoval(ctx)
+	}
+}
+
+// showRemoval shows what the removal waits for: the first that is known of, and all that is in the way.
+func (h *harborKeeper) showRemoval(ctx workflow.Context) {
+	wait := drydockv1.Wait{Reason: harbor.ReasonRemoving, Since: metav1.NewTime(workflow.Now(ctx))}
+	var left []string
+	for _, part := range h.removing {
+		left = append(left, string(part))
+		if seen, is := h.seen[part]; is {
+			wait.Blockers = append(wait.Blockers, seen.Blockers...)
+		}
+	}
+	switch {
+	case len(left) == 0:
+		h.record.reason.set(ctx, "", "")
+		return
+	case len(wait.Blockers) > 0:
+		wait.Message = wait.Blockers[0].Message
+	default:
+		wait.Message = "what is removed: " + strings.Join(left, ", ")
+	}
+	h.record.reason.replace(&wait)
 }
 
 // gone: there is no object, or somebody has taken our finalizer away.

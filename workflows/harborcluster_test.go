@@ -15,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,11 +40,14 @@ type harborWorld struct {
 	edits map[harbor.Part]string
 	// said are the words of the object's status, one after the other.
 	said []goharborv1.ClusterStatus
-	// begun and ended are the parts whose applying has, in order; slow ones take a minute.
+	// begun and ended are the parts whose applying has, in order, and times when it has first. Slow ones take a second, and ten minutes to be removed.
 	begun, ended []harbor.Part
+	times        map[harbor.Part][]time.Time
 	slow         map[harbor.Part]bool
 	refused      map[harbor.Part]error
-	removed      []harbor.Part
+	// undone: somebody undoes at once what is written of the object's status and finalizer.
+	undone  bool
+	removed []harbor.Part
 	// foreign are objects that removing a part leaves.
 	foreign map[harbor.Part]string
 	// watching is the look that is under way, by one that knows this.
@@ -56,21 +58,17 @@ type harborWorld struct {
 func newHarborWorld(t *testing.T) *harborWorld {
 	h := &harborWorld{
 		world: newWorld(t), object: wholeHarborCluster(t), there: map[harbor.Part]bool{}, down: map[harbor.Part]bool{}, edits: map[harbor.Part]string{},
-		slow: map[harbor.Part]bool{}, refused: map[harbor.Part]error{},
+		slow: map[harbor.Part]bool{}, refused: map[harbor.Part]error{}, times: map[harbor.Part][]time.Time{},
 	}
-	h.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitHarborDueInput) (activities.HarborDue, error) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.inputs["AwaitHarborDue"] = append(h.inputs["AwaitHarborDue"], in)
-		due, is := h.look(in)
-		if !is {
-			h.watching, h.watchedFor = activity.GetInfo(ctx).TaskToken, in
-			return due, activity.ErrResultPending
-		}
-		return due, nil
-	}, activity.RegisterOptions{Name: "AwaitHarborDue"})
+	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
 	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
-	play(h.world, "HoldHarborCluster", func(activities.HarborRef) any { h.held = true; return nil })
+	play(h.world, "HoldHarborCluster", func(activities.HarborRef) any {
+		h.held = true
+		if h.undone {
+			h.after(0, func() { h.held = false })
+		}
+		return nil
+	})
 	play(h.world, "ReleaseHarborCluster", func(activities.ReleaseHarborClusterInput) any { h.held = false; return nil })
 	play(h.world, "WriteHarborStatus", func(in activities.WriteHarborStatusInput) any {
 		h.mu.Lock()
@@ -79,14 +77,12 @@ func newHarborWorld(t *testing.T) *harborWorld {
 		if len(h.said) == 0 || h.said[len(h.said)-1] != in.Status.Status {
 			h.said = append(h.said, in.Status.Status)
 		}
+		if h.undone {
+			h.after(0, func() { h.object.Status = goharborv1.HarborClusterStatus{} })
+		}
 		return nil
 	})
-	play(h.world, "RemoveHarborPart", func(in activities.RemoveHarborPartInput) any {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.removed = append(h.removed, in.Part)
-		return activities.RemoveHarborPartResult{Foreign: h.foreign[in.Part]}
-	})
+	h.RegisterActivityWithOptions(h.removePart, activity.RegisterOptions{Name: "RemoveHarborPart"})
 	play(h.world, "ApplyHarborCluster", func(in activities.ApplyHarborClusterInput) any {
 		h.change(func() {
 			generation := int64(1)
@@ -121,8 +117,10 @@ func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPa
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.begun = append(h.begun, in.Part)
+	h.times[in.Part] = append(h.times[in.Part], h.Now())
 	end := func() (harbor.Applied, error) {
 		h.ended = append(h.ended, in.Part)
+		h.times[in.Part] = append(h.times[in.Part], h.Now())
 		if err := h.refused[in.Part]; err != nil {
 			return harbor.Applied{}, err
 		}
@@ -143,43 +141,55 @@ func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPa
 	return harbor.Applied{}, activity.ErrResultPending
 }
 
+// awaitDue returns what is due, or will be.
+func (h *harborWorld) awaitDue(ctx context.Context, in activities.AwaitHarborDueInput) (harbor.Look, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.inputs["AwaitHarborDue"] = append(h.inputs["AwaitHarborDue"], in)
+	look := h.look(in)
+	if look.Due() {
+		return look, nil
+	}
+	h.watching, h.watchedFor = activity.GetInfo(ctx).TaskToken, in
+	h.lookAgain(look)
+	return look, activity.ErrResultPending
+}
+
+// lookAgain looks again when time alone makes something due.
+func (h *harborWorld) lookAgain(look harbor.Look) {
+	if again := look.Again(); again != nil {
+		h.RegisterDelayedCallback(func() { h.change(func() {}) }, again.Sub(h.Now()))
+	}
+}
+
 // look is what the played cluster shows to one that knows this.
-func (h *harborWorld) look(in activities.AwaitHarborDueInput) (activities.HarborDue, bool) {
+func (h *harborWorld) look(in activities.AwaitHarborDueInput) harbor.Look {
 	if h.object == nil {
-		return activities.HarborDue{Gone: true}, true
-	}
-	if in.UID != h.object.UID {
-		in.Status, in.Applied = goharborv1.HarborClusterStatus{}, nil
-	}
-	due := activities.HarborDue{UID: h.object.UID, Generation: h.object.Generation, Unheld: !h.held, Deleting: h.object.DeletionTimestamp != nil, DeletionPolicy: h.object.Spec.DeletionPolicy}
-	if due.Deleting {
-		return due, true
+		return harbor.LookAt(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
 	}
 	hc := h.object.DeepCopy()
-	hc.Status = in.Status
+	if h.held {
+		hc.Finalizers = []string{harbor.Finalizer}
+	}
 	seen := harbor.Seen{Observed: h.observed(), Versions: map[string]string{}}
 	for part, version := range h.edits {
 		seen.Versions[string(part)] = version
 	}
-	judged := harbor.Judge(hc, seen, in.Applied, h.Now())
-	due.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
-	due.Outdated = !sameStatus(h.object.Status, due.Status)
-	if due.Moot = judged.Moot; !in.Held {
-		due.Parts = judged.Due
-	}
-	return due, due.Outdated || due.Unheld || len(due.Parts) > 0 || !sameStatus(in.Status, due.Status)
+	return harbor.LookAt(hc, seen, in.UID, in.Known, h.Now())
 }
 
-func sameStatus(a, b goharborv1.HarborClusterStatus) bool {
-	return a.Status == b.Status && a.ObservedGeneration == b.ObservedGeneration && equality.Semantic.DeepEqual(reasons(a), reasons(b))
-}
-
-func reasons(s goharborv1.HarborClusterStatus) []string {
-	var said []string
-	for _, c := range s.Conditions {
-		said = append(said, string(c.Type)+string(c.Status)+c.Reason+c.Message)
+// removePart removes a part from the played cluster.
+func (h *harborWorld) removePart(ctx context.Context, in activities.RemoveHarborPartInput) (activities.RemoveHarborPartResult, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.removed = append(h.removed, in.Part)
+	result := activities.RemoveHarborPartResult{Foreign: h.foreign[in.Part]}
+	if err := h.refused[in.Part]; err != nil || !h.slow[in.Part] {
+		return result, err
 	}
-	return said
+	token := activity.GetInfo(ctx).TaskToken
+	h.RegisterDelayedCallback(func() { require.NoError(h.t, h.CompleteActivity(token, result, nil)) }, 10*time.Minute)
+	return result, activity.ErrResultPending
 }
 
 // observed are the objects of the services, each there once it is applied, and ready unless it is down.
@@ -224,14 +234,15 @@ func (h *harborWorld) observed() harbor.Observed {
 func (h *harborWorld) change(change func()) {
 	h.mu.Lock()
 	change()
-	token := h.watching
-	due, is := h.look(h.watchedFor)
-	if is {
+	token, look := h.watching, h.look(h.watchedFor)
+	if look.Due() {
 		h.watching = nil
+	} else {
+		h.lookAgain(look)
 	}
 	h.mu.Unlock()
-	if is && token != nil {
-		require.NoError(h.t, h.CompleteActivity(token, due, nil))
+	if look.Due() && token != nil {
+		require.NoError(h.t, h.CompleteActivity(token, look, nil))
 	}
 }
 
@@ -266,7 +277,7 @@ func TestAHarborComesUpAfterItsServicesAndIsLeftAsItIsWhenNobodyKeepsIt(t *testi
 
 func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
 	h := newHarborWorld(t)
-	h.slow[harbor.PartDatabase], h.slow[harbor.PartStorage] = true, true
+	h.slow[harbor.PartCache], h.slow[harbor.PartStorage] = true, true
 	h.refused[harbor.PartDatabase] = temporal.Error(temporal.ErrInvalidSpec, "postgresql is refused", nil)
 	h.refused[harbor.PartStorage] = errors.New("the server is full")
 	h.RegisterDelayedCallback(func() {
@@ -290,7 +301,13 @@ func TestAServiceThatIsSlowOrRefusedHoldsUpNoOther(t *testing.T) {
 	})
 	require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.begun[:3])
-	require.Equal(t, harbor.PartCache, h.ended[0], "all three had begun when the first ended")
+	require.Equal(t, harbor.PartDatabase, h.ended[0], "what fails cancels nothing: the others ended later")
+	for _, a := range h.begun[:3] {
+		for _, b := range h.begun[:3] {
+			require.False(t, h.times[a][0].After(h.times[b][1]), "%s began when %s was over", a, b)
+		}
+	}
+	require.Equal(t, time.Second, h.times[harbor.PartCache][1].Sub(h.times[harbor.PartCache][0]))
 }
 
 func TestAFailureIsForgottenWithWhatCouldNotBeApplied(t *testing.T) {
@@ -355,7 +372,7 @@ func TestWhatSomebodyChangesIsPutRight(t *testing.T) {
 func TestAnObjectThatIsMadeAnewBeginsAnew(t *testing.T) {
 	h := newHarborWorld(t)
 	h.after(time.Minute, func() {
-		h.object.UID = "uid-2"
+		h.object.UID, h.object.Status = "uid-2", goharborv1.HarborClusterStatus{}
 		clear(h.there)
 	})
 	status := h.keep(time.Hour)

@@ -1,8 +1,13 @@
 package harbor
 
 import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 )
 
@@ -72,4 +77,22 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 		service(Tenant, names.Tenant, minioClaims)
 	}
 	return removal
+}
+
+// ReasonRemoving is that of waiting until objects of a HarborCluster that was deleted are gone.
+const ReasonRemoving = "Removing"
+
+// Going is the wait for an object that was deleted, and who holds it.
+func Going(object *metav1.PartialObjectMetadata) *drydockv1.Wait {
+	message := fmt.Sprintf("%s %s/%s is being deleted", object.Kind, object.Namespace, object.Name)
+	if held := object.GetFinalizers(); len(held) > 0 {
+		message += "; its finalizers hold it: " + strings.Join(held, ", ")
+	}
+	wait := &drydockv1.Wait{Reason: ReasonRemoving, Message: message, Blockers: []drydockv1.Blocker{{
+		Kind: object.Kind, Namespace: object.Namespace, Name: object.Name, Reason: ReasonRemoving, Message: message, Since: object.DeletionTimestamp,
+	}}}
+	if object.DeletionTimestamp != nil {
+		wait.Since = *object.DeletionTimestamp
+	}
+	return wait
 }

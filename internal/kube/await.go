@@ -23,6 +23,11 @@ type optional struct{ client.Object }
 // Check should read from the Cache. Errors: check's, ctx's, ClusterUnreachable when the API server does not answer (what the cache
 // holds may be long over), and that a kind is not served, unless it is wrapped in IfServed.
 func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error {
+	return c.AwaitAlarm(ctx, kinds, nil, check)
+}
+
+// AwaitAlarm is Await that calls check also when the alarm goes off: for what time changes, and no object tells.
+func (c *Cluster) AwaitAlarm(ctx context.Context, kinds []client.Object, alarm <-chan time.Time, check func(context.Context) (done bool, err error)) error {
 	if !c.answered() {
 		if err := c.reachable(ctx, c.safetyInterval); err != nil {
 			return err
@@ -43,6 +48,7 @@ func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(c
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.changed:
+		case <-alarm:
 		case <-safety.C:
 			if err := c.reachable(ctx, c.safetyInterval/2); err != nil {
 				return err

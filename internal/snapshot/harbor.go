@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,14 +29,24 @@ func Harbor(ctx context.Context, reader client.Reader, hc *goharborv1.HarborClus
 
 // readSecretNames reads no more of Secrets than their names.
 func readSecretNames(ctx context.Context, reader client.Reader, namespace string, names map[string]bool) error {
-	secrets := metadataList(harbor.Secret)
-	if err := reader.List(ctx, secrets, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list Secrets in namespace %s: %w", namespace, err)
-	}
-	for _, secret := range secrets.Items {
+	secrets, err := SecretMetadata(ctx, reader, namespace)
+	for _, secret := range secrets {
 		names[secret.Name] = true
 	}
-	return nil
+	return err
+}
+
+// SecretMetadata reads the Secrets of a namespace without what they say.
+func SecretMetadata(ctx context.Context, reader client.Reader, namespace string) ([]*metav1.PartialObjectMetadata, error) {
+	list := metadataList(harbor.Secret)
+	if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list Secrets in namespace %s: %w", namespace, err)
+	}
+	secrets := make([]*metav1.PartialObjectMetadata, 0, len(list.Items))
+	for i := range list.Items {
+		secrets = append(secrets, &list.Items[i])
+	}
+	return secrets, nil
 }
 
 // HarborServices is Harbor without the Secrets.

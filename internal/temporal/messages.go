@@ -158,6 +158,8 @@ type Observation struct {
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// Urgent: a person has to see to the wait's reason, and its workflow is told of that at once.
 	Urgent bool `json:"urgent,omitempty"`
+	// Part of a HarborCluster that it observes.
+	Part string `json:"part,omitempty"`
 }
 
 // StatusRequest narrows a status that can be long. The zero value asks for the whole, or as much of it as fits into an answer.

@@ -1,0 +1,189 @@
+package harbor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/harbor"
+)
+
+const uid = "uid-1"
+
+// watched is a HarborCluster that is kept and as it should be: nothing is due.
+type watched struct {
+	*kept
+	known harbor.Known
+}
+
+func newWatched(t *testing.T) *watched {
+	w := &watched{kept: newKept(t, up())}
+	w.apply()
+	w.hc.UID, w.hc.Finalizers = uid, []string{harbor.Finalizer}
+	w.known = harbor.Known{Applied: w.applied}
+	w.write()
+	require.False(t, w.look().Due())
+	return w
+}
+
+func (w *watched) look() harbor.Look { return harbor.LookAt(w.hc, w.seen, uid, w.known, w.now) }
+
+// write takes in and writes the status as it is.
+func (w *watched) write() {
+	status, at := w.look().Status, w.now
+	w.hc.Status, w.known.Status, w.known.StatusWritten = status, status, &at
+}
+
+// pass lets time pass.
+func (w *watched) pass(time time.Duration) { w.now = w.now.Add(time) }
+
+func TestNothingIsDueWhereNothingHasChanged(t *testing.T) {
+	w := newWatched(t)
+	w.pass(time.Hour)
+	look := w.look()
+	require.False(t, look.Due())
+	require.Nil(t, look.Again())
+	require.Equal(t, goharborv1.StatusHealthy, look.Status.Status)
+}
+
+func TestAStatusThatSomebodyElseWritesIsWrittenAgainAfterAPause(t *testing.T) {
+	w := newWatched(t)
+	theirs := goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating}
+	w.hc.Status = theirs
+	look := w.look()
+	require.False(t, look.Due(), "who writes it all the time is not answered at once each time")
+	require.Equal(t, w.now.Add(2*time.Second), *look.Again())
+	w.pass(2 * time.Second)
+	look = w.look()
+	require.True(t, look.Outdated)
+	require.Equal(t, goharborv1.StatusHealthy, look.Status.Status, "what is remembered counts")
+	require.True(t, look.Doubtful(), "it may be what a watch does not show yet")
+
+	w.write()
+	w.hc.Status = theirs
+	w.seen.Tenant = tenant("Initialized", 1, "PoolInitialized")
+	look = w.look()
+	require.True(t, look.Outdated, "what is news is said at once")
+	require.Equal(t, goharborv1.StatusUnhealthy, look.Status.Status)
+	require.False(t, look.Doubtful())
+}
+
+func TestAFinalizerThatSomebodyElseTakesAwayIsGivenAgainAfterAPause(t *testing.T) {
+	w := newWatched(t)
+	w.hc.Finalizers = []string{"theirs"}
+	require.True(t, w.look().Unheld, "at once for the first time")
+	at := w.now
+	w.known.FinalizerWritten = &at
+	look := w.look()
+	require.False(t, look.Due())
+	require.Equal(t, w.now.Add(2*time.Second), *look.Again())
+	w.pass(2 * time.Second)
+	require.True(t, w.look().Unheld)
+}
+
+func TestOfAnObjectThatIsMadeAnewNothingIsKnown(t *testing.T) {
+	w := newWatched(t)
+	before := w.hc.Status
+	w.hc.UID = "uid-2"
+	look := w.look()
+	require.True(t, look.Due())
+	require.True(t, look.Doubtful(), "a cache may show the one before")
+	require.Len(t, look.Parts, 3, "nothing was applied for it")
+	require.Equal(t, harbor.ConditionOf(before, goharborv1.CacheReady).FirstReadyTime, harbor.ConditionOf(look.Status, goharborv1.CacheReady).FirstReadyTime,
+		"but what its status remembers")
+
+	first := harbor.LookAt(w.hc, w.seen, "", harbor.Known{}, w.now)
+	require.False(t, first.Doubtful(), "nothing was known")
+}
+
+func TestWhatEndsAHarborClusterIsBelievedToNoCache(t *testing.T) {
+	w := newWatched(t)
+	gone := harbor.LookAt(nil, harbor.Seen{}, uid, w.known, w.now)
+	require.True(t, gone.Gone && gone.Due() && gone.Doubtful())
+
+	w.hc.DeletionTimestamp = &metav1.Time{Time: w.now}
+	deleting := w.look()
+	require.True(t, deleting.Deleting && deleting.Due() && deleting.Doubtful())
+	require.Empty(t, deleting.Parts)
+
+	w = newWatched(t)
+	w.hc.Generation--
+	require.True(t, w.look().Doubtful(), "it is older than what was seen")
+}
+
+func TestASecretThatOneWatchShowsBeforeAnotherIsNotMissed(t *testing.T) {
+	w := newWatched(t)
+	secrets := w.seen.Secrets
+	w.seen.Secrets = map[string]bool{}
+	look := w.look()
+	require.Equal(t, harbor.ReasonSecretMissing, harbor.ConditionOf(look.Status, goharborv1.DatabaseReady).Reason)
+	require.True(t, look.Doubtful())
+	w.known.Status = look.Status
+	w.seen.Secrets = secrets
+	require.False(t, w.look().Doubtful())
+}
+
+func TestOfWhatIsHeldNothingIsAppliedButItsStatusIsSaid(t *testing.T) {
+	w := newWatched(t)
+	w.known.Held = true
+	w.pass(time.Minute)
+	w.seen.Versions["cache"] = "2"
+	require.False(t, w.look().Due())
+	w.hc.Status = goharborv1.HarborClusterStatus{}
+	look := w.look()
+	require.True(t, look.Outdated)
+	require.Empty(t, look.Parts)
+}
+
+func TestConditionsOfOthersAreWrittenBack(t *testing.T) {
+	w := newWatched(t)
+	theirs := goharborv1.HarborClusterCondition{Type: goharborv1.ConfigurationReady, Status: yes}
+	own := goharborv1.HarborClusterStatus{Conditions: []goharborv1.HarborClusterCondition{theirs, {Type: goharborv1.CacheReady, Status: no}}}
+	written := harbor.WithOthers(w.known.Status, own)
+	require.Len(t, written.Conditions, 5)
+	require.Equal(t, theirs, harbor.ConditionOf(written, goharborv1.ConfigurationReady))
+	require.Equal(t, yes, harbor.ConditionOf(written, goharborv1.CacheReady).Status)
+	require.True(t, harbor.SameStatus(written, w.known.Status))
+	require.Len(t, w.known.Status.Conditions, 4, "what is remembered is not changed")
+}
+
+// Whoever else writes the status or the finalizer, and however often: neither is written twice within the pause unless there is news, and in the end both are as
+// they should be.
+func TestNobodyIsAnsweredMoreOftenThanThePauseAllows(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w := newWatched(t)
+		var statuses, finalizers []time.Time
+		for range rapid.IntRange(1, 40).Draw(r, "steps") {
+			w.pass(time.Duration(rapid.IntRange(0, 1500).Draw(r, "milliseconds")) * time.Millisecond)
+			if rapid.Bool().Draw(r, "status") {
+				w.hc.Status = goharborv1.HarborClusterStatus{}
+			}
+			if rapid.Bool().Draw(r, "finalizer") {
+				w.hc.Finalizers = nil
+			}
+			look := w.look()
+			if look.Outdated {
+				statuses = append(statuses, w.now)
+				w.write()
+			}
+			if look.Unheld {
+				at := w.now
+				finalizers = append(finalizers, at)
+				w.hc.Finalizers, w.known.FinalizerWritten = []string{harbor.Finalizer}, &at
+			}
+		}
+		for _, written := range [][]time.Time{statuses, finalizers} {
+			for i := range written[:max(0, len(written)-1)] {
+				require.GreaterOrEqual(r, written[i+1].Sub(written[i]), 2*time.Second)
+			}
+		}
+		w.pass(2 * time.Second)
+		look := w.look()
+		require.Equal(r, len(w.hc.Finalizers) == 0, look.Unheld)
+		require.Equal(r, w.hc.Status.Status == "", look.Outdated)
+	})
+}
