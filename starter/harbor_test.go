@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,9 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
 )
 
 const harborObjects = `
@@ -138,4 +143,28 @@ func textOf(t *testing.T, object *unstructured.Unstructured) string {
 	text, err := yaml.Marshal(object.Object)
 	require.NoError(t, err)
 	return string(text)
+}
+
+func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
+	target := harborCluster("c1", "registry", "main")
+	status := func(state workflows.HarborState, harbor goharborv1.ClusterStatus, wait string) harborStatus {
+		s := harborStatus{Status: workflows.HarborClusterStatus{State: state, Harbor: goharborv1.HarborClusterStatus{Status: harbor}}}
+		if wait != "" {
+			s.Status.Wait = &drydockv1.Wait{Reason: wait, Message: "for " + wait}
+		}
+		return s
+	}
+	for _, well := range []harborStatus{
+		status(workflows.HarborKept, goharborv1.StatusHealthy, ""), status(workflows.HarborKept, goharborv1.StatusCreating, ""),
+		status(workflows.HarborKept, "", emergency.ReasonUnknown), status(workflows.HarborDeleting, goharborv1.StatusHealthy, harbor.ReasonRemoving),
+	} {
+		require.NoError(t, well.verdict(target))
+		require.NotContains(t, well.frame(time.Now(), frameStyle{}), "may be over")
+	}
+	unseen := status(workflows.HarborKept, goharborv1.StatusHealthy, temporal.ErrClusterUnreachable)
+	require.EqualError(t, unseen.verdict(target), "HarborCluster registry/main in cluster c1: what is known of it may be over: for ClusterUnreachable")
+	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "waiting: ClusterUnreachable")
+	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "until then, what follows may be over")
+	require.EqualError(t, status(workflows.HarborKept, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
+	require.ErrorContains(t, status(workflows.HarborLeft, goharborv1.StatusHealthy, "").verdict(target), "nobody keeps it")
 }

@@ -190,22 +190,10 @@ func (c *cli) deleteHarbor(ctx context.Context, target subject, reason string, w
 }
 
 func newHarborCancel(c *cli) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "cancel NAME",
-		Short: "Keep a Harbor no more; everything stays as it is",
-		Args:  operands("NAME"),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.namedHarborCluster(args[0])
-			if err != nil {
-				return err
-			}
-			return c.tell(ctx, target, temporal.SignalCancel, reason, "is kept no more: everything stays as it is")
-		}),
-	}
+	cmd := newSignal(c, workflowSignal{
+		name: temporal.SignalCancel, short: "Keep a Harbor no more; everything stays as it is", says: "is kept no more: everything stays as it is",
+	}, c.namedHarborCluster)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTemporalFlags(cmd)
-	addReasonFlag(cmd, &reason)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -27,7 +28,7 @@ func newHarborStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show how a Harbor and each of its services is, and why",
-		Long: `Show how a Harbor and each of its services is, and why. The exit status is 1 if it is unhealthy, or nobody keeps it.
+		Long: `Show how a Harbor and each of its services is, and why. The exit status is 1 if it is unhealthy, nobody keeps it, or what is known of it may be over.
 
 With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
 		Args: operands("NAME"),
@@ -85,10 +86,17 @@ func (s harborStatus) verdict(target subject) error {
 	switch {
 	case s.Status.State == workflows.HarborLeft || s.Status.State == workflows.HarborFailed:
 		return fmt.Errorf("%s: nobody keeps it: apply it again", target)
+	case s.unseen():
+		return fmt.Errorf("%s: what is known of it may be over: %s", target, s.Status.Wait.Message)
 	case s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
 		return fmt.Errorf("%s is unhealthy", target)
 	}
 	return nil
+}
+
+// unseen: what is known of the services may be from before something kept them from being looked at. A hold does not.
+func (s harborStatus) unseen() bool {
+	return s.Status.State == workflows.HarborKept && s.Status.Wait != nil && s.Status.Wait.Reason != emergency.ReasonUnknown
 }
 
 // watchHarbor shows a HarborCluster until enough says so, or it is over, and returns its last status.
@@ -145,7 +153,10 @@ func (s harborStatus) frame(now time.Time, _ frameStyle) string {
 		text.WriteString("\n" + held)
 	}
 	if wait := s.Status.Wait; wait != nil {
-		fmt.Fprintf(&text, "\nwaiting: %s\nuntil then, what follows may be over", reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+		fmt.Fprintf(&text, "\nwaiting: %s", reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+	}
+	if s.unseen() {
+		text.WriteString("\nuntil then, what follows may be over")
 	}
 	if s.Status.Failures != "" {
 		fmt.Fprintf(&text, "\ncould not be applied: %s", s.Status.Failures)

@@ -176,21 +176,9 @@ func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 }
 
 func newLockControllerCancel(c *cli) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "cancel NAME",
-		Short: "End a lock controller; the locks stay as they are",
-		Args:  operands("NAME"),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.namedLockController(args[0])
-			if err != nil {
-				return err
-			}
-			return c.tell(ctx, target, temporal.SignalCancel, reason, "ends: its locks stay as they are")
-		}),
-	}
+	cmd := newSignal(c, workflowSignal{
+		name: temporal.SignalCancel, short: "End a lock controller; the locks stay as they are", says: "ends: its locks stay as they are",
+	}, c.namedLockController)
 	c.addClusterFlag(cmd)
-	c.addTemporalFlags(cmd)
-	addReasonFlag(cmd, &reason)
 	return cmd
 }

@@ -17,19 +17,19 @@ func newUpgrade(c *cli) *cobra.Command {
 	cmd.AddCommand(
 		newUpgradePlan(c),
 		newUpgradeStart(c),
-		newRolloutSignal(c, rolloutSignal{
+		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalEnable, short: "Start a rollout that was only planned (enable: false)",
 			says: "is enabled: its plan is made once more, then the first batch starts",
 		}),
-		newRolloutSignal(c, rolloutSignal{
+		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalPause, short: "Start nothing new: no cluster, no policy, no node",
 			says: "pauses: what is at work finishes, nothing new starts, its clock stands still",
 		}),
-		newRolloutSignal(c, rolloutSignal{
+		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalResume, short: "Go on after a pause",
 			says: "goes on",
 		}),
-		newRolloutSignal(c, rolloutSignal{
+		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn, nodes are returned",
 			says: "is being cancelled: remediation is withdrawn, nodes are returned",
 		}),
@@ -43,25 +43,31 @@ func newUpgrade(c *cli) *cobra.Command {
 	return cmd
 }
 
-// rolloutSignal is a verb that only tells a rollout something.
-type rolloutSignal struct{ name, short, says string }
+func newRolloutSignal(c *cli, signal workflowSignal) *cobra.Command {
+	cmd := newSignal(c, signal, c.rollout)
+	cmd.ValidArgsFunction = c.completeRollouts(true)
+	c.addNamespaceFlag(cmd)
+	return cmd
+}
 
-func newRolloutSignal(c *cli, signal rolloutSignal) *cobra.Command {
+// workflowSignal is a verb that only tells a workflow something; says is what comes of it.
+type workflowSignal struct{ name, short, says string }
+
+// newSignal is such a verb for workflows of which a person gives the name.
+func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, error)) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use:               signal.name + " NAME",
-		Short:             signal.short,
-		Args:              operands("NAME"),
-		ValidArgsFunction: c.completeRollouts(true),
+		Use:   signal.name + " NAME",
+		Short: signal.short,
+		Args:  operands("NAME"),
 		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.rollout(args[0])
+			target, err := named(args[0])
 			if err != nil {
 				return err
 			}
 			return c.tell(ctx, target, signal.name, reason, signal.says)
 		}),
 	}
-	c.addNamespaceFlag(cmd)
 	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &reason)
 	return cmd
