@@ -3,6 +3,7 @@ package health
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +21,9 @@ type HarborStanding struct {
 	Unseen string
 }
 
-// evaluateHarbor lets healthy and creating pass: who comes up is not harmed by work that others are not harmed by.
+// evaluateHarbor lets what is not unhealthy pass, if that is known: healthy, and creating as long as every service that is not ready is on its way for the
+// first time, since who comes up is not harmed by work that others are not harmed by. Of a service that was ready, or whose object has not been looked at since it
+// was changed, nobody knows that it is not unhealthy.
 func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result, error) {
 	name := check.Namespace + "/" + check.Name
 	standing, err := objects.Harbor(check.Namespace, check.Name)
@@ -35,19 +38,32 @@ func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result
 		return Result{Reason: ReasonNothingFound, Message: "found no HarborCluster " + name}, nil
 	case standing.Unseen != "":
 		return judged("", []drydockv1.Blocker{{
-			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnhealthy, Message: standing.Unseen,
+			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnknown, Message: standing.Unseen,
 		}}), nil
-	case standing.Status != goharborv1.StatusUnhealthy:
-		return Result{Healthy: true, Message: fmt.Sprintf("HarborCluster %s is %s", name, standing.Status)}, nil
 	}
+	return judged(fmt.Sprintf("HarborCluster %s is %s", name, standing.Status), harborBlockers(check, standing)), nil
+}
+
+// harborBlockers are the services that are not ready, and those of which that is not known.
+func harborBlockers(check drydockv1.HarborClusterCheck, standing *HarborStanding) []drydockv1.Blocker {
 	var blockers []drydockv1.Blocker
-	for _, condition := range standing.Conditions {
-		if condition.Status == metav1.ConditionFalse {
-			message := fmt.Sprintf("condition %s is False%s", condition.Type, because(condition.Reason, condition.Message))
-			blockers = append(blockers, drydockv1.Blocker{
-				Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnhealthy, Message: message, Since: condition.LastTransitionTime,
-			})
+	for _, kind := range counting() {
+		condition := goharborv1.HarborClusterCondition{Type: kind, Status: metav1.ConditionUnknown, Reason: ReasonConditionMissing}
+		if i := slices.IndexFunc(standing.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == kind }); i >= 0 {
+			condition = standing.Conditions[i]
 		}
+		onItsWay := condition.FirstReadyTime == nil && condition.Reason != ReasonGenerationNotObserved && condition.Reason != ReasonConditionMissing
+		reason := ReasonHarborUnknown
+		switch {
+		case condition.Status == metav1.ConditionTrue, condition.Status == metav1.ConditionUnknown && onItsWay:
+			continue
+		case condition.Status == metav1.ConditionFalse:
+			reason = ReasonHarborUnhealthy
+		}
+		message := fmt.Sprintf("condition %s is %s%s", condition.Type, condition.Status, because(condition.Reason, condition.Message))
+		blockers = append(blockers, drydockv1.Blocker{
+			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: reason, Message: message, Since: condition.LastTransitionTime,
+		})
 	}
-	return judged("", blockers), nil
+	return blockers
 }

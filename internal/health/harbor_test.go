@@ -26,11 +26,21 @@ func (r registries) Harbor(namespace, name string) (*health.HarborStanding, erro
 	return &r.standing, r.err
 }
 
-func TestAHarborMayBeOnItsWayButNotUnhealthy(t *testing.T) {
-	down := []goharborv1.HarborClusterCondition{
-		{Type: goharborv1.DatabaseReady, Status: metav1.ConditionTrue},
-		{Type: goharborv1.CacheReady, Status: metav1.ConditionFalse, Reason: "ReplicasNotReady", Message: "2 of 3"},
+func TestAHarborMayBeOnItsWayButNeitherUnhealthyNorUnknown(t *testing.T) {
+	first := metav1.Now()
+	const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+	// standing is how a HarborCluster with these services is; change may change the cache.
+	standing := func(status goharborv1.ClusterStatus, cache metav1.ConditionStatus, change func(*goharborv1.HarborClusterCondition)) registries {
+		services := conditions(1, yes, cache, yes, yes)
+		for i := range services {
+			if services[i].Status == yes {
+				services[i].FirstReadyTime = &first
+			}
+		}
+		change(&services[1])
+		return registries{standing: health.HarborStanding{Status: status, Conditions: services}}
 	}
+	asItIs := func(*goharborv1.HarborClusterCondition) {}
 	for _, test := range []struct {
 		name     string
 		registry string
@@ -39,18 +49,30 @@ func TestAHarborMayBeOnItsWayButNotUnhealthy(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		{"healthy", "main", registries{standing: health.HarborStanding{Status: goharborv1.StatusHealthy}}, true, "", "HarborCluster registry/main is healthy"},
-		{"creating", "main", registries{standing: health.HarborStanding{Status: goharborv1.StatusCreating}}, true, "", "HarborCluster registry/main is creating"},
+		{"healthy", "main", standing(goharborv1.StatusHealthy, yes, asItIs), true, "", "HarborCluster registry/main is healthy"},
+		{"on its way for the first time", "main", standing(goharborv1.StatusCreating, unknown, asItIs), true, "", "HarborCluster registry/main is creating"},
 		{
-			"unhealthy", "main",
-			registries{standing: health.HarborStanding{Status: goharborv1.StatusUnhealthy, Conditions: down}},
-			false, health.ReasonHarborUnhealthy,
-			"HarborCluster registry/main: condition CacheReady is False: ReplicasNotReady: 2 of 3",
+			"unhealthy", "main", standing(goharborv1.StatusUnhealthy, no, func(c *goharborv1.HarborClusterCondition) { c.Reason, c.Message = "ReplicasNotReady", "2 of 3" }),
+			false, health.ReasonHarborUnhealthy, "HarborCluster registry/main: condition CacheReady is False: ReplicasNotReady: 2 of 3",
+		},
+		{
+			"was ready, and nobody knows whether it is", "main",
+			standing(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Reason, c.FirstReadyTime = "NotReported", &first }),
+			false, health.ReasonHarborUnknown, "HarborCluster registry/main: condition CacheReady is Unknown: NotReported",
+		},
+		{
+			"its operator speaks of an older generation", "main",
+			standing(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Reason = health.ReasonGenerationNotObserved }),
+			false, health.ReasonHarborUnknown, "HarborCluster registry/main: condition CacheReady is Unknown: GenerationNotObserved",
+		},
+		{
+			"nothing is said of a service", "main", standing(goharborv1.StatusCreating, unknown, func(c *goharborv1.HarborClusterCondition) { c.Type = "Other" }),
+			false, health.ReasonHarborUnknown, "HarborCluster registry/main: condition CacheReady is Unknown: ConditionMissing",
 		},
 		{
 			"changed a moment ago", "main",
 			registries{standing: health.HarborStanding{Status: goharborv1.StatusHealthy, Unseen: "generation 2 is not applied yet"}},
-			false, health.ReasonHarborUnhealthy, "HarborCluster registry/main: generation 2 is not applied yet",
+			false, health.ReasonHarborUnknown, "HarborCluster registry/main: generation 2 is not applied yet",
 		},
 		{"another", "other", registries{}, false, health.ReasonNothingFound, "found no HarborCluster registry/other"},
 		{"not served", "main", registries{err: fmt.Errorf("%w: no", health.ErrNotServed)}, false, health.ReasonKindNotServed, "the cluster does not serve HarborClusters"},

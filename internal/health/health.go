@@ -77,6 +77,7 @@ const (
 	ReasonUnexpectedSample       = "UnexpectedSample"
 	ReasonNotAsked               = "NotAsked"
 	ReasonHarborUnhealthy        = "HarborUnhealthy"
+	ReasonHarborUnknown          = "HarborUnknown"
 )
 
 // maxBlockers is how many blockers a result names; its message counts them all.
