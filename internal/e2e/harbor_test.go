@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,10 +51,7 @@ func (s *harborSpoke) apply(t *testing.T, namespace string) {
 // becomes waits until the object's own status is as wanted.
 func (s *harborSpoke) becomes(t *testing.T, namespace, what string, wanted func(goharborv1.HarborClusterStatus) bool) {
 	t.Helper()
-	var hc goharborv1.HarborCluster
-	require.Eventually(t, func() bool {
-		return s.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &hc) == nil && wanted(hc.Status)
-	}, time.Minute, 50*time.Millisecond, "%s does not become %s: %+v", namespace, what, &hc.Status)
+	require.NoError(t, theFleet.AwaitHarbor(t.Context(), s.Cluster, namespace, "main", what, wanted))
 }
 
 func healthyHarbor(s goharborv1.HarborClusterStatus) bool {

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	temporalclient "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/activities"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/history"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// someHarbor has its database in the cluster; the rest of what it needs runs elsewhere.
+const someHarbor = `
+apiVersion: goharbor.io/v1beta1
+kind: HarborCluster
+metadata: {namespace: %s, name: main}
+spec:
+  version: 2.5.0
+  externalURL: https://registry.example.com
+  harborAdminPasswordRef: harbor-admin
+  expose: {core: {ingress: {host: registry.example.com}}}
+  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
+  cache: {kind: Redis, spec: {redis: {host: redis.example.com}}}
+  storage: {kind: S3, spec: {s3: {region: eu-1, bucket: images, accesskey: key, secretkeyRef: s3}}}
+`
+
+// start makes some Harbor and starts its workflow, as another program than the CLI would.
+func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespace string, secrets ...string) error {
+	if err := theFleet.AddHarborNamespace(t.Context(), s.Cluster, namespace); err != nil {
+		return err
+	}
+	for _, name := range secrets {
+		if err := s.api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}); err != nil {
+			return err
+		}
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(fmt.Appendf(nil, someHarbor, namespace), &object.Object); err != nil {
+		return err
+	}
+	if err := s.api.Create(t.Context(), object); err != nil {
+		return err
+	}
+	_, err := server.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: temporal.HarborClusterID(s.Name, namespace, "main"), TaskQueue: temporal.TaskQueue},
+		temporal.HarborCluster, workflows.HarborClusterInput{Cluster: s.Name, Namespace: namespace, Name: "main"})
+	return err
+}
+
+// awaitGone waits until there is no HarborCluster any more.
+func (s *harborSpoke) awaitGone(t *testing.T) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), s.Cluster, "no HarborCluster is left", []client.Object{&goharborv1.HarborCluster{}}, func(ctx context.Context, reader client.Reader) (bool, error) {
+		var left goharborv1.HarborClusterList
+		err := reader.List(ctx, &left)
+		return len(left.Items) == 0, err
+	}))
+}
+
+func TestFiftyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
+	spoke, server := newHarborSpoke(t, theFleet.Spokes[0]), temporalClient(t)
+	// Of four, one is well, the database of one fails, that of one never comes up, and one has no credentials for its storage.
+	kinds := []struct {
+		database operators.Behaviour
+		secrets  []string
+		becomes  func(goharborv1.HarborClusterStatus) bool
+	}{
+		{operators.Behaviour{}, []string{"s3"}, healthyHarbor},
+		{operators.Behaviour{Fails: true}, []string{"s3"}, func(s goharborv1.HarborClusterStatus) bool {
+			return s.Status == goharborv1.StatusUnhealthy && harbor.ConditionOf(s, goharborv1.DatabaseReady).Reason == "CreateFailed"
+		}},
+		{operators.Behaviour{After: -1}, []string{"s3"}, waitsFor(goharborv1.DatabaseReady, "Creating")},
+		{operators.Behaviour{}, nil, waitsFor(goharborv1.StorageReady, harbor.ReasonSecretMissing)},
+	}
+	namespaceOf := func(i int) string { return fmt.Sprintf("harbors-%d", i) }
+	const harbors = 50
+	var starting errgroup.Group
+	starting.SetLimit(8)
+	for i := range harbors {
+		namespace, kind := namespaceOf(i), kinds[i%len(kinds)]
+		spoke.operators.Play(operators.Postgresql, namespace, "postgresql-"+namespace+"-main", kind.database)
+		starting.Go(func() error { return spoke.start(t, server, namespace, kind.secrets...) })
+	}
+	require.NoError(t, starting.Wait())
+	for i := range harbors {
+		spoke.becomes(t, namespaceOf(i), fmt.Sprintf("as the %d. of four", i%len(kinds)+1), kinds[i%len(kinds)].becomes)
+	}
+	var applied unstructured.UnstructuredList
+	applied.SetGroupVersionKind(harbor.Harbor)
+	require.NoError(t, spoke.api.List(t.Context(), &applied))
+	for _, object := range applied.Items {
+		var i int
+		_, err := fmt.Sscanf(object.GetNamespace(), "harbors-%d", &i)
+		require.NoError(t, err)
+		require.Zero(t, i%len(kinds), "Harbor %s was applied before its services are ready", object.GetNamespace())
+	}
+	for i := 3; i < harbors; i += len(kinds) {
+		require.NoError(t, spoke.api.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "s3"}}))
+	}
+	for i := 3; i < harbors; i += len(kinds) {
+		spoke.becomes(t, namespaceOf(i), "healthy since its credentials are there", healthyHarbor)
+	}
+	for i := range harbors {
+		require.NoError(t, spoke.api.Delete(t.Context(), &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: "main"}}))
+	}
+	spoke.awaitGone(t)
+}
+
+// applying is what the history of a workflow says of the first time that a part was applied.
+type applying struct {
+	scheduled, ended time.Time
+	failed           bool
+	// task is the workflow task that scheduled it.
+	task int64
+}
+
+// appliedParts reads from a history when each part was applied first.
+func appliedParts(t *testing.T, run history.Run) map[harbor.Part]applying {
+	t.Helper()
+	parts, names := map[harbor.Part]applying{}, map[int64]harbor.Part{}
+	end := func(scheduled int64, at time.Time, failed bool) {
+		if part, is := names[scheduled]; is {
+			known := parts[part]
+			known.ended, known.failed = at, failed
+			parts[part] = known
+		}
+	}
+	for _, event := range run.Events {
+		at := event.GetEventTime().AsTime()
+		if a := event.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == "ApplyHarborPart" {
+			var in activities.ApplyHarborPartInput
+			require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(a.Input, &in))
+			if _, again := parts[in.Part]; !again {
+				names[event.EventId] = in.Part
+				parts[in.Part] = applying{scheduled: at, task: a.WorkflowTaskCompletedEventId}
+			}
+		}
+		if a := event.GetActivityTaskCompletedEventAttributes(); a != nil {
+			end(a.ScheduledEventId, at, false)
+		}
+		if a := event.GetActivityTaskFailedEventAttributes(); a != nil {
+			end(a.ScheduledEventId, at, true)
+		}
+	}
+	return parts
+}
+
+func TestTheServicesOfAHarborAreAppliedAtOnceAndOneThatFailsHoldsUpNoOther(t *testing.T) {
+	spoke := newHarborSpoke(t, theFleet.Spokes[0])
+	const namespace = "harbor-side-by-side"
+	require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, namespace))
+	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"redis": map[string]any{}, "sentinel": map[string]any{}}}}
+	theirs.SetGroupVersionKind(harbor.RedisFailover)
+	theirs.SetNamespace(namespace)
+	theirs.SetName("main-redis")
+	require.NoError(t, spoke.api.Create(t.Context(), theirs))
+	spoke.apply(t, namespace)
+	spoke.becomes(t, namespace, "ready but for its cache", func(s goharborv1.HarborClusterStatus) bool {
+		return harbor.ConditionOf(s, goharborv1.DatabaseReady).Status == metav1.ConditionTrue && harbor.ConditionOf(s, goharborv1.StorageReady).Status == metav1.ConditionTrue &&
+			strings.Contains(harbor.ConditionOf(s, goharborv1.CacheReady).Message, "is not of this HarborCluster")
+	})
+	runs, err := history.Read(t.Context(), temporalClient(t), temporal.HarborClusterID(spoke.Name, namespace, "main"))
+	require.NoError(t, err)
+	parts := appliedParts(t, runs[0])
+	database, cache, storage := parts[harbor.PartDatabase], parts[harbor.PartCache], parts[harbor.PartStorage]
+	require.True(t, cache.failed)
+	require.False(t, database.failed || storage.failed)
+	for _, one := range []applying{database, cache, storage} {
+		require.Equal(t, database.task, one.task, "all are begun together")
+		for _, other := range []applying{database, cache, storage} {
+			require.True(t, one.scheduled.Before(other.ended), "%v does not overlap with %v", one, other)
+		}
+	}
+	require.NotContains(t, parts, harbor.PartHarbor)
+	must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+}
