@@ -39,40 +39,6 @@ func (s *signals) last() (last temporal.Observation, count int) {
 	return last, len(s.observed)
 }
 
-func TestALockThatHasFailedIsReportedAtOnce(t *testing.T) {
-	in := NodeLockInput{NodeRef: testNode(t)}
-	lock := heldNode(t, "tf", in.Node)
-	reported, result := inBackground(t, func(ctx context.Context, l *Locks) error { return l.AwaitNodeLocks(ctx, in) })
-	reason := func() string {
-		last, count := reported.last()
-		if count == 0 {
-			return ""
-		}
-		return last.Wait.Reason
-	}
-	say(t, lock, lcmv1.LockFailed, "agent crashes")
-	require.Eventually(t, func() bool { return reason() == ReasonWorkloadLocksFailed }, firstReport/2, 10*time.Millisecond, "before a wait is reported at all")
-	say(t, lock, lcmv1.LockActive, "")
-	require.Eventually(t, func() bool { return reason() == ReasonWorkloadLocksHeld }, 2*reportInterval, 10*time.Millisecond)
-	say(t, lock, lcmv1.LockFailed, "agent crashes")
-	require.Eventually(t, func() bool { return reason() == ReasonWorkloadLocksFailed }, reportInterval/4, 10*time.Millisecond, "between the reports")
-	say(t, lock, lcmv1.LockFailed, "agent crashes again")
-	require.Never(t, func() bool {
-		_, count := reported.last()
-		return count > 3
-	}, reportInterval/4, 20*time.Millisecond, "that it has failed is known")
-	say(t, lock, lcmv1.LockInactive, "")
-	require.NoError(t, <-result)
-}
-
-func TestALockThatFailsAgainAndAgainIsReportedLikeOthers(t *testing.T) {
-	r := newReport(t.Context(), nil)
-	r.observe(temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{Reason: ReasonWorkloadLocksFailed}})
-	require.True(t, r.urgent(temporal.Observation{}))
-	r.sent = usualReports
-	require.False(t, r.urgent(temporal.Observation{}), "it would fill the history")
-}
-
 func TestALockThatHoldsANodeAgainIsSeenOnce(t *testing.T) {
 	in := AwaitHeldAgainInput{NodeRef: testNode(t)}
 	tf, ceph := heldNode(t, "tf", in.Node), heldNode(t, "ceph", in.Node)
@@ -151,7 +117,9 @@ func TestAWaitForLocksEndsWhenItsRequestIsDeleted(t *testing.T) {
 	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
 	require.NotEmpty(t, taken.Locks.RequestUID)
-	node := ended(func() error { return initiator().AwaitNodeLocks(t.Context(), NodeLockInput{NodeRef: ref, Requested: true}) })
+	node := ended(func() error {
+		return initiator().AwaitNodeLocks(t.Context(), NodeLockInput{NodeRef: ref, Requested: true})
+	})
 	heldCluster(t, "tf")
 	whole := ended(func() error {
 		return initiator().AwaitClusterLocks(t.Context(), ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner, Requested: true})

@@ -303,12 +303,16 @@ func TestAWaitNamesTheHoldersAndThoseThatFailedFirst(t *testing.T) {
 		}
 	}
 	list := []lcmv1.NodeWorkloadLock{lock("tf", lcmv1.LockActive, ""), lock("ceph", lcmv1.LockActive, ""), lock("web", lcmv1.LockInactive, "")}
-	wait := held("node n1", locks.NodeGate(list, "n1")).Wait
+	seen := held("node n1", locks.NodeGate(list, "n1"))
+	require.False(t, seen.Urgent)
+	wait := seen.Wait
 	require.Equal(t, ReasonWorkloadLocksHeld, wait.Reason)
 	require.Equal(t, "ceph, tf to let go of node n1", wait.Message)
 	require.Len(t, wait.Blockers, 2)
 	list[0].Status = lcmv1.WorkloadLockStatus{State: lcmv1.LockFailed, ErrorMessage: "agent crashes"}
-	wait = held("node n1", locks.NodeGate(list, "n1")).Wait
+	seen = held("node n1", locks.NodeGate(list, "n1"))
+	require.True(t, seen.Urgent, "it is reported at once")
+	wait = seen.Wait
 	require.Equal(t, ReasonWorkloadLocksFailed, wait.Reason)
 	require.Equal(t, "node n1: tf has failed: agent crashes; correct it, or delete the lock to do without", wait.Message)
 }

@@ -149,6 +149,44 @@ func TestReportsOfAWaitThatIsTriedAgainDoNotBeginAnew(t *testing.T) {
 	})
 }
 
+func TestWhatIsUrgentIsReportedAtOnceUnlessItIsSoAgainAndAgain(t *testing.T) {
+	const atOnce, later = time.Millisecond, 2 * reportInterval
+	held := temporal.Observation{Wait: &drydockv1.Wait{Reason: ReasonWorkloadLocksHeld}}
+	failed := temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{Reason: ReasonWorkloadLocksFailed}}
+	still := temporal.Observation{Urgent: true, Wait: &drydockv1.Wait{Reason: ReasonWorkloadLocksFailed, Message: "still"}}
+	type seen struct {
+		temporal.Observation
+		after time.Duration
+		// reports there are after that.
+		reports int
+	}
+	for sent, story := range map[int][]seen{
+		0:            {{held, atOnce, 0}, {failed, atOnce, 1}, {still, atOnce, 1}, {held, later, 2}, {failed, atOnce, 3}},
+		usualReports: {{held, atOnce, 0}, {failed, atOnce, 0}, {failed, later, 1}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			reported := &signals{}
+			environment := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			var want, got []int
+			observe := func(ctx context.Context) error {
+				r := newReport(ctx, nil)
+				r.sent = sent
+				defer r.start(ctx, reported)()
+				for _, s := range story {
+					r.observe(s.Observation)
+					time.Sleep(s.after)
+					want, got = append(want, s.reports), append(got, len(reported.reasons()))
+				}
+				return nil
+			}
+			environment.RegisterActivity(observe)
+			_, err := environment.ExecuteActivity(observe)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
+	}
+}
+
 func TestAWaitThatEndsAtOnceIsNotReported(t *testing.T) {
 	ref := testNode(t)
 	reported := &signals{}

@@ -74,6 +74,7 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 		require.Equal(t, notes, statusOf[nodeStatus](w).Notes)
 		w.CancelWorkflow()
 	})
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute) // if it is not seen
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	require.Equal(t, notes, requireCancelled[nodeStatus](w).Notes, "each once")
 	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.inputs["AwaitHeldAgain"][2].(activities.AwaitHeldAgainInput).Known)

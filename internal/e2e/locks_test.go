@@ -27,7 +27,7 @@ func TestApplicationsThatHoldLocks(t *testing.T) {
 const ceph = "ceph"
 
 // Three spokes with eight nodes each and two applications. On the first somebody lets go of a node late, and the pod of an application is slow to come
-// back; on the second somebody only ever lets go by deleting the lock; on the third somebody lets go of the whole cluster late.
+// back; on the second somebody only ever lets go by deleting the lock, and somebody else comes to hold the cluster meanwhile; on the third somebody lets go of the whole cluster late.
 func updateFleetWithLocks(t *testing.T) {
 	t.Parallel()
 	spokes := theFleet.Spokes[:3]
@@ -78,9 +78,15 @@ spec:
 			return p.Controller == storage && p.Updated > 2 && int(p.Total) == all
 		})
 	})
+	latecomer := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
+	putLock(t, spokes[1], latecomer)
 	watched, err := theFleet.Watch(t.Context(), spokes[1])
 	require.NoError(t, err)
 	require.NoError(t, watched.Client.Delete(t.Context(), mute))
+	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Clusters[1].Message == "ceph to let go of cluster "+spokes[1].Name
+	})
+	setState(t, spokes[1], latecomer, lcmv1.LockInactive)
 
 	ask(t, temporal.WorkloadLockControllerID(spokes[0].Name, storage), func(s workflows.WorkloadLockControllerStatus) bool {
 		return s.Wait != nil && s.Wait.Reason == string(locks.PodNotBack)
@@ -88,6 +94,7 @@ spec:
 	letStorageBeReady(t, spokes[0], late.Spec.NodeName)
 	status, code := end(t, "with-locks")
 	require.Zero(t, code, "%+v", status.Conditions)
+	setState(t, spokes[1], latecomer, lcmv1.LockActive)
 	setState(t, spokes[2], whole, lcmv1.LockActive)
 	for i, spoke := range spokes {
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))

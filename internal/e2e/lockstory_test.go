@@ -113,6 +113,7 @@ func (s *lockStory) node(name string, unschedulable bool) {
 		s.step(name, stepCordon)
 		s.must(s.asked(name), "%s is cordoned and nobody was asked", name)
 		s.must(len(s.holders(name)) == 0, "%s is cordoned while it is held by %v", name, s.holders(name))
+		s.clusterHasLetGo(name, "cordoned")
 	case was && !unschedulable:
 		s.step(name, stepUncordon)
 		s.must(s.asked(name), "%s is uncordoned after the request was withdrawn", name)
@@ -193,9 +194,13 @@ func (s *lockStory) request(name, node string, gone bool) {
 		s.must(!s.nodes[node], "the request for %s is withdrawn while it is out of service", node)
 	case !known:
 		s.step(node, stepRequest)
-		for application, lock := range s.clusterLocks {
-			s.must(lock.State == lcmv1.LockInactive, "%s is asked for while %s holds the cluster", node, application)
-		}
+		s.clusterHasLetGo(node, "asked for")
+	}
+}
+
+func (s *lockStory) clusterHasLetGo(node, what string) {
+	for application, lock := range s.clusterLocks {
+		s.must(lock.State == lcmv1.LockInactive, "%s is %s while %s holds the cluster", node, what, application)
 	}
 }
 

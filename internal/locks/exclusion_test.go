@@ -58,6 +58,10 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
 		},
 		{
+			name: "by the name of the request, whatever that of its node", story: func(w *world) { w.request("n1"); w.request("n2"); w.snapshot.NodeRequests[0].Name = "z" },
+			node: "n1", from: active, to: active, reason: locks.MaxInactiveNodes, message: "its turn comes after n2 (at most 1 at once)",
+		},
+		{
 			name: "a node that is not ready does not hold up those after it", story: func(w *world) { w.setPod("n1", false); w.request("n1"); w.request("n2") },
 			node: "n2", from: active, to: inactive, reason: locks.PodReady,
 		},
