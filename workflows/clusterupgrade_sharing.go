@@ -59,6 +59,9 @@ func (r *nodeRollout) leaveHolders() {
 func (r *nodeRollout) endsAlone(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	shared := r.shared[node]
 	delete(r.shared, node)
+	if hold := r.held(); hold != nil && hold.Window != "" {
+		delete(r.tried, node) // whoever has left because the window has closed may join again when it opens
+	}
 	if shared == nil || status.State != maintenancev1.NodePending && !(shared.left && status.State == maintenancev1.NodeCancelled) {
 		return false
 	}

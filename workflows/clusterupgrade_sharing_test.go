@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
@@ -64,6 +65,22 @@ func TestANodeThatCannotBeSharedWaitsForASlotAndIsAskedForOnce(t *testing.T) {
 	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, result.Nodes)
 	require.Equal(t, []scheduling.Asker{{}, peer, {}}, *joined)
 	require.Greater(t, result.CompletedAt.Sub(result.StartedAt.Time), time.Hour)
+}
+
+func TestANodeThatWasLeftBecauseTheWindowClosedMayBeSharedInTheNextOne(t *testing.T) {
+	asked := 0
+	w, joined := sharedWorld(t, func(ctx workflow.Context) (nodeStatus, error) {
+		if asked++; asked > 1 {
+			return completesIn(time.Minute)(ctx)
+		}
+		workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, nil)
+		return nodeStatus{State: maintenancev1.NodePending}, nil
+	}, completesIn(time.Second))
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, time.Hour)
+	w.releaseAfter(24*time.Hour, 3)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
+	require.Equal(t, []scheduling.Asker{{}, peer, peer}, *joined)
 }
 
 func TestARolloutWhoseWorkIsAJobSharesNoNode(t *testing.T) {

@@ -22,6 +22,11 @@ type requestor struct {
 	claim  int64
 }
 
+// rejoins reports whether one that had left wants the node again.
+func (r *requestor) rejoins(claim scheduling.Claim) bool {
+	return !r.State.NeedsNode() && claim.State.NeedsNode() && claim.Number > r.claim
+}
+
 // requestorKeeper keeps those who need a node: it is returned when the last of them does not any more.
 type requestorKeeper struct {
 	// all of them; the first is the one whose maintenance it is.
@@ -241,7 +246,7 @@ func (m *nodeMaintenance) takeClaim(ctx workflow.Context, claim scheduling.Claim
 	}
 	known := m.requestors.joined(claim.From.WorkflowID)
 	switch {
-	case known != nil && known.joiner == claim.From:
+	case known != nil && known.joiner == claim.From && !known.rejoins(claim):
 		m.heed(known, claim)
 	case !claim.State.NeedsNode():
 		return
@@ -250,7 +255,7 @@ func (m *nodeMaintenance) takeClaim(ctx workflow.Context, claim scheduling.Claim
 			m.share(ctx, claim.From, coverage.Reason)
 			return
 		}
-		if known != nil { // an earlier maintenance of that id, which must be over
+		if known != nil { // an earlier maintenance of that id, which must be over, or one that had left
 			m.requestors.all = slices.DeleteFunc(m.requestors.all, func(r *requestor) bool { return r == known })
 		}
 		m.admit(ctx, claim)

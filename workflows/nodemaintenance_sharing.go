@@ -44,7 +44,9 @@ func (m *nodeMaintenance) tellHolder(ctx workflow.Context) {
 	for workflow.Await(ctx, func() bool { return s.want != s.said }) == nil {
 		s.number++
 		s.said, s.telling = s.want, true
-		claim := scheduling.Claim{From: m.slots.asker, To: s.holder, Number: s.number, Spec: m.spec, State: s.want, Message: m.requestors.own().Message}
+		claim := scheduling.Claim{
+			From: m.slots.asker, To: s.holder, Number: s.number, Spec: m.spec, State: s.want, Message: cmp.Or(m.requestors.own().Message, s.lost),
+		}
 		// One that is over is found out otherwise.
 		_ = workflow.SignalExternalWorkflow(ctx, s.holder.WorkflowID, "", temporal.SignalClaim, claim).Get(ctx, nil)
 		s.telling = false
@@ -121,16 +123,12 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 	s := &m.sharing
 	m.status.JoinedTo = s.holder.WorkflowID
 	m.record.note("joined " + s.holder.WorkflowID + ", which has the node")
-	for !s.heard.Ready && s.lost == "" {
-		m.record.reason.set(ctx, ReasonJoined, s.holder.WorkflowID+" prepares node "+m.node.Node+" for both, and is "+string(s.heard.State))
-		version := s.version
-		if err := workflow.Await(ctx, func() bool { return s.version != version }); err != nil {
-			return err
-		}
+	if err := m.awaitHandOver(ctx); err != nil {
+		return err
 	}
 	m.record.reason.replace(nil)
 	if s.lost == "" {
-		m.holds.begun = true // the node is out of service for this one, too
+		m.setBegun(true) // the node is out of service for this one, too
 		if err := m.work(ctx); err != nil {
 			return err
 		}
@@ -141,10 +139,45 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 	return nil
 }
 
+// awaitHandOver waits until the holder has prepared the node, unless that is lost. The holder is left when a window closes before: it would be held up
+// until the next opening. Whoever has no work on the node holds up nobody.
+func (m *nodeMaintenance) awaitHandOver(ctx workflow.Context) error {
+	s := &m.sharing
+	for s.lost == "" {
+		hold := m.holds.of(m.in.Cluster)
+		switch shut := m.shut(); {
+		case shut != nil && !m.in.DoneWhenReady:
+			return m.leaveUntilOpening(ctx, *shut)
+		case s.heard.Ready && (hold == nil || m.in.DoneWhenReady):
+			return nil
+		case s.heard.Ready:
+			m.record.reason.hold(ctx, *hold)
+		default:
+			m.record.reason.set(ctx, ReasonJoined, s.holder.WorkflowID+" prepares node "+m.node.Node+" for both, and is "+string(s.heard.State))
+		}
+		version, number := s.version, m.holds.number()
+		if err := workflow.Await(ctx, func() bool { return s.version != version || m.holds.number() != number }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leaveUntilOpening leaves a holder because a window has closed. It may be joined again when the window opens.
+func (m *nodeMaintenance) leaveUntilOpening(ctx workflow.Context, hold drydockv1.Hold) error {
+	m.sharing.lost = hold.Reason
+	m.leaveHolder(ctx)
+	if ctx.Err() == nil {
+		m.sharing.holder = scheduling.Asker{}
+	}
+	return ctx.Err()
+}
+
 // lose gives up a node that the holder does not share any more: the maintenance waits for its own turn again.
 func (m *nodeMaintenance) lose(ctx workflow.Context) {
-	m.record.note("left alone by " + m.sharing.holder.WorkflowID + ": " + m.sharing.lost)
-	m.status.JoinedTo, m.holds.begun = "", false
+	m.record.note("does not share the node of " + m.status.JoinedTo + " any more: " + m.sharing.lost)
+	m.status.JoinedTo = ""
+	m.setBegun(false)
 	m.record.stages.forget(maintenancev1.StageWorkDone)
 	m.record.enter(ctx, maintenancev1.NodePending)
 }

@@ -11,9 +11,12 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 )
 
 // peer is the other maintenance of the node, which the test plays.
@@ -283,6 +286,92 @@ func TestAMaintenanceThatGetsItsSlotBeforeItIsAnsweredLeavesTheOther(t *testing.
 	require.Empty(t, requireResult[nodeStatus](w).JoinedTo)
 	require.Contains(t, w.called(), "TakeNode")
 	require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
+}
+
+// Whoever has the node would be held up until the next opening.
+func TestAMaintenanceLeavesTheOneThatItJoinedWhenItsWindowClosesBeforeTheHandOver(t *testing.T) {
+	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunFinish, drydockv1.OverrunPause, drydockv1.OverrunCancel} {
+		t.Run(string(action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closed := opensAt(2, start.Add(24*time.Hour))
+			closed.OnOverrun = action
+			w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
+			w.occupy(peer)
+			w.say(w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeDraining}))
+			w.tells(4*time.Hour, closed)
+			w.lookAfter(4*time.Hour+time.Minute, func() {
+				require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
+				require.Equal(t, closed.Window, statusOf[nodeStatus](w).Held.Window)
+				require.Contains(t, w.lastClaim().Message, "window ops/night is closed")
+				require.Len(t, w.book.Parties, 1, "it asks for no slot")
+				w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeReady, Ready: true})() // it was on its way
+			})
+			w.lookAfter(23*time.Hour, func() {
+				status := statusOf[nodeStatus](w)
+				require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
+				require.Empty(t, status.JoinedTo)
+				require.False(t, status.HandedOver)
+			})
+			w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, maintenancev1.RequestorAtWork, w.lastClaim().State, "it is asked once more")
+				w.shares(scheduling.Share{Number: 3, State: maintenancev1.NodeReady, Ready: true})()
+			}, 24*time.Hour+time.Minute)
+			w.lookAfter(24*time.Hour+2*time.Minute, func() {
+				require.True(t, statusOf[nodeStatus](w).HandedOver)
+				w.SignalWorkflow(temporal.SignalDone, nil)
+			})
+			in := maintenanceInWindow()
+			in.Object.Spec.Action = nil
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			require.Nil(t, requireResult[nodeStatus](w).Held)
+			require.NotContains(t, w.called(), "TakeNode")
+		})
+	}
+}
+
+func TestAMaintenanceDoesNotTakeOverASharedNodeWhileItsClusterIsHeld(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
+	w.occupy(peer)
+	w.say(
+		w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeDraining}),
+		func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, drydockv1.HoldCluster("c1"))) },
+		w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeReady, Ready: true}),
+		func() { requireHeldWait(t, statusOf[nodeStatus](w)) },
+	)
+	w.tells(4*time.Hour, opensAt(2, start.Add(24*time.Hour)))
+	w.releaseAfter(5*time.Hour, 3)
+	w.lookAfter(6*time.Hour, func() {
+		require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State, "the window had closed meanwhile")
+		w.CancelWorkflow()
+	})
+	in := maintenanceInWindow()
+	in.Object.Spec.Action = nil
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireCancelled[nodeStatus](w)
+}
+
+func TestAMaintenanceThatHadLeftMayJoinAgain(t *testing.T) {
+	w := newWorld(t)
+	w.say(
+		w.claims(1, maintenancev1.RequestorAtWork), w.claims(2, maintenancev1.RequestorLeft),
+		w.claims(1, maintenancev1.RequestorAtWork), // late, and out of date
+		func() { require.Equal(t, maintenancev1.RequestorLeft, statusOf[nodeStatus](w).Requestors[1].State) },
+		w.claims(3, maintenancev1.RequestorAtWork), w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady),
+		w.claims(4, maintenancev1.RequestorDone),
+	)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Len(t, requireResult[nodeStatus](w).Requestors, 2)
+
+	w = newWorld(t)
+	w.blocked["AwaitNodeHealthy"] = true
+	w.say(w.claims(1, maintenancev1.RequestorAtWork), w.claims(2, maintenancev1.RequestorLeft), w.signal(temporal.SignalDone, ""),
+		w.claims(3, maintenancev1.RequestorAtWork), func() { require.Equal(t, "it is returning the node", w.lastShare().Refused) }, w.CancelWorkflow)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
 }
 
 // joining asks for a node of a rollout that the peer has.

@@ -100,11 +100,11 @@ func mayHaveTaken(err error) bool {
 func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
-	m.holds.begun = true
 	m.status.CordonedByUs, m.nodeUID, m.mayBeHeldAgain = result.CordonedByUs, result.NodeUID, result.HasLocks
 	m.record.note(result.Note)
 	m.record.note(result.Warning)
 	m.record.lockProgress(result.LockProgress)
+	m.setBegun(true)
 }
 
 // awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.

@@ -17,6 +17,13 @@ func (m *nodeMaintenance) showHold() {
 	m.record.show()
 }
 
+// setBegun says whether the node is out of service for this maintenance: then a window that has closed may let it finish, or wants it back.
+func (m *nodeMaintenance) setBegun(begun bool) {
+	m.holds.begun = begun
+	m.showHold()
+	m.takeBackClosed()
+}
+
 // closed is the maintenance window that keeps the maintenance from beginning; nil: none does.
 func (m *nodeMaintenance) closed() *drydockv1.Hold { return m.holds.windows.hold(m.in.Cluster, 0) }
 
