@@ -40,6 +40,8 @@ type RolloutPlan struct {
 	rollout.Plan
 	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
+	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster of the plan.
+	NotBound map[string][]int `json:"notBound,omitempty"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
@@ -94,7 +96,7 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	}
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
-	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
+	plan.PolicyNamespaces, plan.NotBound = plan.Plan.PolicyNamespaces, plan.Plan.NotBound
 	if !plan.Valid() {
 		return plan, nil
 	}

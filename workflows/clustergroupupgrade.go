@@ -32,6 +32,8 @@ type ClusterGroupUpgradeCarried struct {
 	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
+	// NotBound are the policies, by number, that are not bound to clusters.
+	NotBound map[string][]int `json:"notBound,omitempty"`
 	// Phase of the runbook that the next run goes on with.
 	Phase string `json:"phase"`
 	// Used is how much of the timeout has been charged.
@@ -87,6 +89,8 @@ type groupUpgrade struct {
 	// prepared is what was found of the items of a sequence.
 	prepared   *preparedItems
 	taskQueues map[string]string
+	// notBound are the policies, by number, that were not bound to a cluster when it was planned.
+	notBound map[string][]int
 	// phase of the runbook.
 	phase     string
 	nextBatch int
@@ -132,6 +136,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
+		g.notBound = c.NotBound
 		g.prepared, g.gate.seen, g.gate.passed, g.slowest = c.Prepared, c.Gated, c.GatePassed, c.Slowest
 		g.holds.windows.restore(c.Windows)
 	} else if in.StartedBy != "" {
@@ -254,8 +259,20 @@ func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	return &ClusterGroupUpgradeCarried{
 		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
 		Completed: g.completions.due, Prepared: g.prepared, Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
-		Slowest: g.slowest, Starters: g.starters,
+		Slowest: g.slowest, Starters: g.starters, NotBound: g.notBoundStill(),
 	}
+}
+
+// notBoundStill is what is known of the clusters that are not complete.
+func (g *groupUpgrade) notBoundStill() map[string][]int {
+	still := map[string][]int{}
+	for i := range g.status.Clusters {
+		c := &g.status.Clusters[i]
+		if policies, some := g.notBound[c.Name]; some && c.State != ranv1.ClusterComplete {
+			still[c.Name] = policies
+		}
+	}
+	return still
 }
 
 // messagesRoom is how many bytes the messages of all clusters have together in what one run hands to the next: the server refuses 2 MiB, and the names of 10,000

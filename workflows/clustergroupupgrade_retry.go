@@ -23,7 +23,7 @@ func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
 	if err := g.checkDuties(&recalled.Object.Spec, g.starters); err != nil {
 		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	g.taskQueues = recalled.TaskQueues
+	g.taskQueues, g.notBound = recalled.TaskQueues, recalled.NotBound
 	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
 	g.enabled, g.recalled = true, true
 	g.respecify(recalled.Object.Spec)

@@ -29,7 +29,7 @@ func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
 
 func (w *workItems) count() int { return len(w.group.spec.ManifestWorkTemplates) }
 
-func (w *workItems) planned(*ranv1.ClusterStatus) int { return -1 }
+func (w *workItems) bound(*ranv1.ClusterStatus) []bool { return make([]bool, w.count()) }
 
 // stay: what a work has brought goes with the work.
 func (w *workItems) stay() bool { return w.group.keepsObjects() }

@@ -52,6 +52,20 @@ func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
 	return slices.Index(p.group.status.ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
 }
 
+// bound: what was bound to the cluster when it was planned, from the policy on for which it is in the plan.
+func (p *policyItems) bound(cluster *ranv1.ClusterStatus) []bool {
+	bound := make([]bool, p.count())
+	planned := p.planned(cluster)
+	if planned < 0 {
+		return bound
+	}
+	notBound := p.group.notBound[cluster.Name]
+	for policy := planned; policy < len(bound); policy++ {
+		bound[policy] = policy == planned || !slices.Contains(notBound, policy)
+	}
+	return bound
+}
+
 func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	var prepared []activities.PreparedPolicy
 	if err := p.group.insist().effect(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {

@@ -427,6 +427,54 @@ func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
 	w.requireNothingEnforced()
 }
 
+// Somebody deletes a policy, or unbinds it, before the turn of a cluster has come that it was bound to when it was planned.
+func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
+	play := func(notBound map[string][]int, pieces bool) groupStatus {
+		w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+		w.plan.NotBound = notBound
+		w.RegisterDelayedCallback(func() {
+			w.stand("c2", 1, policies.Unbound)
+			w.SetContinueAsNewSuggested(pieces)
+		}, 30*time.Second)
+		w.run()
+		if in := handedOn[ClusterGroupUpgradeInput](w.world); in != nil {
+			next := newPolicyWorld(t)
+			next.standings, next.enforced = w.standings, w.enforced
+			next.ExecuteWorkflow(ClusterGroupUpgrade, *in)
+			w = next
+		}
+		w.requireNothingEnforced()
+		if notBound != nil {
+			return requireResult[groupStatus](w.world)
+		}
+		return requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
+	}
+	for _, pieces := range []bool{false, true} {
+		lost := play(nil, pieces)
+		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, clusterStates(lost))
+		require.Equal(t, "policy policies/network is not bound to the cluster any more: nobody can say how it stands", statusOfCluster(lost, "c2").Message)
+		never := play(map[string][]int{"c2": {1}}, pieces)
+		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(never), "it never was")
+	}
+}
+
+func TestAClusterThatTimedOutAndLostAPolicyThatShouldHaveFollowedIsNotComplete(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.takes = func(cluster string, policy int) time.Duration {
+		if cluster == "c1" && policy == 0 {
+			return -1
+		}
+		return time.Minute
+	}
+	w.RegisterDelayedCallback(func() {
+		w.stand("c1", 0, policies.Compliant)
+		w.stand("c1", 1, policies.Unbound)
+	}, 31*time.Minute)
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, clusterStates(status))
+}
+
 func TestAClusterThatVanishesAtWorkHasFailed(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() { w.vanish("c2") }, 30*time.Second)

@@ -25,9 +25,9 @@ type items interface {
 	read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error)
 	// withdraw removes everything that was made, as long as it insists.
 	withdraw(ctx workflow.Context, insist insistence) error
-	// count is how many items there are; planned is the one for which a cluster is in the plan, or -1.
+	// count is how many items there are; bound are those that a cluster must not lose before it has had them.
 	count() int
-	planned(cluster *ranv1.ClusterStatus) int
+	bound(cluster *ranv1.ClusterStatus) []bool
 	// lost reports by how a cluster stood to the item whose turn it is, and stands now, that somebody has deleted what was put on it.
 	lost(before, now policies.Compliance) bool
 	// describe says in a cluster's status which item's turn it is, and how the cluster stands to it.
@@ -98,7 +98,7 @@ func (s *sequence) start(b *batch, clusters []*clusterAtWork) {
 	for i, cluster := range clusters {
 		m := &member{
 			clusterAtWork: cluster, batch: b,
-			turn: policies.NewTurn(s.items.count(), s.items.planned(s.group.record.cluster(cluster.name))),
+			turn: policies.NewTurn(s.items.bound(s.group.record.cluster(cluster.name))),
 		}
 		s.atWork[cluster.name], members[i] = m, m
 		workflow.GoNamed(cluster.ctx, "withdraw "+cluster.name, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
@@ -218,13 +218,13 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	}
 }
 
-// completeNow implements remedy. A cluster to which the item it has timed out with is not bound any more is not complete: nobody can say how it stands.
+// completeNow implements remedy. A cluster to which the item it has timed out with, or one that should have followed, is not bound any more is not complete:
+// nobody can say how it stands.
 func (s *sequence) completeNow(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
 	seen, err := s.read(ctx, s.group.insist().until(workflow.Now(ctx).Add(keepLimit)), clusters)
 	for _, one := range seen {
-		item := s.items.planned(s.group.record.cluster(one.Cluster))
-		if one.Standing.Complete() && (item < 0 || one.Standing.Of(item) == policies.Compliant) {
+		if one.Standing.Complete() && one.Standing.Has(s.items.bound(s.group.record.cluster(one.Cluster))) {
 			complete = append(complete, one.Cluster)
 		}
 	}

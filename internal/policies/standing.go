@@ -71,6 +71,16 @@ func (s Standing) Complete() bool {
 	return bound
 }
 
+// Has reports whether those policies are bound to the cluster.
+func (s Standing) Has(bound []bool) bool {
+	for policy := range bound {
+		if bound[policy] && s.Of(policy) == Unbound {
+			return false
+		}
+	}
+	return true
+}
+
 // ClusterStanding is how one cluster stands.
 type ClusterStanding struct {
 	Cluster  string   `json:"cluster"`

@@ -19,14 +19,8 @@ type Turn struct {
 	CompliantSince *time.Time
 }
 
-// NewTurn is that of a cluster that was not looked at. Planned is the policy for which it is in the plan, or -1.
-func NewTurn(policies, planned int) Turn {
-	t := Turn{Bound: make([]bool, policies)}
-	if planned >= 0 && planned < policies {
-		t.Bound[planned] = true
-	}
-	return t
-}
+// NewTurn is that of a cluster that was not looked at, to which these policies are bound as far as is known.
+func NewTurn(bound []bool) Turn { return Turn{Bound: bound} }
 
 // Step is what a turn has come to.
 type Step struct {

@@ -111,7 +111,11 @@ func TestAClusterTakesItsPoliciesOneAfterTheOther(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			turn := policies.NewTurn(len(test.soaks), test.planned)
+			bound := make([]bool, len(test.soaks))
+			if test.planned >= 0 {
+				bound[test.planned] = true
+			}
+			turn := policies.NewTurn(bound)
 			for i, look := range test.looks {
 				var step policies.Step
 				seen := policies.ClusterStanding{Standing: look.standing, Dipped: look.dipped}
@@ -127,6 +131,12 @@ func TestAClusterTakesItsPoliciesOneAfterTheOther(t *testing.T) {
 	}
 }
 
+func TestAClusterThatLosesAPolicyBeforeItWasEverLookedAtHasFailed(t *testing.T) {
+	turn, step := policies.NewTurn([]bool{false, true, true}).Next(policies.ClusterStanding{Standing: "-N-"}, make([]time.Duration, 3), noon, true)
+	require.Equal(t, ranv1.ClusterFailed, step.State)
+	require.Equal(t, 2, turn.Policy, "the one that is not bound any more; the first never was")
+}
+
 // Whatever is seen: a cluster is complete only after each policy that is bound to it was seen to be Compliant since it was last seen not to be, in
 // order, for as long as it had to soak; no policy is gone back to.
 func TestNoClusterIsCompleteThatDidNotComplyWithEachOfItsPolicies(t *testing.T) {
@@ -136,7 +146,7 @@ func TestNoClusterIsCompleteThatDidNotComplyWithEachOfItsPolicies(t *testing.T) 
 		for range count {
 			soaks = append(soaks, time.Duration(rapid.IntRange(0, 3).Draw(t, "soak"))*time.Second)
 		}
-		turn := policies.NewTurn(count, -1)
+		turn := policies.NewTurn(make([]bool, count))
 		now, before := noon, 0
 		// since is when each was first seen to be Compliant without a break.
 		since := make([]*time.Time, count)

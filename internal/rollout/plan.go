@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,8 @@ type Plan struct {
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade"`
 	// PolicyNamespaces are the namespaces of those for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"-"`
+	// NotBound is, for each cluster of the plan to which not all of those for the upgrade are bound, the numbers of those that are not.
+	NotBound map[string][]int `json:"-"`
 	// StartPolicyIndex is, for each cluster of the plan, where in ManagedPoliciesForUpgrade its first policy that is not Compliant
 	// stands. Empty when policies are not what is rolled out.
 	StartPolicyIndex map[string]int `json:"startPolicyIndex"`
@@ -82,6 +85,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	}
 
 	working := plan.divideWork(cgu, selected, policies)
+	plan.NotBound = NotBound(policies.forUpgrade, slices.Collect(maps.Keys(plan.StartPolicyIndex)))
 	plan.RemediationPlan = append(plan.RemediationPlan,
 		batches(selected, working, strategy.Canaries, int(plan.ComputedMaxConcurrency))...)
 	return plan

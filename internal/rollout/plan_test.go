@@ -333,6 +333,15 @@ func TestAPlanPrintsAsTheCommandLinePromises(t *testing.T) {
 	}`, string(text))
 }
 
+func TestAPlanKnowsWhichPoliciesAreNotBoundToWhichCluster(t *testing.T) {
+	inventory := rollout.Inventory{
+		Clusters: []rollout.Cluster{{Name: "c1"}, {Name: "c2"}, {Name: "c3"}},
+		Policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": true}), policy("p2", compliance{"c1": true, "c2": false, "c3": true}), policy("p3", compliance{"c2": false})},
+	}
+	plan := rollout.NewPlan(rolloutOf(1, []string{"c1", "c2", "c3"}, managing("p1", "p2", "p3")), inventory, noon)
+	require.Equal(t, map[string][]int{"c1": {2}}, plan.NotBound, "c3 is skipped")
+}
+
 func TestAPlanSaysWhichClustersOverrideCannotPick(t *testing.T) {
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{

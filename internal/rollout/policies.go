@@ -129,6 +129,20 @@ func compliantEverywhere(policy Policy, selected []string) bool {
 	return true
 }
 
+// NotBound returns, for each of the clusters to which not all policies are bound, the numbers of those that are not. All others must stay bound until
+// their turn is over, or nobody could say how the cluster stands.
+func NotBound(enforced []Policy, clusters []string) map[string][]int {
+	notBound := map[string][]int{}
+	for _, cluster := range clusters {
+		for i, policy := range enforced {
+			if !policy.BoundTo(cluster) {
+				notBound[cluster] = append(notBound[cluster], i)
+			}
+		}
+	}
+	return notBound
+}
+
 // firstPolicyToEnforce returns the index of the first policy that is bound to the cluster and not Compliant, or -1; and whether any
 // policy is bound to it.
 func firstPolicyToEnforce(cluster string, forUpgrade []Policy) (index int, bound bool) {

@@ -113,6 +113,28 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 	return found, nil
 }
 
+// NotBound reads which of the policies that a rollout enforces are not bound to clusters, by their numbers. One that is not there any more is not told
+// of: whoever enforces it will find that.
+func NotBound(ctx context.Context, reader client.Reader, status *ranv1.ClusterGroupUpgradeStatus, clusters []string) (map[string][]int, error) {
+	names := status.ManagedPoliciesForUpgrade
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found, err := rootPolicies(ctx, reader, names)
+	if err != nil {
+		return nil, err
+	}
+	enforced := make([]rollout.Policy, len(names))
+	for i, name := range names {
+		at := slices.IndexFunc(found, func(p rollout.Policy) bool { return p.Name == name && p.Namespace == status.ManagedPoliciesNs[name] })
+		if at < 0 {
+			return nil, nil
+		}
+		enforced[i] = found[at]
+	}
+	return rollout.NotBound(enforced, clusters), nil
+}
+
 // boundSets reads which sets of clusters are bound to the namespaces of policies; nil where the hub does not serve the kind.
 func boundSets(ctx context.Context, reader client.Reader, found []rollout.Policy) (map[string][]string, error) {
 	bound := map[string][]string{}

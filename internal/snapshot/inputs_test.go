@@ -156,3 +156,21 @@ func dump(t *testing.T, c client.Client) []byte {
 	require.NoError(t, err)
 	return text
 }
+
+func TestWhatIsBoundToTheClustersOfARetryIsReadFromThePolicies(t *testing.T) {
+	policy := func(namespace, name, clusters string) string {
+		return "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: " + namespace + ", name: " + name + "}, spec: {remediationAction: inform}, status: {status: [" + clusters + "]}}\n---\n"
+	}
+	file, err := snapshot.Parse("f", []byte(policy("fleet", "kernel", "{clustername: c1, compliant: Compliant}, {clustername: c2}")+
+		policy("fleet", "network", "{clustername: c2}")+policy("other", "network", "{clustername: c1}")))
+	require.NoError(t, err)
+	status := &ranv1.ClusterGroupUpgradeStatus{ManagedPoliciesForUpgrade: []string{"kernel", "network"}, ManagedPoliciesNs: map[string]string{"kernel": "fleet", "network": "fleet"}}
+	notBound, err := snapshot.NotBound(t.Context(), file, status, []string{"c1", "c2"})
+	require.NoError(t, err)
+	require.Equal(t, map[string][]int{"c1": {1}}, notBound)
+
+	status.ManagedPoliciesForUpgrade = append(status.ManagedPoliciesForUpgrade, "gone")
+	notBound, err = snapshot.NotBound(t.Context(), file, status, []string{"c1"})
+	require.NoError(t, err)
+	require.Empty(t, notBound, "a policy that is gone is not one that the cluster never had")
+}
