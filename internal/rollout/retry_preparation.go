@@ -52,6 +52,7 @@ func preparationOutcomes(clusters []string, states map[string]ranv1.PreparationS
 // preparationStates puts the states that are listed, and those of the outcomes, together.
 func preparationStates(clusters []string, outcomes []ranv1.PreparationOutcome, listed map[string]ranv1.PreparationState) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
+	//workflowcheck:ignore what is copied has no order
 	maps.Copy(states, listed)
 	for _, outcome := range outcomes {
 		some := clusters[:min(int(outcome.Clusters), len(clusters))]
