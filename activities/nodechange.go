@@ -17,6 +17,7 @@ type nodeChange struct {
 	// label stands for the owner where pods can require it.
 	label         string
 	former        kube.FormerState
+	keepOnFailure bool
 	unschedulable bool
 }
 
@@ -27,6 +28,7 @@ func cordonChange(node *corev1.Node, in CordonInput) (nodeChange, CordonResult) 
 	if !in.Cordon {
 		return change, CordonResult{}
 	}
+	change.keepOnFailure = in.KeepOnFailure
 	marked := kube.OwnedBy(node, in.Owner) && kube.FormerStateOf(node) == kube.FormerSchedulable
 	switch {
 	case marked || !node.Spec.Unschedulable:
@@ -65,6 +67,9 @@ func returnChange(node *corev1.Node, in ReturnNodeInput) (nodeChange, ReturnNode
 			kube.AnnotationKeepCordoned, node.Name)}
 	case in.KeepCordoned:
 		return change, ReturnNodeResult{Note: "left cordoned after the failure, as onFailure asks; return it with kubectl uncordon " + node.Name}
+	case in.Ended == nil && kube.KeptOnFailure(node):
+		return change, ReturnNodeResult{Note: "left cordoned, as onFailure asks: its maintenance cannot say any more that it had not failed; " +
+			"return it with kubectl uncordon " + node.Name}
 	}
 	change.unschedulable = false
 	return change, ReturnNodeResult{Uncordoned: true}
@@ -106,7 +111,8 @@ func notOurs(node *corev1.Node) string {
 
 func currentMarks(node *corev1.Node) nodeChange {
 	return nodeChange{
-		owner: kube.Owner(node), label: node.Labels[kube.LabelMaintenance], former: kube.FormerStateOf(node), unschedulable: node.Spec.Unschedulable,
+		owner: kube.Owner(node), label: node.Labels[kube.LabelMaintenance], former: kube.FormerStateOf(node), keepOnFailure: kube.KeptOnFailure(node),
+		unschedulable: node.Spec.Unschedulable,
 	}
 }
 
@@ -119,15 +125,17 @@ func (c nodeChange) patch(node *corev1.Node) (client.Patch, error) {
 	}
 	metadata := map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}
 	body := map[string]any{"metadata": metadata}
-	if c.owner != current.owner || c.former != current.former {
-		metadata["annotations"] = map[string]any{kube.AnnotationOwner: orNull(c.owner), kube.AnnotationFormerState: orNull(string(c.former))}
+	if c.owner != current.owner || c.former != current.former || c.keepOnFailure != current.keepOnFailure {
+		metadata["annotations"] = map[string]any{
+			kube.AnnotationOwner: orNull(c.owner), kube.AnnotationFormerState: orNull(string(c.former)), kube.AnnotationKeepOnFailure: nullUnless(c.keepOnFailure, "true"),
+		}
 	}
 	if c.label != current.label {
 		metadata["labels"] = map[string]any{kube.LabelMaintenance: orNull(c.label)}
 	}
 	if c.unschedulable != node.Spec.Unschedulable {
 		// False is the field's absence, so that a node that was returned is as it was found.
-		body["spec"] = map[string]any{"unschedulable": trueOrNull(c.unschedulable)}
+		body["spec"] = map[string]any{"unschedulable": nullUnless(c.unschedulable, true)}
 	}
 	patch, err := json.Marshal(body)
 	if err != nil {
@@ -144,9 +152,9 @@ func orNull(value string) any {
 	return value
 }
 
-func trueOrNull(value bool) any {
-	if !value {
+func nullUnless(fact bool, value any) any {
+	if !fact {
 		return nil
 	}
-	return true
+	return value
 }

@@ -107,6 +107,8 @@ type CordonInput struct {
 	NodeRef
 	// Cordon: false only marks the node as ours.
 	Cordon bool `json:"cordon"`
+	// KeepOnFailure is what becomes of the node when the maintenance fails. The node remembers it, for the case that the maintenance cannot return it itself.
+	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
 	// Locked: the node's workload locks are looked at once more, right before.
 	Locked bool `json:"locked,omitempty"`
 	// Departure is looked at once more, too.
@@ -225,7 +227,7 @@ func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
 // ReturnNodeInput says which node to return, and what goes with it.
 type ReturnNodeInput struct {
 	NodeRef
-	// KeepCordoned leaves the node out of service for a person to look at.
+	// KeepCordoned leaves the node out of service for a person to look at. Where Ended is nil, what the node remembers (KeepOnFailure) does so, too.
 	KeepCordoned bool `json:"keepCordoned,omitempty"`
 	// FinishedJob did the work on the node; it is removed before.
 	FinishedJob *RunJobInput `json:"finishedJob,omitempty"`

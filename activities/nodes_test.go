@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -68,6 +69,7 @@ func requireNoTrace(t *testing.T, name string) {
 	node := getNode(t, name)
 	require.NotContains(t, node.Annotations, kube.AnnotationOwner)
 	require.NotContains(t, node.Annotations, kube.AnnotationFormerState)
+	require.NotContains(t, node.Annotations, kube.AnnotationKeepOnFailure)
 	require.NotContains(t, node.Labels, kube.LabelMaintenance)
 	for _, conditionType := range kube.NodeConditions() {
 		require.Nil(t, kube.FindNodeCondition(node, conditionType), conditionType)
@@ -289,6 +291,30 @@ func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {
 			}
 			require.Equal(t, tt.want, result)
 			require.Equal(t, tt.unschedulable, getNode(t, ref.Node).Spec.Unschedulable)
+			requireNoTrace(t, ref.Node)
+		})
+	}
+}
+
+func TestANodeRemembersToBeKeptWhenItsMaintenanceCannotSayThatItHasNotFailed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ended *MaintenanceEnd
+		kept  bool
+	}{
+		"returned by the sweeper":                  {nil, true},
+		"returned by a maintenance that completed": {&MaintenanceEnd{State: maintenancev1.NodeCompleted}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ref := testNode(t)
+			_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, KeepOnFailure: true, Scope: lcmv1.ScopeOS})
+			require.NoError(t, err)
+			require.True(t, kube.KeptOnFailure(getNode(t, ref.Node)))
+			in := ReturnNodeInput{NodeRef: ref, Ended: tt.ended, Withdraw: true}
+			result, err := nodes().ReturnNode(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, tt.kept, result.LeftCordoned)
+			require.Equal(t, tt.kept, strings.HasPrefix(result.Note, "left cordoned, as onFailure asks: "), result.Note)
+			require.Equal(t, tt.kept, getNode(t, ref.Node).Spec.Unschedulable)
 			requireNoTrace(t, ref.Node)
 		})
 	}

@@ -17,6 +17,8 @@ type TakeNodeInput struct {
 	NodeRef
 	// Cordon: false only marks the node as ours.
 	Cordon bool `json:"cordon"`
+	// KeepOnFailure is as in CordonInput.
+	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
 	// Scope of the maintenance, for the node's workload locks.
 	Scope lcmv1.Scope `json:"scope,omitempty"`
 	// WithCluster: nobody has asked the cluster's locks on behalf of this maintenance. They are asked before the node's.
@@ -70,7 +72,7 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		}
 	}
 	if result.Locks.Inactive {
-		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, Locked: result.Locks.Asked}, check)
+		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, KeepOnFailure: in.KeepOnFailure, Locked: result.Locks.Asked}, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
 			result.Locks.Inactive = false

@@ -93,7 +93,11 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 // mark is left to the sweeper, which takes it back in the same order, the job first.
 func (m *nodeMaintenance) keepNode(ctx workflow.Context, left error) {
 	message := "the node is kept out of service until its job is gone: " + temporal.ErrorMessage(left)
-	m.record.note(message + "; workflow " + temporal.SweeperID(m.in.Cluster) + " returns it then")
+	then := " returns it then"
+	if m.keepsOnFailure() {
+		then = " removes its marks then, and leaves it cordoned, as onFailure asks"
+	}
+	m.record.note(message + "; workflow " + temporal.SweeperID(m.in.Cluster) + then)
 	m.status.LeftCordoned = m.cordoned && m.cordons()
 	failure := failureOf(left)
 	failure.Message = message
@@ -116,7 +120,7 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 
 // returnNode returns the node; what always goes with that goes with it.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error, mayHaveLetGo bool) activities.NodeLocks {
-	keep := m.keepFor != nil || m.status.Failure != nil && m.spec.OnFailure == maintenancev1.FailureKeepCordoned
+	keep := m.keepFor != nil || m.status.Failure != nil && m.keepsOnFailure()
 	in := activities.ReturnNodeInput{
 		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err),
 		WithdrawCluster: m.clusterRequested, ClusterRequestUID: m.clusterRequestUID, Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,

@@ -20,6 +20,8 @@ type requestor struct {
 	// joiner is the maintenance with which it joined, and claim the number of the last claim of that.
 	joiner scheduling.Asker
 	claim  int64
+	// keepsOnFailure: when its work has failed, the node is to stay out of service.
+	keepsOnFailure bool
 }
 
 // rejoins reports whether one that had left wants the node again.
@@ -277,7 +279,7 @@ func (m *nodeMaintenance) covers(claim scheduling.Claim) scheduling.Coverage {
 func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
 	joined := &requestor{
 		RequestorStatus: maintenancev1.RequestorStatus{RequestorID: claim.Spec.RequestorID, Maintenance: claim.From.WorkflowID, State: claim.State},
-		joiner:          claim.From, claim: claim.Number,
+		joiner:          claim.From, claim: claim.Number, keepsOnFailure: claim.Spec.OnFailure == maintenancev1.FailureKeepCordoned,
 	}
 	m.requestors.all = append(m.requestors.all, joined)
 	m.requestors.publish()
@@ -285,6 +287,9 @@ func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
 	watching, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "look after "+joined.Maintenance, func(ctx workflow.Context) {
 		if _, err := m.awaitEnd(ctx, claim.From); err == nil && joined.State.NeedsNode() {
+			if m.status.HandedOver && joined.keepsOnFailure { // nobody can say any more that its work has not failed
+				m.keepFor = joined
+			}
 			m.requestors.set(joined, maintenancev1.RequestorLeft, "its maintenance is over")
 			m.withdrawUnneeded()
 		}
@@ -304,7 +309,7 @@ func (m *nodeMaintenance) heed(joined *requestor, claim scheduling.Claim) {
 	if !joined.State.NeedsNode() {
 		return
 	}
-	if claim.State == maintenancev1.RequestorLeft && joined.State == maintenancev1.RequestorFailed && claim.Spec.OnFailure == maintenancev1.FailureKeepCordoned {
+	if claim.State == maintenancev1.RequestorLeft && joined.State == maintenancev1.RequestorFailed && joined.keepsOnFailure {
 		m.keepFor = joined
 	}
 	m.requestors.set(joined, claim.State, claim.Message)

@@ -114,6 +114,39 @@ func TestAJoinedMaintenanceThatFailsHoldsTheNodeAndOneThatEndsWithoutAWordLetsIt
 	require.Equal(t, "its maintenance is over", requireResult[nodeStatus](w).Requestors[1].Message)
 }
 
+func TestANodeIsKeptForAJoinedMaintenanceWhoseWorkHasFailedOrThatCannotSayThatItHasNot(t *testing.T) {
+	keeping := handOver()
+	keeping.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	claims := func(w *world, number int64, state maintenancev1.RequestorState) func() {
+		return func() {
+			claim := scheduling.Claim{From: peer, To: w.self(), Number: number, Spec: keeping.Object.Spec, State: state}
+			w.SignalWorkflow(temporal.SignalClaim, claim)
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		leave func(*world) []func()
+		keep  bool
+	}{
+		{"it is done", func(w *world) []func() { return []func(){claims(w, 2, maintenancev1.RequestorDone)} }, false},
+		{"it leaves after a failure", func(w *world) []func() {
+			return []func(){claims(w, 2, maintenancev1.RequestorFailed), claims(w, 3, maintenancev1.RequestorLeft)}
+		}, true},
+		{"it is terminated", func(w *world) []func() {
+			w.over = []scheduling.Asker{peer}
+			return nil
+		}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.say(append(append([]func(){claims(w, 1, maintenancev1.RequestorAtWork)}, tc.leave(w)...), w.signal(temporal.SignalDone, ""))...)
+			w.ExecuteWorkflow(NodeMaintenance, keeping)
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+			require.Equal(t, tc.keep, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+		})
+	}
+}
+
 func TestAClaimForAnEarlierMaintenanceOfTheIDDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.say(func() {

@@ -64,7 +64,9 @@ func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
 func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
 	m.marked, m.requested, m.cordoned = true, true, true
-	in := activities.TakeNodeInput{NodeRef: m.node, Cordon: m.cordons(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure()}
+	in := activities.TakeNodeInput{
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure(),
+	}
 	// A rollout has asked the locks of the cluster. When one holds all the same, that request may be gone.
 	in.WithCluster = m.in.Parent == "" || m.clusterHeld || m.clusterRequested
 	m.clusterRequested = in.WithCluster
@@ -98,6 +100,9 @@ func mayHaveTaken(err error) bool {
 
 // cordons reports whether the node is cordoned, as it is unless the request says otherwise.
 func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
+
+// keepsOnFailure reports whether the node stays out of service when the maintenance has failed.
+func (m *nodeMaintenance) keepsOnFailure() bool { return m.spec.OnFailure == maintenancev1.FailureKeepCordoned }
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
 	m.status.CordonedByUs, m.nodeUID, m.mayBeHeldAgain = result.CordonedByUs, result.NodeUID, result.HasLocks
@@ -192,7 +197,7 @@ func (m *nodeMaintenance) lockNote() string {
 func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.cordoned = true
-	in := activities.CordonInput{NodeRef: m.node, Cordon: m.cordons(), Locked: m.locked, Departure: m.departure()}
+	in := activities.CordonInput{NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.locked, Departure: m.departure()}
 	var result activities.CordonResult
 	err := m.insistUntilHeld().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.cordoned = err == nil || mayHaveTaken(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -413,6 +414,27 @@ func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
 		require.True(t, status.NotReturned)
 		released := []scheduling.Release{{Namespace: "ops", Name: "n1", Number: 1, Unclean: true, LeftOut: cordon}}
 		require.Equal(t, released, w.schedulerCalls[len(w.schedulerCalls)-1].Released, "its mark holds the node")
+	}
+}
+
+func TestANodeThatIsToBeKeptOnFailureRemembersThat(t *testing.T) {
+	for _, locked := range []bool{false, true} {
+		for onFailure, keep := range map[maintenancev1.FailureAction]bool{maintenancev1.FailureUncordon: false, maintenancev1.FailureKeepCordoned: true} {
+			w := newWorld(t)
+			w.locked, w.blocked["RunJob"] = locked, true
+			w.fail["RemoveJob"] = always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
+			signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalCancel, nil)
+			in := wholeMaintenance()
+			in.Object.Spec.OnFailure = onFailure
+			w.ExecuteWorkflow(NodeMaintenance, in)
+
+			status := requireFailure[nodeStatus](w, activities.ReasonJobStopping)
+			require.Equal(t, keep, w.inputs["TakeNode"][0].(activities.TakeNodeInput).KeepOnFailure)
+			if locked {
+				require.Equal(t, keep, w.inputs["Cordon"][0].(activities.CordonInput).KeepOnFailure)
+			}
+			require.Equal(t, keep, strings.HasSuffix(status.Notes[len(status.Notes)-1], "leaves it cordoned, as onFailure asks"), status.Notes)
+		}
 	}
 }
 

@@ -15,6 +15,9 @@ const (
 	AnnotationOwner = "drydock.dev/owner"
 	// AnnotationFormerState says on a node that we cordoned what it was before: a FormerState.
 	AnnotationFormerState = "drydock.dev/former-state"
+	// AnnotationKeepOnFailure says on a node that we cordoned that it stays so unless its maintenance says itself that it has not failed. Its value is
+	// "true"; it comes and goes with AnnotationOwner.
+	AnnotationKeepOnFailure = "drydock.dev/keep-on-failure"
 	// LabelMaintenance is the MaintenanceLabel of the owner whose maintenance has the node. It comes and goes with AnnotationOwner, in the same
 	// request. The pods of Jobs require it: one that is made too late finds no node.
 	LabelMaintenance = "drydock.dev/maintenance"
@@ -69,6 +72,11 @@ func OwnerWorkflow(owner string) (workflowID, firstRunID string) {
 func KeepCordoned(node metav1.Object) bool {
 	value, set := node.GetAnnotations()[AnnotationKeepCordoned]
 	return set && value != "false"
+}
+
+// KeptOnFailure reports whether the node is marked to stay out of service when its maintenance has failed.
+func KeptOnFailure(node metav1.Object) bool {
+	return node.GetAnnotations()[AnnotationKeepOnFailure] == "true"
 }
 
 // FormerStateOf returns what a node was before we marked it, or "".

@@ -25,6 +25,7 @@ func Covers(holder maintenancev1.NodeMaintenanceSpec, state maintenancev1.NodeSt
 		func() string { return lacksTime(state) },
 		func() string { return lacksHands(holder, other) },
 		func() string { return lacksCordon(holder, other) },
+		func() string { return lacksKeeping(holder, other) },
 		func() string { return lacksCompletion(holder.WaitForPodCompletion, other.WaitForPodCompletion) },
 		func() string { return lacksDrain(holder.DrainSpec, other.DrainSpec) },
 		func() string { return lacksChecks(holder, other) },
@@ -84,6 +85,14 @@ func lacksCordon(holder, other maintenancev1.NodeMaintenanceSpec) string {
 	cordons := func(spec maintenancev1.NodeMaintenanceSpec) bool { return spec.Cordon == nil || *spec.Cordon }
 	if cordons(other) && !cordons(holder) {
 		return "it does not cordon the node"
+	}
+	return ""
+}
+
+// lacksKeeping: the holder returns the node when it fails, or is terminated, whatever the other's work on it has come to.
+func lacksKeeping(holder, other maintenancev1.NodeMaintenanceSpec) string {
+	if other.OnFailure == maintenancev1.FailureKeepCordoned && holder.OnFailure != maintenancev1.FailureKeepCordoned {
+		return "it does not keep the node cordoned when it fails (onFailure)"
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ func (r request) foreignOnNode() string {
 	var patch nodePatch
 	r.read(&patch)
 	for annotation := range patch.Metadata.Annotations {
-		if annotation != kube.AnnotationOwner && annotation != kube.AnnotationFormerState {
+		if !slices.Contains([]string{kube.AnnotationOwner, kube.AnnotationFormerState, kube.AnnotationKeepOnFailure}, annotation) {
 			return "annotation " + annotation
 		}
 	}
