@@ -174,6 +174,7 @@ func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
 func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing.T) {
 	blocker := drydockv1.Blocker{Kind: "Pod", Namespace: "shop", Name: "web-1", Reason: "DisruptionBudget"}
 	w := newWorld(t)
+	w.locked = true
 	w.fail["Drain"] = always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil, blocker))
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
@@ -182,7 +183,10 @@ func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing
 	require.Equal(t, []drydockv1.Blocker{blocker}, status.Failure.Blockers)
 	require.Equal(t, "drain n1: 1 pod blocked", status.Failure.Message)
 	require.NotContains(t, w.called(), "RunJob")
-	require.False(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).KeepCordoned)
+	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+	require.False(t, returned.KeepCordoned)
+	require.True(t, returned.Withdraw, "its locks are not kept waiting")
+	require.Contains(t, w.called(), "AwaitNodeLocksActive")
 }
 
 func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
@@ -733,7 +737,9 @@ func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T
 func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
 	w := newWorld(t)
 	w.locked = true
-	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true} })
+	play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
+		return activities.ReturnNodeResult{Uncordoned: true, NotWithdrawn: true}
+	})
 	w.fail["WithdrawNodeMaintenance"] = always(errors.New("its webhook does not answer"))
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 

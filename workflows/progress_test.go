@@ -59,31 +59,41 @@ func firstTold(t *testing.T, id string, limit time.Duration) time.Duration {
 // A parent that has hundreds of children hears of most changes late.
 func TestAParentIsToldAtOnceThatALockHasFailed(t *testing.T) {
 	failed := &drydockv1.Wait{Reason: activities.ReasonWorkloadLocksFailed, Message: "tf has failed"}
+	// soon sends a signal when something was called, and requires that the parent is told once before it would be told of any other change.
+	soon := func(w *world, called func() bool, signal string, news any, told string) {
+		w.when(called, func() {
+			w.SignalWorkflow(signal, news)
+			w.RegisterDelayedCallback(func() {
+				require.Len(t, w.toldOf(told), 1)
+				w.CancelWorkflow()
+			}, 100*time.Millisecond)
+		})
+	}
 	w := newWorld(t)
 	w.locked, w.blocked["AwaitNodeLocks"] = true, true
+	soon(w, func() bool { return len(w.inputsOf("AwaitNodeLocks")) > 0 },
+		temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: failed}, temporal.SignalNodeProgress)
 	in := ofRollout()
 	in.ProgressLimit = time.Hour
-	w.RegisterDelayedCallback(func() {
-		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: failed})
-	}, 100*time.Millisecond)
-	w.RegisterDelayedCallback(func() {
-		told := w.toldOf(temporal.SignalNodeProgress)
-		require.Len(t, told, 1)
-		require.Equal(t, failed.Message, told[0].(ranv1.ClusterNodeStatus).Wait.Message)
-		w.CancelWorkflow()
-	}, 200*time.Millisecond)
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireCancelled[nodeStatus](w)
+	require.Equal(t, failed.Message, w.toldOf(temporal.SignalNodeProgress)[0].(ranv1.ClusterNodeStatus).Wait.Message)
 
 	w, nodes := newClusterWorld(t, 0, 1, 1)
-	nodes.takes = time.Minute
-	node := ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeScheduled, Wait: failed}
+	nodes.takes = time.Hour
+	soon(w, func() bool { return len(nodes.events) > 0 },
+		temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeScheduled, Wait: failed}, temporal.SignalClusterProgress)
 	upgrade := oneCluster()
 	upgrade.ProgressLimit = time.Hour
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalNodeProgress, node) }, 100*time.Millisecond)
-	w.RegisterDelayedCallback(func() { require.Len(t, w.toldOf(temporal.SignalClusterProgress), 1) }, 200*time.Millisecond)
 	w.ExecuteWorkflow(ClusterUpgrade, upgrade)
-	requireResult[ranv1.ClusterStatus](w)
+	requireCancelled[ranv1.ClusterStatus](w)
+
+	w, _ = newClusterWorld(t, 0, 1, 1)
+	w.blocked["AwaitClusterLocks"] = true
+	soon(w, func() bool { return len(w.inputsOf("AwaitClusterLocks")) > 0 },
+		temporal.SignalObserved, temporal.Observation{Activity: "AwaitClusterLocks", Wait: failed}, temporal.SignalClusterProgress)
+	w.ExecuteWorkflow(ClusterUpgrade, upgrade)
+	requireCancelled[ranv1.ClusterStatus](w)
 }
 
 func TestALockThatFailsAgainAndAgainDoesNotFloodTheParent(t *testing.T) {

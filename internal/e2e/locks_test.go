@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -12,6 +14,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -153,6 +156,7 @@ func breakLockCycle(t *testing.T) {
 	awaitReason("LockCycle")(t, younger)
 	t.Log(must(t, "node", "status", younger.name(), "--cluster", spoke.Name))
 	awaitReason("WorkloadLocksHeld")(t, older)
+	requireLocksShown(t, spoke, older)
 	letStorageBeReady(t, spoke, older.node)
 	awaitNodeState(t, older.workflowID(), maintenancev1.NodeReady)
 	awaitAsked(t, spoke, younger.node, true)
@@ -167,4 +171,23 @@ func breakLockCycle(t *testing.T) {
 	s.requireOrder(t, younger.node, stepRequest, stepInactive+storage, stepWithdraw, stepActive+storage, stepRequest, stepInactive+storage, stepCordon)
 	require.Less(t, s.indexOf(younger.node, stepActive+storage), s.indexOf(older.node, stepInactive+storage), "the lock of the younger was held again first")
 	require.Less(t, s.indexOf(older.node, stepUncordon), s.indexOf(younger.node, stepCordon))
+}
+
+// requireLocksShown asks the commands that look at a cluster who holds what: storage holds the node that is asked for, as its pod is not ready.
+func requireLocksShown(t *testing.T, spoke *devstack.Cluster, asked site) {
+	t.Helper()
+	look := func(args ...string) answer {
+		return drydock(t, append(append([]string{"lock"}, args...), "--kubeconfig", spoke.KubeconfigFile)...)
+	}
+	require.Equal(t, "the cluster is not held\n", look("gate").out)
+	held := look("gate", "--node", asked.node)
+	require.Equal(t, 1, held.code)
+	require.Contains(t, held.err, "node "+asked.node+" is held: storage holds it: pod storage/")
+	list := look("list").out
+	require.Regexp(t, `node `+asked.node+` +os +`+asked.workflowID(), list)
+	require.Contains(t, list, "2 requests, 1 held that are asked to let go", "that for the cluster, and that of the older one")
+	require.Regexp(t, `vrouter +50% +1 of 2 +1 +50% 1 out of 2 nodes updated`, look("progress").out)
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte(storagePolicy), 0o600))
+	require.Regexp(t, `node `+asked.node+` +active +PodNotReady +pod storage/`, look("evaluate", "-f", policy).out)
 }
