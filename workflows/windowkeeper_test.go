@@ -352,6 +352,24 @@ func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
 	require.Contains(t, state.Closes.Hold.Reason, "was open for new work until")
 }
 
+// What the emergency stop holds does not even finish.
+func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
+	w := newWorld(t)
+	w.registerAs("told", func(ctx workflow.Context) ([]emergency.State, error) {
+		closed := opensAt(1, workflow.Now(ctx).Add(4*time.Hour))
+		k := holdKeeper{windows: windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: closed}}}
+		k.state = heldState(1, drydockv1.HoldAll)
+		held := k.about("c1")
+		k.state = heldState(2)
+		return []emergency.State{held, k.about("c1")}, nil
+	})
+	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+	told := requireResult[[]emergency.State](w)
+	require.Len(t, told[0].Holds, 1)
+	require.Equal(t, "ann", told[0].Holds[0].By)
+	require.Equal(t, nightWindow, told[1].Holds[0].Window)
+}
+
 // Nobody was there to tell them.
 func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
@@ -471,7 +489,7 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 	w.locked, w.blocked["AwaitNodeLocks"] = true, true
 	w.when(func() bool { return len(w.inputsOf("AwaitNodeLocks")) > 0 }, func() {
 		w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
-		w.releaseAfter(standsBackAfter/2, 3)
+		w.releaseAfter(30*time.Second, 3)
 	})
 	w.lookAfter(10*time.Minute, func() {
 		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks"}, w.called())

@@ -324,6 +324,7 @@ func TestAnOverrideOpensWhateverIsExcludedAndExpires(t *testing.T) {
 	d.Overriding(request, d.now)
 	require.True(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
 	require.Equal(t, "ann", d.Events[len(d.Events)-1].By, "it is recorded")
+	require.False(t, windows.Ask([]windows.Standing{told(d)}, request.Until, 0).Allowed, "nobody need be told that it has expired")
 	d.walk("2026-12-01T13:00:00Z")
 	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
 	require.False(t, windows.Ask([]windows.Standing{told(d)}, d.now, 0).Allowed)
