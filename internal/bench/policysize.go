@@ -49,7 +49,7 @@ func DefaultSizes() Sizes {
 			{Clusters: 1000, Policies: 1, AtOnce: 100},
 		},
 		Harbors: []int{50},
-		Windows: []WindowSize{{Windows: 1000, Maintenances: 20}},
+		Windows: []WindowSize{{Windows: 50, Maintenances: 10}, {Windows: 1000, Maintenances: 20}},
 		Pace:    true,
 	}
 }

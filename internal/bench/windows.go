@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -80,7 +81,7 @@ func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io
 }
 
 func windowsOnFleet(ctx context.Context, size WindowSize, progress io.Writer) (WindowResult, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances, Temporal: devstack.TemporalOptions{}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances + 1, Temporal: devstack.TemporalOptions{}, Output: progress})
 	if err != nil {
 		return WindowResult{}, err
 	}
@@ -90,7 +91,7 @@ func windowsOnFleet(ctx context.Context, size WindowSize, progress io.Writer) (W
 			return WindowResult{}, err
 		}
 		defer server.Close()
-		nodes := Size{Nodes: size.Maintenances, AtOnce: size.Maintenances, Rounds: 1}
+		nodes := Size{Nodes: size.Maintenances, AtOnce: size.Maintenances + 1, Rounds: 1}
 		s := &windowScene{scene: scene{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size}
 		return s.measure(ctx)
 	}()
@@ -112,14 +113,14 @@ const (
 )
 
 func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
-	if err := s.populate(ctx); err != nil {
+	if err := errors.Join(s.populate(ctx), s.wakeScheduler(ctx)); err != nil {
 		return WindowResult{}, err
 	}
 	took, err := s.defineSome(ctx)
 	if err != nil {
 		return WindowResult{}, err
 	}
-	s.opens = time.Now().Add(preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*3/2).Truncate(time.Second)
+	s.opens = time.Now().Add(preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*5/4).Truncate(time.Second)
 	if err := errors.Join(s.defineAll(ctx, 0, s.windows.Windows, s.opens), s.startMaintenances(ctx)); err != nil {
 		return WindowResult{}, err
 	}
@@ -136,7 +137,7 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 	if err != nil {
 		return WindowResult{}, err
 	}
-	if err := s.awaitCordons(ctx); err != nil {
+	if err := s.awaitCordons(ctx, s.windows.Maintenances+1); err != nil {
 		return WindowResult{}, err
 	}
 	result := WindowResult{Size: s.windows}
@@ -231,29 +232,39 @@ func (s *windowScene) toldAfter(ctx context.Context, i int, after time.Time) (ti
 // startMaintenances starts those that wait, each for another window.
 func (s *windowScene) startMaintenances(ctx context.Context) error {
 	for i, node := range s.nodes() {
-		window := i * s.windows.Windows / s.windows.Maintenances
-		file, err := yaml.Marshal(&maintenancev1.NodeMaintenance{
-			TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node},
-			Spec: maintenancev1.NodeMaintenanceSpec{
-				RequestorID: "bench.example.com", NodeName: node, MaintenanceWindows: []drydockv1.WindowName{drydockv1.WindowName(windowName(window))},
-			},
-		})
-		if err != nil {
+		window := drydockv1.WindowName(windowName(i * s.windows.Windows / s.windows.Maintenances))
+		if err := s.startMaintenance(ctx, node, window); err != nil {
 			return err
-		}
-		start := s.fleet.Command(ctx, "node", "maintain", "-f", "-", "--cluster", s.spoke.Name)
-		start.Stdin = bytes.NewReader(file)
-		if output, err := start.CombinedOutput(); err != nil {
-			return fmt.Errorf("start the maintenance of %s: %w: %s", node, err, output)
 		}
 	}
 	return nil
 }
 
-// awaitCordons waits until the nodes are out of service. They stay so: nobody says that the work on them is done.
-func (s *windowScene) awaitCordons(ctx context.Context) error {
-	return s.fleet.Await(ctx, s.spoke, "all nodes are cordoned", []k8sclient.Object{&corev1.Node{}}, func(ctx context.Context, reader k8sclient.Reader) (bool, error) {
+// wakeScheduler takes a node out of service that waits for nothing: a scheduler that has begun only now grants nothing for some seconds.
+func (s *windowScene) wakeScheduler(ctx context.Context) error {
+	return errors.Join(s.startMaintenance(ctx, fmt.Sprintf("worker-%d", s.windows.Maintenances+1)), s.awaitCordons(ctx, 1))
+}
+
+func (s *windowScene) startMaintenance(ctx context.Context, node string, waits ...drydockv1.WindowName) error {
+	file, err := yaml.Marshal(&maintenancev1.NodeMaintenance{
+		TypeMeta:   metav1.TypeMeta{APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "bench.example.com", NodeName: node, MaintenanceWindows: waits},
+	})
+	if err != nil {
+		return err
+	}
+	start := s.fleet.Command(ctx, "node", "maintain", "-f", "-", "--cluster", s.spoke.Name)
+	start.Stdin = bytes.NewReader(file)
+	if output, err := start.CombinedOutput(); err != nil {
+		return fmt.Errorf("start the maintenance of %s: %w: %s", node, err, output)
+	}
+	return nil
+}
+
+// awaitCordons waits until so many nodes are out of service. They stay so: nobody says that the work on them is done.
+func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
+	return s.fleet.Await(ctx, s.spoke, counted(count, "node")+" cordoned", []k8sclient.Object{&corev1.Node{}}, func(ctx context.Context, reader k8sclient.Reader) (bool, error) {
 		var nodes corev1.NodeList
 		err := reader.List(ctx, &nodes)
 		cordoned := 0
@@ -262,7 +273,7 @@ func (s *windowScene) awaitCordons(ctx context.Context) error {
 				cordoned++
 			}
 		}
-		return cordoned == s.windows.Maintenances, err
+		return cordoned == count, err
 	})
 }
 
@@ -280,30 +291,22 @@ func (s *windowScene) told(ctx context.Context) (Latency, error) {
 
 // cordoned reads from the audit log how late the nodes were cordoned. It is an error if one was before its window opened.
 func (s *windowScene) cordoned() (Latency, error) {
-	seen, err := s.cordons()
+	deeds, err := fleet.Deeds(s.spoke)
 	if err != nil {
 		return Latency{}, err
 	}
 	var took []time.Duration
-	for _, deed := range seen {
-		if deed.Received.Before(s.opens) {
+	for _, deed := range deeds {
+		switch {
+		case deed.What != fleet.DeedCordon || !slices.Contains(s.nodes(), deed.Object):
+		case deed.Received.Before(s.opens):
 			return Latency{}, fmt.Errorf("%s was cordoned %s before its window opened", deed.Object, s.opens.Sub(deed.Received))
+		default:
+			took = append(took, deed.At.Sub(s.opens))
 		}
-		took = append(took, deed.At.Sub(s.opens))
+	}
+	if len(took) != s.windows.Maintenances {
+		return Latency{}, fmt.Errorf("the audit log has %d cordons, not %d", len(took), s.windows.Maintenances)
 	}
 	return latency(took), nil
-}
-
-func (s *windowScene) cordons() ([]fleet.Deed, error) {
-	deeds, err := fleet.Deeds(s.spoke)
-	var cordons []fleet.Deed
-	for _, deed := range deeds {
-		if deed.What == fleet.DeedCordon && deed.ByDrydock() {
-			cordons = append(cordons, deed)
-		}
-	}
-	if err == nil && len(cordons) != s.windows.Maintenances {
-		err = fmt.Errorf("the audit log has %d cordons, not %d", len(cordons), s.windows.Maintenances)
-	}
-	return cordons, err
 }
