@@ -103,7 +103,9 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 		return s.Wait != nil && s.Wait.Reason == "WaitingForWindow"
 	}
 	waitingAs := func(says string) func(ranv1.ClusterGroupUpgradeStatus) bool {
-		return func(s ranv1.ClusterGroupUpgradeStatus) bool { return waiting(s) && strings.Contains(s.Wait.Message, says) }
+		return func(s ranv1.ClusterGroupUpgradeStatus) bool {
+			return waiting(s) && strings.Contains(s.Wait.Message, says)
+		}
 	}
 	awaitStatus(t, "nightly", waitingAs("nobody has defined it"))
 
