@@ -119,8 +119,21 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 			return rollout.EndTimedOut
 		}
 		end := g.awaitApproval(ctx)
-		if end != "" || !g.status.Paused {
+		switch {
+		case end != "":
 			return end
+		case g.status.Paused: // once more what is waited for now
+			g.record.paused(ctx, true, g.pauseRequest)
+		case rollout.ApprovalExpiry(g.spec.Approvals) > 0 && g.startHold() != nil:
+			// What was approved may be out of date when a cluster can be started.
+			g.gate.standing = true
+			err := g.awaitStartable(ctx)
+			g.gate.standing = false
+			if err != nil {
+				return rollout.EndCancelled
+			}
+		default:
+			return ""
 		}
 	}
 }

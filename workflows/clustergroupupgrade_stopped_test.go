@@ -56,13 +56,39 @@ func TestWhatIsApprovedWhileARolloutIsStoppedStartsWhenItGoesOn(t *testing.T) {
 			w.RegisterDelayedCallback(func() { granted = w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Hour)
 			w.RegisterDelayedCallback(func() {
 				require.NotContains(t, clusters.events, "+c2")
-				require.False(t, awaitsApproval(statusOf[groupStatus](w)))
+				require.Equal(t, stop.reason, statusOf[groupStatus](w).Wait.Reason)
 				stop.end(w)
 			}, 20*time.Hour)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: approvedRollout(), StartedBy: "ann"})
 			require.Len(t, requireResult[groupStatus](w).Approvals, 1)
 			require.NoError(t, granted.err)
 			require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2"}, clusters.events)
+		})
+	}
+}
+
+func TestAnApprovalThatGrewOldWhileARolloutWasStoppedIsAskedForAgain(t *testing.T) {
+	for _, stop := range everyStop()[:3] {
+		t.Run(stop.name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+			object := approvedRollout()
+			object.Spec.Approvals.Expiry = 60
+			w.RegisterDelayedCallback(func() {
+				stop.begin(w)
+				w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+			}, 10*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				requireStopped(w, &children{}, stop.reason)
+				w.SignalWorkflow(temporal.SignalHeld, heldState(4))
+				w.SignalWorkflow(temporal.SignalResume, nil)
+			}, 20*time.Hour)
+			w.RegisterDelayedCallback(func() {
+				require.NotContains(t, clusters.events, "+c2")
+				require.True(t, awaitsApproval(statusOf[groupStatus](w)))
+				w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+			}, 20*time.Hour+30*time.Minute)
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object, StartedBy: "ann"})
+			require.Len(t, requireResult[groupStatus](w).Approvals, 2)
 		})
 	}
 }
