@@ -104,7 +104,7 @@ type standing struct {
 	// Rank from 1, and how many wait.
 	Rank int `json:"rank"`
 	Of   int `json:"of"`
-	// Wait is why it is not granted a slot at this moment. Its maintenance hears of it only when the reason changes.
+	// Wait is why it is not granted a slot at this moment. Its maintenance hears of it when the reason changes, and of what else there is to say later.
 	drydockv1.Wait
 }
 
@@ -132,6 +132,14 @@ func standingIn(queue []scheduling.Place, of maintenanceRef) *standing {
 		found.Of = waiting
 	}
 	return found
+}
+
+// with adds what the maintenance has to say beyond that: why it cannot join the one that has the node.
+func (p *standing) with(own *drydockv1.Wait) *standing {
+	if p != nil && own != nil && strings.HasPrefix(own.Message, p.Message) {
+		p.Message = own.Message
+	}
+	return p
 }
 
 // text is e.g. "NoSlot for 2m: maxParallelOperations allows 1 of 30 nodes under maintenance at once (n1); rank 3 of 7".

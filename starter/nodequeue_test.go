@@ -54,7 +54,13 @@ func TestAMaintenanceThatWaitsStandsSomewhereInTheQueue(t *testing.T) {
 	require.Nil(t, standingIn(q.Queue, ref("of-n3")), "it has a slot")
 	require.Nil(t, standingIn(q.Queue, ref("of-n4")), "it has not asked yet")
 	second := standingIn(q.Queue, ref("of-n2"))
-	require.Equal(t, "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2", second.text(q.Queue[0].Since.Add(90*time.Second)))
+	const said = "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2"
+	now := q.Queue[0].Since.Add(90 * time.Second)
+	require.Equal(t, said, second.text(now))
+	require.Equal(t, said, second.with(nil).text(now))
+	require.Equal(t, said, second.with(&drydockv1.Wait{Message: "1 of 2 nodes at once, as it was told before"}).text(now))
+	require.Contains(t, second.with(&drydockv1.Wait{Message: "1 of 3 nodes at once; node/c1/ops/n2 cannot be joined: a Job"}).text(now), "cannot be joined: a Job; rank 2")
+	require.Nil(t, (*standing)(nil).with(&drydockv1.Wait{Message: "held"}))
 }
 
 func TestDoctorSaysOfEachClusterWhetherSlotsAreGranted(t *testing.T) {

@@ -96,7 +96,7 @@ func (s *server) maintenanceStatus(ctx context.Context, target subject, executio
 	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
 	err := s.status(ctx, target, execution, &status.Status)
 	if err == nil && status.Status.State == maintenancev1.NodePending {
-		status.Standing = s.standing(ctx, status.Metadata)
+		status.Standing = s.standing(ctx, status.Metadata).with(status.Status.Wait)
 	}
 	return status, err
 }

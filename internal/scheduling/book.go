@@ -39,12 +39,14 @@ type Party struct {
 	Slots []Entry `json:"slots"`
 	// Gone are requests that are over because their node is gone, and of which it was not told.
 	Gone []Grant `json:"gone,omitempty"`
-	// Told is the reason of the wait that it was told last, ToldHolder who has the node, and ToldHeld who could be joined; News is since when that is
-	// otherwise.
-	Told       string     `json:"told,omitempty"`
-	ToldHolder Asker      `json:"toldHolder,omitzero"`
-	ToldHeld   []HeldNode `json:"toldHeld,omitempty"`
-	News       time.Time  `json:"news,omitzero"`
+	// Told is the reason of the wait that it was told last, ToldMessage what was said of it, ToldHolder who has the node, and ToldHeld who could be joined;
+	// ToldAt is when that was, and News since when it is otherwise.
+	Told        string     `json:"told,omitempty"`
+	ToldMessage string     `json:"toldMessage,omitempty"`
+	ToldHolder  Asker      `json:"toldHolder,omitzero"`
+	ToldHeld    []HeldNode `json:"toldHeld,omitempty"`
+	ToldAt      time.Time  `json:"toldAt,omitzero"`
+	News        time.Time  `json:"news,omitzero"`
 }
 
 // Entry is a request in the book.
@@ -205,7 +207,7 @@ func (b *Book) Lose(over Holder, now time.Time) (lost []Slot) {
 		return nil
 	}
 	party.Slots = slices.DeleteFunc(party.Slots, func(e Entry) bool { return !e.Granted })
-	party.Told, party.ToldHolder, party.ToldHeld, party.Gone, party.News = "", Asker{}, nil, nil, time.Time{} // nobody is there to be told anything
+	*party = Party{Asker: party.Asker, Slots: party.Slots} // nobody is there to be told anything
 	for i := range party.Slots {
 		if e := &party.Slots[i]; e.Until.IsZero() && !slices.Contains(over.Maintenances, e.Maintenance) {
 			lost = append(lost, e.Slot)

@@ -102,7 +102,7 @@ func TestASlotIsGrantedOnceAndHandedOnWhenItIsReturned(t *testing.T) {
 	require.True(t, d.book.Empty())
 }
 
-func TestAWaitIsToldWhenItHasStoodForASecondAndAgainOnlyForAnotherReason(t *testing.T) {
+func TestAWaitIsToldWhenItHasStoodForASecondAndAtOnceAgainOnlyForAnotherReason(t *testing.T) {
 	d := newDesk(1, "a", "b")
 	d.ask("june", slot("a", 1))
 	require.Empty(t, d.ask("july", slot("b", 1)))
@@ -114,6 +114,42 @@ func TestAWaitIsToldWhenItHasStoodForASecondAndAgainOnlyForAnotherReason(t *test
 	require.Empty(t, d.decideIn(&drydockv1.Wait{Reason: "Held"}))
 	d.now = d.again
 	require.Equal(t, []string{"july:; Held"}, d.decideIn(&drydockv1.Wait{Reason: "Held"}))
+}
+
+// Who waits is not to read for hours of holders that left long ago.
+func TestWhatElseThereIsToSayOfAWaitIsToldNowAndThen(t *testing.T) {
+	d := newDesk(1, "a", "b", "c")
+	d.ask("june", slot("a", 1))
+	d.ask("july", slot("b", 2))
+	d.ask("august", slot("c", 3))
+	d.later()
+	d.told = nil
+	told := d.now
+
+	require.Equal(t, []string{"july: on-b"}, d.release("june", returned("a", 1)))
+	require.Equal(t, told.Add(time.Minute), d.again, "the reason is the same, but not who has the slot")
+	require.Equal(t, []string{"august:; NoSlot"}, d.later())
+	require.Contains(t, d.told[1].Wait.Message, "(b for a.example.com)")
+	require.Zero(t, d.again)
+	require.Empty(t, d.decide())
+
+	another := scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{seen("e")}}
+	d.now = noon.Add(5 * time.Hour)
+	d.book.See(another)
+	require.Equal(t, []string{"august:; NoSlot"}, d.decide(), "it is one of 5 nodes now")
+	told = d.now
+	d.book.See(scheduling.Sight{From: noon, Gone: []string{"e"}})
+	require.Empty(t, d.decide())
+	require.WithinDuration(t, told.Add(30*time.Minute), d.again, time.Second, "who waits for hours is told less often")
+	d.book.See(another)
+	require.Empty(t, d.decide())
+	require.Zero(t, d.again, "it is as it was told")
+	d.now = noon.Add(1000 * time.Hour)
+	d.book.See(scheduling.Sight{From: noon, Gone: []string{"e"}})
+	require.Len(t, d.decide(), 1)
+	d.book.See(another)
+	require.Empty(t, d.decide())
+	require.Equal(t, d.now.Add(time.Hour), d.again)
 }
 
 func TestAWaitOfSeveralNamesTheNextAndAllWithTheirReasons(t *testing.T) {

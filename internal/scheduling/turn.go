@@ -15,6 +15,9 @@ import (
 const (
 	// newsAfter is for how long a wait has to stand before its asker is told: most end sooner.
 	newsAfter = time.Second
+	// retoldAfter is how long after it was told of a wait an asker is told at the earliest what else there is to say of it: who has the slots now, say. It is
+	// a tenth of the time for which it has waited, from retoldAfter up to retoldAtMost: what waits for months does not fill its history so.
+	retoldAfter, retoldAtMost = time.Minute, time.Hour
 	// turnsAtOnce is how many askers are told at a time: the server blocks a run with too many outgoing signals.
 	turnsAtOnce = 100
 	// turnHeld is how many nodes an asker is told of that others have.
@@ -50,7 +53,8 @@ func (b *Book) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 	waits := b.waits(out.Waiting, now)
 	for i := range b.Parties {
 		party := &b.Parties[i]
-		granted, due := party.news(waits[party.Asker], now)
+		wait := waits[party.Asker]
+		granted, due := party.news(wait, now)
 		if len(granted)+len(party.Gone) == 0 && (due.IsZero() || due.After(now)) {
 			out.Again = Earlier(out.Again, due)
 			continue
@@ -60,7 +64,7 @@ func (b *Book) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
 			continue
 		}
 		b.Turns++
-		out.Turns = append(out.Turns, party.tell(b.Turns, granted, waits[party.Asker]))
+		out.Turns = append(out.Turns, party.tell(b.Turns, granted, wait, now))
 	}
 	b.forgetSilent()
 	return out
@@ -222,6 +226,8 @@ func (b *Book) unserved() map[Request][]placed {
 // partyWait is why the first request of an asker waits.
 type partyWait struct {
 	drydockv1.Wait
+	// asked is since when the request waits.
+	asked time.Time
 	// holder has the node that it waits for.
 	holder Asker
 	// held are the nodes of its requests for others that are with maintenances which asked for themselves.
@@ -253,7 +259,7 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
 		counts[asker]++
 		wait := waits[asker]
 		if wait == nil {
-			wait = &partyWait{Wait: drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)}}
+			wait = &partyWait{asked: asked.Since, Wait: drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)}}
 			waits[asker] = wait
 		}
 		if w.Reason == NodeBusy {
@@ -281,29 +287,35 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
 	return waits
 }
 
-// news is what an asker has to be told: grants, at once; that it waits for another reason than it knows, when that has stood for a while.
+// news is what an asker has to be told: grants, at once; that it waits for another reason than it knows, when that has stood for a while; and now and then
+// what else there is to say of the same reason.
 func (p *Party) news(wait *partyWait, now time.Time) (granted []Grant, due time.Time) {
 	for i := range p.Slots {
 		if e := &p.Slots[i]; e.Granted && !e.Told {
 			granted = append(granted, e.name())
 		}
 	}
-	switch reason, holder, held := wait.key(); {
-	case reason == p.Told && holder == p.ToldHolder && slices.Equal(held, p.ToldHeld):
+	reason, holder, held := wait.key()
+	known := reason == p.Told && holder == p.ToldHolder && slices.Equal(held, p.ToldHeld)
+	switch {
+	case known && wait.message() == p.ToldMessage:
 		p.News = time.Time{}
 		return granted, time.Time{}
+	case known:
+		p.News = time.Time{}
+		return granted, p.ToldAt.Add(min(max(retoldAfter, p.ToldAt.Sub(wait.asked)/10), retoldAtMost))
 	case p.News.IsZero():
 		p.News = now
 	}
 	return granted, p.News.Add(newsAfter)
 }
 
-func (p *Party) tell(number int64, granted []Grant, wait *partyWait) Turn {
+func (p *Party) tell(number int64, granted []Grant, wait *partyWait, now time.Time) Turn {
 	for i := range p.Slots {
 		p.Slots[i].Told = p.Slots[i].Granted
 	}
 	p.Told, p.ToldHolder, p.ToldHeld = wait.key()
-	p.News = time.Time{}
+	p.ToldMessage, p.ToldAt, p.News = wait.message(), now, time.Time{}
 	turn := Turn{Asker: p.Asker, Number: number, Granted: granted, Gone: p.Gone, Held: p.ToldHeld}
 	p.Gone = nil
 	if wait != nil {
@@ -321,6 +333,14 @@ func (w *partyWait) key() (reason string, holder Asker, held []HeldNode) {
 		return "", Asker{}, nil
 	}
 	return w.Reason, w.holder, w.held
+}
+
+// message is what there is to say of a wait.
+func (w *partyWait) message() string {
+	if w == nil {
+		return ""
+	}
+	return w.Message
 }
 
 // Served are those with a slot, in the order in which they were asked for.
