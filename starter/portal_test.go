@@ -81,16 +81,18 @@ switches      New switches   in_progress   2026-11-21T15:00:00Z   2026-11-21T17:
 }
 
 // showsOnPortals: window prod/night opens soon, and is known before anything of the portal that shows it.
-func showsOnPortals(t *testing.T) {
+func (s *stage) showsOnPortals(t *testing.T) {
+	const zulu = "20060102T150405Z"
 	opens := time.Now().Truncate(time.Second).Add(3 * time.Second)
 	window := file(t, "window.yaml", fmt.Sprintf(`
 apiVersion: drydock.dev/v1alpha1
 kind: MaintenanceWindow
 metadata: {name: night, namespace: prod}
 spec:
-  {timeZone: UTC, scheduledStart: %q, scheduledEnd: %q, title: Nightly, portalRef: main, components: [web]}
-`, opens.UTC().Format(time.RFC3339), opens.Add(time.Hour).UTC().Format(time.RFC3339)))
+  {timeZone: UTC, recurrence: "RDATE:%s,%s", duration: 1h, title: Nightly, portalRef: main, components: [web]}
+`, opens.UTC().Format(zulu), opens.AddDate(0, 0, 1).UTC().Format(zulu)))
 	succeeds(t, "window", "create", "-f", window)
+	becomes(t, func(v portal.View) bool { return len(v.Upcoming) > 0 }, "portal", "status", "main")
 	watch := begin(t, "portal", "status", "main", "--watch")
 	watch.prints(t, "Nightly, is upcoming")
 
@@ -99,7 +101,7 @@ spec:
 	require.Equal(t, exitDone, applied.status)
 	require.Equal(t, "component web added\ncomponent db added\nmaintenance switches added\nportal main: operational; see `drydock portal status main`\n", applied.stdout)
 	require.Equal(t, "warning: portal main: maintenance switches: spec.components: the portal does not have rack yet\n", applied.stderr)
-	watch.prints(t, "component web is maintenance because of prod/night/"+opens.UTC().Format("20060102T150405Z"))
+	watch.prints(t, "component web is maintenance because of prod/night/"+opens.UTC().Format(zulu))
 	watch.prints(t, "component db is degraded because of switches")
 	watch.stop()
 	require.Equal(t, exitFailed, watch.end(t).status)
@@ -125,5 +127,9 @@ spec:
 	require.Len(t, parsed[portal.View](t, "portal", "status", "portal/main").Components, 1)
 	require.Contains(t, succeeds(t, "portal", "delete", "other", "--all"), "component web deleted\nportal other: unknown;")
 	require.Contains(t, succeeds(t, "portal", "list"), "main    operational\n")
+
+	require.NoError(t, s.client.TerminateWorkflow(t.Context(), "portal/main", "", "by mistake"))
+	succeeds(t, "portal", "apply", "-f", file(t, "web.yaml", componentText("web", "main")))
+	becomes(t, func(v portal.View) bool { return len(v.Upcoming) == 1 && v.Upcoming[0].Window == "prod/night" }, "portal", "status", "main")
 	require.Contains(t, drydock(t, "portal", "status", "none").stderr, "error: there is no portal none: `drydock portal list` lists those there are")
 }

@@ -22,7 +22,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"without a worker, a hold is kept for when there is one", holdWithoutWorker},
 		{"a worker starts", s.startWorker},
 		{"doctor is content once a worker polls", doctorContent},
-		{"a portal shows what is applied and what windows do", showsOnPortals},
+		{"a portal shows what is applied and what windows do", s.showsOnPortals},
 		{"a rollout is started, watched and ends", s.watchesARollout},
 		{"a rollout that runs is not started twice", s.startsOnce},
 		{"a rollout in which a cluster fails ends the watch with status 1", s.watchesAFailure},

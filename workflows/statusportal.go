@@ -244,7 +244,7 @@ func (s *statusPortal) continueAsNew(ctx workflow.Context) error {
 
 // show makes visible to people what is shown.
 func (s *statusPortal) show(ctx workflow.Context) {
-	view := s.portal.View()
+	view := s.portal.Overview()
 	if status := string(view.Status); status != s.status {
 		s.status = status
 		s.attributes.set(temporal.AttributePhase.ValueSet(status))

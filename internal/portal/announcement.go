@@ -24,6 +24,8 @@ type Announcement struct {
 	AffectedStatus sreportalv1.ServiceStatus `json:"affectedStatus,omitempty"`
 	// Openings are the one at hand, and the next.
 	Openings []windows.Opening `json:"openings,omitempty"`
+	// Bytes that are said of each, as the portal counts them.
+	Bytes int `json:"bytes,omitempty"`
 }
 
 // RefusedWindow is a window that is not shown, and why.
@@ -88,6 +90,7 @@ func (p *Portal) Hear(a Announcement, now time.Time) bool {
 
 // admit takes in a window, or records why it is not shown.
 func (p *Portal) admit(a Announcement) bool {
+	a.Bytes = lengthOf(append(slices.Clone(a.Components), a.Window, a.Window, a.Title, a.Description)...)
 	if err := p.checkRoom(ApplyRequest{}, a); err != nil {
 		if len(p.Refused) < refusedKept {
 			p.Refused = append(p.Refused, RefusedWindow{Window: a.Window, Why: err.Error()})
@@ -122,21 +125,11 @@ func earliest(a, b time.Time) time.Time {
 // refusedKept is how many windows are remembered that are not shown.
 const refusedKept = 20
 
-// Overdue are the windows that should have told that they have opened, and have not. Those openings are shown no more.
+// Overdue lets time pass, and returns the windows that should have told that they have opened, and have not, each once.
 func (p *Portal) Overdue(now time.Time) []string {
 	p.Pass(now)
-	var silent []string
-	for i := range p.Windows {
-		a := &p.Windows[i]
-		late := func(o windows.Opening) bool { return !o.Begun && !now.Before(o.Start.Add(overdue)) }
-		if slices.ContainsFunc(a.Openings, late) {
-			silent = append(silent, a.Window)
-			a.Openings = slices.DeleteFunc(slices.Clone(a.Openings), late)
-		}
-	}
-	if len(silent) > 0 {
-		p.changed(now)
-	}
+	silent := p.Silent
+	p.Silent = nil
 	return silent
 }
 

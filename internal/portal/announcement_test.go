@@ -48,11 +48,13 @@ func TestAnOpeningOfAWindowIsUpcomingThenInProgressThenCompleted(t *testing.T) {
 		AffectedStatus: sreportalv1.StatusDegraded, Start: after(time.Hour), End: after(5 * time.Hour),
 	}, v.Upcoming[0])
 
-	require.Equal(t, sreportalv1.StatusOperational, p.at(after(time.Hour)).component("db").Status, "the window has not opened yet")
+	require.Equal(t, sreportalv1.StatusOperational, p.at(after(time.Hour-1)).Status)
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status, "it is taken to begin in time")
 	require.True(t, p.Hear(night.hasBegun(), after(time.Hour+time.Millisecond)))
 	v = p.at(after(2 * time.Hour))
 	require.Equal(t, sreportalv1.StatusDegraded, v.component("db").Status)
 	require.Equal(t, []string{"prod/night/20261121T130000Z"}, v.component("db").Because)
+	require.Equal(t, after(time.Hour), v.component("db").Since)
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(5*time.Hour-1)).Status)
 
 	v = p.at(after(5 * time.Hour))
@@ -103,13 +105,40 @@ func TestAWindowThatDoesNotSayThatItHasOpenedIsAskedAndShownNoMore(t *testing.T)
 	p := newPortal(t)
 	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
 	require.Empty(t, p.Overdue(after(time.Hour+overdue-1)))
+	require.Equal(t, sreportalv1.StatusDegraded, p.View().Status)
 	next, _ := p.Next(after(time.Hour))
 	require.Equal(t, after(time.Hour+overdue), next)
 	require.Equal(t, []string{"prod/night"}, p.Overdue(next))
 	require.Empty(t, p.Overdue(next), "it is asked once")
-	require.Len(t, p.at(next).Upcoming, 3)
+	v := p.at(next)
+	require.Len(t, v.Upcoming, 3)
+	require.Equal(t, sreportalv1.StatusOperational, v.Status)
+	require.Empty(t, v.Completed)
 	p.Lose("prod/night", next)
 	require.Empty(t, p.at(next).Upcoming)
+}
+
+// Neither the window nor the portal was at work.
+func TestAnOpeningThatNobodySawNeverTookPlace(t *testing.T) {
+	p := newPortal(t)
+	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
+	v := p.at(after(3 * time.Hour))
+	require.Equal(t, int64(3*3600), v.component("db").Days[daysKept-1].StatusSeconds[sreportalv1.StatusOperational])
+	require.Equal(t, []string{"prod/night"}, p.Overdue(after(3*time.Hour)))
+	late := nightOf("prod/night", 2, after(time.Hour)).hasBegun()
+	p.Hear(late, after(3*time.Hour))
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(4*time.Hour)).Status, "it was opened late")
+}
+
+func TestAnOpeningThatDoesNotTakePlaceAfterAllLeavesNoTrace(t *testing.T) {
+	p := newPortal(t)
+	night := nightOf("prod/night", 1, after(time.Hour))
+	p.Hear(night, noon)
+	p.Hear(night.hasEnded(), after(time.Hour+time.Millisecond)) // missed, or cancelled in the last moment
+	v := p.at(after(time.Hour + time.Second))
+	require.Equal(t, sreportalv1.StatusOperational, v.Status)
+	require.Empty(t, append(v.Completed, v.InProgress...))
+	require.Empty(t, p.Overdue(after(2*time.Hour)))
 }
 
 func TestAWindowThatIsGoneIsShownUntilItsOpeningEnds(t *testing.T) {

@@ -1,11 +1,11 @@
 package portal
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -163,23 +163,44 @@ func (p *Portal) checkSize() error {
 func (p *Portal) length() int {
 	total := 0
 	for _, c := range p.Components {
-		total += length(c.Spec)
+		total += c.Bytes
 	}
 	for _, m := range p.Maintenances {
-		total += length(m.Spec)
+		total += m.Bytes
 	}
 	for _, past := range p.Past {
-		total += length(past)
+		total += past.Bytes
 	}
 	for _, a := range p.Windows {
-		openings := len(a.Openings)
-		a.Openings = nil
-		total += length(a) * max(1, openings)
+		total += a.Bytes * len(a.Openings)
 	}
 	return total
 }
 
-func length(of any) int {
-	text, _ := json.Marshal(of) // there is nothing in it that JSON does not have
-	return len(text)
+// lengthOf is how many bytes something has as JSON that says these texts.
+func lengthOf(texts ...string) int {
+	const besides = 250 // times, statuses, and the names of the fields
+	total := besides
+	for _, text := range texts {
+		total += len(`"",`)
+		for _, r := range text {
+			total += escaped(r)
+		}
+	}
+	return total
+}
+
+// escaped is how many bytes a character has within a JSON text, where what could be markup is escaped, too.
+func escaped(r rune) int {
+	const asCode = len(`\u0000`)
+	switch r {
+	case '"', '\\', '\n', '\r', '\t', '\b', '\f':
+		return len(`\n`)
+	case '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
+		return asCode
+	}
+	if r < ' ' {
+		return asCode
+	}
+	return utf8.RuneLen(r)
 }

@@ -1,7 +1,6 @@
 package portal
 
 import (
-	"slices"
 	"time"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
@@ -27,7 +26,8 @@ func midnight(t time.Time) time.Time { return t.UTC().Truncate(24*time.Hour).Add
 
 // Add adds a time in which one status was shown, and forgets the days that are too long ago by its end.
 func (h History) Add(status sreportalv1.ServiceStatus, from, to time.Time) History {
-	if oldest := midnight(to).AddDate(0, 0, -daysKept); from.Before(oldest) {
+	oldest := midnight(to).AddDate(0, 0, -daysKept)
+	if from.Before(oldest) {
 		from = oldest
 	}
 	for from.Before(to) {
@@ -41,22 +41,34 @@ func (h History) Add(status sreportalv1.ServiceStatus, from, to time.Time) Histo
 		h[len(h)-1].Spent[status] += end.Sub(from)
 		from = end
 	}
-	return h.since(to)
+	return h.since(dateOf(oldest))
 }
 
-// since forgets the days that are too long ago.
-func (h History) since(now time.Time) History {
-	oldest := dateOf(now.AddDate(0, 0, 1-daysKept))
-	return slices.DeleteFunc(h, func(d PastDay) bool { return d.Date < oldest })
+// since leaves out the days before a date.
+func (h History) since(oldest string) History {
+	for len(h) > 0 && h[0].Date < oldest {
+		h = h[1:]
+	}
+	return h
 }
 
-// Days are the last thirty, the oldest first, that of now being the last. Nothing is known of those that are not in the history.
-func (h History) Days(now time.Time) []Day {
-	days := make([]Day, daysKept)
-	for i := range days {
-		days[i].Date = dateOf(now.AddDate(0, 0, i+1-daysKept))
-		if at := slices.IndexFunc(h, func(d PastDay) bool { return d.Date == days[i].Date }); at >= 0 {
-			days[i] = h[at].day()
+// lastDates are the dates of the last thirty days, the oldest first, that of now being the last.
+func lastDates(now time.Time) []string {
+	dates := make([]string, daysKept)
+	for i := range dates {
+		dates[i] = dateOf(now.AddDate(0, 0, i+1-daysKept))
+	}
+	return dates
+}
+
+// days are those of dates, which follow one another. Nothing is known of those that are not in the history.
+func (h History) days(dates []string) []Day {
+	h = h.since(dates[0])
+	days := make([]Day, len(dates))
+	for i, date := range dates {
+		days[i].Date = date
+		if len(h) > 0 && h[0].Date == date {
+			days[i], h = h[0].day(), h[1:]
 		}
 	}
 	return days

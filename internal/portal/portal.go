@@ -21,8 +21,9 @@ type Portal struct {
 	Windows []Announcement `json:"windows,omitempty"`
 	// Past are openings of windows that are over, in the order in which they ended.
 	Past []PastOpening `json:"past,omitempty"`
-	// Refused are windows that are not shown.
+	// Refused are windows that are not shown; Silent are those that should have told that they have opened.
 	Refused []RefusedWindow `json:"refused,omitempty"`
+	Silent  []string        `json:"silent,omitempty"`
 	// Events are the last things that people have ordered.
 	Events []Event `json:"events,omitempty"`
 	// Counted is until when the history is known.
@@ -39,6 +40,8 @@ type Component struct {
 	Status  sreportalv1.ServiceStatus `json:"status"`
 	Since   time.Time                 `json:"since"`
 	History History                   `json:"history,omitempty"`
+	// Bytes that are said of it: see checkSize.
+	Bytes int `json:"bytes"`
 }
 
 // Maintenance is a maintenance that was applied.
@@ -49,6 +52,7 @@ type Maintenance struct {
 	Applied   time.Time                   `json:"applied"`
 	// Cancelled is when somebody ended it; nil: it keeps its own end.
 	Cancelled *time.Time `json:"cancelled,omitempty"`
+	Bytes     int        `json:"bytes"`
 }
 
 // PastOpening is an opening of a window that is over.
@@ -61,14 +65,15 @@ type PastOpening struct {
 	Start          time.Time                 `json:"start"`
 	End            time.Time                 `json:"end"`
 	// Cut: it ended before its time.
-	Cut bool `json:"cut,omitempty"`
+	Cut   bool `json:"cut,omitempty"`
+	Bytes int  `json:"bytes"`
 }
 
 const (
 	// keptFor is for how long what is over is remembered, and pastKept how many of each kind.
 	keptFor  = daysKept * 24 * time.Hour
 	pastKept = 50
-	// overdue is how long after its start an opening is shown as upcoming of which its window has not told that it has begun.
+	// overdue is how long after its start an opening is shown of which its window has not told that it has begun.
 	overdue = time.Minute
 )
 
@@ -89,7 +94,7 @@ type occasion struct {
 
 // occasions are all there are, with their phases at that moment.
 func (p *Portal) occasions(at time.Time) []occasion {
-	var all []occasion
+	all := make([]occasion, 0, len(p.Maintenances)+len(p.Windows)*(2+openingsAnnounced)+len(p.Past))
 	for _, m := range p.Maintenances {
 		all = append(all, m.occasion(at))
 	}
@@ -129,7 +134,8 @@ func (m Maintenance) occasion(at time.Time) occasion {
 	return o
 }
 
-// occasion of an opening: the window tells when it has begun, and its end does not belong to it.
+// occasion of an opening: its end does not belong to it. It is taken to begin in time, which its window confirms soon: of many that open in the same second
+// the last says so seconds later.
 func (a Announcement) occasion(opening windows.Opening, at time.Time) occasion {
 	o := PastOpening{
 		Window: a.Window, Title: a.Title, Description: a.Description, Components: a.Components, AffectedStatus: a.AffectedStatus,
@@ -137,10 +143,13 @@ func (a Announcement) occasion(opening windows.Opening, at time.Time) occasion {
 	}.occasion()
 	o.begun = opening.Begun
 	switch {
-	case opening.Begun && at.Before(opening.End):
+	case !at.Before(opening.End):
+	case opening.Begun, !at.Before(opening.Start) && at.Before(opening.Start.Add(overdue)):
 		o.Phase = sreportalv1.PhaseInProgress
-	case !opening.Begun && at.Before(opening.Start.Add(overdue)):
+	case at.Before(opening.Start):
 		o.Phase = sreportalv1.PhaseUpcoming
+	default:
+		o.Phase = ""
 	}
 	return o
 }
@@ -148,7 +157,7 @@ func (a Announcement) occasion(opening windows.Opening, at time.Time) occasion {
 func (o PastOpening) occasion() occasion {
 	return occasion{
 		MaintenanceView: MaintenanceView{
-			Name: openingName(o.Window, o.Start), Window: o.Window, Title: o.Title, Description: o.Description, Components: o.Components,
+			Window: o.Window, Title: o.Title, Description: o.Description, Components: o.Components,
 			AffectedStatus: cmp.Or(o.AffectedStatus, sreportalv1.StatusMaintenance),
 			Start:          o.Start.UTC(), End: o.End.UTC(), Phase: sreportalv1.PhaseCompleted, Cancelled: o.Cut,
 		},
@@ -156,7 +165,7 @@ func (o PastOpening) occasion() occasion {
 	}
 }
 
-// openingName tells the openings of windows apart, and from Maintenances.
+// openingName tells the openings of windows apart, and from Maintenances. Only what is shown has one.
 func openingName(window string, start time.Time) string {
 	return window + "/" + start.UTC().Format("20060102T150405Z")
 }
@@ -172,13 +181,12 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 	for _, o := range p.occasions(after) {
 		switch {
 		case o.Phase == "" || o.Phase == sreportalv1.PhaseCompleted:
-		case o.Window == "":
+		default:
 			at(o.Start)
 			at(o.over)
-		case o.begun:
-			at(o.over)
-		default:
-			at(o.Start.Add(overdue))
+			if o.Window != "" && !o.begun {
+				at(o.Start.Add(overdue))
+			}
 		}
 	}
 	if !p.Empty() {
@@ -192,7 +200,8 @@ func (p *Portal) Pass(now time.Time) bool {
 	if p.Counted.IsZero() {
 		p.Counted = now
 	}
-	changed := false
+	dropped := p.dropOverdue(now)
+	changed := dropped
 	for {
 		next, changes := p.Next(p.Counted)
 		if !changes || next.After(now) {
@@ -203,10 +212,28 @@ func (p *Portal) Pass(now time.Time) bool {
 		changed = true
 	}
 	p.count(now)
+	if dropped {
+		p.settle(now)
+	}
 	if changed {
 		p.renumber(now)
 	}
 	return changed
+}
+
+// dropOverdue forgets openings of which their windows have not told for too long that they have begun. Those that nobody was there to see never have.
+func (p *Portal) dropOverdue(now time.Time) bool {
+	late := func(o windows.Opening) bool { return !o.Begun && !now.Before(o.Start.Add(overdue)) }
+	dropped := false
+	for i := range p.Windows {
+		a := &p.Windows[i]
+		if slices.ContainsFunc(a.Openings, late) {
+			a.Openings = slices.DeleteFunc(slices.Clone(a.Openings), late)
+			p.Silent = append(p.Silent, a.Window)
+			dropped = true
+		}
+	}
+	return dropped
 }
 
 // changed computes anew what is shown, for more than time has changed.
@@ -288,7 +315,7 @@ func (p *Portal) past(a Announcement, opening windows.Opening, end time.Time) {
 	p.unpast(a.Window, opening.Start)
 	p.Past = append(p.Past, PastOpening{
 		Window: a.Window, Title: a.Title, Description: a.Description, Components: a.Components, AffectedStatus: a.AffectedStatus,
-		Start: opening.Start, End: end, Cut: end.Before(opening.End),
+		Start: opening.Start, End: end, Cut: end.Before(opening.End), Bytes: a.Bytes,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/windows"
@@ -314,6 +315,17 @@ func TestMaintenancesAreForgottenWhenTheyAreOverForLong(t *testing.T) {
 	require.Empty(t, p.at(later).Completed)
 	answer := applyOne(t, p, later, all[0])
 	require.Contains(t, answer.Warnings[0], "was over for too long")
+}
+
+func TestTheLengthOfATextIsThatWhichItHasAsJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringOfN(rapid.SampledFrom([]rune("a<>&\"\\\n\t\b\f\x01\u2028\x7fä")), 0, 20, -1)).Draw(t, "text")
+		text = strings.ReplaceAll(text, "\ufffd", "") // it is taken for what is no character, which has more
+		encoded, err := json.Marshal(text)
+		require.NoError(t, err)
+		require.Equal(t, len(encoded)+len(","), lengthOf(text)-lengthOf())
+	})
+	require.Equal(t, len(`"\ufffd",`), lengthOf("\xff")-lengthOf())
 }
 
 // 200 components and 100 windows are asked for; this is the most that is let in, with thirty days of trouble each.

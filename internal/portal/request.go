@@ -91,9 +91,10 @@ func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) str
 	if spec.Status == "" {
 		spec.Status = sreportalv1.StatusUnknown
 	}
+	bytes := lengthOf(object.Name, spec.DisplayName, spec.Description, spec.Group, spec.Link)
 	i, found := slices.BinarySearchFunc(p.Components, object.Name, func(c Component, name string) int { return strings.Compare(c.Name, name) })
 	if !found {
-		p.Components = slices.Insert(p.Components, i, Component{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now})
+		p.Components = slices.Insert(p.Components, i, Component{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now, Bytes: bytes})
 		return "added"
 	}
 	c := &p.Components[i]
@@ -101,13 +102,15 @@ func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) str
 	if c.Spec == spec {
 		return unchanged
 	}
-	c.Spec = spec
+	c.Spec, c.Bytes = spec, bytes
 	return "changed"
 }
 
 // applyMaintenance takes over a maintenance. One that was cancelled stays so until it is given another time.
 func (p *Portal) applyMaintenance(object sreportalv1.Maintenance, now time.Time) string {
-	applied := Maintenance{Namespace: object.Namespace, Name: object.Name, Spec: object.Spec, Applied: now}
+	spec := object.Spec
+	applied := Maintenance{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now}
+	applied.Bytes = lengthOf(append(slices.Clone(spec.Components), object.Name, spec.Title, spec.Description)...)
 	i, found := slices.BinarySearchFunc(p.Maintenances, object.Name, func(m Maintenance, name string) int { return strings.Compare(m.Name, name) })
 	if !found {
 		p.Maintenances = slices.Insert(p.Maintenances, i, applied)

@@ -101,12 +101,29 @@ func (p *Portal) status() sreportalv1.ServiceStatus {
 
 // View returns what is shown, as of the moment until which time has passed.
 func (p *Portal) View() View {
+	v := p.Overview()
+	dates := lastDates(p.Counted)
+	histories := map[string]History{}
+	for _, c := range p.Components {
+		histories[c.Name] = c.History
+	}
+	for i := range v.Components {
+		v.Components[i].Days = histories[v.Components[i].Name].days(dates)
+	}
+	return v
+}
+
+// Overview returns what is shown, but for the past days.
+func (p *Portal) Overview() View {
 	v := View{
 		Name: p.Name, Number: p.Number, Status: p.status(), Events: p.Events, AsOf: p.Counted,
 		Components: []ComponentView{}, InProgress: []MaintenanceView{}, Upcoming: []MaintenanceView{}, Completed: []MaintenanceView{},
 	}
 	because := map[string][]string{}
 	for _, o := range p.occasions(p.Counted) {
+		if o.Window != "" {
+			o.Name = openingName(o.Window, o.Start)
+		}
 		o.Unknown = p.unknown(o.Components)
 		switch o.Phase {
 		case sreportalv1.PhaseInProgress:
@@ -130,7 +147,6 @@ func (p *Portal) View() View {
 		v.Components = append(v.Components, ComponentView{
 			Name: c.Name, DisplayName: c.Spec.DisplayName, Description: c.Spec.Description, Group: c.Spec.Group, Link: c.Spec.Link,
 			Declared: Worst(c.Spec.Status), Status: c.Status, Since: c.Since.UTC(), Because: slices.Compact(slices.Sorted(slices.Values(because[c.Name]))),
-			Days: c.History.Days(p.Counted),
 		})
 	}
 	v.order()
@@ -154,9 +170,10 @@ func (v View) At(now time.Time) View {
 		return v
 	}
 	v.Components = slices.Clone(v.Components)
+	dates := lastDates(now)
 	for i := range v.Components {
 		c := &v.Components[i]
-		c.Days = historyOf(c.Days).Add(c.Status, v.AsOf, now).Days(now)
+		c.Days = historyOf(c.Days).Add(c.Status, v.AsOf, now).days(dates)
 	}
 	v.AsOf = now
 	return v
