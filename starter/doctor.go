@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -96,7 +97,7 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 func (s *server) examineHolds(ctx context.Context) finding {
 	const check = "emergency stop"
 	status, err := s.holdStatus(ctx)
-	if errors.Is(err, errNoWorker) {
+	if errors.Is(err, observe.ErrNoWorker) {
 		return ill(check, "start drydock-worker", errors.New("what is held is not known while no worker answers"))
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -59,7 +60,7 @@ func (s *server) examineSweeper(ctx context.Context, row workflowRow) finding {
 	var status workflows.SweeperStatus
 	err := s.query(ctx, subject{noun: "sweeper", name: cluster, workflowID: row.WorkflowID}, row.RunID, &status)
 	switch {
-	case errors.Is(err, errNoWorker):
+	case errors.Is(err, observe.ErrNoWorker):
 		return ill(check, "start drydock-worker", errors.New("what it has found is not known while no worker answers"))
 	case err != nil:
 		return ill(check, "see the message", err)

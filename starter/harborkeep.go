@@ -17,6 +17,7 @@ import (
 	"drydock.dev/drydock/activities"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -27,7 +28,7 @@ func harborCluster(cluster, namespace, name string) subject {
 		noun: "HarborCluster", name: namespace + "/" + name + " in cluster " + cluster,
 		workflowID: temporal.HarborClusterID(cluster, namespace, name),
 		show:       fmt.Sprintf("drydock harbor status %s/%s --cluster %s", namespace, name, cluster),
-		list:       "temporal workflow list --query \"" + workflowsOf(temporal.HarborCluster, false) + "\"",
+		list:       "temporal workflow list --query \"" + observe.WorkflowsOf(temporal.HarborCluster, false) + "\"",
 	}
 }
 
@@ -102,7 +103,7 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 	if err != nil {
 		return err
 	}
-	started := workflowStarted{Metadata: refOf(target.workflowID, runID)}
+	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, runID)}
 	if wait {
 		return c.awaitHarbor(ctx, s, target, applied.Generation)
 	}
@@ -116,7 +117,7 @@ const harborTimeout = 30 * time.Second
 func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
 	waiting, cancel := context.WithTimeout(ctx, harborTimeout)
 	defer cancel()
-	ref := refOf(target.workflowID, "")
+	ref := observe.RefOf(target.workflowID, "")
 	sent, err := s.UpdateWithStartWorkflow(waiting, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: s.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 			ID: target.workflowID, TaskQueue: temporal.TaskQueue,
@@ -133,8 +134,8 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 	switch _, unknown := errors.AsType[*serviceerror.NotFound](err); {
 	case err == nil:
 		return runID, nil
-	case ctx.Err() == nil && (timeIsUp(waiting) || noWorker(err)):
-		return "", fmt.Errorf("%s %s: %w", update, target, errNoWorker)
+	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
+		return "", fmt.Errorf("%s %s: %w", update, target, observe.ErrNoWorker)
 	case !unknown && temporal.ErrorType(err) != "":
 		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
 	}
@@ -172,7 +173,7 @@ func (c *cli) deleteHarbor(ctx context.Context, target subject, reason string, w
 	}
 	defer s.Close()
 	// The workflow may have ended, and the object still be there.
-	ref, named := refOf(target.workflowID, ""), &goharborv1.HarborCluster{}
+	ref, named := observe.RefOf(target.workflowID, ""), &goharborv1.HarborCluster{}
 	named.Namespace, named.Name = ref.Namespace, ref.Name
 	runID, err := s.changeHarbor(ctx, target, named, temporal.UpdateDelete, temporal.SignalRequest{Actor: actor(), Reason: reason}, nil)
 	if err != nil {

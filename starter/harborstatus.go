@@ -14,6 +14,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -60,7 +61,7 @@ With --watch it goes on and shows every change, on a terminal as a live view, el
 
 // harborStatus gets the status of a HarborCluster. The error may be errFromResult, a remark.
 func (s *server) harborStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (harborStatus, error) {
-	status := harborStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	status := harborStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
 	return status, s.status(ctx, target, execution, &status.Status)
 }
 

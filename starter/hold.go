@@ -15,6 +15,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -86,7 +87,7 @@ func (c *cli) takesHolds(cmd *cobra.Command, work func(context.Context, *server,
 
 func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) error {
 	answer, err := s.hold(ctx, request)
-	if errors.Is(err, errNoWorker) {
+	if errors.Is(err, observe.ErrNoWorker) {
 		return c.holdLater(ctx, s, request)
 	}
 	if err != nil {
@@ -103,7 +104,7 @@ func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) er
 }
 
 // hold starts the emergency stop where it does not run yet, and returns when what is held is in its history. Without a worker the error is
-// errNoWorker.
+// observe.ErrNoWorker.
 func (s *server) hold(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
 	return s.change(ctx, "hold", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
 		return s.startAndUpdate(ctx, updateOf(temporal.UpdateHold, request))
@@ -125,7 +126,7 @@ func updateOf(name string, request emergency.Request) client.UpdateWorkflowOptio
 
 // changeTimeout is how long the emergency stop may take to answer before no worker is taken to be there. The server needs 5 s to find that the
 // worker which has answered last is gone, and to ask another one.
-const changeTimeout = 2 * answerTimeout
+const changeTimeout = 2 * observe.AnswerTimeout
 
 // change sends an update to the emergency stop and waits for the answer.
 func (s *server) change(ctx context.Context, doing string, send func(context.Context) (client.WorkflowUpdateHandle, error)) (emergency.Answer, error) {
@@ -139,8 +140,8 @@ func (s *server) change(ctx context.Context, doing string, send func(context.Con
 	switch {
 	case err == nil:
 		return answer, nil
-	case ctx.Err() == nil && (timeIsUp(waiting) || noWorker(err)):
-		return answer, fmt.Errorf("%s: %w", doing, errNoWorker)
+	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
+		return answer, fmt.Errorf("%s: %w", doing, observe.ErrNoWorker)
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
 		return answer, fmt.Errorf("%s: %s", doing, temporal.ErrorMessage(err))
 	}
@@ -188,7 +189,7 @@ func (c *cli) release(ctx context.Context, s *server, request emergency.Request)
 }
 
 // release returns when the release is in the history of the emergency stop. One that was terminated is started again: it knows what was held.
-// Without a worker the error is errNoWorker.
+// Without a worker the error is observe.ErrNoWorker.
 func (s *server) release(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
 	return s.change(ctx, "release", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
 		update, err := s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))

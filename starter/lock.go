@@ -17,6 +17,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -48,7 +49,7 @@ func lockController(cluster, controllerName string) subject {
 		noun: "lock controller", name: controllerName + " in cluster " + cluster,
 		workflowID: temporal.WorkloadLockControllerID(cluster, controllerName),
 		show:       fmt.Sprintf("drydock lock controller status %s --cluster %s", controllerName, cluster),
-		list:       "temporal workflow list --query \"" + workflowsOf(temporal.WorkloadLockController, false) + "\"",
+		list:       "temporal workflow list --query \"" + observe.WorkflowsOf(temporal.WorkloadLockController, false) + "\"",
 	}
 }
 
@@ -103,7 +104,7 @@ func (c *cli) startLockController(ctx context.Context, policy *drydockv1.Workloa
 	if err != nil {
 		return err
 	}
-	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
 	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
 }
 
@@ -142,7 +143,7 @@ func (c *cli) showLockController(ctx context.Context, target subject) error {
 	if err != nil {
 		return err
 	}
-	status := lockControllerStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	status := lockControllerStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
 	err = s.status(ctx, target, execution, &status.Status)
 	if errors.Is(err, errFromResult) {
 		fmt.Fprintln(c.ErrOut, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -79,7 +80,7 @@ func (c *cli) completeWorkflows(ctx context.Context, workflowType string, runnin
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer s.Close()
-	rows, err := s.list(ctx, workflowsOf(workflowType, running))
+	rows, err := s.list(ctx, observe.WorkflowsOf(workflowType, running))
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -16,6 +16,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -245,7 +246,7 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 
 // maintenancesOf is the visibility query for the maintenances of a node.
 func (c *cli) maintenancesOf(node string, running bool) string {
-	return workflowsOf(temporal.NodeMaintenance, running) +
+	return observe.WorkflowsOf(temporal.NodeMaintenance, running) +
 		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node))
 }
 
@@ -302,7 +303,7 @@ why, as the clusters' schedulers say. A rollout's nodes wait there before their 
 				return err
 			}
 			defer s.Close()
-			query := workflowsOf(temporal.NodeMaintenance, running)
+			query := observe.WorkflowsOf(temporal.NodeMaintenance, running)
 			if c.cluster != "" {
 				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH 'node/%s/'", quoted(c.cluster))
 			}

@@ -18,6 +18,7 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/safename"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -206,7 +207,7 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 		}
 		return err
 	}
-	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
 	return c.print(started, func(w io.Writer) {
 		fmt.Fprintf(w, "%s of node %s started; follow it with `%s --watch`\n", target, object.Spec.NodeName, target.show)
 	}, target.workflowID)

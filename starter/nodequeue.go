@@ -14,13 +14,14 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
 
 // queuesTimeout is how long all schedulers together may take to answer.
-const queuesTimeout = 3 * answerTimeout
+const queuesTimeout = 3 * observe.AnswerTimeout
 
 // clusterQueue is who has the slots of a cluster and who waits for one, as its scheduler says.
 type clusterQueue struct {
@@ -39,7 +40,7 @@ func schedulerOf(cluster string) subject {
 
 // queues asks the schedulers that run: that of one cluster, or all when it is empty.
 func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, error) {
-	query := workflowsOf(temporal.MaintenanceScheduler, true)
+	query := observe.WorkflowsOf(temporal.MaintenanceScheduler, true)
 	if cluster != "" {
 		query += fmt.Sprintf(" AND WorkflowId = '%s'", quoted(temporal.MaintenanceSchedulerID(cluster)))
 	}

@@ -9,6 +9,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/workflows"
 )
@@ -49,7 +50,7 @@ c1        2      n2     ops/of-n2   a.example.com   3m ago   NoSlot: 1 of 3 node
 func TestAMaintenanceThatWaitsStandsSomewhereInTheQueue(t *testing.T) {
 	q := queueOf(nil)
 	ref := func(name string) maintenanceRef {
-		return maintenanceRef{workflowRef: refOf("node/c1/ops/"+name, "run")}
+		return maintenanceRef{workflowRef: observe.RefOf("node/c1/ops/"+name, "run")}
 	}
 	require.Nil(t, standingIn(q.Queue, ref("of-n3")), "it has a slot")
 	require.Nil(t, standingIn(q.Queue, ref("of-n4")), "it has not asked yet")

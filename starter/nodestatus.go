@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -91,7 +92,7 @@ func (c *cli) showMaintenance(ctx context.Context, s *server, target subject) er
 
 // maintenanceStatus gets the status of a maintenance. The error may be errFromResult, a remark.
 func (s *server) maintenanceStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (maintenanceStatus, error) {
-	status := maintenanceStatus{Metadata: maintenanceRef{workflowRef: refOf(target.workflowID, execution.WorkflowExecution.RunID)}}
+	status := maintenanceStatus{Metadata: maintenanceRef{workflowRef: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}}
 	status.Metadata.Node, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeNode)
 	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
 	err := s.status(ctx, target, execution, &status.Status)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -51,7 +52,7 @@ ran.openshift.io/ztp-deploy-wave. It goes on until "onboarding stop".`,
 			if err != nil {
 				return err
 			}
-			started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+			started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
 			return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
 		}),
 	}
@@ -125,7 +126,7 @@ func newOnboardingStatus(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			status := onboardingStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+			status := onboardingStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
 			err = s.status(ctx, target, execution, &status.Status)
 			if errors.Is(err, errFromResult) {
 				fmt.Fprintln(c.ErrOut, err)

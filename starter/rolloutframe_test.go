@@ -11,6 +11,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -25,7 +26,7 @@ func ago(d time.Duration) *metav1.Time {
 // atNoon is a rollout in its second batch: one cluster is done, one at work, one has not begun.
 func atNoon() rolloutStatus {
 	status := rolloutStatus{
-		Metadata: refOf("cgu/prod/november", "run"),
+		Metadata: observe.RefOf("cgu/prod/november", "run"),
 		Status: ranv1.ClusterGroupUpgradeStatus{
 			RemediationPlan: [][]string{{"spoke-1"}, {"spoke-2", "spoke-3"}},
 			Clusters: []ranv1.ClusterStatus{

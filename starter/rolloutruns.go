@@ -22,6 +22,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
@@ -110,11 +111,11 @@ func (s *server) rolloutRun(ctx context.Context, target subject, chain []*workfl
 		err = s.lastStatus(ctx, target, runID, &status)
 	default:
 		if *unanswered {
-			err = errNoWorker
+			err = observe.ErrNoWorker
 			break
 		}
 		err = s.query(ctx, target, runID, &status, temporal.StatusRequest{Limit: 1})
-		*unanswered = errors.Is(err, errNoWorker)
+		*unanswered = errors.Is(err, observe.ErrNoWorker)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -47,13 +46,7 @@ type subject struct {
 func (s subject) String() string { return s.noun + " " + s.name }
 
 // workflowRef names a workflow in output that programs read.
-type workflowRef struct {
-	Cluster    string `json:"cluster,omitempty"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-	WorkflowID string `json:"workflowID"`
-	RunID      string `json:"runID"`
-}
+type workflowRef = observe.Ref
 
 // start starts the workflow of a subject, unless it runs already. A subject that is over may be started again, whatever its end was: that
 // is a new run of the same id, and the old one stays in Temporal until its retention ends.
@@ -91,32 +84,19 @@ func (s *server) explainUnheard(ctx context.Context, doing string, of subject, e
 	return s.explain(doing, of, err)
 }
 
-// answerTimeout is how long a worker may take to answer a query before it is taken to be absent.
-const answerTimeout = 5 * time.Second
-
-// errNoWorker: Temporal answers, but no worker does.
-var errNoWorker = errors.New("no worker answers on task queue " + temporal.TaskQueue + ": start drydock-worker, or see `drydock doctor`")
-
-// query asks a subject's workflow for its status. Without a worker the error is errNoWorker.
+// query asks a subject's workflow for its status. Without a worker the error is observe.ErrNoWorker.
 func (s *server) query(ctx context.Context, of subject, runID string, into any, args ...any) error {
 	const doing = "get the status of"
-	waiting, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	answer, err := s.QueryWorkflow(waiting, of.workflowID, runID, temporal.QueryStatus, args...)
+	err := observe.Status(ctx, s, of.workflowID, runID, into, args...)
 	switch {
 	case err == nil:
-		return decode(of, answer, into)
-	case ctx.Err() == nil && noWorker(err):
-		return fmt.Errorf("%s %s: %w", doing, of, errNoWorker)
+		return nil
+	case errors.Is(err, observe.ErrNoWorker):
+		return fmt.Errorf("%s %s: %w", doing, of, err)
+	case errors.Is(err, observe.ErrNotUnderstood):
+		return fmt.Errorf("%s %w", of, err)
 	}
 	return s.explain(doing, of, err)
-}
-
-func decode(of subject, value converter.EncodedValue, into any) error {
-	if err := value.Get(into); err != nil {
-		return fmt.Errorf("%s answers with a status that this version of drydock does not understand: %w", of, err)
-	}
-	return nil
 }
 
 // explain turns an error of Temporal into one that says what to do.
@@ -137,16 +117,4 @@ func (s *server) explain(doing string, of subject, err error) error {
 		return fmt.Errorf("%s %s: Temporal namespace %s lacks search attributes of Drydock: run `drydock setup` (%s)", doing, of, s.namespace, invalid.Message)
 	}
 	return fmt.Errorf("%s %s: %w", doing, of, err)
-}
-
-// noWorker reports whether the error says that nobody took a query.
-func noWorker(err error) bool {
-	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok {
-		return true
-	}
-	failed, ok := errors.AsType[*serviceerror.QueryFailed](err)
-	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(failed.Message, "no poller")
 }

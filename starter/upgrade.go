@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -103,7 +104,7 @@ func newUpgradeList(c *cli) *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			query := workflowsOf(temporal.ClusterGroupUpgrade, running)
+			query := observe.WorkflowsOf(temporal.ClusterGroupUpgrade, running)
 			if c.namespace != "" {
 				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH '%s'", quoted(temporal.ClusterGroupUpgradeID(c.namespace, "")))
 			}

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -184,8 +185,8 @@ func (s *server) answered(ctx context.Context, of subject, doing string, answer 
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() == nil && (timeIsUp(waiting) || noWorker(err)):
-		return fmt.Errorf("%s %s: %w", doing, of, errNoWorker)
+	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
+		return fmt.Errorf("%s %s: %w", doing, of, observe.ErrNoWorker)
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
 		return fmt.Errorf("%s %s: %s", doing, of, temporal.ErrorMessage(err))
 	}

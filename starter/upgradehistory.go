@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -101,7 +102,7 @@ func (c *cli) showHistory(ctx context.Context, target subject, limit int) error 
 	if len(runs) == 0 {
 		return fmt.Errorf("temporal knows no run of %s (any more): `%s` lists those it knows, and --hub-context shows what the hub has kept", target, target.list)
 	}
-	ref := refOf(target.workflowID, "")
+	ref := observe.RefOf(target.workflowID, "")
 	history := rolloutHistory{Metadata: rolloutRef{Namespace: ref.Namespace, Name: ref.Name, WorkflowID: ref.WorkflowID}, Runs: runs}
 	ids := make([]string, 0, len(runs))
 	for _, run := range runs {

@@ -11,6 +11,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -93,7 +94,7 @@ func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary
 		fmt.Fprintf(c.ErrOut, "%s started\n", target)
 		return c.watchRollout(ctx, s, target)
 	}
-	started := workflowStarted{Metadata: refOf(target.workflowID, run.GetRunID())}
+	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
 	return c.print(started, func(w io.Writer) {
 		fmt.Fprintf(w, "%s started; follow it with `%s --watch`\n", target, target.show)
 	}, target.workflowID)

@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -66,7 +66,7 @@ const partClusters = 250
 
 // rolloutStatus gets the status of a rollout, with at most so many clusters, those first that matter; 0 is all, in parts if there are many.
 func (s *server) rolloutStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription, limit int) (rolloutStatus, error) {
-	status := rolloutStatus{Metadata: refOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	status := rolloutStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
 	if limit > 0 {
 		return status, s.status(ctx, target, execution, &status.Status, temporal.StatusRequest{Limit: limit})
 	}
@@ -140,7 +140,7 @@ var errFromResult = errors.New("no worker answers: this is the status that it en
 // error is errFromResult.
 func (s *server) status(ctx context.Context, of subject, execution *client.WorkflowExecutionDescription, into any, args ...any) error {
 	err := s.query(ctx, of, execution.WorkflowExecution.RunID, into, args...)
-	if err == nil || !errors.Is(err, errNoWorker) || execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+	if err == nil || !errors.Is(err, observe.ErrNoWorker) || execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return err
 	}
 	if endErr := s.lastStatus(ctx, of, execution.WorkflowExecution.RunID, into); endErr != nil {
@@ -151,17 +151,10 @@ func (s *server) status(ctx context.Context, of subject, execution *client.Workf
 
 // lastStatus reads the status that a workflow ended with: its result, or the details of its failure or cancellation.
 func (s *server) lastStatus(ctx context.Context, of subject, runID string, into any) error {
-	err := s.GetWorkflow(ctx, of.workflowID, runID).Get(ctx, into)
-	if err == nil {
-		return nil
+	if err := observe.LastStatus(ctx, s, of.workflowID, runID, into); err != nil {
+		return fmt.Errorf("%s ended without a status, and no worker answers: %w", of, err)
 	}
-	if failed, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok && failed.HasDetails() {
-		return failed.Details(into)
-	}
-	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok && cancelled.HasDetails() {
-		return cancelled.Details(into)
-	}
-	return fmt.Errorf("%s ended without a status, and no worker answers: %w", of, err)
+	return nil
 }
 
 // verdict is how a rollout stands or ended, in a condition's words.

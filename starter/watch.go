@@ -9,6 +9,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/observe"
 )
 
 // followed is a status that can be watched.
@@ -41,8 +43,8 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 	look := func(ctx context.Context, execution *client.WorkflowExecutionDescription) error {
 		status, err := get(ctx, execution, view.limit())
 		switch {
-		case errors.Is(err, errNoWorker):
-			view.note(errNoWorker.Error())
+		case errors.Is(err, observe.ErrNoWorker):
+			view.note(observe.ErrNoWorker.Error())
 			return nil
 		case errors.Is(err, errFromResult):
 			view.note(err.Error())

@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -128,7 +129,7 @@ func newWindowList(c *cli) *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			rows, err := s.list(ctx, workflowsOf(temporal.MaintenanceWindow, running))
+			rows, err := s.list(ctx, observe.WorkflowsOf(temporal.MaintenanceWindow, running))
 			if err != nil {
 				return err
 			}

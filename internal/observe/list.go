@@ -1,0 +1,122 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// Ref names a workflow in output that programs read.
+type Ref struct {
+	Cluster    string `json:"cluster,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	WorkflowID string `json:"workflowID"`
+	RunID      string `json:"runID"`
+}
+
+// RefOf takes a workflow id of Drydock apart.
+func RefOf(workflowID, runID string) Ref {
+	ref := Ref{Name: workflowID, WorkflowID: workflowID, RunID: runID}
+	switch parts := strings.Split(workflowID, "/"); {
+	case len(parts) == 3 && parts[0] == "cgu":
+		ref.Namespace, ref.Name = parts[1], parts[2]
+	case len(parts) == 3 && parts[0] == "window":
+		ref.Namespace, ref.Name = parts[1], parts[2]
+	case len(parts) == 2 && parts[0] == "portal":
+		ref.Name = parts[1]
+	case len(parts) == 4 && parts[0] == "node":
+		ref.Cluster, ref.Namespace, ref.Name = parts[1], parts[2], parts[3]
+	case len(parts) == 4 && parts[0] == "harbor":
+		ref.Cluster, ref.Namespace, ref.Name = parts[1], parts[2], parts[3]
+	case len(parts) == 3 && parts[0] == "locks":
+		ref.Cluster, ref.Name = parts[1], parts[2]
+	}
+	return ref
+}
+
+// Row is one workflow as Temporal's visibility shows it. It may lag behind by moments.
+type Row struct {
+	Ref
+	// Execution is Temporal's word for how the workflow stands: Running, Completed, Failed, Canceled, ...
+	Execution   string     `json:"execution"`
+	Node        string     `json:"node,omitempty"`
+	Requestor   string     `json:"requestor,omitempty"`
+	Phase       string     `json:"phase,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+	Batch       int64      `json:"batch,omitempty"`
+	Paused      bool       `json:"paused,omitempty"`
+	StartedAt   time.Time  `json:"startedAt"`
+	CompletedAt *time.Time `json:"completedAt,omitempty"`
+}
+
+// NewRow reads what visibility says of a workflow.
+func NewRow(execution *workflowpb.WorkflowExecutionInfo) Row {
+	row := Row{
+		Ref:       RefOf(execution.GetExecution().GetWorkflowId(), execution.GetExecution().GetRunId()),
+		Execution: execution.GetStatus().String(),
+		StartedAt: execution.GetStartTime().AsTime(),
+	}
+	if execution.GetCloseTime() != nil {
+		closed := execution.GetCloseTime().AsTime()
+		row.CompletedAt = &closed
+	}
+	for name, field := range map[string]any{
+		temporal.AttributeNode.GetName():      &row.Node,
+		temporal.AttributeRequestor.GetName(): &row.Requestor,
+		temporal.AttributePhase.GetName():     &row.Phase,
+		temporal.AttributeReason.GetName():    &row.Reason,
+		temporal.AttributeBatch.GetName():     &row.Batch,
+		temporal.AttributePaused.GetName():    &row.Paused,
+	} {
+		if payload := execution.GetSearchAttributes().GetIndexedFields()[name]; payload != nil {
+			// A value that cannot be read is of another program; the row is of use without it.
+			_ = converter.GetDefaultDataConverter().FromPayload(payload, field)
+		}
+	}
+	return row
+}
+
+// pageSize is how many executions one answer of Temporal has.
+const pageSize = 1000
+
+// Lists is what is asked of Temporal's visibility; its client answers it.
+type Lists interface {
+	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
+}
+
+// Executions returns the runs of workflows that a visibility query finds, newest first: at most so many, 0 is all.
+func Executions(ctx context.Context, server Lists, query string, limit int) ([]*workflowpb.WorkflowExecutionInfo, error) {
+	var executions []*workflowpb.WorkflowExecutionInfo
+	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: pageSize}
+	if limit > 0 {
+		request.PageSize = int32(min(limit, pageSize))
+	}
+	for {
+		page, err := server.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, err
+		}
+		executions = append(executions, page.GetExecutions()...)
+		request.NextPageToken = page.GetNextPageToken()
+		if len(request.NextPageToken) == 0 || limit > 0 && len(executions) >= limit {
+			return executions, nil
+		}
+	}
+}
+
+// WorkflowsOf is the visibility query for the workflows of a type.
+func WorkflowsOf(workflowType string, running bool) string {
+	query := fmt.Sprintf("WorkflowType = '%s'", workflowType)
+	if running {
+		query += " AND ExecutionStatus = 'Running'"
+	}
+	return query
+}

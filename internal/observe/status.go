@@ -1,0 +1,81 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	sdktemporal "go.temporal.io/sdk/temporal"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// AnswerTimeout is how long a worker may take to answer a query before it is taken to be absent.
+const AnswerTimeout = 5 * time.Second
+
+var (
+	// ErrNoWorker: Temporal answers, but no worker does.
+	ErrNoWorker = errors.New("no worker answers on task queue " + temporal.TaskQueue + ": start drydock-worker, or see `drydock doctor`")
+	// ErrNotUnderstood: a workflow answers in the manner of another version.
+	ErrNotUnderstood = errors.New("answers with a status that this version of drydock does not understand")
+)
+
+// Queries is what is asked of Temporal for the status of a workflow; its client answers it.
+type Queries interface {
+	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
+}
+
+// Status asks a workflow for its status. Without a worker the error is ErrNoWorker.
+func Status(ctx context.Context, server Queries, workflowID, runID string, into any, args ...any) error {
+	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	answer, err := server.QueryWorkflow(waiting, workflowID, runID, temporal.QueryStatus, args...)
+	if err != nil {
+		if ctx.Err() == nil && NoWorker(err) {
+			return ErrNoWorker
+		}
+		return err
+	}
+	if err := answer.Get(into); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotUnderstood, err)
+	}
+	return nil
+}
+
+// NoWorker reports whether the error says that nobody took a query.
+func NoWorker(err error) bool {
+	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok {
+		return true
+	}
+	failed, ok := errors.AsType[*serviceerror.QueryFailed](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(failed.Message, "no poller")
+}
+
+// Ends is what is asked of Temporal for how a workflow ended; its client answers it.
+type Ends interface {
+	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
+}
+
+// LastStatus reads the status that a workflow ended with, without a worker: its result, or the details of its failure or cancellation. A
+// workflow that goes on is waited for. The error says that there is none, as of one that was terminated.
+func LastStatus(ctx context.Context, server Ends, workflowID, runID string, into any) error {
+	err := server.GetWorkflow(ctx, workflowID, runID).Get(ctx, into)
+	if err == nil {
+		return nil
+	}
+	if failed, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok && failed.HasDetails() {
+		return failed.Details(into)
+	}
+	if cancelled, ok := errors.AsType[*sdktemporal.CanceledError](err); ok && cancelled.HasDetails() {
+		return cancelled.Details(into)
+	}
+	return err
+}
