@@ -16,6 +16,9 @@ MINUTES ?= 20
 SEED ?=
 
 TOOLS := bin/tools
+PROTO := internal/statuspage/proto
+# BUF finds its plugins on the path.
+BUF := PATH="$(CURDIR)/$(TOOLS):$$PATH" buf
 
 .PHONY: help
 help: ## List the targets
@@ -35,8 +38,15 @@ build: ## Build bin/drydock and bin/drydock-worker
 	go build -ldflags "-X main.version=$(VERSION)" -o bin/drydock-worker ./worker
 
 .PHONY: test
-test: servers ## Run all tests, those on the real servers included
+test: servers chromium ## Run all tests, those on the real servers included
 	go test -race -p 2 -timeout 30m ./internal/e2e ./... # the longest first: all others fit beside it
+
+# The tests of the status page look at it in a browser.
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends chromium >/dev/null; \
+	} || { echo "tests of the status page need Debian's chromium, which cannot be installed here: apt-get install chromium"; exit 1; }
 
 .PHONY: bench
 bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=name runs Go benchmarks instead)
@@ -55,7 +65,7 @@ chaos: servers ## Do harm to rollouts for MINUTES (20), at random after all scen
 	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestWhateverGoesWrong -v -count 1 -timeout 0
 
 .PHONY: lint
-lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, and that the CRDs match the types
+lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, buf, and that what is generated matches its sources
 	go vet ./...
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/workflowcheck ./workflows/...
@@ -63,15 +73,18 @@ lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, and 
 	if [ -n "$$unformatted" ]; then echo "not formatted (make format does it):"; echo "$$unformatted"; exit 1; fi
 	@rm -rf bin/crds && $(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=bin/crds && \
 	if ! diff -r --exclude=testing --exclude='*.go' bin/crds deploy/crds; then echo "the CRDs do not match the types (make generate writes them)"; exit 1; fi
+	@cd $(PROTO) && $(BUF) lint && rm -rf $(CURDIR)/bin/proto && $(BUF) generate -o $(CURDIR)/bin/proto && \
+	if ! diff -r --exclude='*.proto' --exclude='buf*.yaml' $(CURDIR)/bin/proto .; then echo "the status page's API does not match its .proto (make generate writes it)"; exit 1; fi
 
 .PHONY: format
 format: checkers ## Format the code
 	$(TOOLS)/gofumpt -w .
 
 .PHONY: generate
-generate: checkers ## Write deepcopy methods and CRDs from the API types
+generate: checkers ## Write deepcopy methods and CRDs from the API types, and the code of the status page's API
 	$(TOOLS)/controller-gen object paths=./internal/apis/...
 	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
+	cd $(PROTO) && $(BUF) generate
 
 .PHONY: tools
 tools: checkers servers ## Build what the other targets use
@@ -80,6 +93,7 @@ tools: checkers servers ## Build what the other targets use
 checkers:
 	@mkdir -p $(TOOLS)
 	@cd internal/tools && GOWORK=off go build -o ../../$(TOOLS)/ tool
+	@cd internal/tools/proto && GOWORK=off go build -o ../../../$(TOOLS)/ tool
 
 .PHONY: servers
 servers: dev

@@ -53,7 +53,7 @@ Exit status: 0 done; 1 failed, refused or not healthy; 2 wrong usage or input.`
 	root.Version = programVersion()
 	root.SetVersionTemplate("drydock {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newSetup(c), newDoctor(c), newVersion(c))
+	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newSetup(c), newDoctor(c), newVersion(c))
 	return root
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -133,7 +134,7 @@ func newPortalList(c *cli) *cobra.Command {
 				return err
 			}
 			defer s.Close()
-			rows, err := s.list(ctx, workflowsOf(temporal.StatusPortal, running))
+			rows, err := s.list(ctx, observe.WorkflowsOf(temporal.StatusPortal, running))
 			if err != nil {
 				return err
 			}

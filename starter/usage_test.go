@@ -29,7 +29,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 func TestHelpListsTheVerbs(t *testing.T) {
 	alone(t)
 	nouns := map[string][]string{
-		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "setup", "doctor", "version", "completion", "help"},
+		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "setup", "doctor", "version", "completion", "help"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history"},
 		"node":            {"maintain", "done", "fail", "recover", "cancel", "status", "list", "drain", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},

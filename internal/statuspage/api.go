@@ -1,0 +1,167 @@
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"drydock.dev/drydock/internal/observe"
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
+)
+
+// handleAPI serves the Connect API, which gRPC and plain HTTP with JSON can call as well.
+func (s *Server) handleAPI(mux *http.ServeMux) {
+	path, handler := statusv1connect.NewStatusServiceHandler(&api{s}, connect.WithReadMaxBytes(bodyBytes))
+	mux.Handle(path, handler)
+	// A stream has no end by time, and needs the connection for that.
+	mux.HandleFunc(statusv1connect.StatusServiceWatchProcedure, func(w http.ResponseWriter, r *http.Request) {
+		opened, err := s.openStream(w)
+		if err != nil {
+			_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeResourceExhausted, err))
+			return
+		}
+		defer opened.close()
+		handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), streamKey{}, opened)))
+	})
+}
+
+// streamKey is where a request keeps its stream.
+type streamKey struct{}
+
+// api answers from the view.
+type api struct{ server *Server }
+
+func (a *api) view() *View {
+	view, _ := a.server.reader.View()
+	return view
+}
+
+func (a *api) ui() webUI { return a.server.pages.ui }
+
+func (a *api) ListComponents(_ context.Context, in *connect.Request[statusv1.ListComponentsRequest]) (*connect.Response[statusv1.ListComponentsResponse], error) {
+	return connect.NewResponse(listComponents(a.view(), in.Msg)), nil
+}
+
+func (a *api) ListMaintenances(_ context.Context, in *connect.Request[statusv1.ListMaintenancesRequest]) (*connect.Response[statusv1.ListMaintenancesResponse], error) {
+	return connect.NewResponse(listMaintenances(a.view(), in.Msg)), nil
+}
+
+func (a *api) ListUpgrades(_ context.Context, in *connect.Request[statusv1.ListUpgradesRequest]) (*connect.Response[statusv1.ListUpgradesResponse], error) {
+	return connect.NewResponse(listUpgrades(a.view(), in.Msg, a.ui())), nil
+}
+
+func (a *api) GetUpgrade(_ context.Context, in *connect.Request[statusv1.GetUpgradeRequest]) (*connect.Response[statusv1.GetUpgradeResponse], error) {
+	view := a.view()
+	upgrade, known := view.upgrade(in.Msg.GetNamespace(), in.Msg.GetName())
+	if !known {
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("there is no rollout "+in.Msg.GetNamespace()+"/"+in.Msg.GetName()+", or it is over for long"))
+	}
+	answer := &statusv1.GetUpgradeResponse{Freshness: freshnessOf(view), Upgrade: upgradeMessage(upgrade, a.ui())}
+	for _, cluster := range upgrade.Status.Clusters {
+		answer.Clusters = append(answer.Clusters, clusterMessage(cluster))
+	}
+	return connect.NewResponse(answer), nil
+}
+
+func (a *api) ListNodes(_ context.Context, in *connect.Request[statusv1.ListNodesRequest]) (*connect.Response[statusv1.ListNodesResponse], error) {
+	return connect.NewResponse(listNodes(a.view(), in.Msg, a.ui())), nil
+}
+
+// Watch sends what has changed since the message before, some changes together.
+func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchRequest], out *connect.ServerStream[statusv1.WatchResponse]) error {
+	opened, ok := ctx.Value(streamKey{}).(stream)
+	if !ok {
+		return connect.NewError(connect.CodeInternal, errors.New("the stream was not opened"))
+	}
+	var told *View
+	var at time.Time
+	for number := int64(0); ; {
+		view, more := a.server.next(ctx, number, beat)
+		if !more {
+			return ctx.Err()
+		}
+		number = view.Number
+		message := changedSince(told, view, a.ui())
+		if message == nil && time.Since(at) >= beat {
+			message = &statusv1.WatchResponse{Freshness: freshnessOf(view)} // so that who reads knows that the stream lives
+		}
+		if message != nil {
+			opened.hurry()
+			if err := out.Send(message); err != nil {
+				return err
+			}
+			told, at = view, time.Now()
+		}
+		if observe.Pause(ctx, together) != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// changedSince is what a client that has an earlier view must be told; nil: nothing. One without a view is told all.
+func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
+	first := last == nil
+	if first {
+		last = &View{revisions: revisions{-1, -1, -1}}
+	}
+	message := &statusv1.WatchResponse{Freshness: freshnessOf(now)}
+	news := first || (last.Trouble == nil) != (now.Trouble == nil)
+	if last.revisions.portal != now.revisions.portal {
+		components := listComponents(now, &statusv1.ListComponentsRequest{})
+		message.Components = &statusv1.ComponentList{Status: components.GetStatus(), Components: components.GetComponents()}
+		message.Maintenances = &statusv1.MaintenanceList{Maintenances: listMaintenances(now, &statusv1.ListMaintenancesRequest{}).GetMaintenances()}
+		news = true
+	}
+	if last.revisions.upgrades != now.revisions.upgrades {
+		message.Upgrades = &statusv1.UpgradeList{Upgrades: listUpgrades(now, &statusv1.ListUpgradesRequest{}, ui).GetUpgrades()}
+		news = true
+	}
+	if last.revisions.nodes != now.revisions.nodes {
+		message.Nodes = &statusv1.NodeList{Nodes: listNodes(now, &statusv1.ListNodesRequest{}, ui).GetNodes()}
+		news = true
+	}
+	if !news {
+		return nil
+	}
+	return message
+}
+
+func listComponents(v *View, in *statusv1.ListComponentsRequest) *statusv1.ListComponentsResponse {
+	answer := &statusv1.ListComponentsResponse{Freshness: freshnessOf(v), Status: statusMessages[v.status()]}
+	for _, component := range v.components() {
+		if in.GetGroup() == "" || in.GetGroup() == component.Group {
+			answer.Components = append(answer.Components, componentMessage(component))
+		}
+	}
+	return answer
+}
+
+func listMaintenances(v *View, in *statusv1.ListMaintenancesRequest) *statusv1.ListMaintenancesResponse {
+	answer := &statusv1.ListMaintenancesResponse{Freshness: freshnessOf(v)}
+	for _, maintenance := range v.maintenances(phaseOf(in.GetPhase())) {
+		answer.Maintenances = append(answer.Maintenances, maintenanceMessage(maintenance))
+	}
+	return answer
+}
+
+func listUpgrades(v *View, in *statusv1.ListUpgradesRequest, ui webUI) *statusv1.ListUpgradesResponse {
+	answer := &statusv1.ListUpgradesResponse{Freshness: freshnessOf(v)}
+	for _, upgrade := range v.Upgrades {
+		if upgrade.Running() || !in.GetRunningOnly() {
+			answer.Upgrades = append(answer.Upgrades, upgradeMessage(upgrade, ui))
+		}
+	}
+	return answer
+}
+
+func listNodes(v *View, in *statusv1.ListNodesRequest, ui webUI) *statusv1.ListNodesResponse {
+	answer := &statusv1.ListNodesResponse{Freshness: freshnessOf(v)}
+	for _, node := range v.nodesOf(in.GetCluster(), in.GetNode()) {
+		answer.Nodes = append(answer.Nodes, nodeMessage(node, ui))
+	}
+	return answer
+}

@@ -1,0 +1,284 @@
+package statuspage
+
+import (
+	"context"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+)
+
+// browser is Debian's chromium, looking at a server.
+type browser struct {
+	ctx    context.Context
+	server *Server
+	web    *httptest.Server
+
+	mu sync.Mutex
+	// complaints are errors of scripts, and what a policy refused.
+	complaints []string
+}
+
+func newBrowser(t *testing.T) *browser {
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, leave := chromedp.NewContext(allocator)
+	t.Cleanup(leave)
+	b := &browser{ctx: ctx}
+	b.server, b.web = shown(t, fleet())
+	// The browser lives as long as the context of the first action, which must have no end by time.
+	require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(1200, 800)))
+	console := chromedp.Console(ctx)
+	go func() {
+		for message, err := range console {
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			b.complaints = append(b.complaints, string(message.Type)+": "+message.Text)
+			b.mu.Unlock()
+		}
+	}()
+	return b
+}
+
+// do does things in the browser, one after the other.
+func (b *browser) do(t *testing.T, actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
+	defer cancel()
+	require.NoError(t, chromedp.Do(ctx, actions...))
+}
+
+// answer does one thing in the browser that has an answer.
+func answer[T any](t *testing.T, b *browser, action chromedp.Action[T]) T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, action)
+	require.NoError(t, err)
+	return value
+}
+
+// order gives the browser a command of its protocol.
+func order[P, R any](t *testing.T, b *browser, command cdp.Command[P, R], parameters P) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
+	defer cancel()
+	_, err := chromedp.Call(ctx, command, parameters)
+	require.NoError(t, err)
+}
+
+// open loads a page and waits until it is kept up to date.
+func (b *browser) open(t *testing.T, path string) {
+	t.Helper()
+	b.do(t, chromedp.Navigate(b.web.URL+path), chromedp.WaitVisible(chromedp.CSS("h1")))
+	b.becomes(t, `document.querySelector(".section time[data-as=moment]").textContent.includes("UTC")`, false)
+}
+
+// ask evaluates an expression in the page.
+func ask[T any](t *testing.T, b *browser, expression string) T {
+	t.Helper()
+	return answer(t, b, chromedp.Evaluate[T](expression))
+}
+
+// becomes waits until an expression has a value.
+func (b *browser) becomes(t *testing.T, expression string, value any) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		defer cancel()
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[any](expression))
+		return err == nil && is == value
+	}, 2*patience, 5*tick, "%s is not %v", expression, value)
+}
+
+// picture keeps what the browser shows, for who wants to look at it: STATUSPAGE_PICTURES names a directory.
+func (b *browser) picture(t *testing.T, name string) {
+	t.Helper()
+	directory := os.Getenv("STATUSPAGE_PICTURES")
+	if directory == "" {
+		return
+	}
+	png := answer(t, b, chromedp.FullScreenshot(100))
+	require.NoError(t, os.WriteFile(filepath.Join(directory, name+".png"), png, 0o600))
+}
+
+func (b *browser) width(t *testing.T, pixels int64) {
+	t.Helper()
+	b.do(t, chromedp.EmulateViewport(pixels, 800))
+}
+
+func (b *browser) scheme(t *testing.T, scheme string) {
+	t.Helper()
+	order(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+}
+
+func TestInABrowser(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	b.width(t, 1200)
+	t.Run("changes are shown at once, and nothing jumps", b.showsChanges)
+	t.Run("everything is reached by keyboard", b.keyboard)
+	t.Run("a rollout and its nodes are reached by clicking", b.clicks)
+	t.Run("every page fits a phone and can be read in light and dark", b.fits)
+	t.Run("the page is complete without scripts", b.withoutScripts)
+	b.mu.Lock()
+	require.Empty(t, b.complaints)
+	b.mu.Unlock()
+	t.Run("a page that has lost its server says so", b.losesServer)
+}
+
+const topOfComponents = `Math.round(document.getElementById("h-components").getBoundingClientRect().top + scrollY)`
+
+func (b *browser) showsChanges(t *testing.T) {
+	b.open(t, "/")
+	b.picture(t, "overview-light")
+	require.Equal(t, "Maintenance in progress · main", ask[string](t, b, "document.title"))
+	b.do(t, chromedp.Focus(chromedp.CSS(`a[href="/upgrades/prod/november"]`)))
+	ask[bool](t, b, "window.same = true")
+	top := ask[int](t, b, topOfComponents)
+
+	next := fleet()
+	next.Upgrades[0].Status.Percentage = 77
+	next.Portal.Components[0].Status = sreportalv1.StatusDegraded
+	b.server.show(next)
+	b.becomes(t, `document.querySelector("progress").value`, 77.0)
+	require.Contains(t, ask[string](t, b, "document.querySelector('.components').innerText"), "Degraded")
+	require.True(t, ask[bool](t, b, "window.same"), "it was not loaded anew")
+	require.Equal(t, "/upgrades/prod/november", ask[string](t, b, "document.activeElement.getAttribute('href')"), "what has the focus keeps it")
+	require.Equal(t, top, ask[int](t, b, topOfComponents))
+	require.Empty(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "not every change is said aloud")
+
+	next.Portal.Status = sreportalv1.StatusMajorOutage
+	b.server.show(next)
+	b.becomes(t, "document.getElementById('announcer').textContent", "Major outage")
+	require.Equal(t, "polite", ask[string](t, b, "document.getElementById('announcer').getAttribute('aria-live')"))
+
+	next.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
+	b.server.show(next)
+	b.becomes(t, "document.querySelector('h1').textContent", "Last known: Major outage")
+	require.Contains(t, ask[string](t, b, "document.querySelector('#s-notice').innerText"), "Temporal does not answer since")
+	b.picture(t, "overview-stale")
+	b.server.show(fleet())
+	b.becomes(t, "document.querySelector('#s-notice').innerText", "")
+}
+
+func (b *browser) keyboard(t *testing.T) {
+	b.open(t, "/")
+	const focused = "document.activeElement.textContent.trim()"
+	b.do(t, chromedp.KeyEvent(kb.Tab))
+	require.Equal(t, "Skip to content", ask[string](t, b, focused))
+	require.GreaterOrEqual(t, ask[float64](t, b, "document.activeElement.getBoundingClientRect().top"), 0.0, "it can be seen")
+	var reached []string
+	for range 7 {
+		b.do(t, chromedp.KeyEvent(kb.Tab))
+		reached = append(reached, ask[string](t, b, focused))
+		require.NotEqual(t, "none", ask[string](t, b, "getComputedStyle(document.activeElement).outlineStyle"), "the focus can be seen")
+	}
+	require.Equal(t, []string{"main", "API", "Registry", "Build farm", "prod/november", "prod/october", "worker-3"}, reached)
+}
+
+func (b *browser) clicks(t *testing.T) {
+	b.open(t, "/")
+	b.do(t, chromedp.Click(chromedp.CSS(`a[href="/upgrades/prod/november"]`)), chromedp.WaitVisible(chromedp.CSS("#h-batches")))
+	require.Contains(t, ask[string](t, b, "document.querySelector('main').innerText"), "Batch 2")
+	b.do(t, chromedp.Click(chromedp.CSS(`.clusters a[href="/nodes/spoke-2/worker-3"]`)), chromedp.WaitVisible(chromedp.CSS(".timeline")))
+	require.Equal(t, "Draining", ask[string](t, b, "document.querySelector('[aria-current=step] .state').textContent"))
+	b.do(t, chromedp.Click(chromedp.CSS("nav a")), chromedp.WaitVisible(chromedp.CSS("#h-components")))
+}
+
+// contrasts are the texts of a page that are too close to their background, by the rule of WCAG AA.
+const contrasts = `(() => {
+  const parse = (c) => (c.match(/[\d.]+/g) || []).map(Number);
+  const linear = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+  const bad = [];
+  for (const e of document.querySelectorAll("body *")) {
+    if (![...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim()) || !e.checkVisibility() || e.closest(".unseen")) continue;
+    const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) bad.push(e.textContent.trim().slice(0, 40) + " " + ratio.toFixed(2));
+  }
+  return bad;
+})()`
+
+// structure is what a screen reader would stumble over.
+const structure = `(() => {
+  const bad = [];
+  for (const landmark of ["header", "main", "footer"]) if (document.querySelectorAll(landmark).length !== 1) bad.push("not one " + landmark);
+  let level = 0;
+  for (const h of document.querySelectorAll("h1, h2, h3, h4")) {
+    const own = Number(h.nodeName[1]);
+    if (own > level + 1) bad.push("h" + own + " after h" + level + ": " + h.textContent);
+    level = own;
+  }
+  for (const image of document.querySelectorAll("[role=img], progress")) if (!image.getAttribute("aria-label")) bad.push("no words for " + image.outerHTML);
+  for (const link of document.querySelectorAll("a")) if (!link.textContent.trim()) bad.push("a link without words");
+  const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+  if (new Set(ids).size !== ids.length) bad.push("an id twice");
+  return bad;
+})()`
+
+func (b *browser) fits(t *testing.T) {
+	everything := fleet()
+	everything.Portal.Components[0].Status, everything.Portal.Components[0].Declared = sreportalv1.StatusMajorOutage, sreportalv1.StatusMajorOutage
+	everything.Portal.Components[2].Status = sreportalv1.StatusDegraded
+	everything.Portal.Components[2].DisplayName = "A-component-with-a-very-long-name-and-no-place-to-break-it-anywhere"
+	everything.Portal.Status = sreportalv1.StatusMajorOutage
+	everything.Trouble = &Trouble{Message: "No worker of Drydock answers", Since: noon}
+	b.server.show(everything)
+	defer b.server.show(fleet())
+	for path, name := range map[string]string{"/": "overview", "/upgrades/prod/november": "upgrade", "/nodes/spoke-2/worker-3": "node"} {
+		b.open(t, path)
+		require.Empty(t, ask[[]string](t, b, structure), path)
+		for _, scheme := range []string{"light", "dark"} {
+			b.scheme(t, scheme)
+			for _, width := range []int64{1200, 360} {
+				b.width(t, width)
+				require.LessOrEqual(t, ask[int](t, b, "document.documentElement.scrollWidth"), int(width), "%s: nothing is beyond the edge", path)
+				require.Empty(t, ask[[]string](t, b, contrasts), "%s in %s", path, scheme)
+				b.picture(t, strings.Join([]string{name, scheme, map[int64]string{1200: "wide", 360: "phone"}[width]}, "-"))
+			}
+		}
+		dark := ask[string](t, b, "getComputedStyle(document.body).backgroundColor")
+		b.scheme(t, "light")
+		require.NotEqual(t, dark, ask[string](t, b, "getComputedStyle(document.body).backgroundColor"))
+		b.width(t, 1200)
+	}
+}
+
+func (b *browser) withoutScripts(t *testing.T) {
+	order(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	b.do(t, chromedp.Navigate(b.web.URL), chromedp.WaitReady(chromedp.CSS("h1")))
+	text := answer(t, b, chromedp.TextContent(chromedp.CSS("main")))
+	for _, wanted := range []string{"Maintenance in progress", "Database upgrade", "21 Nov 2026, 13:00 UTC", "Registry", "prod/november", "42%"} {
+		require.Contains(t, text, wanted)
+	}
+	order(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
+}
+
+func (b *browser) losesServer(t *testing.T) {
+	b.open(t, "/")
+	require.True(t, ask[bool](t, b, "document.getElementById('cut').hidden"))
+	b.server.endStreams()
+	b.web.Close()
+	b.becomes(t, "document.getElementById('cut').hidden", false)
+	b.picture(t, "overview-cut")
+}

@@ -1,0 +1,212 @@
+package statuspage
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+)
+
+// mcpHandler serves the tools of the Model Context Protocol, by streamable HTTP. Nothing is kept of a client from one request to the next.
+func (s *Server) mcpHandler() http.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: "drydock", Title: "Drydock status", Version: cmp.Or(s.options.Version, "unknown")}, &mcp.ServerOptions{
+		Instructions: "What is going on on the platform: components and their maintenances, rollouts over clusters, and nodes out of service. " +
+			"Every answer says whether it is stale; one that is says how things were, not how they are.",
+	})
+	tools := mcpTools{s}
+	addTool(server, "list_components", "List the components of the platform, how they are, and how the last 30 days were.", tools.listComponents)
+	addTool(server, "list_maintenances", "List maintenances of components: upcoming, in_progress or completed ones, or all.", tools.listMaintenances)
+	addTool(server, "get_platform_status", "Say how the platform is as a whole, and what is going on there now.", tools.platformStatus)
+	addTool(server, "list_upgrades", "List rollouts over clusters: batches, progress, and what each waits for.", tools.listUpgrades)
+	addTool(server, "explain_wait", "Say why rollouts and maintenances of nodes do not go on: the reason, since when, until when, and who or what stands in the way.", tools.explainWait)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, Logger: s.options.Log,
+	})
+}
+
+func addTool[In, Out any](server *mcp.Server, name, description string, answer func(In) (Out, error)) {
+	mcp.AddTool(server, &mcp.Tool{Name: name, Description: description, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true}},
+		func(_ context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+			out, err := answer(in)
+			return nil, out, err
+		})
+}
+
+// mcpTools answer from the view.
+type mcpTools struct{ server *Server }
+
+func (t mcpTools) view() *View {
+	view, _ := t.server.reader.View()
+	return view
+}
+
+// nothingAsked is the input of a tool that has none.
+type nothingAsked struct{}
+
+type componentsAsked struct {
+	Group string `json:"group,omitempty" jsonschema:"only the components of this group"`
+}
+
+func (t mcpTools) listComponents(in componentsAsked) (map[string]any, error) {
+	return asJSON(listComponents(t.view(), &statusv1.ListComponentsRequest{Group: in.Group}))
+}
+
+type maintenancesAsked struct {
+	Phase string `json:"phase,omitempty" jsonschema:"upcoming, in_progress or completed; absent: all"`
+}
+
+func (t mcpTools) listMaintenances(in maintenancesAsked) (map[string]any, error) {
+	phase, known := phaseMessages[sreportalv1.MaintenancePhase(in.Phase)]
+	if !known && in.Phase != "" {
+		return nil, fmt.Errorf("phase %q is not one of %s, %s, %s", in.Phase, sreportalv1.PhaseUpcoming, sreportalv1.PhaseInProgress, sreportalv1.PhaseCompleted)
+	}
+	return asJSON(listMaintenances(t.view(), &statusv1.ListMaintenancesRequest{Phase: phase}))
+}
+
+type upgradesAsked struct {
+	RunningOnly bool `json:"runningOnly,omitempty" jsonschema:"leave out those that have ended"`
+}
+
+func (t mcpTools) listUpgrades(in upgradesAsked) (map[string]any, error) {
+	return asJSON(listUpgrades(t.view(), &statusv1.ListUpgradesRequest{RunningOnly: in.RunningOnly}, t.server.pages.ui))
+}
+
+// asJSON is a message of the API as JSON has it: tools and API answer alike.
+func asJSON(message proto.Message) (map[string]any, error) {
+	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(message)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]any
+	return fields, json.Unmarshal(text, &fields)
+}
+
+// platformStatus is the answer of get_platform_status.
+type platformStatus struct {
+	Headline string                    `json:"headline"`
+	Status   sreportalv1.ServiceStatus `json:"status"`
+	// Impaired are the components that are not operational.
+	Impaired     []impairedComponent `json:"impaired" jsonschema:"components that are not operational"`
+	Maintenances []string            `json:"maintenancesInProgress"`
+	Upgrades     []string            `json:"upgradesRunning"`
+	Nodes        []string            `json:"nodesUnderMaintenance"`
+	Freshness    freshness           `json:"freshness"`
+}
+
+type impairedComponent struct {
+	Name   string                    `json:"name"`
+	Status sreportalv1.ServiceStatus `json:"status"`
+}
+
+// freshness says whether an answer is how things are.
+type freshness struct {
+	AsOf    time.Time `json:"asOf" jsonschema:"when the answer was true last"`
+	Stale   bool      `json:"stale" jsonschema:"the answer is how things were, not how they are"`
+	Trouble string    `json:"trouble,omitempty"`
+}
+
+func newFreshness(v *View) freshness {
+	return freshness{AsOf: v.AsOf, Stale: v.Trouble != nil, Trouble: troubleText(v.Trouble)}
+}
+
+func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
+	v := t.view()
+	status := platformStatus{
+		Headline: headline(v), Status: v.status(), Freshness: newFreshness(v),
+		Impaired: []impairedComponent{}, Maintenances: []string{}, Upgrades: []string{}, Nodes: []string{},
+	}
+	for _, c := range v.components() {
+		if c.Status != sreportalv1.StatusOperational {
+			status.Impaired = append(status.Impaired, impairedComponent{c.DisplayName, c.Status})
+		}
+	}
+	for _, m := range v.maintenances(sreportalv1.PhaseInProgress) {
+		status.Maintenances = append(status.Maintenances, m.Title)
+	}
+	for _, u := range v.Upgrades {
+		if u.Running() {
+			status.Upgrades = append(status.Upgrades, u.Namespace+"/"+u.Name)
+		}
+	}
+	for _, n := range v.Nodes {
+		if n.Running() {
+			status.Nodes = append(status.Nodes, n.Cluster+"/"+n.Node)
+		}
+	}
+	return status, nil
+}
+
+type waitAsked struct {
+	Upgrade string `json:"upgrade,omitempty" jsonschema:"only this rollout, as namespace/name"`
+	Cluster string `json:"cluster,omitempty" jsonschema:"only nodes of this cluster"`
+	Node    string `json:"node,omitempty" jsonschema:"only this node"`
+}
+
+// explanation is the answer of explain_wait.
+type explanation struct {
+	Waits     []explainedWait `json:"waits" jsonschema:"what does not go on, and why; empty: nothing waits"`
+	Freshness freshness       `json:"freshness"`
+}
+
+type explainedWait struct {
+	// What waits, e.g. "rollout prod/november".
+	What     string     `json:"what"`
+	State    string     `json:"state"`
+	Reason   string     `json:"reason"`
+	Message  string     `json:"message,omitempty"`
+	Since    time.Time  `json:"since"`
+	Until    *time.Time `json:"until,omitempty" jsonschema:"when the wait ends by itself"`
+	Blockers []string   `json:"blockers,omitempty" jsonschema:"what stands in the way"`
+	URL      string     `json:"url,omitempty" jsonschema:"its workflow in Temporal's Web UI"`
+}
+
+func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
+	v, ui := t.view(), t.server.pages.ui
+	answer := explanation{Waits: []explainedWait{}, Freshness: newFreshness(v)}
+	named := in.Upgrade != "" || in.Cluster != "" || in.Node != ""
+	found := !named
+	for _, u := range v.Upgrades {
+		name := u.Namespace + "/" + u.Name
+		if in.Upgrade == name || !named {
+			found = true
+			model := newUpgrade(u, ui)
+			answer.add("rollout "+name, model.Pill.Words, model.Wait, model.URL)
+		}
+	}
+	if in.Upgrade == "" {
+		for _, n := range v.nodesOf(in.Cluster, in.Node) {
+			found = true
+			model := newNode(n, ui)
+			answer.add("node "+n.Node+" of cluster "+n.Cluster, model.Pill.Words, model.Wait, model.URL)
+		}
+	}
+	if !found {
+		return answer, fmt.Errorf("nothing is known of that: list_upgrades and get_platform_status say what there is")
+	}
+	return answer, nil
+}
+
+// add puts in what waits; what does not is nothing to explain.
+func (e *explanation) add(what, state string, wait *waitModel, url string) {
+	if wait == nil {
+		return
+	}
+	explained := explainedWait{What: what, State: state, Reason: wait.Reason, Message: wait.Message, Since: wait.Since, Until: wait.Until, URL: url}
+	for _, b := range wait.Blockers {
+		text := b.String()
+		if b.Message != "" {
+			text += ": " + b.Message
+		}
+		explained.Blockers = append(explained.Blockers, text)
+	}
+	e.Waits = append(e.Waits, explained)
+}

@@ -1,0 +1,316 @@
+package statuspage
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
+)
+
+// What templates show. They only choose and place; what things are called is decided here.
+
+// pill is a state in a word, with its colour.
+type pill struct{ Tone, Words string }
+
+func statusPill(status sreportalv1.ServiceStatus) pill {
+	return pill{tone(status), statusWords(status)}
+}
+
+func statePill(state string) pill { return pill{toneOfState(state), stateWords(state)} }
+
+// summaryModel is how all is.
+type summaryModel struct {
+	Pill     pill
+	Headline string
+	Stale    bool
+	Lines    []string
+}
+
+func newSummary(v *View) summaryModel {
+	summary := summaryModel{Pill: statusPill(v.status()), Headline: headline(v), Stale: v.Trouble != nil}
+	counts := []struct {
+		n     int
+		words string
+	}{
+		{len(v.maintenances(sreportalv1.PhaseInProgress)), "maintenance in progress"},
+		{len(slices.DeleteFunc(slices.Clone(v.Upgrades), func(u Upgrade) bool { return !u.Running() })), "rollout running"},
+		{len(slices.DeleteFunc(slices.Clone(v.Nodes), func(n Node) bool { return !n.Running() })), "node under maintenance"},
+	}
+	for _, count := range counts {
+		if first, rest, _ := strings.Cut(count.words, " "); count.n > 0 {
+			summary.Lines = append(summary.Lines, plural(count.n, first)+" "+rest)
+		}
+	}
+	return summary
+}
+
+// groupModel is a group of components.
+type groupModel struct {
+	Name       string
+	Pill       pill
+	Components []componentModel
+}
+
+type componentModel struct {
+	portal.ComponentView
+	Pill     pill
+	Runs     []run
+	DaysText string
+	// Reasons are the titles of the maintenances that replace what is declared.
+	Reasons []string
+}
+
+// groupsOf are the components in their groups, in the portal's order.
+func groupsOf(v *View) []groupModel {
+	titles := map[string]string{}
+	for _, m := range v.maintenances(sreportalv1.PhaseInProgress) {
+		titles[m.Name] = m.Title
+	}
+	var groups []groupModel
+	for _, c := range v.components() {
+		model := componentModel{ComponentView: c, Pill: statusPill(c.Status), Runs: runsOf(c.Days), DaysText: daysText(c.Days)}
+		for _, name := range c.Because {
+			model.Reasons = append(model.Reasons, cmp.Or(titles[name], name))
+		}
+		if n := len(groups); n == 0 || groups[n-1].Name != c.Group {
+			groups = append(groups, groupModel{Name: c.Group})
+		}
+		last := &groups[len(groups)-1]
+		last.Components = append(last.Components, model)
+	}
+	for i, group := range groups {
+		var all []sreportalv1.ServiceStatus
+		for _, c := range group.Components {
+			all = append(all, c.Status)
+		}
+		groups[i].Pill = statusPill(portal.Worst(all...))
+	}
+	return groups
+}
+
+// maintenanceModel is a maintenance with the names of its components.
+type maintenanceModel struct {
+	portal.MaintenanceView
+	Pill  pill
+	Names []string
+}
+
+// shownCompleted is how many maintenances that are over the page has.
+const shownCompleted = 5
+
+func maintenancesOf(v *View, phase sreportalv1.MaintenancePhase) []maintenanceModel {
+	names := map[string]string{}
+	for _, c := range v.components() {
+		names[c.Name] = c.DisplayName
+	}
+	var models []maintenanceModel
+	for _, m := range v.maintenances(phase) {
+		if phase == sreportalv1.PhaseCompleted && len(models) == shownCompleted {
+			break
+		}
+		model := maintenanceModel{MaintenanceView: m, Pill: maintenancePill(m)}
+		for _, name := range m.Components {
+			model.Names = append(model.Names, cmp.Or(names[name], name))
+		}
+		models = append(models, model)
+	}
+	return models
+}
+
+func maintenancePill(m portal.MaintenanceView) pill {
+	switch {
+	case m.Cancelled:
+		return pill{"none", "Cancelled"}
+	case m.Phase == sreportalv1.PhaseInProgress:
+		return pill{tone(m.AffectedStatus), "In progress"}
+	case m.Phase == sreportalv1.PhaseUpcoming:
+		return pill{"none", "Upcoming"}
+	}
+	return pill{"good", "Completed"}
+}
+
+// upgradeModel is a rollout.
+type upgradeModel struct {
+	Of      Upgrade
+	Pill    pill
+	Message string
+	// Batch is e.g. "Batch 2 of 5".
+	Batch, Counts string
+	Wait          *waitModel
+	StartedAt     time.Time
+	Estimate      *time.Time
+	Path, URL     string
+}
+
+// waitModel is why something does not go on.
+type waitModel struct {
+	Reason, Message string
+	Since           time.Time
+	Until           *time.Time
+	Blockers        []drydockv1.Blocker
+}
+
+func newWait(wait *drydockv1.Wait) *waitModel {
+	if wait == nil {
+		return nil
+	}
+	model := &waitModel{Reason: wait.Reason, Message: wait.Message, Since: wait.Since.Time, Blockers: wait.Blockers}
+	if wait.Until != nil {
+		model.Until = &wait.Until.Time
+	}
+	return model
+}
+
+func newUpgrade(u Upgrade, ui webUI) upgradeModel {
+	state, message := verdict(u)
+	model := upgradeModel{
+		Of: u, Pill: statePill(state), Message: message, Counts: countsText(u.Status.Counts), StartedAt: u.Row.StartedAt,
+		Path: "/upgrades/" + url.PathEscape(u.Namespace) + "/" + url.PathEscape(u.Name), URL: ui.link(u.WorkflowID, u.RunID),
+	}
+	run := u.Status.Status
+	if run.StartedAt != nil {
+		model.StartedAt = run.StartedAt.Time
+	}
+	if !u.Running() {
+		return model
+	}
+	if u.Status.Paused {
+		model.Pill = pill{"warn", "Paused"}
+	} else if u.Status.Held != nil {
+		model.Pill = pill{"warn", "Held"}
+	}
+	if run.CurrentBatch > 0 {
+		model.Batch = fmt.Sprintf("Batch %d of %d", run.CurrentBatch, max(len(u.Status.RemediationPlan), int(run.Batches)))
+	}
+	if run.Estimate != nil {
+		model.Estimate = &run.Estimate.End.Time
+	}
+	model.Wait = newWait(u.Status.Wait)
+	return model
+}
+
+// batchModel is a batch of a rollout, or what was skipped.
+type batchModel struct {
+	Name     string
+	Current  bool
+	Counts   string
+	Clusters []clusterModel
+}
+
+type clusterModel struct {
+	ranv1.ClusterStatus
+	Pill     pill
+	NodeText string
+	Now      string
+	// NodePaths lead to the nodes at work.
+	NodePaths []nodeLink
+}
+
+type nodeLink struct{ Node, Path string }
+
+// batchesOf are the clusters of a rollout, batch by batch.
+func batchesOf(u Upgrade, v *View) []batchModel {
+	clusters := slices.Clone(u.Status.Clusters)
+	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
+	var batches []batchModel
+	number := int32(-1)
+	for _, c := range clusters {
+		if c.Batch != number {
+			number = c.Batch
+			name := fmt.Sprintf("Batch %d", number)
+			if number == 0 {
+				name = "Not in the plan"
+			}
+			batches = append(batches, batchModel{Name: name, Current: u.Running() && number > 0 && number == u.Status.Status.CurrentBatch})
+		}
+		last := &batches[len(batches)-1]
+		last.Clusters = append(last.Clusters, newCluster(c, v))
+	}
+	for i, batch := range batches {
+		complete := 0
+		for _, c := range batch.Clusters {
+			if c.State == ranv1.ClusterComplete {
+				complete++
+			}
+		}
+		batches[i].Counts = fmt.Sprintf("%d of %d complete", complete, len(batch.Clusters))
+	}
+	return batches
+}
+
+// batchRank puts clusters that have no batch last.
+func batchRank(c ranv1.ClusterStatus) int32 {
+	if c.Batch == 0 {
+		return 1 << 30
+	}
+	return c.Batch
+}
+
+func newCluster(c ranv1.ClusterStatus, v *View) clusterModel {
+	model := clusterModel{ClusterStatus: c, Pill: statePill(string(c.State))}
+	if c.Nodes.Total > 0 {
+		model.NodeText = fmt.Sprintf("%d of %s done", c.Nodes.Done, plural(int(c.Nodes.Total), "node"))
+	}
+	parts := []string{strings.TrimSuffix(c.Reason+": "+c.Message, ": ")}
+	if c.Step != "" && !c.State.Over() {
+		parts = []string{c.Step, parts[0]}
+	}
+	model.Now = strings.TrimPrefix(strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; "), ": ")
+	if !c.State.Over() {
+		for _, n := range v.nodesOf(c.Name, "") {
+			if n.Running() && n.Node != "" {
+				model.NodePaths = append(model.NodePaths, nodeLink{n.Node, nodePath(n)})
+			}
+		}
+	}
+	return model
+}
+
+// nodeModel is one maintenance of a node.
+type nodeModel struct {
+	Of        Node
+	Pill      pill
+	Wait      *waitModel
+	Steps     []stepModel
+	Path, URL string
+}
+
+// stepModel is a state that the maintenance was in.
+type stepModel struct {
+	State   string
+	At      time.Time
+	Took    string
+	Current bool
+	Tone    string
+}
+
+func nodePath(n Node) string {
+	return "/nodes/" + url.PathEscape(n.Cluster) + "/" + url.PathEscape(n.Row.Node)
+}
+
+func newNode(n Node, ui webUI) nodeModel {
+	state := stateOf(n)
+	model := nodeModel{Of: n, Pill: statePill(state), Path: nodePath(n), URL: ui.link(n.WorkflowID, n.RunID)}
+	if n.Running() {
+		model.Wait = newWait(n.Status.Wait)
+	}
+	for i, entered := range n.Status.States {
+		step := stepModel{State: stateWords(string(entered.State)), At: entered.At.Time, Tone: toneOfState(string(entered.State))}
+		switch {
+		case i+1 < len(n.Status.States):
+			step.Took = n.Status.States[i+1].At.Sub(entered.At.Time).Round(time.Second).String()
+			step.Tone = "good"
+		case n.Running():
+			step.Current = true
+		}
+		model.Steps = append(model.Steps, step)
+	}
+	return model
+}

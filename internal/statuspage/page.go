@@ -1,0 +1,226 @@
+package statuspage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+)
+
+//go:embed templates assets
+var files embed.FS
+
+// errNoPage: there is nothing to show under that path.
+var errNoPage = errors.New("no such page")
+
+// section is a part of a page that is shown anew when it has changed.
+type section struct {
+	ID   string        `json:"id"`
+	HTML template.HTML `json:"html"`
+	// Hash tells whether a client has it already.
+	Hash string `json:"hash"`
+}
+
+// page is what is shown under a path.
+type page struct {
+	Title    string
+	Portal   string
+	Home     bool
+	Sections []section
+}
+
+// pages renders pages, each once for each view, however many clients look at it.
+type pages struct {
+	templates *template.Template
+	portal    string
+	ui        webUI
+
+	mu       sync.Mutex
+	of       *View
+	rendered map[string]page
+}
+
+func newPages(portal string, ui webUI) (*pages, error) {
+	templates, err := template.New("").Funcs(template.FuncMap{
+		"machine": func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
+		"people":  func(at time.Time) string { return at.UTC().Format("2 Jan 2006, 15:04 UTC") },
+		"list":    func(items []string) string { return strings.Join(items, ", ") },
+		"external": func(link string) bool {
+			return strings.HasPrefix(link, "https://") || strings.HasPrefix(link, "http://")
+		},
+	}).ParseFS(files, "templates/*.html")
+	if err != nil {
+		return nil, fmt.Errorf("templates of the status page: %w", err)
+	}
+	return &pages{templates: templates, portal: portal, ui: ui, rendered: map[string]page{}}, nil
+}
+
+// page returns the page of a path as a view has it. The error may be errNoPage.
+func (p *pages) page(path string, v *View) (page, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of == nil || v.Number > p.of.Number {
+		p.of, p.rendered = v, map[string]page{}
+	}
+	if v.Number < p.of.Number {
+		v = p.of
+	}
+	if done, ok := p.rendered[path]; ok {
+		return done, nil
+	}
+	made, err := p.render(path, v)
+	if err == nil {
+		p.rendered[path] = made
+	}
+	return made, err
+}
+
+// missing is what is shown where there is nothing.
+func (p *pages) missing() template.HTML {
+	var html bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&html, "missing", nil); err != nil {
+		return "" // it shows nothing that could fail
+	}
+	return template.HTML(html.String()) //nolint:gosec // it is the template's own text
+}
+
+// part is a section before it is rendered: its template, and what that shows.
+type part struct {
+	id, template string
+	model        any
+}
+
+func (p *pages) render(path string, v *View) (page, error) {
+	title, parts, err := p.parts(path, v)
+	if err != nil {
+		return page{}, err
+	}
+	made := page{Title: title, Portal: p.portal, Home: path == "/"}
+	for _, part := range parts {
+		var html bytes.Buffer
+		if err := p.templates.ExecuteTemplate(&html, part.template, part.model); err != nil {
+			return page{}, err
+		}
+		sum := sha256.Sum256(html.Bytes())
+		made.Sections = append(made.Sections, section{
+			ID: part.id, Hash: hex.EncodeToString(sum[:6]),
+			HTML: template.HTML(html.String()), //nolint:gosec // it was escaped by the template that made it
+		})
+	}
+	return made, nil
+}
+
+// parts are what the page of a path consists of.
+func (p *pages) parts(path string, v *View) (title string, parts []part, err error) {
+	segments, err := segmentsOf(path)
+	if err != nil {
+		return "", nil, err
+	}
+	frame := func(title string, body ...part) (string, []part, error) {
+		parts := append([]part{{"notice", "notice", v}}, body...)
+		return title, append(parts, part{"asof", "asof", v}), nil
+	}
+	switch {
+	case len(segments) == 0:
+		return frame(headline(v), p.overview(v)...)
+	case len(segments) == 3 && segments[0] == "upgrades":
+		u, known := v.upgrade(segments[1], segments[2])
+		if !known {
+			return "", nil, errNoPage
+		}
+		model := newUpgrade(u, p.ui)
+		return frame("Rollout "+u.Namespace+"/"+u.Name, part{"upgrade", "upgrade", model}, part{"batches", "batches", batchesModel{batchesOf(u, v), restOf(u)}})
+	case len(segments) == 3 && segments[0] == "nodes":
+		var models []nodeModel
+		for _, n := range v.nodesOf(segments[1], segments[2]) {
+			models = append(models, newNode(n, p.ui))
+		}
+		if len(models) == 0 {
+			return "", nil, errNoPage
+		}
+		return frame("Node "+segments[2], part{"node", "node", nodePageModel{segments[1], segments[2], models}})
+	}
+	return "", nil, errNoPage
+}
+
+func (p *pages) overview(v *View) []part {
+	var upgrades, over []upgradeModel
+	for _, u := range v.Upgrades {
+		if model := newUpgrade(u, p.ui); u.Running() {
+			upgrades = append(upgrades, model)
+		} else if len(over) < shownCompleted {
+			over = append(over, model)
+		}
+	}
+	var nodes []nodeModel
+	for _, n := range v.Nodes {
+		if n.Running() {
+			nodes = append(nodes, newNode(n, p.ui))
+		}
+	}
+	return []part{
+		{"summary", "summary", newSummary(v)},
+		{"current", "current", maintenancesOf(v, sreportalv1.PhaseInProgress)},
+		{"components", "components", componentsModel{p.portal, groupsOf(v)}},
+		{"upcoming", "upcoming", maintenancesOf(v, sreportalv1.PhaseUpcoming)},
+		{"upgrades", "upgrades", upgradesModel{upgrades, over}},
+		{"nodes", "nodes", nodes},
+		{"completed", "completed", maintenancesOf(v, sreportalv1.PhaseCompleted)},
+	}
+}
+
+type componentsModel struct {
+	Portal string
+	Groups []groupModel
+}
+
+type upgradesModel struct{ Running, Over []upgradeModel }
+
+type batchesModel struct {
+	Batches []batchModel
+	// Rest is how many clusters are not shown.
+	Rest int
+}
+
+func restOf(u Upgrade) int { return max(0, int(u.Status.Counts.Total)-len(u.Status.Clusters)) }
+
+type nodePageModel struct {
+	Cluster, Node string
+	Maintenances  []nodeModel
+}
+
+// segmentsOf takes a path apart; names may have been escaped in it.
+func segmentsOf(path string) ([]string, error) {
+	if path == "/" {
+		return nil, nil
+	}
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i, segment := range segments {
+		plain, err := url.PathUnescape(segment)
+		if err != nil || plain == "" {
+			return nil, errNoPage
+		}
+		segments[i] = plain
+	}
+	return segments, nil
+}
+
+// webUI is where Temporal's Web UI shows workflows; without an address there are no links.
+type webUI struct{ address, namespace string }
+
+// link leads to a run of a workflow.
+func (ui webUI) link(workflowID, runID string) string {
+	if ui.address == "" || workflowID == "" {
+		return ""
+	}
+	return strings.TrimSuffix(ui.address, "/") + "/namespaces/" + url.PathEscape(ui.namespace) + "/workflows/" + url.PathEscape(workflowID) + "/" + url.PathEscape(runID) + "/timeline"
+}

@@ -1,0 +1,196 @@
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// What is kept: of what is over the last ones, of a rollout so many clusters, those first that matter.
+const (
+	endedUpgrades = 20
+	endedNodes    = 50
+	shownClusters = 250
+)
+
+const (
+	// askedAtOnce is how many workflows are asked for their status at a time.
+	askedAtOnce = 8
+	// listPause is the least time between two lists, and listAgain when a list is made once more after news: lists lag behind by moments.
+	listPause = 500 * time.Millisecond
+	listAgain = 2 * time.Second
+	// listAnyway is how long it may take until something is found that was not heard of.
+	listAnyway = 30 * time.Second
+	// retryPause is how long what has failed is left alone.
+	retryPause = 2 * time.Second
+)
+
+// Reader reads for all clients together. It follows the portal and what runs by Temporal's long poll, and keeps what it has read.
+type Reader struct {
+	temporal client.Client
+	portal   string
+	log      *slog.Logger
+	asking   chan struct{}
+	// news: something has happened, there may be workflows that are new. recovered: all answers again, and may have changed unseen.
+	news, recovered chan struct{}
+	// listed is closed when it is known what runs.
+	listed   chan struct{}
+	once     sync.Once
+	upgrades *kind[ranv1.ClusterGroupUpgradeStatus]
+	nodes    *kind[maintenancev1.NodeMaintenanceStatus]
+
+	mu   sync.Mutex
+	view *View
+	// changed is closed when view is replaced.
+	changed chan struct{}
+}
+
+// NewReader returns a reader of a portal, and of all that runs in the Temporal namespace of the client.
+func NewReader(server client.Client, portalName string, log *slog.Logger) *Reader {
+	r := &Reader{
+		temporal: server, portal: portalName, log: log,
+		asking: make(chan struct{}, askedAtOnce), news: make(chan struct{}, 1), recovered: make(chan struct{}, 1), listed: make(chan struct{}),
+		view:    &View{Number: 1, Trouble: &Trouble{Message: "Nothing has been read yet", Since: time.Now()}},
+		changed: make(chan struct{}),
+	}
+	r.upgrades = &kind[ranv1.ClusterGroupUpgradeStatus]{
+		reader: r, workflow: temporal.ClusterGroupUpgrade, keep: endedUpgrades, brings: true, works: map[string]Upgrade{},
+		request: []any{temporal.StatusRequest{Limit: shownClusters}},
+		show: func(v *View, all []Upgrade) {
+			v.Upgrades = all
+			v.revisions.upgrades++
+		},
+	}
+	r.nodes = &kind[maintenancev1.NodeMaintenanceStatus]{
+		reader: r, workflow: temporal.NodeMaintenance, keep: endedNodes, works: map[string]Node{},
+		show: func(v *View, all []Node) {
+			v.Nodes = all
+			v.revisions.nodes++
+		},
+	}
+	return r
+}
+
+// View returns what is known, and a channel that is closed when there is something newer.
+func (r *Reader) View() (*View, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.view, r.changed
+}
+
+// Run reads until ctx is done.
+func (r *Reader) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, part := range []func(context.Context){r.keepAsking, r.followPortal, r.followHolds, r.discover} {
+		all.Go(func() { part(ctx) })
+	}
+	all.Wait()
+}
+
+// publish replaces the view by a changed copy.
+func (r *Reader) publish(change func(*View)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := *r.view
+	change(&next)
+	next.Number++
+	r.view = &next
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// tell puts a token into a channel that has room for one: who takes it needs to know only that there was one.
+func tell(about chan<- struct{}) {
+	select {
+	case about <- struct{}{}:
+	default:
+	}
+}
+
+// followHolds hears of what begins: whatever disrupts anything asks the emergency stop first.
+func (r *Reader) followHolds(ctx context.Context) {
+	r.keepFollowing(ctx, temporal.EmergencyStopID, func(bool) {}, func(context.Context) error {
+		tell(r.news)
+		return nil
+	})
+}
+
+// keepFollowing follows a workflow that never ends, whatever becomes of it, and says whether it is there.
+func (r *Reader) keepFollowing(ctx context.Context, id string, present func(bool), look func(context.Context) error) {
+	for {
+		if err := r.followEntity(ctx, id, present, look); err != nil && ctx.Err() == nil {
+			r.log.Debug("cannot follow", "workflow", id, "error", err)
+		}
+		if observe.Pause(ctx, retryPause) != nil {
+			return
+		}
+	}
+}
+
+func (r *Reader) followEntity(ctx context.Context, id string, present func(bool), look func(context.Context) error) error {
+	open, err := temporal.Open(ctx, r.temporal, id)
+	if err != nil {
+		return err
+	}
+	if present(open); !open {
+		return nil
+	}
+	execution, err := r.temporal.DescribeWorkflow(ctx, id, "")
+	if err != nil {
+		return err
+	}
+	follower := observe.Follower{Server: r.temporal, WorkflowID: id, Look: func(ctx context.Context, _ string) error { return look(ctx) }}
+	return follower.Follow(ctx, execution.WorkflowExecution.RunID)
+}
+
+// discover finds what runs and is not followed yet: when there may be something, and now and then without being told.
+func (r *Reader) discover(ctx context.Context) {
+	for ctx.Err() == nil {
+		following, stop := context.WithCancel(ctx)
+		r.discoverUntilRecovery(following)
+		stop()
+		r.upgrades.wait()
+		r.nodes.wait()
+	}
+}
+
+// discoverUntilRecovery returns when what did not answer does again: what is followed must be looked at anew then.
+func (r *Reader) discoverUntilRecovery(ctx context.Context) {
+	again := r.listAll(ctx)
+	for observe.Pause(ctx, listPause) == nil {
+		due := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.recovered:
+			return
+		case <-r.news:
+			r.listAll(ctx)
+			again = listAgain
+		case <-due.C:
+			again = r.listAll(ctx)
+		}
+		due.Stop()
+	}
+}
+
+// listAll lists all that is shown and follows what runs, and returns when to do so again.
+func (r *Reader) listAll(ctx context.Context) time.Duration {
+	if err := errors.Join(r.upgrades.list(ctx), r.nodes.list(ctx)); err != nil {
+		if ctx.Err() == nil {
+			r.log.Warn("cannot list workflows", "error", err)
+		}
+		return listAgain
+	}
+	r.once.Do(func() { close(r.listed) })
+	return listAnyway
+}

@@ -1,0 +1,193 @@
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+)
+
+// Limits of requests. What a client sends is small, and it must not take long to send or to read.
+const (
+	headerTimeout   = 5 * time.Second
+	requestTimeout  = 15 * time.Second
+	idleTimeout     = time.Minute
+	headerBytes     = 32 << 10
+	bodyBytes       = 64 << 10
+	shutdownTimeout = 5 * time.Second
+)
+
+// Options are what a server is started with.
+type Options struct {
+	Temporal client.Client
+	// Namespace is Temporal's, Portal the name of the portal that is shown.
+	Namespace, Portal string
+	// WebUI is the address of Temporal's Web UI; empty: no links there.
+	WebUI string
+	// Token lets its bearer announce and cancel maintenances; empty: nobody may.
+	Token string
+	// Streams is how many clients may be kept up to date at once; 0 is DefaultStreams.
+	Streams int
+	Version string
+	Log     *slog.Logger
+}
+
+// DefaultStreams is how many clients are kept up to date at once.
+const DefaultStreams = 500
+
+// Server serves the page, the API and MCP.
+type Server struct {
+	options Options
+	reader  *Reader
+	pages   *pages
+	assets  *assets
+	streams chan struct{}
+	// closing is closed when streams must end.
+	closing chan struct{}
+	once    sync.Once
+}
+
+// New returns a server that reads what it serves while Serve runs.
+func New(options Options) (*Server, error) {
+	if options.Streams == 0 {
+		options.Streams = DefaultStreams
+	}
+	pages, err := newPages(options.Portal, webUI{options.WebUI, options.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	assets, err := readAssets()
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		options: options, reader: NewReader(options.Temporal, options.Portal, options.Log), pages: pages, assets: assets,
+		streams: make(chan struct{}, options.Streams), closing: make(chan struct{}),
+	}, nil
+}
+
+// Serve answers on a listener until ctx is done, then lets requests end.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	reading, stop := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() { s.reader.Run(reading) })
+	defer reader.Wait()
+	defer stop()
+
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // gRPC needs it
+	server := &http.Server{
+		Handler: s.Handler(), Protocols: protocols, MaxHeaderBytes: headerBytes,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	s.endStreams()
+	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(leaving); err != nil {
+		_ = server.Close() // whoever is left has had time enough
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (s *Server) endStreams() { s.once.Do(func() { close(s.closing) }) }
+
+// Handler answers all requests.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	s.handlePages(mux)
+	s.handleAPI(mux)
+	mux.Handle("/mcp", s.mcpHandler())
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	// A browser sends what other sites ask it to; only reading is for everybody.
+	return secured(http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes)))
+}
+
+// secured sets the headers that tell browsers to load nothing else, to be shown in no frame, and to guess nothing.
+func secured(next http.Handler) http.Handler {
+	policy := strings.Join([]string{
+		"default-src 'none'", "style-src 'self'", "script-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+	}, "; ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, value := range map[string]string{
+			"Content-Security-Policy":      policy,
+			"X-Content-Type-Options":       "nosniff",
+			"X-Frame-Options":              "DENY",
+			"Referrer-Policy":              "no-referrer",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Permissions-Policy":           "camera=(), geolocation=(), microphone=()",
+			"Cache-Control":                "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// stream is a place among the clients that are kept up to date.
+type stream struct {
+	server     *Server
+	controller *http.ResponseController
+}
+
+// errFull: as many clients as there may be are kept up to date already.
+var errFull = errors.New("too many clients are being kept up to date: try again later")
+
+// openStream takes a place. A stream has no end by time, but each write has.
+func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
+	select {
+	case s.streams <- struct{}{}:
+	default:
+		return stream{}, errFull
+	}
+	opened := stream{s, http.NewResponseController(w)}
+	// Connections that know no deadlines have none to take away.
+	_ = opened.controller.SetReadDeadline(time.Time{})
+	opened.hurry()
+	return opened, nil
+}
+
+func (s stream) close() { <-s.server.streams }
+
+// hurry gives the next write its time: who does not read loses the stream, and holds up nobody. The time lasts until there is another write, since
+// HTTP/2 ends a stream when it is over, whether anything is written or not.
+func (s stream) hurry() { _ = s.controller.SetWriteDeadline(time.Now().Add(2*beat + requestTimeout)) }
+
+// next waits for a view that is newer than the one with that number, at most for a while, and lets some changes come together. False: the stream is over.
+func (s *Server) next(ctx context.Context, after int64, atMost time.Duration) (*View, bool) {
+	over := time.NewTimer(atMost)
+	defer over.Stop()
+	for {
+		view, changed := s.reader.View()
+		if view.Number > after {
+			return view, true
+		}
+		select {
+		case <-ctx.Done():
+			return nil, false
+		case <-s.closing:
+			return nil, false
+		case <-over.C:
+			return view, true
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,427 @@
+package statuspage
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/portal"
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// Signals to played workflows: to stand so, and to end so.
+const (
+	signalStand = "stand"
+	signalEnd   = "end"
+)
+
+// played is a workflow that stands as it is told, and answers so: it takes the place of one of Drydock's.
+func played[S any](ctx workflow.Context) (S, error) {
+	var status S
+	if err := workflow.SetQueryHandler(ctx, temporal.QueryStatus, func() (S, error) { return status, nil }); err != nil {
+		return status, err
+	}
+	over := false
+	for !over {
+		said := workflow.NewSelector(ctx)
+		said.AddReceive(workflow.GetSignalChannel(ctx, signalStand), func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &status) })
+		said.AddReceive(workflow.GetSignalChannel(ctx, signalEnd), func(c workflow.ReceiveChannel, _ bool) {
+			c.Receive(ctx, &status)
+			over = true
+		})
+		said.Select(ctx)
+	}
+	return status, nil
+}
+
+// playedPortal shows what it is told.
+func playedPortal(ctx workflow.Context) error {
+	var view portal.View
+	if err := workflow.SetQueryHandler(ctx, temporal.QueryStatus, func() (portal.View, error) { return view, nil }); err != nil {
+		return err
+	}
+	for {
+		workflow.GetSignalChannel(ctx, signalStand).Receive(ctx, &view)
+	}
+}
+
+const typePlayedPortal = "PlayedPortal"
+
+// stage is a real Temporal server, a worker with played workflows, and the server of the status page.
+type stage struct {
+	temporal client.Client
+	worker   worker.Worker
+	// reading is the connection of the status page, calls what was asked by it.
+	reading   client.Client
+	calls     *atomic.Int64
+	namespace string
+	url       string
+	api       statusv1connect.StatusServiceClient
+}
+
+func newStage(t *testing.T) *stage {
+	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{}})
+	s := &stage{calls: &atomic.Int64{}}
+	options, err := temporal.Connection{Address: stack.Temporal.Address}.Options(nil, nil)
+	require.NoError(t, err)
+	s.temporal, err = temporal.Dial(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(s.temporal.Close)
+	_, err = temporal.RegisterSearchAttributes(t.Context(), s.temporal, options.Namespace)
+	require.NoError(t, err)
+	s.startWorker(t)
+
+	counted := options
+	counted.ConnectionOptions.DialOptions = append(counted.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(
+		func(ctx context.Context, method string, in, out any, connection *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+			s.calls.Add(1)
+			return invoke(ctx, method, in, out, connection, options...)
+		}))
+	reading, err := temporal.Dial(t.Context(), counted)
+	require.NoError(t, err)
+	t.Cleanup(reading.Close)
+	s.reading, s.namespace = reading, options.Namespace
+	s.url, s.api = s.serve(t, "main")
+	return s
+}
+
+// serve serves a portal until the test is over.
+func (s *stage) serve(t *testing.T, portalName string) (address string, api statusv1connect.StatusServiceClient) {
+	t.Helper()
+	server, err := New(Options{Temporal: s.reading, Namespace: s.namespace, Portal: portalName, Token: token, Log: discard()})
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-ended)
+	})
+	address = "http://" + listener.Addr().String()
+	return address, statusv1connect.NewStatusServiceClient(http.DefaultClient, address)
+}
+
+func (s *stage) startWorker(t *testing.T) {
+	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{})
+	for name, play := range map[string]any{
+		typePlayedPortal:             playedPortal,
+		temporal.StatusPortal:        workflows.StatusPortal,
+		temporal.ClusterGroupUpgrade: played[ranv1.ClusterGroupUpgradeStatus],
+		temporal.NodeMaintenance:     played[maintenancev1.NodeMaintenanceStatus],
+		temporal.EmergencyStop:       played[struct{}],
+	} {
+		s.worker.RegisterWorkflowWithOptions(play, workflow.RegisterOptions{Name: name})
+	}
+	s.worker.RegisterActivity(&activities.Portals{Temporal: s.temporal})
+	require.NoError(t, s.worker.Start())
+}
+
+// stand starts a played workflow, if it does not run, and tells it how to stand.
+func (s *stage) stand(t *testing.T, id, name string, status any) {
+	t.Helper()
+	_, err := s.temporal.SignalWithStartWorkflow(t.Context(), id, signalStand, status, client.StartWorkflowOptions{ID: id, TaskQueue: temporal.TaskQueue}, name)
+	require.NoError(t, err)
+}
+
+// disrupt asks the emergency stop, as all do that are about to disrupt something.
+func (s *stage) disrupt(t *testing.T) {
+	t.Helper()
+	s.stand(t, temporal.EmergencyStopID, temporal.EmergencyStop, struct{}{})
+}
+
+// eventually waits until an answer of the API is as wanted.
+func eventually[T any](t *testing.T, ask func() (*connect.Response[T], error), wanted func(*T) bool) *T {
+	t.Helper()
+	var last *T
+	require.Eventually(t, func() bool {
+		answer, err := ask()
+		if err != nil {
+			return false
+		}
+		last = answer.Msg
+		return wanted(last)
+	}, patience, tick, "%v", &last)
+	return last
+}
+
+func TestTheServer(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	t.Run("says that nothing is declared, and that this is so now", s.testEmpty)
+	t.Run("shows what a portal shows, to people and to programs", s.testPortal)
+	t.Run("tells who watches of a change within a second", s.testWatch)
+	t.Run("finds rollouts and nodes, and follows them to their ends", s.testWork)
+	t.Run("explains waits to agents", s.testMCP)
+	t.Run("lets only the bearer of the token announce a maintenance", s.testWrites)
+	t.Run("asks Temporal no more often for many clients than for one", s.testCalls)
+	t.Run("shows what it knew as stale while no worker answers", s.testStale)
+}
+
+func (s *stage) components() (*connect.Response[statusv1.ListComponentsResponse], error) {
+	return s.api.ListComponents(context.Background(), connect.NewRequest(&statusv1.ListComponentsRequest{}))
+}
+
+func (s *stage) testEmpty(t *testing.T) {
+	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return !a.GetFreshness().GetStale() })
+	require.Empty(t, answer.GetComponents())
+	require.Equal(t, statusv1.ServiceStatus_SERVICE_STATUS_UNKNOWN, answer.GetStatus())
+	_, _, body := get(t, s.url)
+	require.Contains(t, body, "Nothing is declared of portal main yet")
+}
+
+func (s *stage) testPortal(t *testing.T) {
+	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, ofPortal())
+	s.stand(t, temporal.StatusPortalID("other"), typePlayedPortal, large(10).Portal)
+	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return len(a.GetComponents()) > 0 })
+	require.Len(t, answer.GetComponents(), 3, "only its own")
+	require.Equal(t, statusv1.ServiceStatus_SERVICE_STATUS_MAINTENANCE, answer.GetStatus())
+	require.Len(t, answer.GetComponents()[0].GetDays(), 30)
+
+	_, _, body := get(t, s.url)
+	require.Contains(t, body, "Database upgrade")
+	require.NotContains(t, body, "component-001")
+
+	// As anybody calls it: plain HTTP and JSON.
+	plain, err := http.Post(s.url+"/drydock.v1.StatusService/ListMaintenances", "application/json", strings.NewReader(`{"phase":"MAINTENANCE_PHASE_UPCOMING"}`))
+	require.NoError(t, err)
+	defer plain.Body.Close()
+	var listed struct {
+		Maintenances []struct{ Title, Window string }
+	}
+	require.NoError(t, json.NewDecoder(plain.Body).Decode(&listed))
+	require.Len(t, listed.Maintenances, 1)
+	require.Equal(t, "prod/saturday-night", listed.Maintenances[0].Window)
+
+	// As gRPC calls it.
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	overGRPC := statusv1connect.NewStatusServiceClient(&http.Client{Transport: h2}, s.url, connect.WithGRPC())
+	one, err := overGRPC.ListComponents(t.Context(), connect.NewRequest(&statusv1.ListComponentsRequest{Group: "Tools"}))
+	require.NoError(t, err)
+	require.Len(t, one.Msg.GetComponents(), 1)
+	h2.CloseIdleConnections()
+}
+
+func (s *stage) testWatch(t *testing.T) {
+	watching, err := s.api.Watch(t.Context(), connect.NewRequest(&statusv1.WatchRequest{}))
+	require.NoError(t, err)
+	defer watching.Close()
+	require.True(t, watching.Receive())
+	require.Len(t, watching.Msg().GetComponents().GetComponents(), 3)
+	require.NotNil(t, watching.Msg().GetUpgrades(), "the first has all")
+
+	worse := ofPortal()
+	worse.Number, worse.Status = 2, sreportalv1.StatusMajorOutage
+	worse.Components[0].Status = sreportalv1.StatusMajorOutage
+	begun := time.Now()
+	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, worse)
+	for watching.Receive() {
+		if watching.Msg().GetComponents().GetStatus() == statusv1.ServiceStatus_SERVICE_STATUS_MAJOR_OUTAGE {
+			t.Logf("seen after %s", time.Since(begun))
+			require.Nil(t, watching.Msg().GetUpgrades(), "nothing of them has changed")
+			return
+		}
+	}
+	require.NoError(t, watching.Err())
+}
+
+func (s *stage) upgrade() (*connect.Response[statusv1.GetUpgradeResponse], error) {
+	return s.api.GetUpgrade(context.Background(), connect.NewRequest(&statusv1.GetUpgradeRequest{Namespace: "prod", Name: "november"}))
+}
+
+func (s *stage) testWork(t *testing.T) {
+	id, status := temporal.ClusterGroupUpgradeID("prod", "november"), november().Status
+	s.stand(t, id, temporal.ClusterGroupUpgrade, status)
+	s.stand(t, temporal.NodeMaintenanceID("spoke-2", "prod", "worker-3"), temporal.NodeMaintenance, worker3().Status)
+	s.disrupt(t)
+	found := eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetBatch() == 2 })
+	require.True(t, found.GetUpgrade().GetRunning())
+	require.Equal(t, "BatchInProgress", found.GetUpgrade().GetWait().GetReason())
+	require.Len(t, found.GetClusters(), 3)
+	nodes := func() (*connect.Response[statusv1.ListNodesResponse], error) {
+		return s.api.ListNodes(context.Background(), connect.NewRequest(&statusv1.ListNodesRequest{Cluster: "spoke-2"}))
+	}
+	node := eventually(t, nodes, func(a *statusv1.ListNodesResponse) bool {
+		return len(a.GetNodes()) == 1 && len(a.GetNodes()[0].GetStates()) == 4
+	})
+	require.Equal(t, "Draining", node.GetNodes()[0].GetState())
+
+	status.Percentage = 77
+	s.stand(t, id, temporal.ClusterGroupUpgrade, status)
+	eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetPercentage() == 77 })
+
+	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), temporal.ClusterGroupUpgradeID("prod", "november"), "", signalEnd, october().Status))
+	over := eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return !a.GetUpgrade().GetRunning() })
+	require.Equal(t, "Completed", over.GetUpgrade().GetState())
+	require.NotNil(t, over.GetUpgrade().GetEndedAt())
+
+	// One that is started anew under its name runs again.
+	s.stand(t, id, temporal.ClusterGroupUpgrade, status)
+	s.disrupt(t)
+	eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool {
+		return a.GetUpgrade().GetRunning() && a.GetUpgrade().GetPercentage() == 77
+	})
+}
+
+func (s *stage) testMCP(t *testing.T) {
+	agent := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := agent.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.url + "/mcp"}, nil)
+	require.NoError(t, err)
+	defer session.Close()
+	tools, err := session.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	var names []string
+	for _, tool := range tools.Tools {
+		names = append(names, tool.Name)
+	}
+	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status", "list_upgrades", "explain_wait"}, names)
+
+	call := func(tool string, arguments map[string]any) (*mcp.CallToolResult, string) {
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+		require.NoError(t, err)
+		text, err := json.Marshal(result.Content)
+		require.NoError(t, err)
+		return result, string(text)
+	}
+	for tool, says := range map[string]string{
+		"list_components":     "Build farm",
+		"list_maintenances":   "Database upgrade",
+		"get_platform_status": "Major outage",
+		"list_upgrades":       "november",
+	} {
+		result, text := call(tool, map[string]any{})
+		require.False(t, result.IsError, text)
+		require.Contains(t, text, says)
+	}
+	_, text := call("explain_wait", map[string]any{"cluster": "spoke-2"})
+	require.Contains(t, text, "budget shop/web allows 0 of 3")
+	require.Contains(t, text, "PodDisruptionBudget shop/web: needs 3 healthy")
+	result, text := call("explain_wait", map[string]any{"upgrade": "prod/december"})
+	require.True(t, result.IsError)
+	require.Contains(t, text, "nothing is known of that")
+	result, _ = call("list_maintenances", map[string]any{"phase": "soon"})
+	require.True(t, result.IsError)
+}
+
+// testWrites has a portal as it is, with its real workflow.
+func (s *stage) testWrites(t *testing.T) {
+	options := temporal.StatusPortalOptions("real")
+	_, err := s.temporal.UpdateWithStartWorkflow(t.Context(), client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: s.temporal.NewWithStartWorkflowOperation(options, temporal.StatusPortal, workflows.StatusPortalInput{}),
+		UpdateOptions: client.UpdateWorkflowOptions{
+			WorkflowID: options.ID, UpdateName: temporal.UpdateApply, WaitForStage: client.WorkflowUpdateStageCompleted,
+			Args: []any{portal.ApplyRequest{Components: []sreportalv1.Component{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "api"},
+				Spec:       sreportalv1.ComponentSpec{DisplayName: "API", Group: "Core", PortalRef: "real", Status: sreportalv1.StatusOperational},
+			}}}},
+		},
+	})
+	require.NoError(t, err)
+	_, api := s.serve(t, "real")
+	components := func() (*connect.Response[statusv1.ListComponentsResponse], error) {
+		return api.ListComponents(context.Background(), connect.NewRequest(&statusv1.ListComponentsRequest{}))
+	}
+	is := func(status statusv1.ServiceStatus) func(*statusv1.ListComponentsResponse) bool {
+		return func(a *statusv1.ListComponentsResponse) bool { return a.GetStatus() == status }
+	}
+	eventually(t, components, is(statusv1.ServiceStatus_SERVICE_STATUS_OPERATIONAL))
+
+	now := time.Now().Truncate(time.Second)
+	create := func(bearer string, change func(*statusv1.CreateMaintenanceRequest)) error {
+		message := &statusv1.CreateMaintenanceRequest{
+			Name: "new-disks", Title: "New disks", Start: timestamppb.New(now), End: timestamppb.New(now.Add(time.Hour)), Components: []string{"api"},
+		}
+		change(message)
+		request := connect.NewRequest(message)
+		request.Header().Set("Authorization", bearer)
+		_, err := api.CreateMaintenance(t.Context(), request)
+		return err
+	}
+	asIs := func(*statusv1.CreateMaintenanceRequest) {}
+	for _, bearer := range []string{"", "Bearer", "Bearer wrong", "Basic " + token, token} {
+		require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(create(bearer, asIs)), bearer)
+	}
+	for name, wrong := range map[string]func(*statusv1.CreateMaintenanceRequest){
+		"metadata.name":     func(m *statusv1.CreateMaintenanceRequest) { m.Name = "New Disks" },
+		"start":             func(m *statusv1.CreateMaintenanceRequest) { m.Start = nil },
+		"spec.title":        func(m *statusv1.CreateMaintenanceRequest) { m.Title = "" },
+		"spec.scheduledEnd": func(m *statusv1.CreateMaintenanceRequest) { m.End = m.GetStart() },
+	} {
+		err := create("Bearer "+token, wrong)
+		require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err), "%s: %v", name, err)
+		require.ErrorContains(t, err, name)
+	}
+	require.NoError(t, create("Bearer "+token, asIs))
+	eventually(t, components, is(statusv1.ServiceStatus_SERVICE_STATUS_MAINTENANCE))
+
+	cancel := func(name string) error {
+		request := connect.NewRequest(&statusv1.CancelMaintenanceRequest{Name: name, Reason: "no disks"})
+		request.Header().Set("Authorization", "Bearer "+token)
+		_, err := api.CancelMaintenance(t.Context(), request)
+		return err
+	}
+	require.NoError(t, cancel("new-disks"))
+	eventually(t, components, is(statusv1.ServiceStatus_SERVICE_STATUS_OPERATIONAL))
+	err = cancel("old-disks")
+	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
+	require.ErrorContains(t, err, "the portal has no maintenance old-disks")
+
+	closed, _ := shown(t, fleet())
+	closed.options.Token = ""
+	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(closed.authorize(http.Header{"Authorization": {"Bearer "}})), "without a token nobody may")
+}
+
+func (s *stage) testCalls(t *testing.T) {
+	before := s.calls.Load()
+	begun := time.Now()
+	for range 100 {
+		status, _, _ := get(t, s.url)
+		require.Equal(t, http.StatusOK, status)
+		_, err := s.components()
+		require.NoError(t, err)
+	}
+	// What the reader does by itself goes on meanwhile: it asks whether all answers every few seconds, and makes its lists.
+	rounds := 2 + int64(time.Since(begun)/askInterval)
+	require.Less(t, s.calls.Load()-before, 20*rounds, "200 requests")
+}
+
+func (s *stage) testStale(t *testing.T) {
+	s.worker.Stop()
+	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return a.GetFreshness().GetStale() })
+	require.Equal(t, "No worker of Drydock answers", answer.GetFreshness().GetTrouble())
+	require.NotNil(t, answer.GetFreshness().GetStaleSince())
+	require.NotEmpty(t, answer.GetComponents(), "what was known is shown")
+	_, _, body := get(t, s.url)
+	require.Contains(t, body, "No worker of Drydock answers since")
+	require.Contains(t, body, "Last known: ")
+
+	s.startWorker(t)
+	defer s.worker.Stop()
+	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return !a.GetFreshness().GetStale() })
+}

@@ -1,0 +1,193 @@
+package statuspage
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"drydock.dev/drydock/internal/observe"
+)
+
+const (
+	// together is how long changes wait for others before clients are told of them.
+	together = 200 * time.Millisecond
+	// beat is how often a stream says that it lives.
+	beat = 15 * time.Second
+)
+
+// assets are the files of the page, by the paths under which they never change.
+type assets struct {
+	// Style, Script and Icon are those paths.
+	Style, Script, Icon string
+	contents            map[string][]byte
+}
+
+func readAssets() (*assets, error) {
+	found := &assets{contents: map[string][]byte{}}
+	for name, at := range map[string]*string{"style.css": &found.Style, "page.js": &found.Script, "icon.svg": &found.Icon} {
+		content, err := fs.ReadFile(files, "assets/"+name)
+		if err != nil {
+			return nil, fmt.Errorf("asset of the status page: %w", err)
+		}
+		sum := sha256.Sum256(content)
+		*at = "/assets/" + hex.EncodeToString(sum[:6]) + "/" + name
+		found.contents[*at] = content
+	}
+	return found, nil
+}
+
+// handlePages serves the pages for people.
+func (s *Server) handlePages(mux *http.ServeMux) {
+	mux.HandleFunc("GET /{$}", s.servePage)
+	mux.HandleFunc("GET /upgrades/{namespace}/{name}", s.servePage)
+	mux.HandleFunc("GET /nodes/{cluster}/{node}", s.servePage)
+	mux.HandleFunc("GET /assets/", s.serveAsset)
+	mux.HandleFunc("GET /events", s.serveEvents)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.write(w, r, http.StatusNotFound, s.missing())
+	})
+}
+
+func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
+	content, known := s.assets.contents[r.URL.Path]
+	if !known {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}
+
+func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	view, _ := s.reader.View()
+	made, err := s.pages.page(r.URL.EscapedPath(), view)
+	status := http.StatusOK
+	switch {
+	case errors.Is(err, errNoPage):
+		status = http.StatusNotFound
+		made = s.missing()
+	case err != nil:
+		s.options.Log.Error("cannot render a page", "path", r.URL.Path, "error", err)
+		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+		return
+	}
+	s.write(w, r, status, made)
+}
+
+// missing is the page that is shown where there is none.
+func (s *Server) missing() page {
+	return page{Title: "No such page", Portal: s.options.Portal, Sections: []section{{ID: "missing", HTML: s.pages.missing()}}}
+}
+
+// write writes a whole page.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, made page) {
+	var html bytes.Buffer
+	err := s.pages.templates.ExecuteTemplate(&html, "layout", struct {
+		Page   page
+		Path   string
+		Assets *assets
+	}{made, r.URL.EscapedPath(), s.assets})
+	if err != nil {
+		s.options.Log.Error("cannot render a page", "path", r.URL.Path, "error", err)
+		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(html.Bytes()) // who has gone does not miss it
+}
+
+// serveEvents keeps a page up to date: it sends the sections that the page does not have as they are.
+func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
+	at, has := r.URL.Query().Get("page"), sectionsHad(r.URL.Query().Get("have"))
+	opened, err := s.openStream(w)
+	if err != nil {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer opened.close()
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy must pass on each event at once
+	events := eventWriter{w, opened}
+	number, title := int64(0), ""
+	for {
+		view, ok := s.next(r.Context(), number, beat)
+		if !ok {
+			return
+		}
+		if view.Number == number {
+			if events.send("beat", struct{}{}) != nil {
+				return
+			}
+			continue
+		}
+		number = view.Number
+		made, err := s.pages.page(at, view)
+		if err != nil { // what the page is about is there no more
+			made = s.missing()
+		}
+		if events.sendChanged(made, has, &title) != nil || observe.Pause(r.Context(), together) != nil {
+			return
+		}
+	}
+}
+
+// sectionsHad are the hashes of the sections that a client has, as id:hash,id:hash.
+func sectionsHad(list string) map[string]string {
+	had := map[string]string{}
+	for item := range strings.SplitSeq(list, ",") {
+		if id, hash, ok := strings.Cut(item, ":"); ok {
+			had[id] = hash
+		}
+	}
+	return had
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w      http.ResponseWriter
+	stream stream
+}
+
+// sendChanged sends what a client does not have, and notes that it has it.
+func (e eventWriter) sendChanged(made page, has map[string]string, title *string) error {
+	if made.Title != *title {
+		*title = made.Title
+		if err := e.send("title", made.Title+" · "+made.Portal); err != nil {
+			return err
+		}
+	}
+	for _, section := range made.Sections {
+		if has[section.ID] == section.Hash {
+			continue
+		}
+		if err := e.send("section", section); err != nil {
+			return err
+		}
+		has[section.ID] = section.Hash
+	}
+	return nil
+}
+
+func (e eventWriter) send(event string, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	e.stream.hurry()
+	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", event, text); err != nil {
+		return err
+	}
+	return e.stream.controller.Flush()
+}

@@ -1,0 +1,263 @@
+package statuspage
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+)
+
+func TestPagesSayWhatIsGoingOn(t *testing.T) {
+	_, web := shown(t, fleet())
+	tests := []struct {
+		name, path string
+		says       []string
+	}{
+		{"the overview has all of it", "/", []string{
+			"Maintenance in progress", "Database upgrade", "because of Database upgrade", "Upcoming maintenance", "Saturday night", "Past maintenance", "New switches",
+			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day, under maintenance on 1 day."`,
+			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "BatchInProgress", "prod/october",
+			`href="/nodes/spoke-2/worker-3"`,
+		}},
+		{"a rollout has its batches", "/upgrades/prod/november", []string{
+			"Batch 1", "Batch 2", "at work", "worker-3: Draining; DisruptionBudget: budget shop/web allows 0 of 3", "1 of 4 nodes done",
+			`href="http://127.0.0.1:8233/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline"`,
+		}},
+		{"a node has its timeline and its blockers", "/nodes/spoke-2/worker-3", []string{
+			"Scheduled", "took 1m0s", `aria-current="step"`, "DisruptionBudget", "PodDisruptionBudget shop/web: needs 3 healthy", "for november.prod",
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			status, _, body := get(t, web.URL+test.path)
+			require.Equal(t, http.StatusOK, status)
+			for _, text := range test.says {
+				require.Contains(t, body, text)
+			}
+			require.Equal(t, 1, strings.Count(body, "<h1"), "one headline")
+		})
+	}
+}
+
+func TestWhatThereIsNotIsNotFound(t *testing.T) {
+	_, web := shown(t, fleet())
+	for _, path := range []string{"/upgrades/prod/december", "/nodes/spoke-2/worker-9", "/nowhere", "/assets/style.css", "/upgrades/prod", "/upgrades/%2e%2e/x"} {
+		status, header, _ := get(t, web.URL+path)
+		require.Equal(t, http.StatusNotFound, status, path)
+		require.NotEmpty(t, header.Get("Content-Security-Policy"), path)
+	}
+}
+
+func TestWhatPeopleWriteIsText(t *testing.T) {
+	view := fleet()
+	view.Portal.InProgress[0].Title = `<script>alert(1)</script>`
+	view.Portal.Components[0].Link = "javascript:alert(1)"
+	_, web := shown(t, view)
+	_, _, body := get(t, web.URL)
+	require.NotContains(t, body, "<script>alert")
+	require.Contains(t, body, "&lt;script&gt;alert(1)")
+	require.NotContains(t, body, "javascript:")
+}
+
+func TestBrowsersAreToldToLoadNothingElse(t *testing.T) {
+	_, web := shown(t, fleet())
+	_, header, body := get(t, web.URL)
+	policy := header.Get("Content-Security-Policy")
+	require.Contains(t, policy, "default-src 'none'")
+	require.Contains(t, policy, "frame-ancestors 'none'")
+	require.NotContains(t, policy, "unsafe")
+	require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"))
+	require.Equal(t, "no-store", header.Get("Cache-Control"))
+	require.NotContains(t, body, "style=", "the policy would refuse it")
+	require.NotRegexp(t, `<script[^>]*>[^<]`, body, "the policy would refuse it")
+
+	_, header, _ = get(t, web.URL+styleOf(body))
+	require.Contains(t, header.Get("Cache-Control"), "immutable")
+	require.Contains(t, header.Get("Content-Type"), "text/css")
+}
+
+// styleOf is where a page has its style sheet.
+func styleOf(body string) string {
+	_, rest, _ := strings.Cut(body, `rel="stylesheet" href="`)
+	path, _, _ := strings.Cut(rest, `"`)
+	return path
+}
+
+func TestAStalePageSaysSo(t *testing.T) {
+	view := fleet()
+	view.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon.Add(time.Minute)}
+	_, web := shown(t, view)
+	_, _, body := get(t, web.URL)
+	require.Contains(t, body, "Temporal does not answer since")
+	require.Contains(t, body, "Last known: Maintenance in progress")
+	require.Contains(t, body, `datetime="2026-11-21T12:01:00Z"`)
+	_, _, answer := get(t, web.URL+`/drydock.v1.StatusService/ListComponents?encoding=json&message=%7B%7D`)
+	require.Contains(t, answer, `"stale":true`)
+}
+
+// events reads server-sent events as they come: "event data".
+func events(t *testing.T, address string) (*http.Response, <-chan string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	got := make(chan string, 100)
+	go func() {
+		defer close(got)
+		event := ""
+		lines := bufio.NewScanner(answer.Body)
+		lines.Buffer(nil, 10<<20)
+		for lines.Scan() {
+			switch name, value, _ := strings.Cut(lines.Text(), ": "); name {
+			case "event":
+				event = value
+			case "data":
+				got <- event + " " + value
+			}
+		}
+	}()
+	return answer, got
+}
+
+// await returns the next event that has a text.
+func await(t *testing.T, got <-chan string, text string) string {
+	t.Helper()
+	for over := time.After(patience); ; {
+		select {
+		case event, more := <-got:
+			require.True(t, more, "the stream ended before %q", text)
+			if strings.Contains(event, text) {
+				return event
+			}
+		case <-over:
+			require.Fail(t, "no such event", text)
+		}
+	}
+}
+
+func TestAPageThatIsOpenGetsOnlyWhatItDoesNotHave(t *testing.T) {
+	s, web := shown(t, fleet())
+	view, _ := s.reader.View()
+	made, err := s.pages.page("/", view)
+	require.NoError(t, err)
+	var have []string
+	for _, section := range made.Sections {
+		have = append(have, section.ID+":"+section.Hash)
+	}
+	_, got := events(t, web.URL+"/events?page=/&have="+strings.Join(have, ","))
+	require.Equal(t, `title "Maintenance in progress · main"`, <-got)
+
+	next := fleet()
+	next.Upgrades[0].Status.Percentage = 50
+	s.show(next)
+	first := await(t, got, "section")
+	require.Contains(t, first, `"id":"upgrades"`, "nothing else has changed")
+	require.Contains(t, first, `50%`)
+}
+
+func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
+	s, web := shown(t, large(200))
+	asleep, err := net.Dial("tcp", strings.TrimPrefix(web.URL, "http://"))
+	require.NoError(t, err)
+	defer asleep.Close()
+	fmt.Fprintf(asleep, "GET /events?page=/ HTTP/1.1\r\nHost: %s\r\n\r\n", strings.TrimPrefix(web.URL, "http://"))
+	_, got := events(t, web.URL+"/events?page=/")
+	await(t, got, `"id":"asof"`)
+	for i := range 20 {
+		next := large(200)
+		next.AsOf = noon.Add(time.Duration(i+1) * time.Hour)
+		s.show(next)
+		await(t, got, next.AsOf.Format("2 Jan 2006, 15:04"))
+	}
+}
+
+func TestThereIsAnEndToHowManyAreKeptUpToDate(t *testing.T) {
+	s, web := shown(t, fleet())
+	s.streams = make(chan struct{}, 1)
+	answer, got := events(t, web.URL+"/events?page=/")
+	await(t, got, "section")
+	status, header, body := get(t, web.URL+"/events?page=/")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.NotEmpty(t, header.Get("Retry-After"))
+	require.Contains(t, body, "try again later")
+	_ = answer.Body.Close()
+	require.Eventually(t, func() bool { return len(s.streams) == 0 }, patience, tick, "the place of who has left is free")
+}
+
+func TestAServerThatStopsEndsItsStreams(t *testing.T) {
+	s, _ := shown(t, fleet())
+	ctx, stop := context.WithCancel(t.Context())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.reader = NewReader(nobody(t), "main", s.options.Log)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	_, got := events(t, "http://"+listener.Addr().String()+"/events?page=/")
+	await(t, got, "Nothing has been read yet")
+	stop()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.Fail(t, "the server does not end")
+	}
+	for range got { // the stream ends, too
+	}
+}
+
+func TestOtherSitesCannotMakeABrowserWrite(t *testing.T) {
+	_, web := shown(t, fleet())
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+"/drydock.v1.StatusService/CancelMaintenance", strings.NewReader(`{"name":"x"}`))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Sec-Fetch-Site", "cross-site")
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusForbidden, answer.StatusCode)
+}
+
+func BenchmarkOverview(b *testing.B) {
+	s, err := New(Options{Portal: "main", Log: discard()})
+	require.NoError(b, err)
+	view := large(200)
+	handler := s.Handler()
+	for _, bench := range []struct {
+		name    string
+		changes bool
+	}{{"unchanged", false}, {"changed", true}} {
+		b.Run(bench.name, func(b *testing.B) {
+			s.show(view)
+			for b.Loop() {
+				if bench.changes {
+					view.Portal.Components[0].Status = sreportalv1.StatusDegraded
+					s.show(view)
+				}
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+				require.Equal(b, http.StatusOK, answer.Code)
+			}
+		})
+	}
+}
+
+func TestTwoHundredComponentsAreAnsweredWithinASecond(t *testing.T) {
+	_, web := shown(t, large(200))
+	for _, path := range []string{"/", "/drydock.v1.StatusService/ListComponents?encoding=json&message=%7B%7D", "/drydock.v1.StatusService/ListMaintenances?encoding=json&message=%7B%7D"} {
+		begun := time.Now()
+		status, _, _ := get(t, web.URL+path)
+		require.Equal(t, http.StatusOK, status)
+		require.Less(t, time.Since(begun), time.Second, path)
+	}
+}

@@ -1,0 +1,127 @@
+// Package statuspage serves what is going on: the components of a portal and their maintenances, rollouts, and nodes out of service. A page for
+// people, an API and an MCP server for programs; all of them answer from one view, which one reader keeps.
+package statuspage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/portal"
+)
+
+// View is all that is known at a moment. It is never changed: whoever has it reads it without a lock.
+type View struct {
+	// Number grows with every view.
+	Number int64
+	// Portal is what the portal shows; nil while nobody has declared anything of it.
+	Portal *portal.View
+	// Upgrades and Nodes, those that run first, then those that ended last.
+	Upgrades []Upgrade
+	Nodes    []Node
+	// AsOf is when all that was true last.
+	AsOf time.Time
+	// Trouble is why it may be true no longer; nil: it is how things are.
+	Trouble *Trouble
+	// revisions tell whether a part is that of an earlier view.
+	revisions revisions
+}
+
+// revisions count the changes of the parts of a view.
+type revisions struct{ portal, upgrades, nodes int64 }
+
+// Trouble is what does not answer, and since when.
+type Trouble struct {
+	Message string
+	Since   time.Time
+}
+
+// Work is a workflow that is shown, with its status.
+type Work[S any] struct {
+	observe.Row
+	// Status as it was read last, if it is Known.
+	Status S
+	Known  bool
+	// Trouble is why Status may not be how the work stands.
+	Trouble *Trouble
+}
+
+// Running reports whether the work is not over.
+func (w Work[S]) Running() bool { return w.CompletedAt == nil }
+
+// Cut reports whether the work did not come to an end of its own: it was terminated, or timed out.
+func (w Work[S]) Cut() bool {
+	return w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
+}
+
+// Upgrade is a rollout.
+type Upgrade = Work[ranv1.ClusterGroupUpgradeStatus]
+
+// Node is one maintenance of a node.
+type Node = Work[maintenancev1.NodeMaintenanceStatus]
+
+// stateOf is where the maintenance of a node stands, in one word.
+func stateOf(n Node) string {
+	if n.Cut() {
+		return n.Execution
+	}
+	return cmp.Or(string(n.Status.State), n.Phase, n.Execution)
+}
+
+// upgrade finds a rollout.
+func (v *View) upgrade(namespace, name string) (Upgrade, bool) {
+	i := slices.IndexFunc(v.Upgrades, func(u Upgrade) bool { return u.Namespace == namespace && u.Name == name })
+	if i < 0 {
+		return Upgrade{}, false
+	}
+	return v.Upgrades[i], true
+}
+
+// nodesOf are the maintenances of a cluster, or of one of its nodes; empty names are any.
+func (v *View) nodesOf(cluster, node string) []Node {
+	var found []Node
+	for _, n := range v.Nodes {
+		if (cluster == "" || n.Cluster == cluster) && (node == "" || n.Node == node) {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+// components of the portal.
+func (v *View) components() []portal.ComponentView {
+	if v.Portal == nil {
+		return nil
+	}
+	return v.Portal.Components
+}
+
+// maintenances of the portal that are in a phase; empty: in any.
+func (v *View) maintenances(phase sreportalv1.MaintenancePhase) []portal.MaintenanceView {
+	if v.Portal == nil {
+		return nil
+	}
+	switch phase {
+	case sreportalv1.PhaseInProgress:
+		return v.Portal.InProgress
+	case sreportalv1.PhaseUpcoming:
+		return v.Portal.Upcoming
+	case sreportalv1.PhaseCompleted:
+		return v.Portal.Completed
+	}
+	return slices.Concat(v.Portal.InProgress, v.Portal.Upcoming, v.Portal.Completed)
+}
+
+// status of the portal: unknown while there is none.
+func (v *View) status() sreportalv1.ServiceStatus {
+	if v.Portal == nil {
+		return sreportalv1.StatusUnknown
+	}
+	return v.Portal.Status
+}

@@ -1,0 +1,206 @@
+package statuspage
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
+)
+
+// statusWords are what the page calls a status.
+func statusWords(status sreportalv1.ServiceStatus) string {
+	switch status {
+	case sreportalv1.StatusOperational:
+		return "Operational"
+	case sreportalv1.StatusMaintenance:
+		return "Under maintenance"
+	case sreportalv1.StatusDegraded:
+		return "Degraded"
+	case sreportalv1.StatusPartialOutage:
+		return "Partial outage"
+	case sreportalv1.StatusMajorOutage:
+		return "Major outage"
+	}
+	return "Unknown"
+}
+
+// headline says in one sentence how the whole portal is.
+func headline(v *View) string {
+	if len(v.components()) == 0 {
+		return "No components yet"
+	}
+	switch v.status() {
+	case sreportalv1.StatusOperational:
+		return "All systems operational"
+	case sreportalv1.StatusMaintenance:
+		return "Maintenance in progress"
+	case sreportalv1.StatusDegraded:
+		return "Some systems are degraded"
+	case sreportalv1.StatusPartialOutage:
+		return "Partial outage"
+	case sreportalv1.StatusMajorOutage:
+		return "Major outage"
+	}
+	return "Status unknown"
+}
+
+// tone is how good a status is; the style sheet has a colour for each.
+func tone(status sreportalv1.ServiceStatus) string {
+	switch status {
+	case sreportalv1.StatusOperational:
+		return "good"
+	case sreportalv1.StatusMaintenance:
+		return "work"
+	case sreportalv1.StatusDegraded:
+		return "warn"
+	case sreportalv1.StatusPartialOutage:
+		return "bad"
+	case sreportalv1.StatusMajorOutage:
+		return "worst"
+	}
+	return "none"
+}
+
+// toneOfState is that of a rollout, a cluster or a node, by the word for its state.
+func toneOfState(state string) string {
+	switch strings.ToLower(state) {
+	case "completed", "complete":
+		return "good"
+	case "failed", "timedout", "aborted", "terminated", "requestorfailed", "nodegone", "clusternotfound", "clusterunreachable":
+		return "bad"
+	case "cancelled", "skipped", "pending", "notenabled", "notstarted":
+		return "none"
+	}
+	return "work"
+}
+
+// stateWords are a state as people read it: "In progress" for InProgress.
+func stateWords(state string) string {
+	var words strings.Builder
+	for i, letter := range state {
+		if i > 0 && unicode.IsUpper(letter) {
+			words.WriteByte(' ')
+		}
+		if i == 0 {
+			words.WriteRune(unicode.ToUpper(letter))
+		} else {
+			words.WriteRune(unicode.ToLower(letter))
+		}
+	}
+	return words.String()
+}
+
+// daysText says to who cannot see the bars what they show.
+func daysText(days []portal.Day) string {
+	counts, order := map[string]int{}, []string{}
+	for _, day := range days {
+		words := dayWords(day)
+		if counts[words] == 0 {
+			order = append(order, words)
+		}
+		counts[words]++
+	}
+	parts := make([]string, 0, len(order))
+	for _, words := range order {
+		parts = append(parts, fmt.Sprintf("%s on %s", strings.ToLower(words), plural(counts[words], "day")))
+	}
+	return fmt.Sprintf("Last %s, by the worst of each: %s.", plural(len(days), "day"), strings.Join(parts, ", "))
+}
+
+func dayWords(day portal.Day) string {
+	if day.Worst == "" {
+		return "Not known"
+	}
+	return statusWords(day.Worst)
+}
+
+// run is some days in a row that were alike: one piece of the bar.
+type run struct {
+	Days  int
+	Tone  string
+	Title string
+}
+
+// runsOf divides a bar into pieces: a hundred bars of thirty pieces each would be a long page.
+func runsOf(days []portal.Day) []run {
+	var runs []run
+	first := 0
+	for i, day := range days {
+		if i+1 < len(days) && days[i+1].Worst == day.Worst {
+			continue
+		}
+		title := dayText(days[first].Date)
+		if i > first {
+			title += " to " + dayText(day.Date)
+		}
+		tone := tone(day.Worst)
+		if day.Worst == "" {
+			tone = "blank"
+		}
+		runs = append(runs, run{Days: i + 1 - first, Tone: tone, Title: title + ": " + dayWords(day)})
+		first = i + 1
+	}
+	return runs
+}
+
+// dayText is e.g. "3 Nov".
+func dayText(date string) string {
+	day, err := time.Parse(time.DateOnly, date)
+	if err != nil {
+		return date
+	}
+	return day.Format("2 Jan")
+}
+
+// verdict is how a rollout stands or ended, in a condition's words.
+func verdict(u Upgrade) (state, message string) {
+	if u.Cut() {
+		return u.Execution, "Somebody ended it, without a word of its own"
+	}
+	for _, condition := range []string{ranv1.ConditionSucceeded, ranv1.ConditionProgressing} {
+		if found := meta.FindStatusCondition(u.Status.Conditions, condition); found != nil {
+			return found.Reason, found.Message
+		}
+	}
+	if n := len(u.Status.Conditions); n > 0 {
+		return u.Status.Conditions[n-1].Reason, u.Status.Conditions[n-1].Message
+	}
+	if u.Phase != "" {
+		return u.Phase, ""
+	}
+	return "Planning", ""
+}
+
+// countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed".
+func countsText(counts ranv1.ClusterCounts) string {
+	text := fmt.Sprintf("%d of %s complete", counts.Complete, plural(int(counts.Total), "cluster"))
+	for _, other := range []struct {
+		count int32
+		words string
+	}{
+		{counts.Running, "running"},
+		{counts.Failed, "failed"},
+		{counts.TimedOut, "timed out"},
+		{counts.Cancelled, "cancelled"},
+		{counts.Skipped, "skipped"},
+		{counts.Pending, "pending"},
+	} {
+		if other.count > 0 {
+			text += fmt.Sprintf(", %d %s", other.count, other.words)
+		}
+	}
+	return text
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}

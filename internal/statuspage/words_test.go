@@ -1,0 +1,101 @@
+package statuspage
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
+)
+
+func days(worst ...sreportalv1.ServiceStatus) []portal.Day {
+	dates := []string{"2026-11-01", "2026-11-02", "2026-11-03", "2026-11-04"}
+	var days []portal.Day
+	for i, status := range worst {
+		days = append(days, portal.Day{Date: dates[i], Worst: status})
+	}
+	return days
+}
+
+func TestABarIsDividedWhereTheStatusChanges(t *testing.T) {
+	require.Equal(t, []run{
+		{Days: 1, Tone: "blank", Title: "1 Nov: Not known"},
+		{Days: 2, Tone: "good", Title: "2 Nov to 3 Nov: Operational"},
+		{Days: 1, Tone: "none", Title: "4 Nov: Unknown"},
+	}, runsOf(days("", sreportalv1.StatusOperational, sreportalv1.StatusOperational, sreportalv1.StatusUnknown)))
+	require.Empty(t, runsOf(nil))
+}
+
+func TestABarIsSaidInWords(t *testing.T) {
+	require.Equal(t, "Last 4 days, by the worst of each: not known on 1 day, operational on 2 days, major outage on 1 day.",
+		daysText(days("", sreportalv1.StatusOperational, sreportalv1.StatusMajorOutage, sreportalv1.StatusOperational)))
+}
+
+func TestStatesAreWords(t *testing.T) {
+	for state, words := range map[string]string{"InProgress": "In progress", "complete": "Complete", "WaitForPodCompletion": "Wait for pod completion", "": ""} {
+		require.Equal(t, words, stateWords(state))
+	}
+}
+
+func TestTheHeadlineIsThatOfTheWorst(t *testing.T) {
+	for status, words := range map[sreportalv1.ServiceStatus]string{
+		sreportalv1.StatusOperational:   "All systems operational",
+		sreportalv1.StatusUnknown:       "Status unknown",
+		sreportalv1.StatusMaintenance:   "Maintenance in progress",
+		sreportalv1.StatusDegraded:      "Some systems are degraded",
+		sreportalv1.StatusPartialOutage: "Partial outage",
+		sreportalv1.StatusMajorOutage:   "Major outage",
+	} {
+		view := fleet()
+		view.Portal.Status = status
+		require.Equal(t, words, headline(&view))
+	}
+	require.Equal(t, "No components yet", headline(&View{}))
+}
+
+func TestAGroupIsAsItsWorstComponent(t *testing.T) {
+	view := fleet()
+	groups := groupsOf(&view)
+	require.Equal(t, "Core", groups[0].Name)
+	require.Equal(t, pill{"work", "Under maintenance"}, groups[0].Pill)
+	require.Equal(t, []string{"Database upgrade"}, groups[0].Components[1].Reasons)
+	require.Equal(t, pill{"good", "Operational"}, groups[1].Pill)
+}
+
+func TestWhatWasTerminatedDoesNotPassForAtWork(t *testing.T) {
+	upgrade, node := november(), worker3()
+	upgrade.Execution, node.Execution = "Terminated", "Terminated"
+	state, _ := verdict(upgrade)
+	require.Equal(t, "Terminated", state)
+	require.Equal(t, "Terminated", stateOf(node))
+}
+
+func TestLinksToTheWebUIEscapeTheWorkflow(t *testing.T) {
+	ui := webUI{"http://ui.example/", "default"}
+	require.Equal(t, "http://ui.example/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline", ui.link("cgu/prod/november", "run-1"))
+	require.Empty(t, webUI{}.link("cgu/prod/november", "run-1"))
+}
+
+func TestWhoWatchesIsToldOnlyWhatChanged(t *testing.T) {
+	first := fleet()
+	first.Number = 1
+	all := changedSince(nil, &first, webUI{})
+	require.Len(t, all.GetComponents().GetComponents(), 3)
+	require.Len(t, all.GetMaintenances().GetMaintenances(), 3)
+	require.Len(t, all.GetUpgrades().GetUpgrades(), 2)
+	require.Len(t, all.GetNodes().GetNodes(), 1)
+
+	next := first
+	next.Number = 2
+	require.Nil(t, changedSince(&first, &next, webUI{}))
+	next.revisions.upgrades++
+	some := changedSince(&first, &next, webUI{})
+	require.NotNil(t, some.GetUpgrades())
+	require.Nil(t, some.GetComponents())
+	require.Nil(t, some.GetNodes())
+
+	stale := next
+	stale.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
+	require.True(t, changedSince(&next, &stale, webUI{}).GetFreshness().GetStale())
+}

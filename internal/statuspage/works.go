@@ -1,0 +1,263 @@
+package statuspage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"drydock.dev/drydock/internal/observe"
+)
+
+// Of very many workflows of a kind that run so many are shown, and so many of those are followed; of the others there is what Temporal lists.
+const (
+	listed   = 1000
+	followed = 200
+)
+
+// kind is a kind of workflows that are shown.
+type kind[S any] struct {
+	reader *Reader
+	// workflow is the type, request what their status query gets.
+	workflow string
+	request  []any
+	// keep is how many are kept of those that are over.
+	keep int
+	// brings: when one gets on, others may begin.
+	brings bool
+	// show makes them part of a view.
+	show func(*View, []Work[S])
+
+	// works by workflow id; guarded by the reader's lock.
+	works map[string]Work[S]
+	// followers at work.
+	mu        sync.Mutex
+	following map[string]bool
+	running   sync.WaitGroup
+}
+
+// put changes one of them.
+func (k *kind[S]) put(id string, change func(*Work[S])) {
+	k.reader.publish(func(v *View) {
+		work := k.works[id]
+		change(&work)
+		k.works[id] = work
+		k.show(v, k.sorted())
+	})
+}
+
+// sorted are those that run, the newest first, then those that ended last. The others are forgotten.
+func (k *kind[S]) sorted() []Work[S] {
+	sorted := make([]Work[S], 0, len(k.works))
+	for _, work := range k.works {
+		sorted = append(sorted, work)
+	}
+	slices.SortFunc(sorted, func(a, b Work[S]) int { return newestFirst(a.Row, b.Row) })
+	over := slices.IndexFunc(sorted, func(w Work[S]) bool { return !w.Running() })
+	if over < 0 || len(sorted) <= over+k.keep {
+		return sorted
+	}
+	for _, old := range sorted[over+k.keep:] {
+		delete(k.works, old.WorkflowID)
+	}
+	return sorted[:over+k.keep]
+}
+
+func newestFirst(a, b observe.Row) int {
+	switch {
+	case a.CompletedAt == nil && b.CompletedAt == nil:
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.WorkflowID, b.WorkflowID))
+	case a.CompletedAt == nil:
+		return -1
+	case b.CompletedAt == nil:
+		return 1
+	}
+	return cmp.Or(b.CompletedAt.Compare(*a.CompletedAt), cmp.Compare(a.WorkflowID, b.WorkflowID))
+}
+
+// list finds out which there are, and follows those that run.
+func (k *kind[S]) list(ctx context.Context) error {
+	rows, err := k.rows(ctx)
+	if err != nil {
+		return err
+	}
+	k.reader.publish(func(v *View) {
+		if k.merge(rows) {
+			k.show(v, k.sorted())
+		}
+	})
+	for _, row := range rows {
+		k.attend(ctx, row)
+	}
+	return nil
+}
+
+// rows are those that run and those that ended last, as Temporal lists them: of each id the newest run.
+func (k *kind[S]) rows(ctx context.Context) ([]observe.Row, error) {
+	ofType := observe.WorkflowsOf(k.workflow, false)
+	running, err := observe.Executions(ctx, k.reader.temporal, observe.WorkflowsOf(k.workflow, true), listed)
+	if err != nil {
+		return nil, err
+	}
+	over, err := observe.Executions(ctx, k.reader.temporal, ofType+" AND ExecutionStatus != 'Running' AND ExecutionStatus != 'ContinuedAsNew'", k.keep)
+	if err != nil {
+		return nil, err
+	}
+	var rows []observe.Row
+	seen := map[string]bool{}
+	for _, execution := range slices.Concat(running, over) {
+		if row := observe.NewRow(execution); !seen[row.WorkflowID] {
+			seen[row.WorkflowID] = true
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// merge takes over what was listed, and reports whether that is news. Lists lag behind: what a follower has seen counts more.
+func (k *kind[S]) merge(rows []observe.Row) (news bool) {
+	found := map[string]bool{}
+	for _, row := range rows {
+		found[row.WorkflowID] = true
+		work, known := k.works[row.WorkflowID]
+		later := row.StartedAt.After(work.StartedAt)
+		if k.attended(row.WorkflowID) || known && !later && (work.Known || reflect.DeepEqual(row, work.Row)) {
+			continue
+		}
+		k.works[row.WorkflowID] = Work[S]{Row: row}
+		news = true
+	}
+	for id, work := range k.works {
+		if !found[id] && work.Running() && !k.attended(id) {
+			delete(k.works, id)
+			news = true
+		}
+	}
+	return news
+}
+
+// attended reports whether somebody follows a workflow.
+func (k *kind[S]) attended(id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.following[id]
+}
+
+// attend follows a workflow, or reads how it ended, unless somebody does or that is known.
+func (k *kind[S]) attend(ctx context.Context, row observe.Row) {
+	k.reader.mu.Lock()
+	work := k.works[row.WorkflowID]
+	k.reader.mu.Unlock()
+	if !work.Running() && work.Known && !row.StartedAt.After(work.StartedAt) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.following[row.WorkflowID] || len(k.following) >= followed {
+		return
+	}
+	if k.following == nil {
+		k.following = map[string]bool{}
+	}
+	k.following[row.WorkflowID] = true
+	k.running.Go(func() {
+		k.follow(ctx, row.WorkflowID)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.following, row.WorkflowID)
+	})
+}
+
+// wait returns when nobody follows any more.
+func (k *kind[S]) wait() { k.running.Wait() }
+
+// follow keeps the status of a workflow until it is over.
+func (k *kind[S]) follow(ctx context.Context, id string) {
+	for {
+		err := k.followToEnd(ctx, id)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		k.put(id, func(w *Work[S]) {
+			if w.Trouble == nil {
+				k.reader.log.Warn("cannot read the status", "workflow", id, "error", err)
+				w.Trouble = &Trouble{Message: "Its status cannot be read", Since: time.Now()}
+			}
+		})
+		if observe.Pause(ctx, retryPause) != nil {
+			return
+		}
+	}
+}
+
+func (k *kind[S]) followToEnd(ctx context.Context, id string) error {
+	described, err := k.reader.temporal.DescribeWorkflowExecution(ctx, id, "")
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		k.forget(id)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	info := described.GetWorkflowExecutionInfo()
+	row := observe.NewRow(info)
+	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return k.end(ctx, row, info.GetStatus())
+	}
+	k.put(id, func(w *Work[S]) { w.Row = row })
+	follower := observe.Follower{Server: k.reader.temporal, WorkflowID: id, Look: func(ctx context.Context, runID string) error { return k.look(ctx, id, runID) }}
+	if err := follower.Follow(ctx, row.RunID); err != nil {
+		return err
+	}
+	return k.followToEnd(ctx, id)
+}
+
+// look reads the status of a workflow.
+func (k *kind[S]) look(ctx context.Context, id, runID string) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case k.reader.asking <- struct{}{}:
+	}
+	defer func() { <-k.reader.asking }()
+	var status S
+	if err := observe.Status(ctx, k.reader.temporal, id, runID, &status, k.request...); err != nil {
+		return err
+	}
+	k.put(id, func(w *Work[S]) { w.RunID, w.Status, w.Known, w.Trouble = runID, status, true, nil })
+	if k.brings {
+		tell(k.reader.news)
+	}
+	return nil
+}
+
+// end reads how a workflow ended. One that was terminated, or timed out, has left no status: the last one that was seen is all there is.
+func (k *kind[S]) end(ctx context.Context, row observe.Row, as enumspb.WorkflowExecutionStatus) error {
+	var status S
+	known := as != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED && as != enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
+	if known {
+		if err := observe.LastStatus(ctx, k.reader.temporal, row.WorkflowID, row.RunID, &status); err != nil {
+			return err
+		}
+	}
+	k.put(row.WorkflowID, func(w *Work[S]) {
+		if w.Row, w.Trouble, w.Known = row, nil, true; known {
+			w.Status = status
+		}
+	})
+	return nil
+}
+
+// forget takes away a workflow that Temporal does not know any more.
+func (k *kind[S]) forget(id string) {
+	k.reader.publish(func(v *View) {
+		delete(k.works, id)
+		k.show(v, k.sorted())
+	})
+}

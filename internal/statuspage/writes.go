@@ -1,0 +1,123 @@
+package statuspage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/portal"
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// writeTimeout is how long the portal may take to take a change.
+const writeTimeout = 10 * time.Second
+
+// someone is who has changed something without saying who.
+const someone = "status page API"
+
+// authorize lets only the bearer of the token go on.
+func (s *Server) authorize(header http.Header) error {
+	if s.options.Token == "" {
+		return connect.NewError(connect.CodePermissionDenied, errors.New("this server changes nothing: it was started without --token-file"))
+	}
+	scheme, token, _ := strings.Cut(header.Get("Authorization"), " ")
+	given, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.options.Token))
+	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(given[:], wanted[:]) != 1 {
+		return connect.NewError(connect.CodeUnauthenticated, errors.New("the token is missing or wrong: send it as Authorization: Bearer TOKEN"))
+	}
+	return nil
+}
+
+// CreateMaintenance announces a maintenance on the portal.
+func (a *api) CreateMaintenance(ctx context.Context, in *connect.Request[statusv1.CreateMaintenanceRequest]) (*connect.Response[statusv1.CreateMaintenanceResponse], error) {
+	if err := a.server.authorize(in.Header()); err != nil {
+		return nil, err
+	}
+	maintenance := &sreportalv1.Maintenance{
+		TypeMeta:   metav1.TypeMeta{APIVersion: sreportalv1.GroupVersion.String(), Kind: "Maintenance"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: cmp.Or(in.Msg.GetNamespace(), metav1.NamespaceDefault), Name: in.Msg.GetName()},
+		Spec: sreportalv1.MaintenanceSpec{
+			Title: in.Msg.GetTitle(), Description: in.Msg.GetDescription(), PortalRef: a.server.options.Portal, Components: in.Msg.GetComponents(),
+			AffectedStatus: statusOf(in.Msg.GetAffectedStatus()),
+		},
+	}
+	if err := checkTimes(in.Msg); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	maintenance.Spec.ScheduledStart, maintenance.Spec.ScheduledEnd = metav1.NewTime(in.Msg.GetStart().AsTime()), metav1.NewTime(in.Msg.GetEnd().AsTime())
+	if err := manifest.Complete(maintenance); err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	request := portal.ApplyRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), someone)}, Maintenances: []sreportalv1.Maintenance{*maintenance}}
+	if err := a.server.change(ctx, temporal.UpdateApply, request); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&statusv1.CreateMaintenanceResponse{}), nil
+}
+
+// checkTimes refuses times that are absent: they would be those of 1970.
+func checkTimes(in *statusv1.CreateMaintenanceRequest) error {
+	switch {
+	case in.GetStart() == nil:
+		return errors.New("start: must be set")
+	case in.GetEnd() == nil:
+		return errors.New("end: must be set")
+	}
+	return errors.Join(in.GetStart().CheckValid(), in.GetEnd().CheckValid())
+}
+
+// CancelMaintenance ends a maintenance, or takes it back.
+func (a *api) CancelMaintenance(ctx context.Context, in *connect.Request[statusv1.CancelMaintenanceRequest]) (*connect.Response[statusv1.CancelMaintenanceResponse], error) {
+	if err := a.server.authorize(in.Header()); err != nil {
+		return nil, err
+	}
+	if in.Msg.GetName() == "" {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("name: must be set"))
+	}
+	request := portal.CancelRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), someone), Reason: in.Msg.GetReason()}, Maintenance: in.Msg.GetName()}
+	if err := a.server.change(ctx, temporal.UpdateCancelMaintenance, request); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&statusv1.CancelMaintenanceResponse{}), nil
+}
+
+// change asks the portal for a change, and returns when it has taken it.
+func (s *Server) change(ctx context.Context, update string, request any) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	handle, err := s.options.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: temporal.StatusPortalID(s.options.Portal), UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	if err == nil {
+		return nil
+	}
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		return connect.NewError(connect.CodeFailedPrecondition, errors.New("there is no portal "+s.options.Portal+" yet: `drydock portal apply` makes it"))
+	}
+	if refused, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New(refused.Message()))
+	}
+	s.options.Log.Warn("cannot change the portal", "update", update, "error", err)
+	if observe.NoWorker(err) || ctx.Err() != nil {
+		return connect.NewError(connect.CodeUnavailable, errors.New("the portal does not answer; it may take the change later"))
+	}
+	return connect.NewError(connect.CodeUnavailable, errors.New("the portal cannot be changed now"))
+}
