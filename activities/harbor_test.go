@@ -83,9 +83,12 @@ func (r *registry) await() harbor.Look {
 	due, err := r.harbor().AwaitHarborDue(ctx, AwaitHarborDueInput{HarborRef: r.ref, Known: r.known})
 	require.NoError(r.t, err)
 	r.known.Status = due.Status
+	if due.Deferred {
+		r.known.StatusWritten = nil
+	}
 	for _, part := range due.Parts {
 		r.order = append(r.order, part.Part)
-		applied, err := r.harbor().ApplyHarborPart(ctx, ApplyHarborPartInput{HarborRef: r.ref, Due: part})
+		applied, err := r.harbor().ApplyHarborPart(ctx, ApplyHarborPartInput{HarborRef: r.ref, Due: part, Generation: due.Generation})
 		if err != nil {
 			failures := r.known.Applied[part.Part].Failures
 			applied = harbor.Applied{Wanted: part.Wanted, At: time.Now(), Failures: failures + 1, Failure: &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: err.Error()}}

@@ -23,6 +23,8 @@ import (
 type ApplyHarborPartInput struct {
 	HarborRef
 	harbor.Due
+	// Generation of the HarborCluster that it is due for.
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // applyTimeout is how long an API server may take: an admission webhook that does not answer is named as such, before the attempt is given up.
@@ -57,7 +59,7 @@ type harborApply struct {
 }
 
 func (a *harborApply) run(ctx context.Context) error {
-	hc, err := readHarborCluster(ctx, a.cluster.Client, a.in.HarborRef)
+	hc, err := a.read(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -79,21 +81,44 @@ func (a *harborApply) run(ctx context.Context) error {
 	return a.applyAll(ctx, hc, manifest.Objects)
 }
 
+// read reads the HarborCluster: from the cache, if that has the one that was looked at, as it was then.
+func (a *harborApply) read(ctx context.Context) (*goharborv1.HarborCluster, error) {
+	hc, err := readHarborCluster(ctx, a.cluster.Cache, a.in.HarborRef)
+	if err == nil && hc != nil && hc.UID == a.in.UID && hc.Generation == a.in.Generation && hc.DeletionTimestamp == nil {
+		return hc, nil
+	}
+	return readHarborCluster(ctx, a.cluster.Client, a.in.HarborRef)
+}
+
 // applyService applies Harbor with the values that its services have given.
 func (a *harborApply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
 	secrets := map[string]map[string][]byte{}
-	for _, name := range harbor.SourceSecrets(hc) {
-		secret := &corev1.Secret{}
-		if err := a.cluster.Client.Get(ctx, client.ObjectKey{Namespace: hc.Namespace, Name: name}, secret); client.IgnoreNotFound(err) != nil {
+	for _, names := range harbor.SourceSecrets(hc) {
+		if err := a.readFirst(ctx, hc.Namespace, names, secrets); err != nil {
 			return err
 		}
-		secrets[name] = secret.Data
 	}
 	objects, err := harbor.Service(hc, harbor.ReadValues(hc, secrets))
 	if err != nil {
 		return err
 	}
 	return a.applyAll(ctx, hc, objects)
+}
+
+// readFirst reads the first of the Secrets that is there.
+func (a *harborApply) readFirst(ctx context.Context, namespace string, names []string, secrets map[string]map[string][]byte) error {
+	for _, name := range names {
+		secret := &corev1.Secret{}
+		err := a.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
+		if err == nil {
+			secrets[name] = secret.Data
+			return nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster, objects []*unstructured.Unstructured) error {
@@ -209,11 +234,11 @@ type WriteHarborStatusInput struct {
 
 // WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone.
 func (h *Harbor) WriteHarborStatus(ctx context.Context, in WriteHarborStatusInput) error {
-	return h.change(ctx, in.HarborRef, "write the status of", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
+	return h.change(ctx, in.HarborRef, "write the status of", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
 		if harbor.SameStatus(hc.Status, in.Status) {
-			return nil
+			return false, nil
 		}
 		hc.Status = harbor.WithOthers(in.Status, hc.Status)
-		return c.Status().Update(ctx, hc)
+		return true, c.Status().Update(ctx, hc)
 	})
 }

@@ -41,11 +41,11 @@ func appliedHarborCluster(hc goharborv1.HarborCluster) (*unstructured.Unstructur
 
 // HoldHarborCluster gives a HarborCluster our finalizer. It is no error that it is gone, or is being deleted.
 func (h *Harbor) HoldHarborCluster(ctx context.Context, in HarborRef) error {
-	return h.change(ctx, in, "hold", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
+	return h.change(ctx, in, "hold", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
 		if hc.DeletionTimestamp != nil || !controllerutil.AddFinalizer(hc, HarborFinalizer) {
-			return nil
+			return false, nil
 		}
-		return patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
+		return true, patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
 	})
 }
 
@@ -58,11 +58,11 @@ type ReleaseHarborClusterInput struct {
 
 // ReleaseHarborCluster takes our finalizer away. It is no error that the HarborCluster is gone.
 func (h *Harbor) ReleaseHarborCluster(ctx context.Context, in ReleaseHarborClusterInput) error {
-	return h.change(ctx, in.HarborRef, "release", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) error {
+	return h.change(ctx, in.HarborRef, "release", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
 		if hc.DeletionTimestamp != nil && !in.Removed || !controllerutil.RemoveFinalizer(hc, HarborFinalizer) {
-			return nil
+			return false, nil
 		}
-		return patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
+		return true, patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
 	})
 }
 
@@ -82,18 +82,29 @@ func (h *Harbor) DeleteHarborCluster(ctx context.Context, in HarborRef) error {
 	return explainHarbor(cluster, in, "delete "+in.String(), err)
 }
 
-// change changes a HarborCluster, once more when somebody else has written it meanwhile. One that is gone, or another one, is left alone.
-func (h *Harbor) change(ctx context.Context, ref HarborRef, doing string, change func(context.Context, client.Client, *goharborv1.HarborCluster) error) error {
+// change changes a HarborCluster, if anything is to be changed, and once more when somebody else has written it meanwhile. One that is gone, or another one, is
+// left alone. It holds for the object as it was read, so that what the cache has will do at first; that nothing is to be changed is believed to the API
+// server alone.
+func (h *Harbor) change(ctx context.Context, ref HarborRef, doing string,
+	change func(context.Context, client.Client, *goharborv1.HarborCluster) (changed bool, err error),
+) error {
 	cluster, err := h.Clusters.Cluster(ctx, ref.Cluster)
 	if err != nil {
 		return err
 	}
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		hc, err := readHarborCluster(ctx, cluster.Client, ref)
+	attempt := func(reader client.Reader) (changed bool, err error) {
+		hc, err := readHarborCluster(ctx, reader, ref)
 		if err != nil || hc == nil || ref.UID != "" && hc.UID != ref.UID {
-			return err
+			return false, err
 		}
-		return client.IgnoreNotFound(change(ctx, cluster.Client, hc))
+		return change(ctx, cluster.Client, hc)
+	}
+	if changed, err := attempt(cluster.Cache); changed && err == nil {
+		return nil
+	}
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		_, err := attempt(cluster.Client)
+		return client.IgnoreNotFound(err)
 	})
 	return explainHarbor(cluster, ref, doing+" "+ref.String(), err)
 }

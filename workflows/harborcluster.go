@@ -214,6 +214,9 @@ func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
 	for _, part := range due.Moot {
 		delete(h.known.Applied, part)
 	}
+	if due.Deferred {
+		h.known.StatusWritten = nil
+	}
 	h.record.seen(ctx, due.Status)
 }
 
@@ -241,7 +244,7 @@ func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
 		if h.held() {
 			break
 		}
-		start("apply "+string(part.Part), func(ctx workflow.Context) error { return h.applyPart(ctx, part) })
+		start("apply "+string(part.Part), func(ctx workflow.Context) error { return h.applyPart(ctx, part, due.Generation) })
 	}
 	if due.Outdated {
 		start("status", func(ctx workflow.Context) error {
@@ -305,10 +308,10 @@ func (h *harborKeeper) failures() error {
 }
 
 // applyPart applies a part. A failure is an answer, which is remembered; an error leaves open what came of it.
-func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due) error {
+func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
 	var applied harbor.Applied
 	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart,
-		activities.ApplyHarborPartInput{HarborRef: h.ref, Due: part}, &applied)
+		activities.ApplyHarborPartInput{HarborRef: h.ref, Due: part, Generation: generation}, &applied)
 	switch {
 	case err == nil:
 		h.known.Applied[part.Part] = applied

@@ -204,7 +204,7 @@ func wantedOf(hc *goharborv1.HarborCluster, part Part, seen Seen) string {
 		// Values do not matter here; that of which Secrets they are does.
 		objects, _ := Service(hc, Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"})
 		var sources []string
-		for _, name := range SourceSecrets(hc) {
+		for _, name := range slices.Concat(SourceSecrets(hc)...) {
 			if version := seen.Versions[VersionKey(Secret.Kind, name)]; version != "" {
 				sources = append(sources, name+"="+version)
 			}
@@ -222,16 +222,16 @@ func wantedOf(hc *goharborv1.HarborCluster, part Part, seen Seen) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// SourceSecrets are the Secrets that Values come from; of several names of one, any may be there.
-func SourceSecrets(hc *goharborv1.HarborCluster) []string {
-	var names []string
+// SourceSecrets are the Secrets that Values come from; of the names of one that stand together, the first counts that is there.
+func SourceSecrets(hc *goharborv1.HarborCluster) [][]string {
+	var sources [][]string
 	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
-		names = append(names, operatorSecrets(postgresName(hc))...)
+		sources = append(sources, operatorSecrets(postgresName(hc)))
 	}
 	if minioOf(hc) != nil {
-		names = append(names, minioSecret(hc))
+		sources = append(sources, []string{minioSecret(hc)})
 	}
-	return names
+	return sources
 }
 
 // ReadValues takes the values out of the Secrets of a HarborCluster. Those that are not there stay empty, which Service refuses.

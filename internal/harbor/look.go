@@ -17,7 +17,7 @@ type Known struct {
 	Status goharborv1.HarborClusterStatus `json:"status"`
 	// Applied is what was done about each part last.
 	Applied map[Part]Applied `json:"applied,omitempty"`
-	// StatusWritten and FinalizerWritten are when these were written last; nil: not since the object was seen first.
+	// StatusWritten and FinalizerWritten are when these were written last as they were seen then; nil: they were not.
 	StatusWritten    *time.Time `json:"statusWritten,omitempty"`
 	FinalizerWritten *time.Time `json:"finalizerWritten,omitempty"`
 	// Held: nothing may be applied, so that nothing is due.
@@ -39,6 +39,8 @@ type Look struct {
 	// Status as it is now. Outdated: the object's own says something else, and is to be written.
 	Status   goharborv1.HarborClusterStatus `json:"status"`
 	Outdated bool                           `json:"outdated,omitempty"`
+	// Deferred: it does, but what is applied now changes that once more, and it can wait until then.
+	Deferred bool `json:"deferred,omitempty"`
 	// Parts that are to be applied.
 	Parts []Due `json:"parts,omitempty"`
 	// Moot are parts of which it does not matter any more that they could not be applied.
@@ -82,12 +84,27 @@ func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	if next := NextLook(&remembered, seen.Observed, judged.Evaluation, now); next != nil && next.After(now) {
 		l.again = earlier(l.again, next)
 	}
-	if !SameStatus(hc.Status, l.Status) {
+	switch {
+	case SameStatus(hc.Status, l.Status):
+	case l.canWait(hc.Status):
+		l.Deferred = true
+	default:
 		l.Outdated = l.news || l.rested(l.known.StatusWritten, now)
 	}
 	if !slices.Contains(hc.Finalizers, Finalizer) {
 		l.Unheld = l.rested(l.known.FinalizerWritten, now)
 	}
+}
+
+// canWait reports whether it matters little that an object's own status is not written before the parts that are due are applied: neither the one word for it
+// would change, nor what is known to be bad.
+func (l *Look) canWait(own goharborv1.HarborClusterStatus) bool {
+	if len(l.Parts) == 0 || own.Status != l.Status.Status || own.ObservedGeneration != l.Status.ObservedGeneration {
+		return false
+	}
+	return !slices.ContainsFunc(l.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
+		return (c.Status == metav1.ConditionFalse) != (ConditionOf(own, c.Type).Status == metav1.ConditionFalse)
+	})
 }
 
 // rested reports whether what was written then, and somebody has changed, may be written again: who changes it back all the time is not answered each
@@ -120,7 +137,7 @@ func (l Look) Doubtful() bool {
 	case l.Gone, l.Deleting, l.another, l.Generation < known.ObservedGeneration:
 		return true
 	case !l.news:
-		return len(l.Parts) == 0
+		return l.Outdated && l.known.StatusWritten != nil || l.Unheld && l.known.FinalizerWritten != nil
 	}
 	return slices.ContainsFunc(l.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
 		return c.Reason == ReasonSecretMissing && ConditionOf(known, c.Type).Reason != c.Reason

@@ -139,6 +139,33 @@ func TestOfWhatIsHeldNothingIsAppliedButItsStatusIsSaid(t *testing.T) {
 	require.Empty(t, look.Parts)
 }
 
+func TestWhatIsAppliedNowIsSaidTogetherWithWhatComesOfIt(t *testing.T) {
+	w := newWatched(t)
+	harborUp := w.seen.Harbor
+	w.seen.Harbor, w.hc.Spec.Version = nil, "2.6.0"
+	w.write() // unhealthy: Harbor is gone
+	delete(w.known.Applied, harbor.PartHarbor)
+	w.seen.Secrets["theirs"] = true
+	w.hc.Status.Conditions[0].Message = "as it was"
+	look := w.look()
+	require.Len(t, look.Parts, 1)
+	require.True(t, look.Deferred)
+	require.False(t, look.Outdated, "it says nothing else, and will be written when Harbor is applied")
+	w.apply()
+	w.known.StatusWritten = nil
+	look = w.look()
+	require.True(t, look.Outdated, "at once")
+	require.False(t, look.Doubtful(), "nobody has written it")
+
+	delete(w.known.Applied, harbor.PartHarbor)
+	w.seen.Harbor = harborUp
+	w.hc.Status.Conditions[3].Status = unknown
+	look = w.look()
+	require.Len(t, look.Parts, 1)
+	require.False(t, look.Deferred)
+	require.True(t, look.Outdated, "what is bad, or is not any more, cannot wait")
+}
+
 func TestConditionsOfOthersAreWrittenBack(t *testing.T) {
 	w := newWatched(t)
 	theirs := goharborv1.HarborClusterCondition{Type: goharborv1.ConfigurationReady, Status: yes}
