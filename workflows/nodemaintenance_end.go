@@ -23,6 +23,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
 	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
+	workflow.GoNamed(ctx, "tell those that joined", m.shareStates)
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
 	if m.in.Slot == nil {
 		m.slots.listen(ctx, func() {})

@@ -331,6 +331,15 @@ func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, ref
 	})
 }
 
+// shareStates tells those that joined how the node stands, whenever that changes.
+func (m *nodeMaintenance) shareStates(ctx workflow.Context) {
+	state, handedOver := m.status.State, m.status.HandedOver
+	for workflow.Await(ctx, func() bool { return m.status.State != state || m.status.HandedOver != handedOver }) == nil {
+		state, handedOver = m.status.State, m.status.HandedOver
+		m.shareWithAll(ctx, "")
+	}
+}
+
 // shareWithAll tells those that joined and need the node.
 func (m *nodeMaintenance) shareWithAll(ctx workflow.Context, refused string) {
 	for _, r := range m.requestors.who(needsNode) {

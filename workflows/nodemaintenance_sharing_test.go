@@ -97,6 +97,24 @@ func TestAJoinedMaintenanceIsToldWhenTheNodeIsReady(t *testing.T) {
 	requireResult[nodeStatus](w)
 }
 
+func TestAJoinedMaintenanceIsToldHowFarTheNodeIs(t *testing.T) {
+	w := newWorld(t)
+	w.locked, w.blocked["Drain"] = true, true
+	w.fail["AwaitNodeLocks"] = func(int) error {
+		if len(w.toldOf(temporal.SignalShare)) == 0 {
+			return temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil)
+		}
+		return nil
+	}
+	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() {
+		require.Equal(t, maintenancev1.NodeScheduled, w.toldOf(temporal.SignalShare)[0].(scheduling.Share).State)
+		require.Equal(t, maintenancev1.NodeDraining, w.lastShare().State)
+		require.False(t, w.lastShare().Ready)
+	}, w.CancelWorkflow, w.claims(2, maintenancev1.RequestorLeft))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
+}
+
 func TestAJoinedMaintenanceThatFailsHoldsTheNodeAndOneThatEndsWithoutAWordLetsItGo(t *testing.T) {
 	w := newWorld(t)
 	w.say(

@@ -95,7 +95,6 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	}
 	m.status.HandedOver = true
 	defer func() { m.status.HandedOver = false }()
-	m.shareWithAll(ctx, "")
 	return within(ctx, func(watching workflow.Context) error {
 		workflow.GoNamed(watching, "staleness", m.followStaleness)
 		return m.awaitThemAll(ctx)
