@@ -270,7 +270,7 @@ func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err erro
 		if err := m.awaitSlot(ctx); err != nil {
 			return false, err
 		}
-		if m.giveUpSlot() {
+		if m.giveUpSlot(ctx) {
 			continue
 		}
 		if !m.sharing.joined {

@@ -271,6 +271,8 @@ func (m *nodeMaintenance) covers(claim scheduling.Claim) scheduling.Coverage {
 		return scheduling.Coverage{Reason: "it is part of the rollout " + m.in.Parent + ", which does not wait for others"}
 	case m.returning:
 		return scheduling.Coverage{Reason: "it is returning the node"}
+	case !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name):
+		return scheduling.Coverage{Reason: "it does not have the node"}
 	}
 	return scheduling.Covers(m.spec, m.status.State, claim.Spec)
 }
@@ -356,12 +358,24 @@ func (m *nodeMaintenance) partWithAll(ctx workflow.Context, err error) {
 	if err != nil && m.status.Failure != nil {
 		reason += ": " + m.status.Failure.Message
 	}
+	m.part(ctx, reason)
+}
+
+// part tells those that joined and need the node why it is not shared any more. They wait for a slot of their own then.
+func (m *nodeMaintenance) part(ctx workflow.Context, reason string) {
 	m.shareWithAll(ctx, reason)
 	for _, r := range m.requestors.who(needsNode) {
 		if r.Maintenance != "" {
 			m.requestors.set(r, maintenancev1.RequestorLeft, reason)
 		}
 	}
+}
+
+// giveSlotBack gives the slot back, or the request for it, of a node that was not taken. Whoever gets the node then knows nothing of those that joined.
+func (m *nodeMaintenance) giveSlotBack(ctx workflow.Context, why string) {
+	m.part(ctx, why)
+	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	m.withdrawUnneeded()
 }
 
 // awaitEnd waits until another maintenance is over, which is asked and not guessed.

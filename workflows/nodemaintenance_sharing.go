@@ -98,7 +98,7 @@ func (m *nodeMaintenance) turnWait() *drydockv1.Wait {
 func (m *nodeMaintenance) useShared(ctx workflow.Context) error {
 	return within(ctx, func(watching workflow.Context) error {
 		m.lookAfterHolder(watching)
-		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+		m.giveSlotBack(ctx, "it shares the node of "+m.sharing.holder.WorkflowID+" itself")
 		return m.workTogether(ctx)
 	})
 }

@@ -161,9 +161,9 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 	if m.gaveWay = m.in.Slot != nil; m.gaveWay {
 		m.returnParentsSlot(ctx)
 	} else {
-		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+		m.giveSlotBack(ctx, "it waits for the node again")
 	}
-	return nil
+	return ctx.Err()
 }
 
 // mayHaveLetGo reports whether locks may have let go of the node: there are some, or nobody knows, for a request may have been made whose answer was not

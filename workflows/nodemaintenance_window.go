@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -44,11 +43,11 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 }
 
 // giveUpSlot gives back a slot that was granted when the window had closed again.
-func (m *nodeMaintenance) giveUpSlot() bool {
+func (m *nodeMaintenance) giveUpSlot(ctx workflow.Context) bool {
 	if m.sharing.joined || m.closed() == nil {
 		return false
 	}
-	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	m.giveSlotBack(ctx, "its maintenance window has closed")
 	return true
 }
 

@@ -194,6 +194,12 @@ func (k *slotKeeper) forget(namespace, name string) {
 	}
 }
 
+// granted reports whether it has that slot.
+func (k *slotKeeper) granted(namespace, name string) bool {
+	slot := k.find(namespace, name)
+	return slot != nil && slot.Granted
+}
+
 // waits reports whether a slot was asked for and not granted.
 func (k *slotKeeper) waits() bool {
 	return slices.ContainsFunc(k.slots, func(s scheduling.Slot) bool { return !s.Granted })
