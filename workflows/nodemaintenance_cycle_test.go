@@ -76,7 +76,9 @@ func TestAMaintenanceThatGivesWayPartsWithThoseThatJoinedIt(t *testing.T) {
 	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() { require.Empty(t, w.lastShare().Refused) })
 	w.when(func() bool { return len(w.inputsOf("AwaitRequestsServed")) > 0 }, func() {
 		w.say(
-			func() { require.Equal(t, "it waits for the node again", w.lastShare().Refused, "others may get the node") },
+			func() {
+				require.Equal(t, "it waits for the node again", w.lastShare().Refused, "others may get the node")
+			},
 			w.claims(2, maintenancev1.RequestorAtWork),
 			func() { require.Equal(t, "it does not have the node", w.lastShare().Refused) },
 			func() { served.Store(true) },

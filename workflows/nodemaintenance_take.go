@@ -102,7 +102,9 @@ func mayHaveTaken(err error) bool {
 func (m *nodeMaintenance) cordons() bool { return m.spec.Cordon == nil || *m.spec.Cordon }
 
 // keepsOnFailure reports whether the node stays out of service when the maintenance has failed.
-func (m *nodeMaintenance) keepsOnFailure() bool { return m.spec.OnFailure == maintenancev1.FailureKeepCordoned }
+func (m *nodeMaintenance) keepsOnFailure() bool {
+	return m.spec.OnFailure == maintenancev1.FailureKeepCordoned
+}
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
 	m.status.CordonedByUs, m.nodeUID, m.mayBeHeldAgain = result.CordonedByUs, result.NodeUID, result.HasLocks
