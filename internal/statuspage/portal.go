@@ -34,9 +34,10 @@ func (r *Reader) closePortal(open bool) {
 	if before, _ := r.View(); open || before.Portal == nil {
 		return
 	}
-	r.publish(func(v *View) {
+	r.publish(func(v *View) bool {
 		v.Portal = nil
 		v.revisions.portal++
+		return true
 	})
 }
 
@@ -46,11 +47,13 @@ func (r *Reader) readPortal(ctx context.Context) error {
 		return err
 	}
 	shown = shown.At(time.Now()) // the day goes on while nothing changes
-	r.publish(func(v *View) {
-		if v.Portal == nil || !reflect.DeepEqual(visible(*v.Portal), visible(shown)) {
-			v.revisions.portal++
+	r.publish(func(v *View) bool {
+		if v.Portal != nil && reflect.DeepEqual(visible(*v.Portal), visible(shown)) {
+			return false
 		}
 		v.Portal = &shown
+		v.revisions.portal++
+		return true
 	})
 	return nil
 }
@@ -112,7 +115,10 @@ func (r *Reader) ask(ctx context.Context) error {
 func (r *Reader) note(at time.Time, err error) {
 	before, _ := r.View()
 	if err == nil {
-		r.publish(func(v *View) { v.Trouble, v.AsOf = nil, time.Now() })
+		r.publish(func(v *View) bool {
+			v.Trouble, v.AsOf = nil, time.Now()
+			return true
+		})
 		if before.Trouble != nil && !before.AsOf.IsZero() {
 			r.log.Info("all answers again")
 			tell(r.recovered)
@@ -126,7 +132,11 @@ func (r *Reader) note(at time.Time, err error) {
 	if before.Trouble == nil || before.Trouble.Message != trouble.Message {
 		r.log.Warn("what is shown is stale", "trouble", trouble.Message, "error", err)
 	}
-	r.publish(func(v *View) { v.Trouble = trouble })
+	r.publish(func(v *View) bool {
+		known := v.Trouble != nil && *v.Trouble == *trouble
+		v.Trouble = trouble
+		return !known
+	})
 }
 
 // troubleOf says what does not answer. How it fails is for the log: the page may be read by anybody.

@@ -96,12 +96,14 @@ func (r *Reader) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// publish replaces the view by a changed copy.
-func (r *Reader) publish(change func(*View)) {
+// publish replaces the view by a changed copy, unless change reports that nothing has changed.
+func (r *Reader) publish(change func(*View) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := *r.view
-	change(&next)
+	if !change(&next) {
+		return
+	}
 	next.Number++
 	r.view = &next
 	close(r.changed)

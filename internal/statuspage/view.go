@@ -4,6 +4,7 @@ package statuspage
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 
@@ -50,6 +51,31 @@ type Work[S any] struct {
 	Known  bool
 	// Trouble is why Status may not be how the work stands.
 	Trouble *Trouble
+	// chain names all runs that continue each other, by the first. settled: the work is over, and there is nothing more to read of it.
+	chain   string
+	settled bool
+}
+
+// take takes over what Temporal says of a run. What was read of others under the same id is not true of this one.
+func (w *Work[S]) take(row observe.Row, chain string) {
+	if w.chain != "" && w.chain != chain || w.CompletedAt != nil && row.CompletedAt == nil {
+		*w = Work[S]{}
+	}
+	w.Row, w.chain = row, chain
+}
+
+// outdatedBy reports whether what Temporal lists says more than what is known. Lists lag behind: of a run that has been read they count only when
+// they say that it is over.
+func (w Work[S]) outdatedBy(row observe.Row) bool {
+	switch {
+	case row.StartedAt.After(w.StartedAt):
+		return true
+	case row.StartedAt.Before(w.StartedAt), w.settled:
+		return false
+	case w.Running() && row.CompletedAt != nil:
+		return true
+	}
+	return !w.Known && !reflect.DeepEqual(row, w.Row)
 }
 
 // Running reports whether the work is not over.

@@ -49,11 +49,12 @@ func shown(t testing.TB, view View) (*Server, *httptest.Server) {
 
 // show makes a view the one of the server, as if it had been read just now.
 func (s *Server) show(view View) {
-	s.reader.publish(func(v *View) {
+	s.reader.publish(func(v *View) bool {
 		number, revisions := v.Number, v.revisions
 		*v = view
 		v.Number = number
 		v.revisions.portal, v.revisions.upgrades, v.revisions.nodes = revisions.portal+1, revisions.upgrades+1, revisions.nodes+1
+		return true
 	})
 }
 

@@ -42,13 +42,17 @@ type kind[S any] struct {
 	running   sync.WaitGroup
 }
 
-// put changes one of them.
-func (k *kind[S]) put(id string, change func(*Work[S])) {
-	k.reader.publish(func(v *View) {
-		work := k.works[id]
-		change(&work)
-		k.works[id] = work
+// change changes one of them. One that is not there, because it was over for long, does not come back so.
+func (k *kind[S]) change(id string, change func(*Work[S])) {
+	k.reader.publish(func(v *View) bool {
+		before, shown := k.works[id]
+		after := before
+		if change(&after); !shown || reflect.DeepEqual(before, after) {
+			return false
+		}
+		k.works[id] = after
 		k.show(v, k.sorted())
+		return true
 	})
 }
 
@@ -87,10 +91,12 @@ func (k *kind[S]) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.reader.publish(func(v *View) {
-		if k.merge(rows) {
+	k.reader.publish(func(v *View) bool {
+		news := k.merge(rows)
+		if news {
 			k.show(v, k.sorted())
 		}
+		return news
 	})
 	for _, row := range rows {
 		k.attend(ctx, row)
@@ -126,12 +132,14 @@ func (k *kind[S]) merge(rows []observe.Row) (news bool) {
 	for _, row := range rows {
 		found[row.WorkflowID] = true
 		work, known := k.works[row.WorkflowID]
-		later := row.StartedAt.After(work.StartedAt)
-		if k.attended(row.WorkflowID) || known && !later && (work.Known || reflect.DeepEqual(row, work.Row)) {
+		if k.attended(row.WorkflowID) || known && !work.outdatedBy(row) {
 			continue
 		}
-		k.works[row.WorkflowID] = Work[S]{Row: row}
-		news = true
+		if row.StartedAt.After(work.StartedAt) {
+			work = Work[S]{}
+		}
+		work.Row = row
+		k.works[row.WorkflowID], news = work, true
 	}
 	for id, work := range k.works {
 		if !found[id] && work.Running() && !k.attended(id) {
@@ -154,7 +162,7 @@ func (k *kind[S]) attend(ctx context.Context, row observe.Row) {
 	k.reader.mu.Lock()
 	work := k.works[row.WorkflowID]
 	k.reader.mu.Unlock()
-	if !work.Running() && work.Known && !row.StartedAt.After(work.StartedAt) {
+	if work.settled && !row.StartedAt.After(work.StartedAt) {
 		return
 	}
 	k.mu.Lock()
@@ -184,7 +192,7 @@ func (k *kind[S]) follow(ctx context.Context, id string) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		k.put(id, func(w *Work[S]) {
+		k.change(id, func(w *Work[S]) {
 			if w.Trouble == nil {
 				k.reader.log.Warn("cannot read the status", "workflow", id, "error", err)
 				w.Trouble = &Trouble{Message: "Its status cannot be read", Since: time.Now()}
@@ -207,10 +215,10 @@ func (k *kind[S]) followToEnd(ctx context.Context, id string) error {
 	}
 	info := described.GetWorkflowExecutionInfo()
 	row := observe.NewRow(info)
+	k.change(id, func(w *Work[S]) { w.take(row, info.GetFirstRunId()) })
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return k.end(ctx, row, info.GetStatus())
 	}
-	k.put(id, func(w *Work[S]) { w.Row = row })
 	follower := observe.Follower{Server: k.reader.temporal, WorkflowID: id, Look: func(ctx context.Context, runID string) error { return k.look(ctx, id, runID) }}
 	if err := follower.Follow(ctx, row.RunID); err != nil {
 		return err
@@ -230,34 +238,46 @@ func (k *kind[S]) look(ctx context.Context, id, runID string) error {
 	if err := observe.Status(ctx, k.reader.temporal, id, runID, &status, k.request...); err != nil {
 		return err
 	}
-	k.put(id, func(w *Work[S]) { w.RunID, w.Status, w.Known, w.Trouble = runID, status, true, nil })
+	k.change(id, func(w *Work[S]) { w.RunID, w.Status, w.Known, w.Trouble = runID, status, true, nil })
 	if k.brings {
 		tell(k.reader.news)
 	}
 	return nil
 }
 
-// end reads how a workflow ended. One that was terminated, or timed out, has left no status: the last one that was seen is all there is.
+// end reads how a workflow ended. One that was terminated, or timed out, or failed without a word, has left no status: the last one that was seen
+// is all there is.
 func (k *kind[S]) end(ctx context.Context, row observe.Row, as enumspb.WorkflowExecutionStatus) error {
 	var status S
-	known := as != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED && as != enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
-	if known {
-		if err := observe.LastStatus(ctx, k.reader.temporal, row.WorkflowID, row.RunID, &status); err != nil {
+	left := as != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED && as != enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
+	if left {
+		err := observe.LastStatus(ctx, k.reader.temporal, row.WorkflowID, row.RunID, &status)
+		if passing(err) {
 			return err
 		}
+		if left = err == nil; !left {
+			k.reader.log.Warn("the workflow has left no status", "workflow", row.WorkflowID, "error", err)
+		}
 	}
-	k.put(row.WorkflowID, func(w *Work[S]) {
-		if w.Row, w.Trouble, w.Known = row, nil, true; known {
-			w.Status = status
+	k.change(row.WorkflowID, func(w *Work[S]) {
+		if w.Trouble, w.settled = nil, true; left {
+			w.Status, w.Known = status, true
 		}
 	})
 	return nil
 }
 
+// passing reports whether it was Temporal that failed, and not the workflow: what it says of the workflow does not change.
+func passing(err error) bool {
+	_, ofTemporal := errors.AsType[serviceerror.ServiceError](err)
+	return ofTemporal || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // forget takes away a workflow that Temporal does not know any more.
 func (k *kind[S]) forget(id string) {
-	k.reader.publish(func(v *View) {
+	k.reader.publish(func(v *View) bool {
 		delete(k.works, id)
 		k.show(v, k.sorted())
+		return true
 	})
 }

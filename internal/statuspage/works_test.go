@@ -1,0 +1,142 @@
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"drydock.dev/drydock/internal/observe"
+)
+
+// records is a Temporal server that knows one workflow by what is recorded of it.
+type records struct {
+	client.Client
+	info *workflowpb.WorkflowExecutionInfo
+	// end is how the workflow ended.
+	end error
+}
+
+func (s *records) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: s.info}, nil
+}
+
+func (s *records) GetWorkflow(context.Context, string, string) client.WorkflowRun { return recordedRun{err: s.end} }
+
+type recordedRun struct {
+	client.WorkflowRun
+	err error
+}
+
+func (r recordedRun) Get(context.Context, any) error { return r.err }
+
+// recorded is a rollout that began so long after noon.
+func recorded(after time.Duration, chain string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
+	info := &workflowpb.WorkflowExecutionInfo{
+		Execution: &commonpb.WorkflowExecution{WorkflowId: "cgu/prod/november", RunId: chain}, FirstRunId: chain,
+		Status: status, StartTime: timestamppb.New(noon.Add(after)),
+	}
+	if status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		info.CloseTime = timestamppb.New(noon.Add(after + time.Hour))
+	}
+	return info
+}
+
+// knowing is a reader that knows rollouts.
+func knowing(server client.Client, upgrades ...Upgrade) *Reader {
+	r := NewReader(server, "main", discard())
+	for _, u := range upgrades {
+		r.upgrades.works[u.WorkflowID] = u
+	}
+	return r
+}
+
+func TestARolloutThatEndedWithoutAStatusIsOver(t *testing.T) {
+	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED), end: errors.New("it panicked")}, november())
+	require.NoError(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"), "there is nothing to try again")
+	view, _ := r.View()
+	require.False(t, view.Upgrades[0].Running())
+	require.Equal(t, "Failed", view.Upgrades[0].Execution)
+	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage, "what was seen last is all there is")
+}
+
+func TestARolloutWhoseEndCannotBeReadNowIsOverAndReadLater(t *testing.T) {
+	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED), end: serviceerror.NewUnavailable("no")}, november())
+	require.Error(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"))
+	view, _ := r.View()
+	require.False(t, view.Upgrades[0].Running())
+	require.False(t, view.Upgrades[0].settled)
+}
+
+func TestARolloutThatIsStartedAnewHasNothingOfTheOneBefore(t *testing.T) {
+	var u Upgrade
+	u.take(observe.NewRow(recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)), "run-1")
+	u.Status.Percentage, u.Known = 42, true
+	continued := recorded(time.Hour, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	u.take(observe.NewRow(continued), continued.GetFirstRunId())
+	require.True(t, u.Known, "the same one, continued")
+	anew := recorded(2*time.Hour, "run-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
+	u.take(observe.NewRow(anew), anew.GetFirstRunId())
+	require.False(t, u.Known)
+	require.Zero(t, u.Status.Percentage)
+
+	ended := october()
+	ended.take(observe.NewRow(anew), "")
+	require.False(t, ended.Known, "what was over runs again")
+}
+
+func TestWhatIsNotShownAnyMoreDoesNotComeBackByALateAnswer(t *testing.T) {
+	r := knowing(nil)
+	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
+	require.Empty(t, r.upgrades.works)
+}
+
+func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
+	r := knowing(nil, november())
+	before, _ := r.View()
+	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
+	after, _ := r.View()
+	require.Equal(t, before.Number, after.Number)
+}
+
+func TestListsCountWhereTheySayMore(t *testing.T) {
+	running, over := november().Row, november().Row
+	ended := running.StartedAt.Add(time.Hour)
+	over.CompletedAt = &ended
+	later := running
+	later.StartedAt = ended
+	phased := running
+	phased.Phase = "InProgress"
+	read, unread, settled := november(), november(), november()
+	unread.Known = false
+	settled.CompletedAt, settled.settled = &ended, true
+	for _, test := range []struct {
+		name     string
+		known    Upgrade
+		row      observe.Row
+		outdated bool
+	}{
+		{"one that has been read runs on", read, phased, false},
+		{"one that has been read is over", read, over, true},
+		{"one that has not been read gets on", unread, phased, true},
+		{"one that has not been read is as before", unread, running, false},
+		{"one that is over is said to run: the list lags behind", settled, running, false},
+		{"one that is over runs again", settled, later, true},
+		{"an earlier run is over", Upgrade{Row: later}, over, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.outdated, test.known.outdatedBy(test.row))
+			r := knowing(nil, test.known)
+			require.Equal(t, test.outdated, r.upgrades.merge([]observe.Row{test.row}))
+		})
+	}
+}
