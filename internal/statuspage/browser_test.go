@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -31,8 +32,10 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T) *browser {
+	chromium, err := exec.LookPath("chromium")
+	require.NoError(t, err, "tests of the status page need Debian's chromium: apt-get install chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute),
+		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(2*time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
@@ -154,10 +157,13 @@ func (b *browser) showsChanges(t *testing.T) {
 	ask[bool](t, b, "window.same = true")
 	top := ask[int](t, b, topOfComponents)
 
-	next := fleet()
-	next.Upgrades[0].Status.Percentage = 77
-	next.Portal.Components[0].Status = sreportalv1.StatusDegraded
-	b.server.show(next)
+	next := func() View { // one that has been shown is changed no more: the server reads it
+		view := fleet()
+		view.Upgrades[0].Status.Percentage = 77
+		view.Portal.Components[0].Status = sreportalv1.StatusDegraded
+		return view
+	}
+	b.server.show(next())
 	b.becomes(t, `document.querySelector("progress").value`, 77.0)
 	require.Contains(t, ask[string](t, b, "document.querySelector('.components').innerText"), "Degraded")
 	require.True(t, ask[bool](t, b, "window.same"), "it was not loaded anew")
@@ -165,13 +171,14 @@ func (b *browser) showsChanges(t *testing.T) {
 	require.Equal(t, top, ask[int](t, b, topOfComponents))
 	require.Empty(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "not every change is said aloud")
 
-	next.Portal.Status = sreportalv1.StatusMajorOutage
-	b.server.show(next)
+	worse := next()
+	worse.Portal.Status = sreportalv1.StatusMajorOutage
+	b.server.show(worse)
 	b.becomes(t, "document.getElementById('announcer').textContent", "Major outage")
 	require.Equal(t, "polite", ask[string](t, b, "document.getElementById('announcer').getAttribute('aria-live')"))
 
-	next.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
-	b.server.show(next)
+	worse.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
+	b.server.show(worse)
 	b.becomes(t, "document.querySelector('h1').textContent", "Last known: Major outage")
 	require.Contains(t, ask[string](t, b, "document.querySelector('#s-notice').innerText"), "Temporal does not answer since")
 	b.picture(t, "overview-stale")
