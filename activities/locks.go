@@ -132,15 +132,17 @@ type NodeLocks struct {
 }
 
 // requestNode creates our NodeMaintenanceRequest and says whether the node's locks have to be waited for. For a node without locks that no
-// maintenance may be requested for there is none, and none before the cluster's locks have let go.
-func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in TakeNodeInput) (NodeLocks, error) {
+// maintenance may be requested for there is none, and none before the cluster's locks have let go. All had let go of a node that was taken: what has come
+// to hold it since then changes nothing.
+func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in TakeNodeInput, taken bool) (NodeLocks, error) {
 	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
-	if skip {
+	if skip && !taken {
 		if err := refuseSkipped(ctx, cluster, in.Node); err != nil {
 			return NodeLocks{}, err
 		}
 	}
 	clusterUID, held, err := askCluster(ctx, cluster, in)
+	held = held && !taken
 	switch {
 	case err != nil || held:
 		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err

@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -39,6 +41,7 @@ type TakeNodeResult struct {
 // TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
 // holds the node, as most have none, it is cordoned in the same breath; else it is marked MaintenancePlanned, and its locks have to be waited for. With
 // the cluster our ClusterMaintenanceRequest comes before; while a lock of the cluster is held, that is all, and it is called again when none is.
+// Called again for a node that it has taken, it returns the same, whatever holds the node by now.
 // Errors: Held, NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
 func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
 	if err := n.Waits.unlessHeld(ctx); err != nil {
@@ -53,8 +56,12 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 	if err != nil {
 		return TakeNodeResult{}, err
 	}
+	taken, err := takenBefore(ctx, cluster, in.NodeRef, node)
+	if err != nil {
+		return TakeNodeResult{}, err
+	}
 	look := checkDrain
-	if served && mayTakePodsAway(ctx, cluster, in.Node) {
+	if taken || served && mayTakePodsAway(ctx, cluster, in.Node) {
 		look = warnOfDrain
 	}
 	result := TakeNodeResult{Locks: NodeLocks{Inactive: true}}
@@ -67,11 +74,11 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		if !in.WithCluster && hasNoLocks(ctx, cluster, in.Node) {
 			check = ahead(ctx, check)
 		}
-		if result.Locks, err = requestNode(ctx, cluster, node, in); err != nil {
+		if result.Locks, err = requestNode(ctx, cluster, node, in, taken); err != nil {
 			return TakeNodeResult{}, err
 		}
 	}
-	if result.Locks.Inactive {
+	if taken || result.Locks.Inactive {
 		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, KeepOnFailure: in.KeepOnFailure, Locked: result.Locks.Asked}, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
@@ -82,6 +89,17 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 		}
 	}
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
+}
+
+// takenBefore reports whether the node is out of service already for this maintenance: an attempt has taken it whose answer nobody heard. What later attempts
+// find in the cache may be older than that.
+func takenBefore(ctx context.Context, cluster *kube.Cluster, ref NodeRef, seen *corev1.Node) (bool, error) {
+	if kube.OwnedBy(seen, ref.Owner) || !activity.IsActivity(ctx) || activity.GetInfo(ctx).Attempt <= 1 {
+		return kube.OwnedBy(seen, ref.Owner), nil
+	}
+	node := &corev1.Node{}
+	err := cluster.Client.Get(ctx, client.ObjectKey{Name: ref.Node}, node)
+	return kube.OwnedBy(node, ref.Owner), explainNode(cluster, ref.Node, "read", err)
 }
 
 // hasNoLocks reports whether the node has no workload lock at all, as the cache has it: nobody has to be told of the maintenance before the locks are

@@ -75,22 +75,24 @@ func (o *attemptOutbound) GetInfo(ctx context.Context) activity.Info {
 	return info
 }
 
+// runAttempt runs an attempt of that number at an activity.
+func runAttempt(number int32, step, in any) error {
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&attempt{number: number}}})
+	environment.RegisterActivity(step)
+	_, err := environment.ExecuteActivity(step, in)
+	return err
+}
+
 // The workflow looks only before the first attempt: a cluster that answers again may be held meanwhile.
 func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 	workflow := &heldWorkflow{}
 	waits := Waits{Workflows: workflow}
 	nodes, drains, jobs := &Nodes{Clusters: clusters, Waits: waits}, &Drains{Clusters: clusters, Waits: waits}, &Jobs{Clusters: clusters, Waits: waits}
-	run := func(number int32, step, in any) error {
-		var suite testsuite.WorkflowTestSuite
-		environment := suite.NewTestActivityEnvironment()
-		environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&attempt{number: number}}})
-		environment.RegisterActivity(step)
-		_, err := environment.ExecuteActivity(step, in)
-		return err
-	}
 	requireHeld := func(step, in any) {
 		workflow.hold = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}
-		err := run(2, step, in)
+		err := runAttempt(2, step, in)
 		require.Equal(t, temporal.ErrHeld, temporal.ErrorType(err), "%v", err)
 		require.ErrorContains(t, err, "by ann: flood")
 		workflow.hold = nil
@@ -99,7 +101,7 @@ func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 	requireHeld(nodes.TakeNode, TakeNodeInput{NodeRef: ref, Cordon: true})
 	requireHeld(nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true})
 	require.Empty(t, kube.Owner(getNode(t, ref.Node)))
-	require.NoError(t, run(2, nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true}), "nothing is held any more")
+	require.NoError(t, runAttempt(2, nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true}), "nothing is held any more")
 
 	shop := newTenant(t)
 	shop.pod(t, ref.Node, "web-0")
@@ -109,10 +111,10 @@ func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 	job := firmware(t, ref, lasting("0s"))
 	requireHeld(jobs.RunJob, job)
 	require.Nil(t, jobOf(t, job))
-	require.NoError(t, run(2, jobs.RunJob, job))
+	require.NoError(t, runAttempt(2, jobs.RunJob, job))
 	workflow.hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
-	require.NoError(t, run(2, jobs.RunJob, job), "a Job that is at work is looked after")
+	require.NoError(t, runAttempt(2, jobs.RunJob, job), "a Job that is at work is looked after")
 	asked := workflow.asked
-	require.NoError(t, run(1, nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true}))
+	require.NoError(t, runAttempt(1, nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true}))
 	require.Equal(t, asked, workflow.asked, "the workflow has just looked")
 }
