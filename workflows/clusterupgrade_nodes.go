@@ -189,6 +189,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 	r.pending = without(r.pending, node)
 	working, takeBack := workflow.WithCancel(ctx)
 	r.takeBack[node] = takeBack
+	delete(r.takenBack, node) // in an opening before this one
 	in, object := r.upgrade.in, r.objectFor(node)
 	maintenance := NodeMaintenanceInput{
 		Cluster: in.Cluster, TaskQueue: in.TaskQueue, Object: object, Parent: workflow.GetInfo(ctx).WorkflowExecution.ID,

@@ -83,6 +83,31 @@ func TestANodeThatWasLeftBecauseTheWindowClosedMayBeSharedInTheNextOne(t *testin
 	require.Equal(t, []scheduling.Asker{{}, peer, peer}, *joined)
 }
 
+// A child that shares its node has left by itself before it hears that it is cancelled.
+func TestANodeThatWasLeftBecauseTheWindowClosedIsReturnedWhenTheNextOneCloses(t *testing.T) {
+	asked := 0
+	w, joined := sharedWorld(t, func(ctx workflow.Context) (nodeStatus, error) {
+		workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, nil)
+		return nodeStatus{State: maintenancev1.NodePending}, nil
+	}, func(ctx workflow.Context) (nodeStatus, error) {
+		if asked++; asked == 1 {
+			return completesIn(time.Second)(ctx)
+		}
+		return completesIn(time.Hour)(ctx)
+	})
+	closes := func(after time.Duration, number int64) {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(number, drydockv1.OverrunCancel)) }, after)
+	}
+	closes(time.Hour, 2)
+	w.RegisterDelayedCallback(w.vacate, 2*time.Hour)
+	w.releaseAfter(24*time.Hour, 3)
+	closes(24*time.Hour+30*time.Minute, 4)
+	w.releaseAfter(48*time.Hour, 5)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
+	require.Equal(t, []scheduling.Asker{{}, peer, {}, {}}, *joined)
+}
+
 func TestARolloutWhoseWorkIsAJobSharesNoNode(t *testing.T) {
 	w, joined := sharedWorld(t, completesIn(time.Second), completesIn(time.Second))
 	w.RegisterDelayedCallback(w.vacate, time.Hour)
