@@ -45,7 +45,8 @@ func Shows(course *windows.Course) string {
 	return course.Window.Spec.PortalRef
 }
 
-// Announce returns what the window of that name tells its portal. Whoever opens it in an emergency announces that, too.
+// Announce returns what the window of that name tells its portal. Whoever opens it in an emergency announces that, too. An opening that an exclusion keeps
+// closed is not announced until that ends.
 func Announce(course *windows.Course, name string, number int64, now time.Time) Announcement {
 	a := Announcement{Window: name, Number: number, Portal: Shows(course)}
 	if a.Portal == "" {
@@ -56,7 +57,7 @@ func Announce(course *windows.Course, name string, number int64, now time.Time) 
 	if o := course.Override; o != nil && now.Before(o.Until) {
 		a.Openings = append(a.Openings, windows.Opening{Start: o.Since, End: o.Until, Begun: true})
 	}
-	if course.Running != nil {
+	if course.Running != nil && course.Excluding(now) == nil {
 		a.Openings = append(a.Openings, *course.Running)
 	}
 	ahead := course.Coming()

@@ -1,6 +1,8 @@
 package portal
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,6 +164,81 @@ func TestAWindowForWhichThereIsNoRoomIsNotShownAndThatIsSaid(t *testing.T) {
 	require.True(t, p.Hear(nightOf("prod/night", 2, after(time.Hour)), noon))
 	require.Empty(t, p.at(noon).Problems)
 	require.False(t, p.Hear(Announcement{Window: "prod/other", Number: 1, Portal: "other"}, noon), "it is of no concern here")
+}
+
+// What was said of openings that are over takes only the room that nothing else wants.
+func TestOpeningsThatAreOverNeverKeepOutWhatIsToBeShown(t *testing.T) {
+	p := newPortal(t)
+	tell := func(a Announcement, at time.Time) {
+		a.Description = strings.Repeat("d", 10<<10)
+		p.Hear(a, at)
+	}
+	for day := range 25 {
+		for i, window := range []string{"prod/early", "prod/late"} {
+			night := nightOf(window, int64(3*day+1), after(time.Duration(24*day+6*i+1)*time.Hour))
+			tell(night, night.Openings[0].Start)
+			tell(night.hasBegun(), night.Openings[0].Start)
+			tell(night.hasBegun().hasEnded(), night.Openings[0].End)
+		}
+	}
+	require.Len(t, p.Windows, 2)
+	require.Empty(t, p.Refused)
+	kept := len(p.Past)
+	require.Greater(t, kept, pastKept/2)
+	require.Less(t, kept, pastKept, "as many as there is room for")
+	require.Equal(t, p.Counted, p.Past[kept-1].End, "the last")
+	apply(t, p, p.Counted, ApplyRequest{Components: []sreportalv1.Component{component("db", sreportalv1.StatusMajorOutage)}})
+}
+
+func TestWithLittleRoomAWindowIsShownWithFewerOfItsNextOpenings(t *testing.T) {
+	p := &Portal{Name: "main"}
+	var r ApplyRequest
+	var listed []string
+	for i := range 200 {
+		listed = append(listed, fmt.Sprintf("component-%d", i))
+		r.Components = append(r.Components, component(listed[i], sreportalv1.StatusOperational))
+	}
+	apply(t, p, noon, r)
+	tell := func(number int64, length int) {
+		for i := range 100 {
+			a := nightOf(fmt.Sprintf("prod/night-%d", i), number, after(time.Hour))
+			a.Components = listed[:length]
+			p.Hear(a, noon)
+		}
+	}
+	tell(1, len(listed))
+	require.Empty(t, p.Refused)
+	require.Len(t, p.Windows, 100)
+	v := p.at(noon)
+	require.Greater(t, len(v.Upcoming), 100)
+	require.Less(t, len(v.Upcoming), 200)
+	require.Equal(t, after(time.Hour), v.Upcoming[99].Start, "every window has its next")
+	require.Equal(t, after(25*time.Hour), v.Upcoming[len(v.Upcoming)-1].Start, "then the nearest follow")
+	tell(2, 1)
+	require.Len(t, p.at(noon).Upcoming, 100*(1+openingsAnnounced), "once there is room, they are told again")
+}
+
+func TestAnOpeningThatAnExclusionKeepsClosedIsNotAnnouncedUntilThatEnds(t *testing.T) {
+	open := windows.Opening{Start: noon, End: after(4 * time.Hour), Begun: true}
+	course := windows.Course{
+		Window: &drydockv1.MaintenanceWindow{}, Running: &open,
+		Outlook: windows.Outlook{Excluded: []windows.Span{{Start: after(time.Hour), End: after(2 * time.Hour)}}, Last: true},
+	}
+	course.Window.Spec.Title, course.Window.Spec.PortalRef, course.Window.Spec.Components = "Nightly", "main", []string{"db"}
+	p := newPortal(t)
+	hear := func(number int64, at time.Time) View {
+		p.Hear(Announce(&course, "prod/night", number, at), at)
+		return p.at(at)
+	}
+	require.Equal(t, sreportalv1.StatusMaintenance, hear(1, noon).Status)
+	v := hear(2, after(time.Hour))
+	require.Equal(t, sreportalv1.StatusOperational, v.Status)
+	require.Empty(t, v.InProgress)
+	course.Override = &windows.Override{Since: after(90 * time.Minute), Until: after(100 * time.Minute)}
+	require.Equal(t, []string{"prod/night/20261121T133000Z"}, names(hear(3, after(90*time.Minute)).InProgress), "an emergency is not excluded")
+	v = hear(4, after(2*time.Hour))
+	require.Equal(t, []string{"prod/night/20261121T120000Z"}, names(v.InProgress))
+	require.Len(t, v.Completed, 1, "the emergency")
 }
 
 func TestAWindowAnnouncesItsOpeningsOnlyWithATitle(t *testing.T) {

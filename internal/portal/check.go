@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -18,9 +17,6 @@ const (
 	componentsMost   = 220
 	maintenancesMost = 200
 	windowsMost      = 200
-	// textsMost is how many bytes all that is said of them may have. With the history of its components a portal is handed from one run of its workflow
-	// to the next, and its view is one answer: the server takes 2 MiB.
-	textsMost = 480 << 10
 	// longestReason is how long a name or a reason may be, in bytes.
 	longestReason = 1000
 )
@@ -122,85 +118,4 @@ func (p *Portal) checkMaintenance(m sreportalv1.Maintenance) error {
 		return fmt.Errorf("spec.scheduledEnd: %w", err)
 	}
 	return nil
-}
-
-// checkRoom says why there is no room for more; nil: there is.
-func (p *Portal) checkRoom(r ApplyRequest, more ...Announcement) error {
-	trial := Portal{
-		Name: p.Name, Components: slices.Clone(p.Components), Maintenances: slices.Clone(p.Maintenances), Past: p.Past,
-		Windows: append(slices.Clone(p.Windows), more...),
-	}
-	for _, c := range r.Components {
-		trial.applyComponent(c, p.Counted)
-	}
-	for _, m := range r.Maintenances {
-		trial.applyMaintenance(m, p.Counted)
-	}
-	return trial.checkSize()
-}
-
-func (p *Portal) checkSize() error {
-	for _, kind := range []struct {
-		name       string
-		have, most int
-	}{
-		{"components", len(p.Components), componentsMost},
-		{"maintenances", len(p.Maintenances), maintenancesMost},
-		{"windows", len(p.Windows), windowsMost},
-	} {
-		if kind.have > kind.most {
-			return fmt.Errorf("portal %s would have %d %s, and can have %d: delete some, or use another portal", p.Name, kind.have, kind.name, kind.most)
-		}
-	}
-	if total := p.length(); total > textsMost {
-		return fmt.Errorf("what portal %s says of its components, maintenances and windows would have %d bytes, more than %d: shorten descriptions, or use another portal",
-			p.Name, total, textsMost)
-	}
-	return nil
-}
-
-// length is how many bytes all that is said has as JSON. What is said of a window is said of each opening.
-func (p *Portal) length() int {
-	total := 0
-	for _, c := range p.Components {
-		total += c.Bytes
-	}
-	for _, m := range p.Maintenances {
-		total += m.Bytes
-	}
-	for _, past := range p.Past {
-		total += past.Bytes
-	}
-	for _, a := range p.Windows {
-		total += a.Bytes * len(a.Openings)
-	}
-	return total
-}
-
-// lengthOf is how many bytes something has as JSON that says these texts.
-func lengthOf(texts ...string) int {
-	const besides = 250 // times, statuses, and the names of the fields
-	total := besides
-	for _, text := range texts {
-		total += len(`"",`)
-		for _, r := range text {
-			total += escaped(r)
-		}
-	}
-	return total
-}
-
-// escaped is how many bytes a character has within a JSON text, where what could be markup is escaped, too.
-func escaped(r rune) int {
-	const asCode = len(`\u0000`)
-	switch r {
-	case '"', '\\', '\n', '\r', '\t', '\b', '\f':
-		return len(`\n`)
-	case '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
-		return asCode
-	}
-	if r < ' ' {
-		return asCode
-	}
-	return utf8.RuneLen(r)
 }

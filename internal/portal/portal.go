@@ -275,7 +275,7 @@ func (p *Portal) settle(at time.Time) {
 	}
 }
 
-// retire puts openings that have ended to those that are past, and forgets what is over for too long.
+// retire puts openings that have ended to those that are past, and forgets what is over for too long, or for which there is no room.
 func (p *Portal) retire(at time.Time) {
 	for i := range p.Windows {
 		a := &p.Windows[i]
@@ -291,6 +291,7 @@ func (p *Portal) retire(at time.Time) {
 	p.Past = p.Past[max(0, len(p.Past)-pastKept):]
 	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return !at.Before(o.End.Add(keptFor)) })
 	p.forgetMaintenances(at)
+	p.fit()
 }
 
 // forgetMaintenances forgets those that are over for too long, or before too many others.

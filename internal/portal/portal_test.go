@@ -340,9 +340,10 @@ func TestTheLargestPortalFitsIntoWhatTheServerTakes(t *testing.T) {
 	apply(t, p, noon, r)
 	for i := range windowsMost {
 		a := nightOf("prod/night-"+string(rune('a'+i/26))+string(rune('a'+i%26)), 1, after(24*time.Hour*40))
-		a.Description = strings.Repeat("d", 200)
+		a.Description = strings.Repeat("d", 1000)
 		p.Hear(a, noon)
 	}
+	require.Len(t, p.Windows, windowsMost)
 	require.Greater(t, p.length(), textsMost*3/4, "it is about full")
 	now := noon
 	for range daysKept + 1 {

@@ -88,7 +88,7 @@ func (c *Course) Phase(now time.Time) Phase {
 		return PhaseOverridden
 	case c.Window == nil:
 		return PhaseUndefined
-	case c.excluding(now) != nil:
+	case c.Excluding(now) != nil:
 		return PhaseExcluded
 	case c.Running != nil && now.Before(c.Running.CutoffAt()):
 		return PhaseOpen
@@ -104,8 +104,8 @@ func (c *Course) overridden(now time.Time) bool {
 	return c.Override != nil && now.Before(c.Override.Until)
 }
 
-// excluding is the exclusion that keeps the opening at hand closed; nil: none does.
-func (c *Course) excluding(now time.Time) *Span {
+// Excluding is the exclusion that keeps the opening at hand closed; nil: none does.
+func (c *Course) Excluding(now time.Time) *Span {
 	if c.Running == nil || c.Running.Forced || !now.Before(c.Running.End) {
 		return nil
 	}

@@ -84,7 +84,7 @@ func (c *Course) Status(name string, now time.Time) Status {
 	status := Status{
 		Window: name, Phase: c.Phase(now), Opening: c.Running, Coming: ahead[:min(len(ahead), comingShown)], Override: c.Override, Events: c.Events,
 	}
-	if excluding := c.excluding(now); excluding != nil {
+	if excluding := c.Excluding(now); excluding != nil {
 		status.ExcludedUntil = utc(excluding.End)
 	}
 	if c.Window != nil {
