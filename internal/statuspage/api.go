@@ -57,6 +57,9 @@ func (a *api) ListUpgrades(_ context.Context, in *connect.Request[statusv1.ListU
 func (a *api) GetUpgrade(_ context.Context, in *connect.Request[statusv1.GetUpgradeRequest]) (*connect.Response[statusv1.GetUpgradeResponse], error) {
 	view := a.view()
 	upgrade, known := view.upgrade(in.Msg.GetNamespace(), in.Msg.GetName())
+	if !known && view.AsOf.IsZero() {
+		return nil, connect.NewError(connect.CodeUnavailable, errUnread)
+	}
 	if !known {
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("there is no rollout "+in.Msg.GetNamespace()+"/"+in.Msg.GetName()+", or it is over for long"))
 	}

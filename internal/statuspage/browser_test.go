@@ -144,6 +144,7 @@ func TestInABrowser(t *testing.T) {
 	b.mu.Lock()
 	require.Empty(t, b.complaints)
 	b.mu.Unlock()
+	t.Run("a page shows that what it is about has come or gone", b.comesAndGoes)
 	t.Run("a page that has lost its server says so", b.losesServer)
 }
 
@@ -208,6 +209,16 @@ func (b *browser) clicks(t *testing.T) {
 	b.do(t, chromedp.Click(chromedp.CSS(`.clusters a[href="/nodes/spoke-2/worker-3"]`)), chromedp.WaitVisible(chromedp.CSS(".timeline")))
 	require.Equal(t, "Draining", ask[string](t, b, "document.querySelector('[aria-current=step] .state').textContent"))
 	b.do(t, chromedp.Click(chromedp.CSS("nav a")), chromedp.WaitVisible(chromedp.CSS("#h-components")))
+}
+
+func (b *browser) comesAndGoes(t *testing.T) {
+	b.open(t, "/nodes/spoke-2/worker-3")
+	forgotten := fleet()
+	forgotten.Nodes = nil
+	b.server.show(forgotten)
+	b.becomes(t, "document.querySelector('h1').textContent", "There is no such page")
+	b.server.show(fleet())
+	b.becomes(t, "document.querySelector('[aria-current=step] .state')?.textContent", "Draining")
 }
 
 // contrasts are the texts of a page that are too close to their background, by the rule of WCAG AA.

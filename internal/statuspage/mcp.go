@@ -189,6 +189,9 @@ func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
 			answer.add("node "+n.Node+" of cluster "+n.Cluster, model.Pill.Words, model.Wait, model.URL)
 		}
 	}
+	if !found && v.AsOf.IsZero() {
+		return answer, errUnread
+	}
 	if !found {
 		return answer, fmt.Errorf("nothing is known of that: list_upgrades and get_platform_status say what there is")
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -19,8 +20,15 @@ import (
 //go:embed templates assets
 var files embed.FS
 
-// errNoPage: there is nothing to show under that path.
-var errNoPage = errors.New("no such page")
+var (
+	// errNoPage: there is nothing to show under that path.
+	errNoPage = errors.New("no such page")
+	// errUnread: whether there is, nobody knows yet.
+	errUnread = errors.New("nothing has been read yet")
+)
+
+// nowhere is a path under which there is no page.
+const nowhere = ""
 
 // section is a part of a page that is shown anew when it has changed.
 type section struct {
@@ -32,10 +40,22 @@ type section struct {
 
 // page is what is shown under a path.
 type page struct {
+	// Status is that of HTTP.
+	Status   int
 	Title    string
 	Portal   string
 	Home     bool
 	Sections []section
+}
+
+// consistsOf reports whether a page has the sections that a client has, as they are or not.
+func (p page) consistsOf(had map[string]string) bool {
+	for _, section := range p.Sections {
+		if _, has := had[section.ID]; !has {
+			return false
+		}
+	}
+	return len(had) == len(p.Sections)
 }
 
 // pages renders pages, each once for each view, however many clients look at it.
@@ -64,7 +84,7 @@ func newPages(portal string, ui webUI) (*pages, error) {
 	return &pages{templates: templates, portal: portal, ui: ui, rendered: map[string]page{}}, nil
 }
 
-// page returns the page of a path as a view has it. The error may be errNoPage.
+// page returns the page of a path as a view has it; where there is none, one that says so.
 func (p *pages) page(path string, v *View) (page, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,19 +98,10 @@ func (p *pages) page(path string, v *View) (page, error) {
 		return done, nil
 	}
 	made, err := p.render(path, v)
-	if err == nil {
+	if err == nil && made.Status == http.StatusOK { // of other paths there is no end
 		p.rendered[path] = made
 	}
 	return made, err
-}
-
-// missing is what is shown where there is nothing.
-func (p *pages) missing() template.HTML {
-	var html bytes.Buffer
-	if err := p.templates.ExecuteTemplate(&html, "missing", nil); err != nil {
-		return "" // it shows nothing that could fail
-	}
-	return template.HTML(html.String()) //nolint:gosec // it is the template's own text
 }
 
 // part is a section before it is rendered: its template, and what that shows.
@@ -100,11 +111,17 @@ type part struct {
 }
 
 func (p *pages) render(path string, v *View) (page, error) {
+	status := http.StatusOK
 	title, parts, err := p.parts(path, v)
-	if err != nil {
+	switch {
+	case errors.Is(err, errUnread):
+		status, title, parts = http.StatusServiceUnavailable, "Not read yet", []part{{"notice", "notice", v}, {"unread", "unread", nil}}
+	case errors.Is(err, errNoPage):
+		status, title, parts = http.StatusNotFound, "No such page", []part{{"missing", "missing", nil}}
+	case err != nil:
 		return page{}, err
 	}
-	made := page{Title: title, Portal: p.portal, Home: path == "/"}
+	made := page{Status: status, Title: title, Portal: p.portal, Home: path == "/"}
 	for _, part := range parts {
 		var html bytes.Buffer
 		if err := p.templates.ExecuteTemplate(&html, part.template, part.model); err != nil {
@@ -135,7 +152,7 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 	case len(segments) == 3 && segments[0] == "upgrades":
 		u, known := v.upgrade(segments[1], segments[2])
 		if !known {
-			return "", nil, errNoPage
+			return "", nil, notKnown(v)
 		}
 		model := newUpgrade(u, p.ui)
 		return frame("Rollout "+u.Namespace+"/"+u.Name, part{"upgrade", "upgrade", model}, part{"batches", "batches", batchesModel{batchesOf(u, v), restOf(u)}})
@@ -145,11 +162,19 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 			models = append(models, newNode(n, p.ui))
 		}
 		if len(models) == 0 {
-			return "", nil, errNoPage
+			return "", nil, notKnown(v)
 		}
 		return frame("Node "+segments[2], part{"node", "node", nodePageModel{segments[1], segments[2], models}})
 	}
 	return "", nil, errNoPage
+}
+
+// notKnown is why a view does not have something.
+func notKnown(v *View) error {
+	if v.AsOf.IsZero() {
+		return errUnread
+	}
+	return errNoPage
 }
 
 func (p *pages) overview(v *View) []part {

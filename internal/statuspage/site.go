@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"mime"
@@ -52,9 +51,7 @@ func (s *Server) handlePages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /nodes/{cluster}/{node}", s.servePage)
 	mux.HandleFunc("GET /assets/", s.serveAsset)
 	mux.HandleFunc("GET /events", s.serveEvents)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.write(w, r, http.StatusNotFound, s.missing())
-	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, nowhere) })
 }
 
 func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
@@ -69,28 +66,26 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
+	s.serve(w, r, r.URL.EscapedPath())
+}
+
+// serve answers with the page of a path.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, path string) {
 	view, _ := s.reader.View()
-	made, err := s.pages.page(r.URL.EscapedPath(), view)
-	status := http.StatusOK
-	switch {
-	case errors.Is(err, errNoPage):
-		status = http.StatusNotFound
-		made = s.missing()
-	case err != nil:
+	made, err := s.pages.page(path, view)
+	if err != nil {
 		s.options.Log.Error("cannot render a page", "path", r.URL.Path, "error", err)
 		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
 		return
 	}
-	s.write(w, r, status, made)
-}
-
-// missing is the page that is shown where there is none.
-func (s *Server) missing() page {
-	return page{Title: "No such page", Portal: s.options.Portal, Sections: []section{{ID: "missing", HTML: s.pages.missing()}}}
+	if made.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "5")
+	}
+	s.write(w, r, made)
 }
 
 // write writes a whole page.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, made page) {
+func (s *Server) write(w http.ResponseWriter, r *http.Request, made page) {
 	var html bytes.Buffer
 	err := s.pages.templates.ExecuteTemplate(&html, "layout", struct {
 		Page   page
@@ -103,7 +98,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, made 
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
+	w.WriteHeader(made.Status)
 	_, _ = w.Write(html.Bytes()) // who has gone does not miss it
 }
 
@@ -134,8 +129,14 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 		number = view.Number
 		made, err := s.pages.page(at, view)
-		if err != nil { // what the page is about is there no more
-			made = s.missing()
+		if err != nil {
+			s.options.Log.Error("cannot render a page", "path", at, "error", err)
+			return
+		}
+		// What the page is about has come or gone, or the server is another: sections cannot say that.
+		if len(has) > 0 && !made.consistsOf(has) {
+			_ = events.send("reload", struct{}{}) // who has gone does not miss it
+			return
 		}
 		if events.sendChanged(made, has, &title) != nil || observe.Pause(r.Context(), together) != nil {
 			return

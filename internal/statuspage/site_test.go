@@ -148,14 +148,7 @@ func await(t *testing.T, got <-chan string, text string) string {
 
 func TestAPageThatIsOpenGetsOnlyWhatItDoesNotHave(t *testing.T) {
 	s, web := shown(t, fleet())
-	view, _ := s.reader.View()
-	made, err := s.pages.page("/", view)
-	require.NoError(t, err)
-	var have []string
-	for _, section := range made.Sections {
-		have = append(have, section.ID+":"+section.Hash)
-	}
-	_, got := events(t, web.URL+"/events?page=/&have="+strings.Join(have, ","))
+	_, got := events(t, web.URL+eventsOf(t, s, "/"))
 	require.Equal(t, `title "Maintenance in progress · main"`, <-got)
 
 	next := fleet()
@@ -164,6 +157,65 @@ func TestAPageThatIsOpenGetsOnlyWhatItDoesNotHave(t *testing.T) {
 	first := await(t, got, "section")
 	require.Contains(t, first, `"id":"upgrades"`, "nothing else has changed")
 	require.Contains(t, first, `50%`)
+}
+
+// eventsOf is where a page that is open hears of changes.
+func eventsOf(t *testing.T, s *Server, path string) string {
+	t.Helper()
+	view, _ := s.reader.View()
+	made, err := s.pages.page(path, view)
+	require.NoError(t, err)
+	var have []string
+	for _, section := range made.Sections {
+		have = append(have, section.ID+":"+section.Hash)
+	}
+	return "/events?page=" + path + "&have=" + strings.Join(have, ",")
+}
+
+func TestAPageWhoseSubjectComesOrGoesIsLoadedAnew(t *testing.T) {
+	without := func() View {
+		view := fleet()
+		view.Upgrades, view.Nodes = nil, nil
+		return view
+	}
+	unread := func() View { return View{Trouble: &Trouble{Message: "Nothing has been read yet", Since: noon}} }
+	tests := []struct {
+		name       string
+		from, to   func() View
+		wasAnswers int
+	}{
+		{"it is forgotten", fleet, without, http.StatusOK},
+		{"it is started", without, fleet, http.StatusNotFound},
+		{"it is read", unread, fleet, http.StatusServiceUnavailable},
+		{"it is read that there is none", unread, without, http.StatusServiceUnavailable},
+	}
+	for _, test := range tests {
+		for _, path := range []string{"/upgrades/prod/november", "/nodes/spoke-2/worker-3"} {
+			t.Run(test.name+" "+path, func(t *testing.T) {
+				s, web := shown(t, test.from())
+				status, _, _ := get(t, web.URL+path)
+				require.Equal(t, test.wasAnswers, status)
+				_, got := events(t, web.URL+eventsOf(t, s, path))
+				s.show(test.to())
+				await(t, got, "reload")
+				_, more := <-got
+				require.False(t, more, "there is no more to say to that page")
+			})
+		}
+	}
+}
+
+func TestWhatHasNotBeenReadIsNotSaidToBeMissing(t *testing.T) {
+	_, web := shown(t, View{Trouble: &Trouble{Message: "Nothing has been read yet", Since: noon}})
+	status, header, body := get(t, web.URL+"/upgrades/prod/november")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.NotEmpty(t, header.Get("Retry-After"))
+	require.Contains(t, body, "Nothing has been read yet")
+	status, _, _ = get(t, web.URL+"/nowhere")
+	require.Equal(t, http.StatusNotFound, status, "that is known")
+	status, _, body = get(t, web.URL+`/drydock.v1.StatusService/GetUpgrade?encoding=json&message=%7B%22namespace%22%3A%22prod%22%2C%22name%22%3A%22november%22%7D`)
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, body, `"unavailable"`)
 }
 
 func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {

@@ -85,6 +85,7 @@
     source.addEventListener("open", heard);
     source.addEventListener("beat", heard);
     source.addEventListener("section", (event) => { heard(); show(JSON.parse(event.data)); });
+    source.addEventListener("reload", () => { source.close(); location.reload(); });
     source.addEventListener("title", (event) => { heard(); document.title = JSON.parse(event.data); });
   }
 
