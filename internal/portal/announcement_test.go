@@ -132,6 +132,36 @@ func TestAnOpeningThatNobodySawNeverTookPlace(t *testing.T) {
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(4*time.Hour)).Status, "it was opened late")
 }
 
+// It was seen to start, and then nobody was there to hear of it, or of its window.
+func TestAnOutageJustAfterAStartIsNoMaintenance(t *testing.T) {
+	p := newPortal(t)
+	p.Hear(nightOf("prod/night", 1, after(time.Hour)), noon)
+	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(time.Hour)).Status)
+	v := p.at(after(9 * time.Hour))
+	require.Equal(t, int64(60), v.component("db").Days[daysKept-1].StatusSeconds[sreportalv1.StatusDegraded])
+	require.Equal(t, after(time.Hour+overdue), v.component("db").Since)
+	require.Len(t, v.Upcoming, 3)
+	require.Equal(t, []string{"prod/night"}, p.Overdue(after(9*time.Hour)))
+}
+
+func TestAShortOpeningThatNobodyConfirmsLeavesNoTrace(t *testing.T) {
+	p := newPortal(t)
+	night := nightOf("prod/night", 1, after(time.Hour))
+	night.Openings = night.Openings[:1]
+	night.Openings[0].End = after(time.Hour + overdue/2)
+	p.Hear(night, noon)
+	for _, moment := range []time.Time{after(time.Hour), night.Openings[0].End, after(time.Hour + overdue)} {
+		next, _ := p.Next(p.Counted)
+		require.Equal(t, moment, next)
+		require.Empty(t, p.at(next).Completed, "it may not have taken place")
+	}
+	require.Equal(t, []string{"prod/night"}, p.Overdue(after(time.Hour+overdue)))
+	require.Empty(t, p.Windows)
+
+	p.Hear(night.hasBegun(), after(time.Hour+2*overdue))
+	require.Len(t, p.at(after(time.Hour+2*overdue)).Completed, 1, "it is told late that it has")
+}
+
 func TestAnOpeningThatDoesNotTakePlaceAfterAllLeavesNoTrace(t *testing.T) {
 	p := newPortal(t)
 	night := nightOf("prod/night", 1, after(time.Hour))

@@ -143,8 +143,8 @@ func (a Announcement) occasion(opening windows.Opening, at time.Time) occasion {
 	}.occasion()
 	o.begun = opening.Begun
 	switch {
-	case !at.Before(opening.End):
-	case opening.Begun, !at.Before(opening.Start) && at.Before(opening.Start.Add(overdue)):
+	case opening.Begun && !at.Before(opening.End): // it stays completed
+	case opening.Begun, at.Before(opening.End) && !at.Before(opening.Start) && at.Before(opening.Start.Add(overdue)):
 		o.Phase = sreportalv1.PhaseInProgress
 	case at.Before(opening.Start):
 		o.Phase = sreportalv1.PhaseUpcoming
@@ -161,7 +161,7 @@ func (o PastOpening) occasion() occasion {
 			AffectedStatus: cmp.Or(o.AffectedStatus, sreportalv1.StatusMaintenance),
 			Start:          o.Start.UTC(), End: o.End.UTC(), Phase: sreportalv1.PhaseCompleted, Cancelled: o.Cut,
 		},
-		over: o.End,
+		over: o.End, begun: true,
 	}
 }
 
@@ -179,14 +179,12 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 		}
 	}
 	for _, o := range p.occasions(after) {
-		switch {
-		case o.Phase == "" || o.Phase == sreportalv1.PhaseCompleted:
-		default:
+		if o.Phase == sreportalv1.PhaseUpcoming || o.Phase == sreportalv1.PhaseInProgress {
 			at(o.Start)
 			at(o.over)
-			if o.Window != "" && !o.begun {
-				at(o.Start.Add(overdue))
-			}
+		}
+		if o.Window != "" && !o.begun {
+			at(o.Start.Add(overdue)) // however short it is
 		}
 	}
 	if !p.Empty() {
@@ -200,19 +198,20 @@ func (p *Portal) Pass(now time.Time) bool {
 	if p.Counted.IsZero() {
 		p.Counted = now
 	}
-	dropped := p.dropOverdue(now)
-	changed := dropped
+	unseen := p.dropOverdue(now)
+	changed := unseen
 	for {
 		next, changes := p.Next(p.Counted)
 		if !changes || next.After(now) {
 			break
 		}
 		p.count(next)
+		p.dropOverdue(next)
 		p.settle(next)
 		changed = true
 	}
 	p.count(now)
-	if dropped {
+	if unseen {
 		p.settle(now)
 	}
 	if changed {
@@ -221,9 +220,14 @@ func (p *Portal) Pass(now time.Time) bool {
 	return changed
 }
 
-// dropOverdue forgets openings of which their windows have not told for too long that they have begun. Those that nobody was there to see never have.
+// dropOverdue forgets openings of which their windows have not told for too long that they have begun. Those that nobody was there to see never have. One
+// that was seen to begin counts until it is overdue, also if nobody was there then.
 func (p *Portal) dropOverdue(now time.Time) bool {
-	late := func(o windows.Opening) bool { return !o.Begun && !now.Before(o.Start.Add(overdue)) }
+	late := func(o windows.Opening) bool {
+		until := o.Start.Add(overdue)
+		shown := !p.Counted.Before(o.Start) && p.Counted.Before(until)
+		return !o.Begun && !now.Before(until) && !shown
+	}
 	dropped := false
 	for i := range p.Windows {
 		a := &p.Windows[i]
