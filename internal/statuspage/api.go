@@ -120,11 +120,13 @@ func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
 		news = true
 	}
 	if last.revisions.upgrades != now.revisions.upgrades {
-		message.Upgrades = &statusv1.UpgradeList{Upgrades: listUpgrades(now, &statusv1.ListUpgradesRequest{}, ui).GetUpgrades()}
+		upgrades := listUpgrades(now, &statusv1.ListUpgradesRequest{}, ui)
+		message.Upgrades = &statusv1.UpgradeList{Upgrades: upgrades.GetUpgrades(), More: upgrades.GetMore()}
 		news = true
 	}
 	if last.revisions.nodes != now.revisions.nodes {
-		message.Nodes = &statusv1.NodeList{Nodes: listNodes(now, &statusv1.ListNodesRequest{}, ui).GetNodes()}
+		nodes := listNodes(now, &statusv1.ListNodesRequest{}, ui)
+		message.Nodes = &statusv1.NodeList{Nodes: nodes.GetNodes(), More: nodes.GetMore()}
 		news = true
 	}
 	if !news {
@@ -152,7 +154,7 @@ func listMaintenances(v *View, in *statusv1.ListMaintenancesRequest) *statusv1.L
 }
 
 func listUpgrades(v *View, in *statusv1.ListUpgradesRequest, ui webUI) *statusv1.ListUpgradesResponse {
-	answer := &statusv1.ListUpgradesResponse{Freshness: freshnessOf(v)}
+	answer := &statusv1.ListUpgradesResponse{Freshness: freshnessOf(v), More: int32(v.MoreUpgrades)}
 	for _, upgrade := range v.Upgrades {
 		if upgrade.Running() || !in.GetRunningOnly() {
 			answer.Upgrades = append(answer.Upgrades, upgradeMessage(upgrade, ui))
@@ -162,7 +164,7 @@ func listUpgrades(v *View, in *statusv1.ListUpgradesRequest, ui webUI) *statusv1
 }
 
 func listNodes(v *View, in *statusv1.ListNodesRequest, ui webUI) *statusv1.ListNodesResponse {
-	answer := &statusv1.ListNodesResponse{Freshness: freshnessOf(v)}
+	answer := &statusv1.ListNodesResponse{Freshness: freshnessOf(v), More: int32(v.MoreNodes)}
 	for _, node := range v.nodesOf(in.GetCluster(), in.GetNode()) {
 		answer.Nodes = append(answer.Nodes, nodeMessage(node, ui))
 	}

@@ -99,6 +99,7 @@ type platformStatus struct {
 	Maintenances []string            `json:"maintenancesInProgress"`
 	Upgrades     []string            `json:"upgradesRunning"`
 	Nodes        []string            `json:"nodesUnderMaintenance"`
+	Unread       []string            `json:"unread" jsonschema:"what is at work, but how it stands cannot be said"`
 	Freshness    freshness           `json:"freshness"`
 }
 
@@ -122,7 +123,7 @@ func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
 	v := t.view()
 	status := platformStatus{
 		Headline: headline(v), Status: v.status(), Freshness: newFreshness(v),
-		Impaired: []impairedComponent{}, Maintenances: []string{}, Upgrades: []string{}, Nodes: []string{},
+		Impaired: []impairedComponent{}, Maintenances: []string{}, Upgrades: []string{}, Nodes: []string{}, Unread: unread(v.Upgrades, v.Nodes, v.MoreUpgrades, v.MoreNodes),
 	}
 	for _, c := range v.components() {
 		if c.Status != sreportalv1.StatusOperational {
@@ -153,7 +154,8 @@ type waitAsked struct {
 
 // explanation is the answer of explain_wait.
 type explanation struct {
-	Waits     []explainedWait `json:"waits" jsonschema:"what does not go on, and why; empty: nothing waits"`
+	Waits     []explainedWait `json:"waits" jsonschema:"what does not go on, and why; empty: nothing of what could be read waits"`
+	Unread    []string        `json:"unread" jsonschema:"what may wait as well: how it stands cannot be said"`
 	Freshness freshness       `json:"freshness"`
 }
 
@@ -174,16 +176,19 @@ func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
 	answer := explanation{Waits: []explainedWait{}, Freshness: newFreshness(v)}
 	named := in.Upgrade != "" || in.Cluster != "" || in.Node != ""
 	found := !named
+	var upgrades []Upgrade
+	var nodes []Node
 	for _, u := range v.Upgrades {
 		name := u.Namespace + "/" + u.Name
 		if in.Upgrade == name || !named {
-			found = true
+			found, upgrades = true, append(upgrades, u)
 			model := newUpgrade(u, ui)
 			answer.add("rollout "+name, model.Pill.Words, model.Wait, model.URL)
 		}
 	}
 	if in.Upgrade == "" {
-		for _, n := range v.nodesOf(in.Cluster, in.Node) {
+		nodes = v.nodesOf(in.Cluster, in.Node)
+		for _, n := range nodes {
 			found = true
 			model := newNode(n, ui)
 			answer.add("node "+n.Node+" of cluster "+n.Cluster, model.Pill.Words, model.Wait, model.URL)
@@ -195,7 +200,40 @@ func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
 	if !found {
 		return answer, fmt.Errorf("nothing is known of that: list_upgrades and get_platform_status say what there is")
 	}
+	if answer.Unread = unread(upgrades, nodes, 0, 0); !named {
+		answer.Unread = unread(upgrades, nodes, v.MoreUpgrades, v.MoreNodes)
+	}
 	return answer, nil
+}
+
+// unread names what is at work and has not been read, or cannot be at present, and counts what is not even listed.
+func unread(upgrades []Upgrade, nodes []Node, moreUpgrades, moreNodes int) []string {
+	names := []string{}
+	add := func(name string, known bool, trouble *Trouble) {
+		switch {
+		case trouble != nil:
+			names = append(names, name+": "+troubleText(trouble))
+		case !known:
+			names = append(names, name+": not read yet")
+		}
+	}
+	for _, u := range upgrades {
+		if u.Running() {
+			add("rollout "+u.Namespace+"/"+u.Name, u.Known, u.Trouble)
+		}
+	}
+	for _, n := range nodes {
+		if n.Running() {
+			add("node "+n.Row.Node+" of cluster "+n.Cluster, n.Known, n.Trouble)
+		}
+	}
+	if moreUpgrades > 0 {
+		names = append(names, plural(moreUpgrades, "more rollout"))
+	}
+	if moreNodes > 0 {
+		names = append(names, plural(moreNodes, "more node"))
+	}
+	return names
 }
 
 // add puts in what waits; what does not is nothing to explain.

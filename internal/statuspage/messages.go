@@ -89,7 +89,7 @@ func upgradeMessage(u Upgrade, ui webUI) *statusv1.Upgrade {
 			Total: counts.Total, Pending: counts.Pending, Running: counts.Running, Complete: counts.Complete, Failed: counts.Failed,
 			TimedOut: counts.TimedOut, Cancelled: counts.Cancelled, Skipped: counts.Skipped,
 		},
-		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID),
+		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID), Known: u.Known,
 	}
 	if run.StartedAt != nil {
 		message.StartedAt = instant(run.StartedAt.Time)
@@ -113,7 +113,7 @@ func nodeMessage(n Node, ui webUI) *statusv1.Node {
 	message := &statusv1.Node{
 		Cluster: n.Cluster, Node: n.Node, Namespace: n.Namespace, Name: n.Name, WorkflowId: n.WorkflowID, RunId: n.RunID, Running: n.Running(),
 		Requestor: n.Requestor, State: stateOf(n), StartedAt: instant(n.StartedAt), EndedAt: instantAt(n.CompletedAt),
-		Trouble: troubleText(n.Trouble), Url: ui.link(n.WorkflowID, n.RunID),
+		Trouble: troubleText(n.Trouble), Url: ui.link(n.WorkflowID, n.RunID), Known: n.Known,
 	}
 	if n.Running() {
 		message.Wait = waitMessage(n.Status.Wait)

@@ -141,6 +141,8 @@ type upgradeModel struct {
 	Of      Upgrade
 	Pill    pill
 	Message string
+	// Unread is why there are no numbers; empty: there are.
+	Unread string
 	// Batch is e.g. "Batch 2 of 5".
 	Batch, Counts string
 	Wait          *waitModel
@@ -172,7 +174,8 @@ func newUpgrade(u Upgrade, ui webUI) upgradeModel {
 	state, message := verdict(u)
 	model := upgradeModel{
 		Of: u, Pill: statePill(state), Message: message, Counts: countsText(u.Status.Counts), StartedAt: u.Row.StartedAt,
-		Path: "/upgrades/" + url.PathEscape(u.Namespace) + "/" + url.PathEscape(u.Name), URL: ui.link(u.WorkflowID, u.RunID),
+		Unread: unreadWords(u.Known, u.Running()),
+		Path:   "/upgrades/" + url.PathEscape(u.Namespace) + "/" + url.PathEscape(u.Name), URL: ui.link(u.WorkflowID, u.RunID),
 	}
 	run := u.Status.Status
 	if run.StartedAt != nil {
@@ -277,6 +280,7 @@ func newCluster(c ranv1.ClusterStatus, v *View) clusterModel {
 type nodeModel struct {
 	Of        Node
 	Pill      pill
+	Unread    string
 	Wait      *waitModel
 	Steps     []stepModel
 	Path, URL string
@@ -297,7 +301,7 @@ func nodePath(n Node) string {
 
 func newNode(n Node, ui webUI) nodeModel {
 	state := stateOf(n)
-	model := nodeModel{Of: n, Pill: statePill(state), Path: nodePath(n), URL: ui.link(n.WorkflowID, n.RunID)}
+	model := nodeModel{Of: n, Pill: statePill(state), Unread: unreadWords(n.Known, n.Running()), Path: nodePath(n), URL: ui.link(n.WorkflowID, n.RunID)}
 	if n.Running() {
 		model.Wait = newWait(n.Status.Wait)
 	}

@@ -197,8 +197,8 @@ func (p *pages) overview(v *View) []part {
 		{"current", "current", maintenancesOf(v, sreportalv1.PhaseInProgress)},
 		{"components", "components", componentsModel{p.portal, groupsOf(v)}},
 		{"upcoming", "upcoming", maintenancesOf(v, sreportalv1.PhaseUpcoming)},
-		{"upgrades", "upgrades", upgradesModel{upgrades, over}},
-		{"nodes", "nodes", nodes},
+		{"upgrades", "upgrades", upgradesModel{upgrades, over, v.MoreUpgrades}},
+		{"nodes", "nodes", nodesModel{nodes, v.MoreNodes}},
 		{"completed", "completed", maintenancesOf(v, sreportalv1.PhaseCompleted)},
 	}
 }
@@ -208,7 +208,17 @@ type componentsModel struct {
 	Groups []groupModel
 }
 
-type upgradesModel struct{ Running, Over []upgradeModel }
+// upgradesModel are rollouts; so many More run.
+type upgradesModel struct {
+	Running, Over []upgradeModel
+	More          int
+}
+
+// nodesModel are nodes under maintenance, and how many More there are.
+type nodesModel struct {
+	Nodes []nodeModel
+	More  int
+}
 
 type batchesModel struct {
 	Batches []batchModel

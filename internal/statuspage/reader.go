@@ -65,15 +65,15 @@ func NewReader(server client.Client, portalName string, log *slog.Logger) *Reade
 	r.upgrades = &kind[ranv1.ClusterGroupUpgradeStatus]{
 		reader: r, workflow: temporal.ClusterGroupUpgrade, keep: endedUpgrades, brings: true, works: map[string]Upgrade{},
 		request: []any{temporal.StatusRequest{Limit: shownClusters}},
-		show: func(v *View, all []Upgrade) {
-			v.Upgrades = all
+		show: func(v *View, all []Upgrade, more int) {
+			v.Upgrades, v.MoreUpgrades = all, more
 			v.revisions.upgrades++
 		},
 	}
 	r.nodes = &kind[maintenancev1.NodeMaintenanceStatus]{
 		reader: r, workflow: temporal.NodeMaintenance, keep: endedNodes, works: map[string]Node{},
-		show: func(v *View, all []Node) {
-			v.Nodes = all
+		show: func(v *View, all []Node, more int) {
+			v.Nodes, v.MoreNodes = all, more
 			v.revisions.nodes++
 		},
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
@@ -102,6 +103,51 @@ func TestAStalePageSaysSo(t *testing.T) {
 	require.Contains(t, body, `datetime="2026-11-21T12:01:00Z"`)
 	_, _, answer := get(t, web.URL+`/drydock.v1.StatusService/ListComponents?encoding=json&message=%7B%7D`)
 	require.Contains(t, answer, `"stale":true`)
+}
+
+// unreadFleet is a view with what Temporal has listed, and nobody has read yet or can read now.
+func unreadFleet() View {
+	view := fleet()
+	upgrade, node := &view.Upgrades[0], &view.Nodes[0]
+	upgrade.Known, upgrade.Status = false, ranv1.ClusterGroupUpgradeStatus{}
+	node.Trouble = &Trouble{Message: "Its status cannot be read", Since: noon}
+	view.MoreUpgrades, view.MoreNodes = 7, 8
+	return view
+}
+
+func TestWhatHasNotBeenReadIsNotShownAsFact(t *testing.T) {
+	_, web := shown(t, unreadFleet())
+	_, _, body := get(t, web.URL)
+	for _, text := range []string{"Not read yet", "Its status cannot be read", "and 7 more", "and 8 more"} {
+		require.Contains(t, body, text)
+	}
+	for _, text := range []string{"0%", "0 of 0", "Planning"} {
+		require.NotContains(t, body, ">"+text)
+	}
+	_, _, body = get(t, web.URL+"/upgrades/prod/november")
+	require.Contains(t, body, "Not read yet")
+	require.NotContains(t, body, "0 of 0")
+
+	_, _, answer := get(t, web.URL+`/drydock.v1.StatusService/ListUpgrades?encoding=json&message=%7B%7D`)
+	require.Contains(t, answer, `"more":7`)
+	require.Equal(t, 1, strings.Count(answer, `"known":true`), "the one that is over")
+	_, _, answer = get(t, web.URL+`/drydock.v1.StatusService/ListNodes?encoding=json&message=%7B%7D`)
+	require.Contains(t, answer, `"more":8`)
+}
+
+func TestAgentsAreToldWhatHasNotBeenRead(t *testing.T) {
+	s, _ := shown(t, unreadFleet())
+	status, err := mcpTools{s}.platformStatus(nothingAsked{})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"rollout prod/november: not read yet", "node worker-3 of cluster spoke-2: Its status cannot be read since 2026-11-21T12:00:00Z", "7 more rollouts", "8 more nodes",
+	}, status.Unread)
+	all, err := mcpTools{s}.explainWait(waitAsked{})
+	require.NoError(t, err)
+	require.Equal(t, status.Unread, all.Unread)
+	one, err := mcpTools{s}.explainWait(waitAsked{Upgrade: "prod/november"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"rollout prod/november: not read yet"}, one.Unread)
 }
 
 // events reads server-sent events as they come: "event data".

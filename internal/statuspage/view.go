@@ -26,6 +26,8 @@ type View struct {
 	// Upgrades and Nodes, those that run first, then those that ended last.
 	Upgrades []Upgrade
 	Nodes    []Node
+	// MoreUpgrades and MoreNodes are how many run that are not among them, because there are very many.
+	MoreUpgrades, MoreNodes int
 	// AsOf is when all that was true last.
 	AsOf time.Time
 	// Trouble is why it may be true no longer; nil: it is how things are.
@@ -54,6 +56,8 @@ type Work[S any] struct {
 	// chain names all runs that continue each other, by the first. settled: the work is over, and there is nothing more to read of it.
 	chain   string
 	settled bool
+	// dumb: it has ended without a status of its own.
+	dumb bool
 }
 
 // take takes over what Temporal says of a run. What was read of others under the same id is not true of this one.
@@ -81,9 +85,9 @@ func (w Work[S]) outdatedBy(row observe.Row) bool {
 // Running reports whether the work is not over.
 func (w Work[S]) Running() bool { return w.CompletedAt == nil }
 
-// Cut reports whether the work did not come to an end of its own: it was terminated, or timed out.
+// Cut reports whether the work did not come to an end of its own: it was terminated, or timed out, or failed without a word.
 func (w Work[S]) Cut() bool {
-	return w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
+	return w.dumb || w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
 }
 
 // Upgrade is a rollout.

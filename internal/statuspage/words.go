@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -74,7 +75,7 @@ func toneOfState(state string) string {
 		return "good"
 	case "failed", "timedout", "aborted", "terminated", "requestorfailed", "nodegone", "clusternotfound", "clusterunreachable":
 		return "bad"
-	case "cancelled", "skipped", "pending", "notenabled", "notstarted":
+	case "cancelled", "skipped", "pending", "notenabled", "notstarted", "notreadyet":
 		return "none"
 	}
 	return "work"
@@ -161,7 +162,7 @@ func dayText(date string) string {
 // verdict is how a rollout stands or ended, in a condition's words.
 func verdict(u Upgrade) (state, message string) {
 	if u.Cut() {
-		return u.Execution, "Somebody ended it, without a word of its own"
+		return u.Execution, cutWords(u.Execution)
 	}
 	for _, condition := range []string{ranv1.ConditionSucceeded, ranv1.ConditionProgressing} {
 		if found := meta.FindStatusCondition(u.Status.Conditions, condition); found != nil {
@@ -171,10 +172,40 @@ func verdict(u Upgrade) (state, message string) {
 	if n := len(u.Status.Conditions); n > 0 {
 		return u.Status.Conditions[n-1].Reason, u.Status.Conditions[n-1].Message
 	}
-	if u.Phase != "" {
+	switch {
+	case !u.Running():
+		return u.Execution, ""
+	case u.Phase != "":
 		return u.Phase, ""
+	case !u.Known:
+		return notReadYet, ""
 	}
 	return "Planning", ""
+}
+
+// notReadYet is the state of what Temporal lists, and says no more of.
+const notReadYet = "NotReadYet"
+
+// cutWords say how something ended that has said nothing of it.
+func cutWords(execution string) string {
+	switch execution {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String():
+		return "Somebody ended it, without a word of its own"
+	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String():
+		return "Its time in Temporal was over, without a word of its own"
+	}
+	return "It ended without a word of its own"
+}
+
+// unreadWords say why there are no numbers of something; empty: there are.
+func unreadWords(known, running bool) string {
+	switch {
+	case known:
+		return ""
+	case running:
+		return "Not read yet"
+	}
+	return "How far it got is not known"
 }
 
 // countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed".

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
 )
@@ -69,6 +70,30 @@ func TestWhatWasTerminatedDoesNotPassForAtWork(t *testing.T) {
 	state, _ := verdict(upgrade)
 	require.Equal(t, "Terminated", state)
 	require.Equal(t, "Terminated", stateOf(node))
+}
+
+func TestHowSomethingWasCutIsSaid(t *testing.T) {
+	upgrade := november()
+	for execution, words := range map[string]string{"Terminated": "Somebody ended it", "TimedOut": "Its time in Temporal was over", "Failed": "It ended without a word"} {
+		upgrade.Execution, upgrade.dumb = execution, true
+		state, message := verdict(upgrade)
+		require.Equal(t, execution, state)
+		require.Contains(t, message, words)
+	}
+}
+
+func TestWhatHasNotBeenReadHasTheStateThatTemporalLists(t *testing.T) {
+	upgrade := november()
+	upgrade.Known, upgrade.Status = false, ranv1.ClusterGroupUpgradeStatus{}
+	state, _ := verdict(upgrade)
+	require.Equal(t, "Not read yet", statePill(state).Words)
+	upgrade.Phase = "InProgress"
+	state, _ = verdict(upgrade)
+	require.Equal(t, "InProgress", state)
+	ended := noon
+	upgrade.CompletedAt, upgrade.Execution = &ended, "Completed"
+	state, _ = verdict(upgrade)
+	require.Equal(t, "Completed", state)
 }
 
 func TestLinksToTheWebUIEscapeTheWorkflow(t *testing.T) {

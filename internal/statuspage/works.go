@@ -11,6 +11,7 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"drydock.dev/drydock/internal/observe"
 )
@@ -31,11 +32,12 @@ type kind[S any] struct {
 	keep int
 	// brings: when one gets on, others may begin.
 	brings bool
-	// show makes them part of a view.
-	show func(*View, []Work[S])
+	// show makes them part of a view, with how many more run.
+	show func(v *View, all []Work[S], more int)
 
-	// works by workflow id; guarded by the reader's lock.
+	// works by workflow id, and how many more run; guarded by the reader's lock.
 	works map[string]Work[S]
+	more  int
 	// followers at work.
 	mu        sync.Mutex
 	following map[string]bool
@@ -51,7 +53,7 @@ func (k *kind[S]) change(id string, change func(*Work[S])) {
 			return false
 		}
 		k.works[id] = after
-		k.show(v, k.sorted())
+		k.show(v, k.sorted(), k.more)
 		return true
 	})
 }
@@ -87,14 +89,14 @@ func newestFirst(a, b observe.Row) int {
 
 // list finds out which there are, and follows those that run.
 func (k *kind[S]) list(ctx context.Context) error {
-	rows, err := k.rows(ctx)
+	rows, more, err := k.rows(ctx)
 	if err != nil {
 		return err
 	}
 	k.reader.publish(func(v *View) bool {
-		news := k.merge(rows)
-		if news {
-			k.show(v, k.sorted())
+		news := k.merge(rows) || more != k.more
+		if k.more = more; news {
+			k.show(v, k.sorted(), k.more)
 		}
 		return news
 	})
@@ -104,18 +106,26 @@ func (k *kind[S]) list(ctx context.Context) error {
 	return nil
 }
 
-// rows are those that run and those that ended last, as Temporal lists them: of each id the newest run.
-func (k *kind[S]) rows(ctx context.Context) ([]observe.Row, error) {
+// rows are those that run and those that ended last, as Temporal lists them: of each id the newest run. Of very many that run the newest are listed,
+// and the others counted.
+func (k *kind[S]) rows(ctx context.Context) (rows []observe.Row, more int, err error) {
 	ofType := observe.WorkflowsOf(k.workflow, false)
-	running, err := observe.Executions(ctx, k.reader.temporal, observe.WorkflowsOf(k.workflow, true), listed)
+	areRunning := observe.WorkflowsOf(k.workflow, true)
+	running, err := observe.Executions(ctx, k.reader.temporal, areRunning, listed)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
+	}
+	if len(running) >= listed {
+		counted, err := k.reader.temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: areRunning})
+		if err != nil {
+			return nil, 0, err
+		}
+		more = max(0, int(counted.GetCount())-len(running))
 	}
 	over, err := observe.Executions(ctx, k.reader.temporal, ofType+" AND ExecutionStatus != 'Running' AND ExecutionStatus != 'ContinuedAsNew'", k.keep)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	var rows []observe.Row
 	seen := map[string]bool{}
 	for _, execution := range slices.Concat(running, over) {
 		if row := observe.NewRow(execution); !seen[row.WorkflowID] {
@@ -123,7 +133,7 @@ func (k *kind[S]) rows(ctx context.Context) ([]observe.Row, error) {
 			rows = append(rows, row)
 		}
 	}
-	return rows, nil
+	return rows, more, nil
 }
 
 // merge takes over what was listed, and reports whether that is news. Lists lag behind: what a follower has seen counts more.
@@ -260,7 +270,7 @@ func (k *kind[S]) end(ctx context.Context, row observe.Row, as enumspb.WorkflowE
 		}
 	}
 	k.change(row.WorkflowID, func(w *Work[S]) {
-		if w.Trouble, w.settled = nil, true; left {
+		if w.Trouble, w.settled, w.dumb = nil, true, !left; left {
 			w.Status, w.Known = status, true
 		}
 	})
@@ -277,7 +287,7 @@ func passing(err error) bool {
 func (k *kind[S]) forget(id string) {
 	k.reader.publish(func(v *View) bool {
 		delete(k.works, id)
-		k.show(v, k.sorted())
+		k.show(v, k.sorted(), k.more)
 		return true
 	})
 }

@@ -3,6 +3,8 @@ package statuspage
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +32,9 @@ func (s *records) DescribeWorkflowExecution(context.Context, string, string) (*w
 	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: s.info}, nil
 }
 
-func (s *records) GetWorkflow(context.Context, string, string) client.WorkflowRun { return recordedRun{err: s.end} }
+func (s *records) GetWorkflow(context.Context, string, string) client.WorkflowRun {
+	return recordedRun{err: s.end}
+}
 
 type recordedRun struct {
 	client.WorkflowRun
@@ -38,6 +42,17 @@ type recordedRun struct {
 }
 
 func (r recordedRun) Get(context.Context, any) error { return r.err }
+
+func (s *records) ListWorkflow(_ context.Context, in *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	if strings.Contains(in.GetQuery(), "!= 'Running'") {
+		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	}
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: slices.Repeat([]*workflowpb.WorkflowExecutionInfo{s.info}, listed)}, nil
+}
+
+func (s *records) CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	return &workflowservice.CountWorkflowExecutionsResponse{Count: listed + 5}, nil
+}
 
 // recorded is a rollout that began so long after noon.
 func recorded(after time.Duration, chain string, status enumspb.WorkflowExecutionStatus) *workflowpb.WorkflowExecutionInfo {
@@ -65,7 +80,8 @@ func TestARolloutThatEndedWithoutAStatusIsOver(t *testing.T) {
 	require.NoError(t, r.upgrades.followToEnd(t.Context(), "cgu/prod/november"), "there is nothing to try again")
 	view, _ := r.View()
 	require.False(t, view.Upgrades[0].Running())
-	require.Equal(t, "Failed", view.Upgrades[0].Execution)
+	state, _ := verdict(view.Upgrades[0])
+	require.Equal(t, "Failed", state)
 	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage, "what was seen last is all there is")
 }
 
@@ -106,6 +122,14 @@ func TestWhatSaysNothingNewIsNotTold(t *testing.T) {
 	r.upgrades.change("cgu/prod/november", func(u *Upgrade) { u.Known = true })
 	after, _ := r.View()
 	require.Equal(t, before.Number, after.Number)
+}
+
+func TestThoseThatAreTooManyToListAreCounted(t *testing.T) {
+	r := knowing(&records{info: recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_FAILED)})
+	require.NoError(t, r.upgrades.list(t.Context()))
+	r.upgrades.wait()
+	view, _ := r.View()
+	require.Equal(t, 5, view.MoreUpgrades)
 }
 
 func TestListsCountWhereTheySayMore(t *testing.T) {

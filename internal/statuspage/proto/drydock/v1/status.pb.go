@@ -894,7 +894,9 @@ type Upgrade struct {
 	// trouble says why its status cannot be read at present; what is known is of before.
 	Trouble string `protobuf:"bytes,17,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	// url of its workflow in Temporal's Web UI.
-	Url           string `protobuf:"bytes,18,opt,name=url,proto3" json:"url,omitempty"`
+	Url string `protobuf:"bytes,18,opt,name=url,proto3" json:"url,omitempty"`
+	// known: its status has been read; otherwise only names, ids and times say anything, and state is what Temporal lists, or NotReadYet.
+	Known         bool `protobuf:"varint,19,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,6 +1057,13 @@ func (x *Upgrade) GetUrl() string {
 	return ""
 }
 
+func (x *Upgrade) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
 // State is when something entered a state.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1128,9 +1137,11 @@ type Node struct {
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// failure says why it failed.
-	Failure       string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
-	Trouble       string `protobuf:"bytes,15,opt,name=trouble,proto3" json:"trouble,omitempty"`
-	Url           string `protobuf:"bytes,16,opt,name=url,proto3" json:"url,omitempty"`
+	Failure string `protobuf:"bytes,14,opt,name=failure,proto3" json:"failure,omitempty"`
+	Trouble string `protobuf:"bytes,15,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	Url     string `protobuf:"bytes,16,opt,name=url,proto3" json:"url,omitempty"`
+	// known as of an Upgrade.
+	Known         bool `protobuf:"varint,17,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1286,13 @@ func (x *Node) GetUrl() string {
 		return x.Url
 	}
 	return ""
+}
+
+func (x *Node) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
 }
 
 type ListComponentsRequest struct {
@@ -1526,9 +1544,11 @@ func (x *ListUpgradesRequest) GetRunningOnly() bool {
 }
 
 type ListUpgradesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Freshness     *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
-	Upgrades      []*Upgrade             `protobuf:"bytes,2,rep,name=upgrades,proto3" json:"upgrades,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Freshness *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
+	Upgrades  []*Upgrade             `protobuf:"bytes,2,rep,name=upgrades,proto3" json:"upgrades,omitempty"`
+	// more is how many run that are not listed, because there are very many.
+	More          int32 `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1575,6 +1595,13 @@ func (x *ListUpgradesResponse) GetUpgrades() []*Upgrade {
 		return x.Upgrades
 	}
 	return nil
+}
+
+func (x *ListUpgradesResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
 }
 
 type GetUpgradeRequest struct {
@@ -1744,9 +1771,11 @@ func (x *ListNodesRequest) GetNode() string {
 }
 
 type ListNodesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Freshness     *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
-	Nodes         []*Node                `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Freshness *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
+	Nodes     []*Node                `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// more is how many run in all clusters that are not listed, because there are very many.
+	More          int32 `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1793,6 +1822,13 @@ func (x *ListNodesResponse) GetNodes() []*Node {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *ListNodesResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
 }
 
 type WatchRequest struct {
@@ -1930,6 +1966,7 @@ func (x *MaintenanceList) GetMaintenances() []*Maintenance {
 type UpgradeList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upgrades      []*Upgrade             `protobuf:"bytes,1,rep,name=upgrades,proto3" json:"upgrades,omitempty"`
+	More          int32                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1971,9 +2008,17 @@ func (x *UpgradeList) GetUpgrades() []*Upgrade {
 	return nil
 }
 
+func (x *UpgradeList) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
 type NodeList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	More          int32                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2013,6 +2058,13 @@ func (x *NodeList) GetNodes() []*Node {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *NodeList) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
 }
 
 // WatchResponse has the lists that are not as in the message before; the first has all.
@@ -2407,7 +2459,7 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
 	"\x05nodes\x18\a \x01(\x05R\x05nodes\x12\x1d\n" +
 	"\n" +
-	"nodes_done\x18\b \x01(\x05R\tnodesDone\"\xe8\x04\n" +
+	"nodes_done\x18\b \x01(\x05R\tnodesDone\"\xfe\x04\n" +
 	"\aUpgrade\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1f\n" +
@@ -2431,10 +2483,11 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\bended_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12?\n" +
 	"\restimated_end\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\festimatedEnd\x12\x18\n" +
 	"\atrouble\x18\x11 \x01(\tR\atrouble\x12\x10\n" +
-	"\x03url\x18\x12 \x01(\tR\x03url\"I\n" +
+	"\x03url\x18\x12 \x01(\tR\x03url\x12\x14\n" +
+	"\x05known\x18\x13 \x01(\bR\x05known\"I\n" +
 	"\x05State\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12*\n" +
-	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xf5\x03\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x8b\x04\n" +
 	"\x04Node\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1c\n" +
@@ -2454,7 +2507,8 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\bended_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
 	"\afailure\x18\x0e \x01(\tR\afailure\x12\x18\n" +
 	"\atrouble\x18\x0f \x01(\tR\atrouble\x12\x10\n" +
-	"\x03url\x18\x10 \x01(\tR\x03url\"-\n" +
+	"\x03url\x18\x10 \x01(\tR\x03url\x12\x14\n" +
+	"\x05known\x18\x11 \x01(\bR\x05known\"-\n" +
 	"\x15ListComponentsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"\xb7\x01\n" +
 	"\x16ListComponentsResponse\x123\n" +
@@ -2469,10 +2523,11 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x12;\n" +
 	"\fmaintenances\x18\x02 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\"8\n" +
 	"\x13ListUpgradesRequest\x12!\n" +
-	"\frunning_only\x18\x01 \x01(\bR\vrunningOnly\"|\n" +
+	"\frunning_only\x18\x01 \x01(\bR\vrunningOnly\"\x90\x01\n" +
 	"\x14ListUpgradesResponse\x123\n" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x12/\n" +
-	"\bupgrades\x18\x02 \x03(\v2\x13.drydock.v1.UpgradeR\bupgrades\"E\n" +
+	"\bupgrades\x18\x02 \x03(\v2\x13.drydock.v1.UpgradeR\bupgrades\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\x05R\x04more\"E\n" +
 	"\x11GetUpgradeRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\xa9\x01\n" +
@@ -2482,10 +2537,11 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\bclusters\x18\x03 \x03(\v2\x13.drydock.v1.ClusterR\bclusters\"@\n" +
 	"\x10ListNodesRequest\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
-	"\x04node\x18\x02 \x01(\tR\x04node\"p\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"\x84\x01\n" +
 	"\x11ListNodesResponse\x123\n" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x12&\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x10.drydock.v1.NodeR\x05nodes\"\x0e\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x10.drydock.v1.NodeR\x05nodes\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\x05R\x04more\"\x0e\n" +
 	"\fWatchRequest\"y\n" +
 	"\rComponentList\x121\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x19.drydock.v1.ServiceStatusR\x06status\x125\n" +
@@ -2493,11 +2549,13 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"components\x18\x02 \x03(\v2\x15.drydock.v1.ComponentR\n" +
 	"components\"N\n" +
 	"\x0fMaintenanceList\x12;\n" +
-	"\fmaintenances\x18\x01 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\">\n" +
+	"\fmaintenances\x18\x01 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\"R\n" +
 	"\vUpgradeList\x12/\n" +
-	"\bupgrades\x18\x01 \x03(\v2\x13.drydock.v1.UpgradeR\bupgrades\"2\n" +
+	"\bupgrades\x18\x01 \x03(\v2\x13.drydock.v1.UpgradeR\bupgrades\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x05R\x04more\"F\n" +
 	"\bNodeList\x12&\n" +
-	"\x05nodes\x18\x01 \x03(\v2\x10.drydock.v1.NodeR\x05nodes\"\xa1\x02\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x10.drydock.v1.NodeR\x05nodes\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\x05R\x04more\"\xa1\x02\n" +
 	"\rWatchResponse\x123\n" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x129\n" +
 	"\n" +
