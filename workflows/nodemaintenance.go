@@ -243,6 +243,11 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if err := awake.Get(ctx, nil); err != nil {
 		return err
 	}
+	return m.plan(ctx)
+}
+
+// plan marks the node as one whose maintenance waits for its turn.
+func (m *nodeMaintenance) plan(ctx workflow.Context) error {
 	m.marked = true
 	in := activities.PlanMaintenanceInput{NodeRef: m.node, Departure: m.departure()}
 	var result activities.PlanMaintenanceResult

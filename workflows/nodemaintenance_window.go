@@ -6,7 +6,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -59,12 +61,8 @@ func (m *nodeMaintenance) takeBackClosed() {
 	}
 }
 
-// shut is the maintenance window, its own or its rollout's, that keeps a node that was not taken from being taken; nil: none does. One that may be out of
-// service already stays where it is.
+// shut is the maintenance window, its own or its rollout's, that keeps a node from being taken; nil: none does.
 func (m *nodeMaintenance) shut() *drydockv1.Hold {
-	if m.cordoned {
-		return nil
-	}
 	if hold := m.closed(); hold != nil {
 		return hold
 	}
@@ -115,9 +113,31 @@ func (m *nodeMaintenance) awaitShut(ctx workflow.Context) error {
 	}
 }
 
-// standBack gives back what a node has that was not taken before its window closed. It has its turn again in the next opening, in which its locks have all their
-// time again.
+// standBack gives back what a node has that was not taken before its window closed, as far as anybody has heard. It has its turn again in the next opening, in which
+// its locks have all their time again.
 func (m *nodeMaintenance) standBack(ctx workflow.Context) error {
 	m.lockBy, m.clusterLockBy, m.status.LockDeadline = nil, nil, nil
+	if m.cordoned {
+		if err := m.returnUnheard(ctx); err != nil {
+			return err
+		}
+	}
 	return m.requeue(ctx)
+}
+
+// returnUnheard returns a node that an attempt may have taken whose answer nobody heard. It keeps its slot until it is known to be in service.
+func (m *nodeMaintenance) returnUnheard(ctx workflow.Context) error {
+	in := activities.ReturnNodeInput{NodeRef: m.node, Ended: &activities.MaintenanceEnd{
+		State: maintenancev1.NodePending, Message: "the maintenance window has closed; the maintenance waits for its turn once more",
+	}}
+	var result activities.ReturnNodeResult
+	if err := m.insist().effect(ctx, "return "+m.node.Node, m.nodes.ReturnNode, in, &result); err != nil {
+		return err
+	}
+	m.cordoned = false
+	m.record.note(result.Note)
+	if m.in.Slot != nil {
+		return nil // a rollout's maintenance ends
+	}
+	return m.plan(ctx)
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -500,25 +501,59 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 }
 
 // The server did not answer: the node may be out of service.
-func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedStaysWhereItIs(t *testing.T) {
-	w := newWorld(t)
-	w.locked = true
-	w.fail["Cordon"] = func(call int) error {
-		if call <= roundAttempts {
-			if call == 1 {
-				w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
+func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t *testing.T) {
+	for _, step := range []string{"TakeNode", "Cordon"} {
+		t.Run("during "+step, func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			w.locked = true
+			w.fail[step] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) })
+			w.fail["ReturnNode"] = func(int) error {
+				if w.Now().Before(start.Add(time.Hour)) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				return nil
 			}
+			w.lookAfter(50*time.Minute, func() { require.Empty(t, w.inputsOf("CallScheduler")) })
+			in := ofRollout()
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
+			require.WithinDuration(t, start.Add(time.Hour), w.Now(), laterRetry+time.Second)
+			called := w.called()
+			require.Equal(t, []string{"ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}, called[len(called)-4:])
+			require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
+		})
+	}
+}
+
+func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(time.Hour))}
+	w.fail["TakeNode"] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalWindow, opensAt(2, start.Add(24*time.Hour))) })
+	w.lookAfter(time.Hour, func() {
+		called := w.called()
+		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])
+		require.Equal(t, maintenancev1.NodePending, w.inputsOf("ReturnNode")[0].(activities.ReturnNodeInput).Ended.State)
+		require.True(t, w.book.Empty(), "others can have the slot")
+		require.Equal(t, maintenancev1.NodePending, statusOf[nodeStatus](w).State)
+	})
+	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+}
+
+// unansweredWhile answers nothing for the first round of attempts, in which something happens.
+func unansweredWhile(happens func()) func(call int) error {
+	return func(call int) error {
+		if call == 1 {
+			happens()
+		}
+		if call <= roundAttempts {
 			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 		}
 		return nil
 	}
-	w.lookAfter(23*time.Hour, func() {
-		require.Empty(t, w.inputsOf("CallScheduler"))
-		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
-	})
-	w.releaseAfter(24*time.Hour, 3)
-	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
-	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 }
 
 func TestANodeThatWasTakenWhenItsWindowClosedIsFinished(t *testing.T) {
