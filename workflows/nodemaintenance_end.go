@@ -161,6 +161,9 @@ func (m *nodeMaintenance) recordReturn(result activities.ReturnNodeResult, undon
 	if undone != nil {
 		m.status.LeftCordoned = m.cordons()
 		message := "the node could not be returned: " + temporal.ErrorMessage(undone) + "; workflow " + temporal.SweeperID(m.in.Cluster) + " goes on trying"
+		if m.keepsOnFailure() {
+			message += " to remove its marks, and leaves it cordoned, as onFailure asks"
+		}
 		m.leaveNode(&maintenancev1.Failure{Reason: temporal.ErrNodeNotReturned, Message: message})
 		return
 	}

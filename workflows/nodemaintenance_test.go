@@ -714,6 +714,17 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 	require.True(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].Unclean, "its mark holds the node")
 }
 
+// The sweeper does not know how the maintenance has ended.
+func TestANodeThatCouldNotBeReturnedIsSaidToStayCordonedWhereOnFailureAsksForIt(t *testing.T) {
+	w := newWorld(t)
+	w.fail["ReturnNode"] = always(errors.New("the API server is on fire"))
+	in := wholeMaintenance()
+	in.Object.Spec.OnFailure = maintenancev1.FailureKeepCordoned
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Equal(t, "the node could not be returned: the API server is on fire; workflow sweeper/c1 goes on trying to remove its marks, "+
+		"and leaves it cordoned, as onFailure asks", requireFailure[nodeStatus](w, temporal.ErrNodeNotReturned).Failure.Message)
+}
+
 func TestAMaintenanceThatHadFailedSaysAlsoThatItsNodeIsNotReturned(t *testing.T) {
 	w := newWorld(t)
 	w.fail["Drain"] = always(temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 2 pods are left", nil))
