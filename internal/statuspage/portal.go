@@ -42,6 +42,8 @@ func (r *Reader) closePortal(open bool) {
 }
 
 func (r *Reader) readPortal(ctx context.Context) error {
+	r.portalTurn.Lock()
+	defer r.portalTurn.Unlock()
 	var shown portal.View
 	if err := observe.Status(ctx, r.temporal, temporal.StatusPortalID(r.portal), "", &shown); err != nil {
 		return err
@@ -83,6 +85,9 @@ func (r *Reader) keepAsking(ctx context.Context) {
 	for {
 		began := time.Now()
 		err := r.ask(ctx)
+		if err != nil && observe.Pause(ctx, listPause) == nil {
+			err = r.ask(ctx) // a workflow that is being continued does not answer for a moment
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -95,6 +100,8 @@ func (r *Reader) keepAsking(ctx context.Context) {
 
 // ask asks a workflow that is always there. Without one there is nothing that workers could know.
 func (r *Reader) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, observe.AnswerTimeout)
+	defer cancel()
 	open, err := temporal.Open(ctx, r.temporal, temporal.StatusPortalID(r.portal))
 	if err != nil {
 		return err
@@ -102,19 +109,25 @@ func (r *Reader) ask(ctx context.Context) error {
 	if r.closePortal(open); open {
 		return r.readPortal(ctx)
 	}
-	waiting, cancel := context.WithTimeout(ctx, observe.AnswerTimeout)
-	defer cancel()
-	_, err = r.temporal.QueryWorkflow(waiting, temporal.EmergencyStopID, "", queryMetadata)
+	_, err = r.temporal.QueryWorkflow(ctx, temporal.EmergencyStopID, "", queryMetadata)
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		return nil
 	}
 	return err
 }
 
-// note makes part of the view whether all that is shown is true.
+// note makes part of the view whether all that is shown is true: whether workers answer, and it is known what runs.
 func (r *Reader) note(at time.Time, err error) {
-	before, _ := r.View()
-	if err == nil {
+	r.mu.Lock()
+	before, listTrouble := r.view, r.listTrouble
+	r.mu.Unlock()
+	message := ""
+	switch {
+	case err != nil:
+		message = r.troubleOf(err)
+	case listTrouble != nil:
+		message, err = "Rollouts and nodes cannot be listed", listTrouble
+	default:
 		r.publish(func(v *View) bool {
 			v.Trouble, v.AsOf = nil, time.Now()
 			return true
@@ -125,7 +138,7 @@ func (r *Reader) note(at time.Time, err error) {
 		}
 		return
 	}
-	trouble := &Trouble{Message: r.troubleOf(err), Since: at}
+	trouble := &Trouble{Message: message, Since: at}
 	if before.Trouble != nil {
 		trouble.Since = before.Trouble.Since
 	}

@@ -30,8 +30,10 @@ const (
 	listAgain = 2 * time.Second
 	// listAnyway is how long it may take until something is found that was not heard of.
 	listAnyway = 30 * time.Second
-	// retryPause is how long what has failed is left alone.
-	retryPause = 2 * time.Second
+	// retryPause is how long what has failed is left alone; what fails again and again longer and longer, up to retryAtMost: its questions take the
+	// places of others.
+	retryPause  = 2 * time.Second
+	retryAtMost = time.Minute
 )
 
 // Reader reads for all clients together. It follows the portal and what runs by Temporal's long poll, and keeps what it has read.
@@ -42,14 +44,19 @@ type Reader struct {
 	asking   chan struct{}
 	// news: something has happened, there may be workflows that are new. recovered: all answers again, and may have changed unseen.
 	news, recovered chan struct{}
-	// listed is closed when it is known what runs.
+	// listed is closed when it has been tried to find out what runs.
 	listed   chan struct{}
 	once     sync.Once
 	upgrades *kind[ranv1.ClusterGroupUpgradeStatus]
 	nodes    *kind[maintenancev1.NodeMaintenanceStatus]
 
+	// portalTurn is held while the portal is read: of two answers the one that came last might be the older one.
+	portalTurn sync.Mutex
+
 	mu   sync.Mutex
 	view *View
+	// listTrouble is why it is not known what runs; nil: it is.
+	listTrouble error
 	// changed is closed when view is replaced.
 	changed chan struct{}
 }
@@ -154,19 +161,11 @@ func (r *Reader) followEntity(ctx context.Context, id string, present func(bool)
 	return follower.Follow(ctx, execution.WorkflowExecution.RunID)
 }
 
-// discover finds what runs and is not followed yet: when there may be something, and now and then without being told.
+// discover finds what runs and is not followed yet: when there may be something, and now and then without being told. When what did not answer does
+// again, what is followed is looked at, too.
 func (r *Reader) discover(ctx context.Context) {
-	for ctx.Err() == nil {
-		following, stop := context.WithCancel(ctx)
-		r.discoverUntilRecovery(following)
-		stop()
-		r.upgrades.wait()
-		r.nodes.wait()
-	}
-}
-
-// discoverUntilRecovery returns when what did not answer does again: what is followed must be looked at anew then.
-func (r *Reader) discoverUntilRecovery(ctx context.Context) {
+	defer r.nodes.wait()
+	defer r.upgrades.wait()
 	again := r.listAll(ctx)
 	for observe.Pause(ctx, listPause) == nil {
 		due := time.NewTimer(again)
@@ -174,7 +173,9 @@ func (r *Reader) discoverUntilRecovery(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.recovered:
-			return
+			r.upgrades.lookAgain(ctx)
+			r.nodes.lookAgain(ctx)
+			again = r.listAll(ctx)
 		case <-r.news:
 			r.listAll(ctx)
 			again = listAgain
@@ -187,12 +188,20 @@ func (r *Reader) discoverUntilRecovery(ctx context.Context) {
 
 // listAll lists all that is shown and follows what runs, and returns when to do so again.
 func (r *Reader) listAll(ctx context.Context) time.Duration {
-	if err := errors.Join(r.upgrades.list(ctx), r.nodes.list(ctx)); err != nil {
-		if ctx.Err() == nil {
-			r.log.Warn("cannot list workflows", "error", err)
-		}
-		return listAgain
+	err := errors.Join(r.upgrades.list(ctx), r.nodes.list(ctx))
+	if ctx.Err() != nil {
+		return listAnyway
 	}
+	r.mu.Lock()
+	before := r.listTrouble
+	r.listTrouble = err
+	r.mu.Unlock()
 	r.once.Do(func() { close(r.listed) })
-	return listAnyway
+	if err == nil {
+		return listAnyway
+	}
+	if before == nil {
+		r.log.Warn("cannot list workflows", "error", err)
+	}
+	return listAgain
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -41,6 +42,8 @@ type kind[S any] struct {
 	// followers at work.
 	mu        sync.Mutex
 	following map[string]bool
+	// again is closed when what has failed is to be tried again; nil: nothing has.
+	again chan struct{}
 	running   sync.WaitGroup
 }
 
@@ -197,20 +200,65 @@ func (k *kind[S]) wait() { k.running.Wait() }
 
 // follow keeps the status of a workflow until it is over.
 func (k *kind[S]) follow(ctx context.Context, id string) {
+	pause := retryPause
 	for {
 		err := k.followToEnd(ctx, id)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		k.change(id, func(w *Work[S]) {
-			if w.Trouble == nil {
-				k.reader.log.Warn("cannot read the status", "workflow", id, "error", err)
-				w.Trouble = &Trouble{Message: "Its status cannot be read", Since: time.Now()}
+			if w.Trouble != nil {
+				pause = min(2*pause, retryAtMost)
+				return
 			}
+			k.reader.log.Warn("cannot read the status", "workflow", id, "error", err)
+			w.Trouble, pause = &Trouble{Message: "Its status cannot be read", Since: time.Now()}, retryPause
 		})
-		if observe.Pause(ctx, retryPause) != nil {
+		if !k.waitToRetry(ctx, pause) {
 			return
 		}
+	}
+}
+
+// waitToRetry waits until something that has failed may be tried again. False: ctx is done.
+func (k *kind[S]) waitToRetry(ctx context.Context, pause time.Duration) bool {
+	k.mu.Lock()
+	if k.again == nil {
+		k.again = make(chan struct{})
+	}
+	again := k.again
+	k.mu.Unlock()
+	over := time.NewTimer(pause)
+	defer over.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-over.C:
+	case <-again:
+	}
+	return true
+}
+
+// lookAgain looks at all that run: they may have changed while nothing answered. What has failed is tried again at once.
+func (k *kind[S]) lookAgain(ctx context.Context) {
+	k.mu.Lock()
+	if k.again != nil {
+		close(k.again)
+		k.again = nil
+	}
+	k.mu.Unlock()
+	k.reader.mu.Lock()
+	works := slices.Collect(maps.Values(k.works))
+	k.reader.mu.Unlock()
+	for _, work := range works {
+		if !work.Running() || work.Trouble != nil || !k.attended(work.WorkflowID) {
+			continue
+		}
+		k.running.Go(func() {
+			if err := k.look(ctx, work.WorkflowID, work.RunID); err != nil && ctx.Err() == nil {
+				k.reader.log.Debug("cannot look again", "workflow", work.WorkflowID, "error", err)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,196 @@
+package statuspage
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"drydock.dev/drydock/internal/portal"
+)
+
+// scripted is a Temporal server that answers as it is told: it has no workflow, unless the fields say otherwise.
+type scripted struct {
+	client.Client
+	// query answers the nth query, list and describe every such call.
+	query    func(n int64) (converter.EncodedValue, error)
+	list     func() error
+	describe func() (*workflowpb.WorkflowExecutionInfo, error)
+
+	queries, described atomic.Int64
+}
+
+func (s *scripted) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	n := s.queries.Add(1)
+	if s.query == nil {
+		return nil, serviceerror.NewNotFound("no such workflow")
+	}
+	return s.query(n)
+}
+
+func (s *scripted) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	if s.list == nil {
+		return &workflowservice.ListWorkflowExecutionsResponse{}, nil
+	}
+	return &workflowservice.ListWorkflowExecutionsResponse{}, s.list()
+}
+
+func (s *scripted) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	s.described.Add(1)
+	if s.describe == nil {
+		return nil, serviceerror.NewNotFound("no such workflow")
+	}
+	info, err := s.describe()
+	return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: info}, err
+}
+
+func (s *scripted) CheckHealth(context.Context, *client.CheckHealthRequest) (*client.CheckHealthResponse, error) {
+	return &client.CheckHealthResponse{}, nil
+}
+
+// answerOf is what a query answers.
+type answerOf struct{ value any }
+
+func (answerOf) HasValue() bool { return true }
+
+func (a answerOf) Get(into any) error {
+	text, err := json.Marshal(a.value)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+// next waits for the next view.
+func (r *Reader) next(t *testing.T) *View {
+	t.Helper()
+	_, changed := r.View()
+	select {
+	case <-changed:
+	case <-time.After(patience):
+		require.Fail(t, "there is no next view")
+	}
+	view, _ := r.View()
+	return view
+}
+
+func TestWhatCannotBeListedMakesTheViewStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		fails.Store(true)
+		r := NewReader(&scripted{list: func() error {
+			if fails.Load() {
+				return serviceerror.NewUnavailable("visibility is away")
+			}
+			return nil
+		}}, "main", discard())
+		go r.Run(t.Context())
+		time.Sleep(2 * askInterval)
+		view, _ := r.View()
+		require.NotNil(t, view.Trouble)
+		require.Equal(t, "Rollouts and nodes cannot be listed", view.Trouble.Message)
+		require.Zero(t, view.AsOf)
+
+		fails.Store(false)
+		time.Sleep(2 * askInterval)
+		view, _ = r.View()
+		require.Nil(t, view.Trouble)
+		was := view.AsOf
+
+		fails.Store(true)
+		time.Sleep(listAnyway + 2*askInterval)
+		view, _ = r.View()
+		require.NotNil(t, view.Trouble)
+		require.Less(t, view.AsOf.Sub(was), listAnyway+askInterval, "what is not known is of no later time")
+	})
+}
+
+func TestOneAnswerThatIsLostIsNoOutage(t *testing.T) {
+	server := &scripted{query: func(n int64) (converter.EncodedValue, error) {
+		if n == 1 {
+			return nil, serviceerror.NewWorkflowNotReady("it is being continued")
+		}
+		return nil, nil
+	}}
+	r := NewReader(server, "main", discard())
+	close(r.listed)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go r.keepAsking(ctx)
+	require.Nil(t, r.next(t).Trouble)
+}
+
+func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	r := NewReader(&scripted{query: func(n int64) (converter.EncodedValue, error) {
+		if n == 1 {
+			close(asked)
+			<-answer
+		}
+		return answerOf{portal.View{Number: n}}, nil
+	}}, "main", discard())
+	read := func() chan error {
+		done := make(chan error, 1)
+		go func() { done <- r.readPortal(context.Background()) }()
+		return done
+	}
+	first := read()
+	<-asked
+	second := read()
+	select {
+	case <-second: // it has overtaken the first
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(answer)
+	require.NoError(t, <-first)
+	require.Eventually(t, func() bool {
+		view, _ := r.View()
+		return view.Portal.Number == 2
+	}, patience, tick)
+	view, _ := r.View()
+	require.EqualValues(t, 2, view.Portal.Number)
+}
+
+func TestWhatFailsAgainAndAgainIsAskedLessAndLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &scripted{describe: func() (*workflowpb.WorkflowExecutionInfo, error) { return nil, serviceerror.NewUnavailable("no") }}
+		r := knowing(server, november())
+		go r.upgrades.follow(t.Context(), "cgu/prod/november")
+		time.Sleep(10 * time.Minute)
+		asked := server.described.Load()
+		require.InDelta(t, 14, asked, 2)
+
+		time.Sleep(time.Second)
+		r.upgrades.lookAgain(t.Context())
+		synctest.Wait()
+		require.Equal(t, asked+1, server.described.Load(), "all answers again")
+	})
+}
+
+func TestWhatRunsIsLookedAtWhenAllAnswersAgain(t *testing.T) {
+	server := &scripted{
+		query: func(int64) (converter.EncodedValue, error) { return answerOf{november().Status}, nil },
+		describe: func() (*workflowpb.WorkflowExecutionInfo, error) {
+			return recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), nil
+		},
+	}
+	stale, over := november(), october()
+	stale.Status.Percentage = 1
+	r := knowing(server, stale, over)
+	r.upgrades.following = map[string]bool{stale.WorkflowID: true, over.WorkflowID: true}
+	r.upgrades.lookAgain(t.Context())
+	r.upgrades.wait()
+	view, _ := r.View()
+	require.EqualValues(t, 42, view.Upgrades[0].Status.Percentage)
+	require.EqualValues(t, 1, server.queries.Load(), "what is over does not change")
+}
