@@ -114,7 +114,7 @@ func (s *statusPortal) ask(ctx workflow.Context) {
 // sleep returns when something changes by itself or was asked for; true: nothing is shown, and nobody has wanted that to change for a while.
 func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
-	next, changes := s.portal.Next(now)
+	next, changes := s.portal.Next(s.portal.Counted) // it may have come while windows were asked
 	ends := s.portal.Empty()
 	summary := "as it is until " + next.UTC().Format(clockFormat)
 	if ends {
@@ -123,7 +123,7 @@ func (s *statusPortal) sleep(ctx workflow.Context) (over bool) {
 	sleeping, wake := workflow.WithCancel(ctx)
 	due := func() bool { return false }
 	if changes || ends {
-		due = workflow.NewTimerWithOptions(sleeping, next.Sub(now), workflow.TimerOptions{Summary: summary}).IsReady
+		due = workflow.NewTimerWithOptions(sleeping, max(0, next.Sub(now)), workflow.TimerOptions{Summary: summary}).IsReady
 	}
 	_ = workflow.Await(ctx, func() bool { return s.changed || due() || mustContinueAsNew(ctx, s.messages) })
 	wake()

@@ -26,6 +26,8 @@ type portalWorld struct {
 	// gone: windows do not run any more. asked are those that were asked to announce themselves.
 	gone  bool
 	asked []string
+	// asking is how windows are asked.
+	asking *testsuite.MockCallWrapper
 	// answers and refusals of updates.
 	answers  []portal.Answer
 	refusals []string
@@ -37,7 +39,7 @@ func newPortalWorld(t *testing.T) *portalWorld {
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "portal/main", TaskQueue: temporal.TaskQueue})
 	play(w.world, "SeekWindows", func(string) any { return nil })
 	play(w.world, "ClaimObjects", func(portal.Move) any { return nil })
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalAnnounce, mock.Anything).Return(
+	w.asking = w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalAnnounce, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {
 			w.asked = append(w.asked, id)
 			if w.gone {
@@ -176,6 +178,22 @@ func TestAPortalShowsWhatWindowsTellAndForgetsThoseThatAreGone(t *testing.T) {
 	})
 	next := w.runsFor(26*time.Hour, StatusPortalInput{})
 	require.Empty(t, next.Carried.Portal.Windows)
+}
+
+func TestWhatFallsDueWhileAPortalAsksASilentWindowIsNotMissed(t *testing.T) {
+	w := newPortalWorld(t)
+	w.asking.After(time.Minute)
+	request := shop()
+	request.Maintenances[0] = switchesFrom(noon.Add(2*time.Hour + 90*time.Second))
+	w.order(0, temporal.UpdateApply, request)
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalAnnouncement, nightAnnounced(1, noon.Add(2*time.Hour))) // it is asked a minute after that
+	}, time.Second)
+	w.lookAfter(2*time.Hour+3*time.Minute, func() {
+		require.Equal(t, []string{"window/" + nightWindow}, w.asked)
+		require.Equal(t, []string{"switches"}, statusOf[portal.View](w.world).Components[0].Because)
+	})
+	w.runsFor(3*time.Hour, StatusPortalInput{})
 }
 
 func TestOrdersOfAPortalThatCannotBeCarriedOutAreRefused(t *testing.T) {
