@@ -21,9 +21,10 @@ type StatusPortalInput struct {
 // StatusPortalCarried is what a run hands to the next one.
 type StatusPortalCarried struct {
 	Portal portal.Portal `json:"portal"`
-	// Claims are what other portals have not been told yet. Unsought: windows have not all been asked yet.
-	Claims   []portal.Move `json:"claims,omitempty"`
-	Unsought bool          `json:"unsought,omitempty"`
+	// Claims are what other portals have not been told yet, and ToldOnce what they are to be told once more. Unsought: windows have not all been asked yet.
+	Claims   portal.Move `json:"claims,omitzero"`
+	ToldOnce portal.Move `json:"toldOnce,omitzero"`
+	Unsought bool        `json:"unsought,omitempty"`
 }
 
 // StatusPortal keeps what a status page shows: the components and maintenances that people apply, and the openings of the windows that name it. To cancel
@@ -45,8 +46,9 @@ func StatusPortal(ctx workflow.Context, in StatusPortalInput) (portal.View, erro
 type statusPortal struct {
 	ctx    workflow.Context
 	portal portal.Portal
-	// claims are what other portals are to be told; sought: all windows were asked to announce themselves.
-	claims     []portal.Move
+	// claims are what other portals are to be told, and toldOnce what they are to be told once more; sought: all windows were asked to announce themselves.
+	claims     portal.Move
+	toldOnce   portal.Move
 	sought     bool
 	changed    bool
 	messages   int
@@ -64,7 +66,7 @@ func newStatusPortal(ctx workflow.Context, in StatusPortalInput) *statusPortal {
 		portal: portal.Portal{Name: strings.TrimPrefix(workflow.GetInfo(ctx).WorkflowExecution.ID, temporal.StatusPortalPrefix)},
 	}
 	if c := in.Carried; c != nil {
-		s.portal, s.claims, s.sought = c.Portal, c.Claims, !c.Unsought
+		s.portal, s.claims, s.toldOnce, s.sought = c.Portal, c.Claims, c.ToldOnce, !c.Unsought
 	}
 	return s
 }
@@ -74,6 +76,7 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 	working, rest := workflow.WithCancel(ctx)
 	s.rest = rest
 	s.work(working, "claim", s.claim)
+	s.work(working, "claim again", s.claimAgain)
 	if !s.sought {
 		s.work(working, "seek windows", s.seek)
 	}
@@ -191,39 +194,45 @@ func inOneLine(problems error) error {
 // apply takes over what people declare. What is new here, another portal may have shown so far.
 func (s *statusPortal) apply(r portal.ApplyRequest, now time.Time) portal.Answer {
 	answer, added := s.portal.Apply(r, now)
-	if len(added.Components)+len(added.Maintenances) > 0 {
-		s.claims = append(s.claims, added)
-	}
+	s.claims = s.claims.And(added)
 	return answer
 }
 
-// claim tells other portals what this one shows now. They are told twice: a list of workflows lags behind.
+// claim tells other portals what this one shows now.
 func (s *statusPortal) claim(ctx workflow.Context) {
-	for workflow.Await(ctx, func() bool { return len(s.claims) > 0 }) == nil {
-		if !s.tellTwice(ctx, "tell other portals what this one shows now", s.portals.ClaimObjects, s.claims[0]) {
+	s.keepClaiming(ctx, &s.claims, 0, func(told portal.Move) { s.toldOnce = s.toldOnce.And(told) })
+}
+
+// claimAgain tells other portals once more, a while later: a list of workflows lags behind.
+func (s *statusPortal) claimAgain(ctx workflow.Context) {
+	s.keepClaiming(ctx, &s.toldOnce, seekAgainAfter, func(portal.Move) {})
+}
+
+// keepClaiming tells other portals, after a pause, all that they are to be told.
+func (s *statusPortal) keepClaiming(ctx workflow.Context, moved *portal.Move, pause time.Duration, done func(told portal.Move)) {
+	for workflow.Await(ctx, func() bool { return !moved.Empty() }) == nil {
+		told := *moved
+		if !s.tellAfter(ctx, pause, "tell other portals what this one shows now", s.portals.ClaimObjects, told) {
 			return
 		}
-		s.claims = s.claims[1:]
+		*moved = moved.Without(told)
+		done(told)
 	}
 }
 
-// seek asks all windows to announce themselves: those that this portal shows may have told one before that was terminated.
+// seek asks all windows, twice, to announce themselves: those that this portal shows may have told one before that was terminated.
 func (s *statusPortal) seek(ctx workflow.Context) {
-	s.sought = s.tellTwice(ctx, "ask windows to announce themselves", s.portals.SeekWindows, s.portal.Name)
+	const summary = "ask windows to announce themselves"
+	s.sought = s.tellAfter(ctx, 0, summary, s.portals.SeekWindows, s.portal.Name) && s.tellAfter(ctx, seekAgainAfter, summary, s.portals.SeekWindows, s.portal.Name)
 }
 
-// tellTwice runs an activity now and once more a while later, and reports whether that was done.
-func (s *statusPortal) tellTwice(ctx workflow.Context, summary string, activity, input any) bool {
+// tellAfter runs an activity a while later, and reports whether that was done.
+func (s *statusPortal) tellAfter(ctx workflow.Context, pause time.Duration, summary string, activity, input any) bool {
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
-	for _, pause := range []time.Duration{0, seekAgainAfter} {
-		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "then, once more: " + summary}).Get(ctx, nil) != nil {
-			return false
-		}
-		if insist.effect(ctx, summary, activity, input, nil) != nil {
-			return false
-		}
+	if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "then, once more: " + summary}).Get(ctx, nil) != nil {
+		return false
 	}
-	return true
+	return insist.effect(ctx, summary, activity, input, nil) == nil
 }
 
 // end ends the work beside the main loop, and takes in what was said and not heard yet.
@@ -238,7 +247,7 @@ func (s *statusPortal) end(ctx workflow.Context) {
 // continueAsNew hands everything to a new run.
 func (s *statusPortal) continueAsNew(ctx workflow.Context) error {
 	s.end(ctx)
-	carried := &StatusPortalCarried{Portal: s.portal, Claims: s.claims, Unsought: !s.sought}
+	carried := &StatusPortalCarried{Portal: s.portal, Claims: s.claims, ToldOnce: s.toldOnce, Unsought: !s.sought}
 	return workflow.NewContinueAsNewError(ctx, temporal.StatusPortal, StatusPortalInput{Carried: carried})
 }
 

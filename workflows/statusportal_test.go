@@ -138,7 +138,7 @@ func TestAPortalShowsAMaintenanceFromItsStartToItsEndToTheSecond(t *testing.T) {
 	require.Len(t, w.inputsOf("SeekWindows"), 2, "windows are asked twice by a portal that has just begun")
 	claimed := w.inputsOf("ClaimObjects")
 	require.Len(t, claimed, 2)
-	require.Equal(t, []portal.Name{{Namespace: "prod", Name: "web"}}, claimed[0].(portal.Move).Components)
+	require.Equal(t, "web", claimed[0].(portal.Move).Components[0].Name)
 
 	// Nobody was there for three days, over the start and the end of another maintenance.
 	next.Carried.Portal.Maintenances[0] = portal.Maintenance{Name: "switches", Spec: switchesFrom(noon.AddDate(0, 0, 2)).Spec}
@@ -249,7 +249,7 @@ func TestWhatAnotherPortalShowsLeavesAPortal(t *testing.T) {
 	w := newPortalWorld(t)
 	w.order(0, temporal.UpdateApply, shop())
 	w.RegisterDelayedCallback(func() {
-		w.SignalWorkflow(temporal.SignalMoved, portal.Move{To: "other", At: w.Now(), Components: []portal.Name{{Namespace: "prod", Name: "web"}}})
+		w.SignalWorkflow(temporal.SignalMoved, portal.Move{To: "other", Components: []portal.Object{{Namespace: "prod", Name: "web", At: w.Now()}}})
 	}, time.Minute)
 	next := w.runsFor(time.Hour, StatusPortalInput{})
 	require.Empty(t, next.Carried.Portal.Components)
@@ -261,13 +261,48 @@ func TestAPortalThatContinuesAsNewClaimsWhatItHasNotClaimedYet(t *testing.T) {
 	w.fail["ClaimObjects"] = always(fmt.Errorf("nobody answers"))
 	w.order(0, temporal.UpdateApply, shop())
 	next := w.runsFor(30*time.Second, StatusPortalInput{})
-	require.Len(t, next.Carried.Claims, 1)
+	require.False(t, next.Carried.Claims.Empty())
+	require.True(t, next.Carried.ToldOnce.Empty())
 	require.True(t, next.Carried.Unsought)
 	second := newPortalWorld(t)
-	next = second.runsFor(2*time.Minute, next)
-	require.Empty(t, next.Carried.Claims)
+	next = second.runsFor(30*time.Second, next)
+	require.True(t, next.Carried.Claims.Empty())
+	require.False(t, next.Carried.ToldOnce.Empty())
+	require.True(t, next.Carried.Unsought)
+	third := newPortalWorld(t)
+	next = third.runsFor(2*time.Minute, next)
+	require.True(t, next.Carried.ToldOnce.Empty())
+	require.Len(t, third.inputsOf("ClaimObjects"), 1)
 	require.False(t, next.Carried.Unsought)
 	require.Equal(t, "web", second.inputsOf("ClaimObjects")[0].(portal.Move).Components[0].Name)
+}
+
+func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
+	w := newPortalWorld(t)
+	for i := range 30 {
+		one := portal.ApplyRequest{Components: []sreportalv1.Component{shopComponent(fmt.Sprintf("c%d", i))}}
+		w.order(time.Duration(i)*time.Second, temporal.UpdateApply, one)
+	}
+	told := map[string]int{}
+	count := func() {
+		clear(told)
+		for _, in := range w.inputsOf("ClaimObjects") {
+			for _, c := range in.(portal.Move).Components {
+				told[c.Name]++
+			}
+		}
+	}
+	w.lookAfter(31*time.Second, func() {
+		count()
+		require.Len(t, told, 30)
+		require.Equal(t, 1, told["c29"])
+	})
+	next := w.runsFor(3*time.Minute, StatusPortalInput{})
+	count()
+	for name, times := range told {
+		require.Equal(t, 2, times, name)
+	}
+	require.True(t, next.Carried.ToldOnce.Empty())
 }
 
 // announced are what a window has told of itself, to which portal.

@@ -1,7 +1,6 @@
 package portal
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -143,47 +142,4 @@ func (p *Portal) Lose(window string, now time.Time) {
 		}
 	}
 	p.changed(now)
-}
-
-// Move says which components and maintenances another portal shows now.
-type Move struct {
-	To string `json:"to"`
-	// At is when they were applied there.
-	At           time.Time `json:"at"`
-	Components   []Name    `json:"components,omitempty"`
-	Maintenances []Name    `json:"maintenances,omitempty"`
-}
-
-// Name is that of an object.
-type Name struct {
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-// Yield takes away what another portal shows now, unless it was applied here since, and reports whether there was anything.
-func (p *Portal) Yield(m Move, now time.Time) bool {
-	if m.To == p.Name {
-		return false
-	}
-	p.Pass(now)
-	var gone []string
-	leaves := func(kind string, named []Name, namespace, name string, applied time.Time) bool {
-		if !slices.Contains(named, Name{namespace, name}) || applied.After(m.At) {
-			return false
-		}
-		gone = append(gone, kind+" "+name)
-		return true
-	}
-	p.Components = slices.DeleteFunc(p.Components, func(c Component) bool {
-		return leaves("component", m.Components, c.Namespace, c.Name, c.Applied)
-	})
-	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(one Maintenance) bool {
-		return leaves("maintenance", m.Maintenances, one.Namespace, one.Name, one.Applied)
-	})
-	if len(gone) == 0 {
-		return false
-	}
-	p.record(Request{}, fmt.Sprintf("moved to portal %s: %s", m.To, listed(gone)), now)
-	p.changed(now)
-	return true
 }

@@ -2,6 +2,7 @@ package portal
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,17 +289,38 @@ func TestWhatIsAppliedTwiceChangesNothing(t *testing.T) {
 
 func TestAComponentThatMovedToAnotherPortalLeavesUnlessItCameBack(t *testing.T) {
 	p := newPortal(t, maintenance("m", after(time.Hour), after(2*time.Hour), "", "db"))
-	move := Move{To: "other", At: after(time.Minute), Components: []Name{{"prod", "db"}, {"test", "web"}}, Maintenances: []Name{{"prod", "m"}}}
-	back := move
-	back.At = noon.Add(-time.Minute)
+	moved := func(at time.Time) Move {
+		return Move{To: "other", Components: []Object{{"prod", "db", at}, {"test", "web", at}}, Maintenances: []Object{{"prod", "m", at}}}
+	}
+	move, back := moved(after(time.Minute)), moved(noon.Add(-time.Minute))
 	require.False(t, p.Yield(back, after(time.Minute)), "it was applied here since")
-	require.False(t, p.Yield(Move{To: "main", At: move.At, Components: move.Components}, after(time.Minute)))
+	require.False(t, p.Yield(Move{To: "main", Components: move.Components}, after(time.Minute)))
 	require.True(t, p.Yield(move, after(time.Minute)))
 	v := p.View()
 	require.Equal(t, "web", v.Components[0].Name)
 	require.Len(t, v.Components, 1)
 	require.Empty(t, v.Upcoming)
 	require.Contains(t, v.Events[1].Message, "moved to portal other")
+}
+
+func TestWhatHasMovedIsToldByObjectAsOfTheLastTime(t *testing.T) {
+	first := Move{To: "main", Components: []Object{{"prod", "db", noon}, {"prod", "web", after(1)}}}
+	second := Move{To: "main", Components: []Object{{"prod", "db", after(2)}, {"test", "web", after(2)}}, Maintenances: []Object{{"prod", "db", after(2)}}}
+	both := first.And(second)
+	require.Equal(t, Move{
+		To: "main", Components: []Object{{"prod", "db", after(2)}, {"prod", "web", after(1)}, {"test", "web", after(2)}}, Maintenances: second.Maintenances,
+	}, both)
+	require.Equal(t, noon, first.Components[0].At)
+	require.Equal(t, both, second.And(both).And(first).sorted())
+	require.Equal(t, second, both.Without(first), "what was applied since is not told yet")
+	require.True(t, both.Without(both).Empty())
+	require.False(t, second.Without(first).Empty())
+	require.True(t, Move{}.Empty())
+}
+
+func (m Move) sorted() Move {
+	slices.SortFunc(m.Components, func(a, b Object) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return m
 }
 
 func TestMaintenancesAreForgottenWhenTheyAreOverForLong(t *testing.T) {

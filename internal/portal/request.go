@@ -54,20 +54,20 @@ type Answer struct {
 // more.
 func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 	p.Pass(now)
-	added := Move{To: p.Name, At: now}
+	added := Move{To: p.Name}
 	var changes, warnings []string
 	say := func(kind, name, what string) { changes = append(changes, kind+" "+name+" "+what) }
 	for _, object := range r.Components {
 		what := p.applyComponent(object, now)
 		if what == "added" {
-			added.Components = append(added.Components, Name{object.Namespace, object.Name})
+			added.Components = append(added.Components, Object{object.Namespace, object.Name, now})
 		}
 		say("component", object.Name, what)
 	}
 	for _, object := range r.Maintenances {
 		what := p.applyMaintenance(object, now)
 		if what == "added" {
-			added.Maintenances = append(added.Maintenances, Name{object.Namespace, object.Name})
+			added.Maintenances = append(added.Maintenances, Object{object.Namespace, object.Name, now})
 		}
 		say("maintenance", object.Name, what)
 	}

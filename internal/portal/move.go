@@ -1,0 +1,85 @@
+package portal
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Move says which components and maintenances another portal shows now.
+type Move struct {
+	To           string   `json:"to"`
+	Components   []Object `json:"components,omitempty"`
+	Maintenances []Object `json:"maintenances,omitempty"`
+}
+
+// Object is one that a portal shows.
+type Object struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// At is when it was applied there.
+	At time.Time `json:"at"`
+}
+
+func (o Object) is(other Object) bool { return o.Namespace == other.Namespace && o.Name == other.Name }
+
+// Empty reports whether nothing has moved.
+func (m Move) Empty() bool { return len(m.Components)+len(m.Maintenances) == 0 }
+
+// And returns what both say, of each object what is said last.
+func (m Move) And(more Move) Move {
+	return Move{To: more.To, Components: latest(m.Components, more.Components), Maintenances: latest(m.Maintenances, more.Maintenances)}
+}
+
+func latest(all, more []Object) []Object {
+	all = slices.Clone(all)
+	for _, o := range more {
+		i := slices.IndexFunc(all, o.is)
+		switch {
+		case i < 0:
+			all = append(all, o)
+		case o.At.After(all[i].At):
+			all[i] = o
+		}
+	}
+	return all
+}
+
+// Without returns what is left when that was told. What was applied since is.
+func (m Move) Without(told Move) Move {
+	return Move{To: m.To, Components: untold(m.Components, told.Components), Maintenances: untold(m.Maintenances, told.Maintenances)}
+}
+
+func untold(all, told []Object) []Object {
+	return slices.DeleteFunc(slices.Clone(all), func(o Object) bool {
+		return slices.ContainsFunc(told, func(t Object) bool { return t.is(o) && !o.At.After(t.At) })
+	})
+}
+
+// Yield takes away what another portal shows now, unless it was applied here since, and reports whether there was anything.
+func (p *Portal) Yield(m Move, now time.Time) bool {
+	if m.To == p.Name {
+		return false
+	}
+	p.Pass(now)
+	var gone []string
+	leaves := func(kind string, moved []Object, here Object) bool {
+		if len(untold([]Object{here}, moved)) > 0 {
+			return false
+		}
+		gone = append(gone, kind+" "+here.Name)
+		return true
+	}
+	p.Components = slices.DeleteFunc(p.Components, func(c Component) bool {
+		return leaves("component", m.Components, Object{c.Namespace, c.Name, c.Applied})
+	})
+	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(one Maintenance) bool {
+		return leaves("maintenance", m.Maintenances, Object{one.Namespace, one.Name, one.Applied})
+	})
+	if len(gone) == 0 {
+		return false
+	}
+	p.record(Request{}, fmt.Sprintf("moved to portal %s: %s", m.To, listed(gone)), now)
+	p.changed(now)
+	return true
+}
