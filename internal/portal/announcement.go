@@ -31,6 +31,9 @@ type Announcement struct {
 type RefusedWindow struct {
 	Window string `json:"window"`
 	Why    string `json:"why"`
+	// Bytes are said of it. Until then it is remembered: unless it has told more, it is gone.
+	Bytes int       `json:"bytes"`
+	Until time.Time `json:"until"`
 }
 
 // openingsAnnounced is how many openings ahead a window announces.
@@ -93,7 +96,7 @@ func (p *Portal) admit(a Announcement) bool {
 	a.Bytes = lengthOf(append(slices.Clone(a.Components), a.Window, a.Window, a.Title, a.Description)...)
 	if err := p.checkRoom(ApplyRequest{}, a); err != nil {
 		if len(p.Refused) < refusedKept {
-			p.Refused = append(p.Refused, RefusedWindow{Window: a.Window, Why: err.Error()})
+			p.Refused = append(p.Refused, RefusedWindow{Window: a.Window, Why: err.Error(), Bytes: a.Bytes, Until: a.Openings[len(a.Openings)-1].End})
 		}
 		return false
 	}
@@ -125,7 +128,19 @@ func earliest(a, b time.Time) time.Time {
 // refusedKept is how many windows are remembered that are not shown.
 const refusedKept = 20
 
-// Overdue lets time pass, and returns the windows that should have told that they have opened, and have not, each once.
+// reconsider has windows asked once more for which there is room now.
+func (p *Portal) reconsider() {
+	p.Refused = slices.DeleteFunc(p.Refused, func(r RefusedWindow) bool {
+		if p.checkRoom(ApplyRequest{}, Announcement{Bytes: r.Bytes}) != nil {
+			return false
+		}
+		p.Silent = append(p.Silent, r.Window)
+		return true
+	})
+}
+
+// Overdue lets time pass, and returns the windows to be asked, each once: those that should have told that they have opened, and have not, and those
+// for which there is room now.
 func (p *Portal) Overdue(now time.Time) []string {
 	p.Pass(now)
 	silent := p.Silent

@@ -197,6 +197,39 @@ func TestAWindowForWhichThereIsNoRoomIsNotShownAndThatIsSaid(t *testing.T) {
 }
 
 // What was said of openings that are over takes only the room that nothing else wants.
+func TestAWindowForWhichRoomIsMadeIsAskedOnceMore(t *testing.T) {
+	p := newPortal(t)
+	wide := component("wide", sreportalv1.StatusOperational)
+	wide.Spec.Description = strings.Repeat("d", textsMost*3/4)
+	apply(t, p, noon, ApplyRequest{Components: []sreportalv1.Component{wide}})
+	large := nightOf("prod/night", 1, after(time.Hour))
+	large.Description = strings.Repeat("d", textsMost/2)
+	p.Hear(large, noon)
+	require.Len(t, p.at(noon).Problems, 1)
+	require.Empty(t, p.Overdue(noon))
+
+	p.Delete(DeleteRequest{Components: []string{"wide"}}, after(time.Minute))
+	require.Equal(t, []string{"prod/night"}, p.Overdue(after(time.Minute)))
+	require.Empty(t, p.Overdue(after(time.Minute)), "it is asked once")
+	require.Empty(t, p.View().Problems)
+	p.Hear(large, after(time.Minute))
+	require.NotEmpty(t, p.at(after(time.Minute)).Upcoming)
+}
+
+func TestARefusedWindowThatTellsNothingMoreIsForgotten(t *testing.T) {
+	p := &Portal{Name: "main"}
+	large := nightOf("prod/night", 1, after(time.Hour))
+	large.Description = strings.Repeat("d", textsMost)
+	p.Hear(large, noon)
+	over := large.Openings[len(large.Openings)-1].End
+	p.Pass(over.Add(-1))
+	require.False(t, p.Empty())
+	next, _ := p.Next(p.Counted)
+	require.Equal(t, over, next)
+	p.Pass(next)
+	require.True(t, p.Empty())
+}
+
 func TestOpeningsThatAreOverNeverKeepOutWhatIsToBeShown(t *testing.T) {
 	p := newPortal(t)
 	tell := func(a Announcement, at time.Time) {

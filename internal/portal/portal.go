@@ -21,7 +21,7 @@ type Portal struct {
 	Windows []Announcement `json:"windows,omitempty"`
 	// Past are openings of windows that are over, in the order in which they ended.
 	Past []PastOpening `json:"past,omitempty"`
-	// Refused are windows that are not shown; Silent are those that should have told that they have opened.
+	// Refused are windows that are not shown; Silent are those to be asked: see Overdue.
 	Refused []RefusedWindow `json:"refused,omitempty"`
 	Silent  []string        `json:"silent,omitempty"`
 	// Events are the last things that people have ordered.
@@ -187,6 +187,9 @@ func (p *Portal) Next(after time.Time) (time.Time, bool) {
 			at(o.Start.Add(overdue)) // however short it is
 		}
 	}
+	for _, refused := range p.Refused {
+		at(refused.Until)
+	}
 	if !p.Empty() {
 		at(midnight(after)) // a day is added to the history, and one is forgotten
 	}
@@ -295,7 +298,9 @@ func (p *Portal) retire(at time.Time) {
 	p.Past = p.Past[max(0, len(p.Past)-pastKept):]
 	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return !at.Before(o.End.Add(keptFor)) })
 	p.forgetMaintenances(at)
+	p.Refused = slices.DeleteFunc(p.Refused, func(r RefusedWindow) bool { return !at.Before(r.Until) })
 	p.fit()
+	p.reconsider()
 }
 
 // forgetMaintenances forgets those that are over for too long, or before too many others.
