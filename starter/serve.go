@@ -18,6 +18,7 @@ import (
 // serveFlags are those of the status page.
 type serveFlags struct {
 	portal, listen, webUI, tokenFile string
+	hosts                            []string
 	streams                          int
 }
 
@@ -37,6 +38,7 @@ Nothing can be changed there, unless --token-file gives a token whose bearers ma
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; whoever reaches it can read")
 	cmd.Flags().StringVar(&flags.webUI, "temporal-ui", "", "address of Temporal's Web UI, for links to workflows, e.g. http://localhost:8233 (default: no links)")
 	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token that lets its bearer announce and cancel maintenances (default: nobody may)")
+	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names by which a proxy on this machine passes on requests (default: loopback only)")
 	cmd.Flags().IntVar(&flags.streams, "streams", statuspage.DefaultStreams, "how many clients may be kept up to date at once")
 	c.addTemporalFlags(cmd)
 	return cmd
@@ -54,7 +56,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	}
 	defer s.Close()
 	server, err := statuspage.New(statuspage.Options{
-		Temporal: s, Namespace: s.namespace, Portal: flags.portal, WebUI: flags.webUI, Token: token, Streams: flags.streams,
+		Temporal: s, Namespace: s.namespace, Portal: flags.portal, WebUI: flags.webUI, Token: token, Hosts: flags.hosts, Streams: flags.streams,
 		Version: programVersion(), Log: slog.New(slog.NewTextHandler(c.ErrOut, nil)),
 	})
 	if err != nil {

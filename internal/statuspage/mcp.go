@@ -30,6 +30,7 @@ func (s *Server) mcpHandler() http.Handler {
 	addTool(server, "explain_wait", "Say why rollouts and maintenances of nodes do not go on: the reason, since when, until when, and who or what stands in the way.", tools.explainWait)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, Logger: s.options.Log,
+		DisableLocalhostProtection: true, // all paths are protected so
 	})
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	WebUI string
 	// Token lets its bearer announce and cancel maintenances; empty: nobody may.
 	Token string
+	// Hosts are names by which a proxy on the same machine may pass on requests.
+	Hosts []string
 	// Streams is how many clients may be kept up to date at once; 0 is DefaultStreams.
 	Streams int
 	Version string
@@ -86,7 +88,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler(), Protocols: protocols, MaxHeaderBytes: headerBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelWarn),
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
@@ -117,7 +119,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("/mcp", s.mcpHandler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	// A browser sends what other sites ask it to; only reading is for everybody.
-	return secured(http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes)))
+	return secured(forOwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes))))
 }
 
 // secured sets the headers that tell browsers to load nothing else, to be shown in no frame, and to guess nothing.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -313,6 +314,32 @@ func TestAServerThatStopsEndsItsStreams(t *testing.T) {
 	for range got { // the stream ends, too
 	}
 }
+
+func TestWhatPanicsIsLogged(t *testing.T) {
+	s, _ := shown(t, fleet())
+	s.pages = nil
+	s.reader = NewReader(nobody(t), "main", s.options.Log)
+	output := make(chan string, 10)
+	s.options.Log = slog.New(slog.NewTextHandler(writer(func(line []byte) (int, error) {
+		output <- string(line)
+		return len(line), nil
+	}), nil))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, listener) }()
+	_, err = http.Get("http://" + listener.Addr().String())
+	require.Error(t, err)
+	await(t, output, "panic serving")
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// writer is a function that takes what is written.
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestOtherSitesCannotMakeABrowserWrite(t *testing.T) {
 	_, web := shown(t, fleet())

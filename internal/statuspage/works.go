@@ -43,8 +43,8 @@ type kind[S any] struct {
 	mu        sync.Mutex
 	following map[string]bool
 	// again is closed when what has failed is to be tried again; nil: nothing has.
-	again chan struct{}
-	running   sync.WaitGroup
+	again   chan struct{}
+	running sync.WaitGroup
 }
 
 // change changes one of them. One that is not there, because it was over for long, does not come back so.
