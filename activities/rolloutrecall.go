@@ -25,8 +25,8 @@ type RecallRolloutInput struct {
 type RecalledRollout struct {
 	// Object has the status that it begins with, compact.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster that is done once more.
-	NotBound map[string][]int `json:"notBound,omitempty"`
+	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster that is done once more, by its place in the status.
+	NotBound map[int][]int `json:"notBound,omitempty"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 }
@@ -52,9 +52,11 @@ func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (Re
 	unfinished := pendingClusters(object.Status.Clusters)
 	object.Status = rollout.Compact(object.Status)
 	recalled := RecalledRollout{Object: *object}
-	if recalled.NotBound, err = snapshot.NotBound(ctx, hub.Client, &object.Status, unfinished); err != nil {
+	notBound, err := snapshot.NotBound(ctx, hub.Client, &object.Status, unfinished)
+	if err != nil {
 		return RecalledRollout{}, explain(hub, "read which policies are bound", err)
 	}
+	recalled.NotBound = rollout.CompactNotBound(notBound, rollout.NamesOf(object.Status.Clusters))
 	if !worksOnClusters(object) {
 		return recalled, nil
 	}

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,8 +41,8 @@ type RolloutPlan struct {
 	rollout.Plan
 	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
-	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster of the plan.
-	NotBound map[string][]int `json:"notBound,omitempty"`
+	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster of the plan, by its place in that.
+	NotBound map[int][]int `json:"notBound,omitempty"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
@@ -96,7 +97,8 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	}
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
-	plan.PolicyNamespaces, plan.NotBound = plan.Plan.PolicyNamespaces, plan.Plan.NotBound
+	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
+	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	if !plan.Valid() {
 		return plan, nil
 	}

@@ -32,8 +32,8 @@ type ClusterGroupUpgradeCarried struct {
 	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
-	// NotBound are the policies, by number, that are not bound to clusters.
-	NotBound map[string][]int `json:"notBound,omitempty"`
+	// NotBound are the policies, by number, that are not bound to clusters, by their places in the status.
+	NotBound map[int][]int `json:"notBound,omitempty"`
 	// Phase of the runbook that the next run goes on with.
 	Phase string `json:"phase"`
 	// Used is how much of the timeout has been charged.
@@ -136,7 +136,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	if c := in.Carried; c != nil {
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
-		g.notBound = c.NotBound
+		g.notBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
 		g.prepared, g.gate.seen, g.gate.passed, g.slowest = c.Prepared, c.Gated, c.GatePassed, c.Slowest
 		g.holds.windows.restore(c.Windows)
 	} else if in.StartedBy != "" {
@@ -259,7 +259,7 @@ func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	return &ClusterGroupUpgradeCarried{
 		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
 		Completed: g.completions.due, Prepared: g.prepared, Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
-		Slowest: g.slowest, Starters: g.starters, NotBound: g.notBoundStill(),
+		Slowest: g.slowest, Starters: g.starters, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
 	}
 }
 

@@ -55,7 +55,8 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}
-	g.taskQueues, g.notBound, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.NotBound, plan.PolicyNamespaces
+	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
+	g.notBound = rollout.ExpandNotBound(plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	g.record.planned(ctx, plan.Plan)
 	g.takePreparations(plan)
 	if plan.Valid() {

@@ -23,7 +23,8 @@ func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
 	if err := g.checkDuties(&recalled.Object.Spec, g.starters); err != nil {
 		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	g.taskQueues, g.notBound = recalled.TaskQueues, recalled.NotBound
+	g.taskQueues = recalled.TaskQueues
+	g.notBound = rollout.ExpandNotBound(recalled.NotBound, rollout.NamesOf(recalled.Object.Status.Clusters))
 	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
 	g.enabled, g.recalled = true, true
 	g.respecify(recalled.Object.Spec)

@@ -20,7 +20,7 @@ import (
 // refusedFrom is how many bytes the server refuses for good.
 const refusedFrom = 2 << 20
 
-// largest is a rollout of 10,000 clusters that are listed by name, each with a worker of its own, precached and backed up. Their names are as long as the API
+// largest is a rollout of 10,000 clusters that are listed by name, each with a worker of its own, precached and backed up, and with some policies of ten. Their names are as long as the API
 // allows and have nothing in common, and so have their messages: nothing is longer.
 func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeInput) {
 	const clusters, atOnce = 10_000, 500
@@ -32,7 +32,7 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeIn
 		}
 		return string(letters)
 	}
-	g := &groupUpgrade{taskQueues: map[string]string{}, phase: phaseBatches}
+	g := &groupUpgrade{taskQueues: map[string]string{}, notBound: map[string][]int{}, phase: phaseBatches}
 	g.status.Precaching = &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}
 	g.status.Backup = &ranv1.BackupStatus{Status: map[string]ranv1.PreparationState{}}
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
@@ -51,6 +51,7 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeIn
 		g.taskQueues[c.Name] = temporal.ClusterTaskQueue(c.Name)
 		g.status.Precaching.Status[c.Name] = []ranv1.PreparationState{ranv1.PreparationSucceeded, ranv1.PrecacheTimeout}[random.Intn(2)]
 		g.status.Backup.Status[c.Name] = []ranv1.PreparationState{ranv1.PreparationSucceeded, ranv1.BackupTimeout}[random.Intn(2)]
+		g.notBound[c.Name] = random.Perm(10)[:1+random.Intn(9)]
 		g.spec.Clusters = append(g.spec.Clusters, c.Name)
 	}
 	in := ClusterGroupUpgradeInput{Object: ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "june"}, Spec: g.spec}}
@@ -69,10 +70,11 @@ func requireFits[Value any](t *testing.T, value Value) (arrived Value) {
 }
 
 func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
-	g, in := largest(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending)
+	g, in := largest(ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterPending) // of those that are complete, less is handed on
 	in.Carried = g.carry(time.Now())
 	carried := requireFits(t, in).Carried
 	require.Equal(t, g.taskQueues, carried.TaskQueues)
+	require.Equal(t, g.notBoundStill(), rollout.ExpandNotBound(carried.NotBound, rollout.NamesOf(carried.Status.Clusters)))
 	status := rollout.Expand(carried.Status)
 	require.Equal(t, g.status.RemediationPlan, status.RemediationPlan)
 	require.Equal(t, g.status.Precaching, status.Precaching)
@@ -96,13 +98,14 @@ func TestTenThousandClustersFitIntoAPlanAndIntoWhatIsRecalled(t *testing.T) {
 	for i, name := range g.spec.Clusters {
 		plan.StartPolicyIndex[name] = i % 3
 	}
+	plan.NotBound = rollout.CompactNotBound(g.notBound, g.spec.Clusters)
 	require.Equal(t, plan.TaskQueues, requireFits(t, plan).TaskQueues)
 
 	g.status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonFailed}}
 	retried, err := rollout.Retry(g.status, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	in.Object.Status = rollout.Compact(retried)
-	recalled := requireFits(t, activities.RecalledRollout{Object: in.Object, TaskQueues: g.taskQueues})
+	recalled := requireFits(t, activities.RecalledRollout{Object: in.Object, TaskQueues: g.taskQueues, NotBound: plan.NotBound})
 	require.Equal(t, retried.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
 }
 

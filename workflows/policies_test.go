@@ -429,7 +429,7 @@ func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
 
 // Somebody deletes a policy, or unbinds it, before the turn of a cluster has come that it was bound to when it was planned.
 func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
-	play := func(notBound map[string][]int, pieces bool) groupStatus {
+	play := func(notBound map[int][]int, pieces bool) groupStatus {
 		w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 		w.plan.NotBound = notBound
 		w.RegisterDelayedCallback(func() {
@@ -453,7 +453,7 @@ func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
 		lost := play(nil, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, clusterStates(lost))
 		require.Equal(t, "policy policies/network is not bound to the cluster any more: nobody can say how it stands", statusOfCluster(lost, "c2").Message)
-		never := play(map[string][]int{"c2": {1}}, pieces)
+		never := play(map[int][]int{1: {1}}, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(never), "it never was")
 	}
 }

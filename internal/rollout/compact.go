@@ -31,7 +31,7 @@ func Expand(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeSta
 	if status.RemediationPlan == nil && status.Status.Batches > 0 {
 		status.RemediationPlan, status.Status.Batches = planOf(status.Clusters, int(status.Status.Batches)), 0
 	}
-	names := namesIn(status.Clusters)
+	names := NamesOf(status.Clusters)
 	if p := status.Precaching; p != nil && p.Outcomes != nil {
 		whole := *p
 		whole.Status, whole.Outcomes = preparationStates(names, p.Outcomes, p.Status), nil
@@ -51,14 +51,38 @@ func compactStates(clusters []ranv1.ClusterStatus, states map[string]ranv1.Prepa
 		return nil, nil
 	}
 	rest = maps.Clone(states)
-	names := namesIn(clusters)
+	names := NamesOf(clusters)
 	for _, name := range names {
 		delete(rest, name)
 	}
 	return rest, preparationOutcomes(names, states)
 }
 
-func namesIn(clusters []ranv1.ClusterStatus) []string {
+// CompactNotBound is NotBound by the places of the clusters among those that are listed, which are named elsewhere in what it is a part of. ExpandNotBound gives
+// it back.
+func CompactNotBound(notBound map[string][]int, clusters []string) map[int][]int {
+	places := map[int][]int{}
+	for place, name := range clusters {
+		if policies, some := notBound[name]; some {
+			places[place] = policies
+		}
+	}
+	return places
+}
+
+// ExpandNotBound returns what CompactNotBound was given.
+func ExpandNotBound(places map[int][]int, clusters []string) map[string][]int {
+	notBound := map[string][]int{}
+	for place, name := range clusters {
+		if policies, some := places[place]; some {
+			notBound[name] = policies
+		}
+	}
+	return notBound
+}
+
+// NamesOf returns the names of clusters, in their order.
+func NamesOf(clusters []ranv1.ClusterStatus) []string {
 	names := make([]string, len(clusters))
 	for i := range clusters {
 		names[i] = clusters[i].Name

@@ -53,6 +53,19 @@ func TestACompactStatusIsTheSameWhenItIsExpanded(t *testing.T) {
 	})
 }
 
+func TestWhatIsNotBoundIsTheSameWhenItIsExpanded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clusters := rapid.SliceOfNDistinct(rapid.StringMatching("[a-z]{1,3}"), 0, 8, rapid.ID).Draw(t, "clusters")
+		notBound := map[string][]int{}
+		for _, name := range clusters {
+			if rapid.Bool().Draw(t, "lacks some") {
+				notBound[name] = rapid.SliceOfN(rapid.IntRange(0, 9), 1, 3).Draw(t, "policies")
+			}
+		}
+		require.Equal(t, notBound, rollout.ExpandNotBound(rollout.CompactNotBound(notBound, clusters), clusters))
+	})
+}
+
 // A plan in another order than the clusters does not follow from them.
 func TestAPlanThatDoesNotFollowFromTheClustersIsKept(t *testing.T) {
 	status := ended(ranv1.ClusterComplete, ranv1.ClusterPending)
