@@ -80,6 +80,7 @@ func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchReques
 	if !ok {
 		return connect.NewError(connect.CodeInternal, errors.New("the stream was not opened"))
 	}
+	opened.read()
 	var told *View
 	var at time.Time
 	for number := int64(0); ; {

@@ -63,6 +63,8 @@ type pages struct {
 	templates *template.Template
 	portal    string
 	ui        webUI
+	// newest returns the newest view.
+	newest func() *View
 
 	mu       sync.Mutex
 	of       *View
@@ -86,20 +88,25 @@ func newPages(portal string, ui webUI) (*pages, error) {
 
 // page returns the page of a path as a view has it; where there is none, one that says so.
 func (p *pages) page(path string, v *View) (page, error) {
+	key := canonical(path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	// Who has waited for others does not need what is of before.
+	if newest := p.newest(); newest.Number > v.Number {
+		v = newest
+	}
 	if p.of == nil || v.Number > p.of.Number {
 		p.of, p.rendered = v, map[string]page{}
 	}
 	if v.Number < p.of.Number {
 		v = p.of
 	}
-	if done, ok := p.rendered[path]; ok {
+	if done, ok := p.rendered[key]; ok {
 		return done, nil
 	}
 	made, err := p.render(path, v)
 	if err == nil && made.Status == http.StatusOK { // of other paths there is no end
-		p.rendered[path] = made
+		p.rendered[key] = made
 	}
 	return made, err
 }
@@ -231,6 +238,18 @@ func restOf(u Upgrade) int { return max(0, int(u.Status.Counts.Total)-len(u.Stat
 type nodePageModel struct {
 	Cluster, Node string
 	Maintenances  []nodeModel
+}
+
+// canonical is one of the many ways to escape a path: the same for all.
+func canonical(path string) string {
+	segments, err := segmentsOf(path)
+	if err != nil {
+		return path
+	}
+	for i, segment := range segments {
+		segments[i] = url.PathEscape(segment)
+	}
+	return "/" + strings.Join(segments, "/")
 }
 
 // segmentsOf takes a path apart; names may have been escaped in it.

@@ -68,10 +68,15 @@ func New(options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{
+	s := &Server{
 		options: options, reader: NewReader(options.Temporal, options.Portal, options.Log), pages: pages, assets: assets,
 		streams: make(chan struct{}, options.Streams), closing: make(chan struct{}),
-	}, nil
+	}
+	pages.newest = func() *View {
+		view, _ := s.reader.View()
+		return view
+	}
+	return s, nil
 }
 
 // Serve answers on a listener until ctx is done, then lets requests end.
@@ -153,7 +158,7 @@ type stream struct {
 // errFull: as many clients as there may be are kept up to date already.
 var errFull = errors.New("too many clients are being kept up to date: try again later")
 
-// openStream takes a place. A stream has no end by time, but each write has.
+// openStream takes a place. A stream has no end by time, but each write has, and so has the reading of the request: see read.
 func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
 	select {
 	case s.streams <- struct{}{}:
@@ -161,13 +166,17 @@ func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
 		return stream{}, errFull
 	}
 	opened := stream{s, http.NewResponseController(w)}
-	// Connections that know no deadlines have none to take away.
-	_ = opened.controller.SetReadDeadline(time.Time{})
 	opened.hurry()
 	return opened, nil
 }
 
 func (s stream) close() { <-s.server.streams }
+
+// read is called when the whole request has been read: who is silent from then on may stay.
+func (s stream) read() {
+	// Connections that know no deadlines have none to take away.
+	_ = s.controller.SetReadDeadline(time.Time{})
+}
 
 // hurry gives the next write its time: who does not read loses the stream, and holds up nobody. The time lasts until there is another write, since
 // HTTP/2 ends a stream when it is over, whether anything is written or not.

@@ -51,6 +51,10 @@ func (s *Server) handlePages(mux *http.ServeMux) {
 	mux.HandleFunc("GET /nodes/{cluster}/{node}", s.servePage)
 	mux.HandleFunc("GET /assets/", s.serveAsset)
 	mux.HandleFunc("GET /events", s.serveEvents)
+	mux.HandleFunc("HEAD /events", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", http.MethodGet) // it would never end
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, nowhere) })
 }
 
@@ -112,6 +116,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer opened.close()
+	opened.read()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy must pass on each event at once
 	events := eventWriter{w, opened}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,10 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
 )
 
 func TestPagesSayWhatIsGoingOn(t *testing.T) {
@@ -313,6 +317,64 @@ func TestAServerThatStopsEndsItsStreams(t *testing.T) {
 	}
 	for range got { // the stream ends, too
 	}
+}
+
+func TestAPageIsMadeOnceForEachView(t *testing.T) {
+	s, web := shown(t, fleet())
+	for _, path := range []string{"/upgrades/prod/november", "/upgrades/prod/%6eovember", "/%75pgrades/prod/november"} {
+		status, _, _ := get(t, web.URL+path)
+		require.Equal(t, http.StatusOK, status, path)
+	}
+	require.Len(t, s.pages.rendered, 1, "however it is escaped")
+
+	old, _ := s.reader.View()
+	next := fleet()
+	next.Upgrades[0].Status.Percentage = 50
+	s.show(next)
+	made, err := s.pages.page("/upgrades/prod/november", old)
+	require.NoError(t, err)
+	require.Contains(t, made.Sections[1].HTML, "50%", "who has waited does not get what is of before")
+}
+
+func TestWhoSendsNoRequestKeepsNoPlace(t *testing.T) {
+	s, _ := shown(t, fleet())
+	const limit = 200 * time.Millisecond
+	web := httptest.NewUnstartedServer(s.Handler())
+	web.Config.ReadTimeout, web.Config.WriteTimeout = limit, limit
+	web.Start()
+	t.Cleanup(web.Close)
+
+	// One that is read lives longer than a request may take.
+	_, got := events(t, web.URL+"/events?page=/")
+	await(t, got, `"id":"asof"`)
+	watching, err := statusv1connect.NewStatusServiceClient(http.DefaultClient, web.URL).Watch(t.Context(), connect.NewRequest(&statusv1.WatchRequest{}))
+	require.NoError(t, err)
+	defer watching.Close()
+	require.True(t, watching.Receive())
+
+	silent, err := net.Dial("tcp", strings.TrimPrefix(web.URL, "http://"))
+	require.NoError(t, err)
+	defer silent.Close()
+	fmt.Fprintf(silent, "POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/connect+json\r\nContent-Length: 7\r\n\r\n", statusv1connect.StatusServiceWatchProcedure)
+	require.NoError(t, silent.SetReadDeadline(time.Now().Add(patience)))
+	_, err = io.ReadAll(silent)
+	require.NoError(t, err, "the server ends it")
+	require.Eventually(t, func() bool { return len(s.streams) == 2 }, patience, tick, "the two that are read")
+
+	next := fleet()
+	next.Upgrades[0].Status.Percentage = 50
+	s.show(next)
+	await(t, got, "50%")
+	require.True(t, watching.Receive(), "%v", watching.Err())
+	require.EqualValues(t, 50, watching.Msg().GetUpgrades().GetUpgrades()[0].GetPercentage())
+}
+
+func TestTheHeadOfAStreamIsRefused(t *testing.T) {
+	_, web := shown(t, fleet())
+	answer, err := http.Head(web.URL + "/events?page=/")
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
 }
 
 func TestWhatPanicsIsLogged(t *testing.T) {
