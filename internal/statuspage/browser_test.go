@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 )
 
 // browser is Debian's chromium, looking at a server.
@@ -137,6 +138,7 @@ func TestInABrowser(t *testing.T) {
 	b := newBrowser(t)
 	b.width(t, 1200)
 	t.Run("changes are shown at once, and nothing jumps", b.showsChanges)
+	t.Run("what has the focus keeps it, whatever comes before it", b.keepsFocus)
 	t.Run("everything is reached by keyboard", b.keyboard)
 	t.Run("a rollout and its nodes are reached by clicking", b.clicks)
 	t.Run("every page fits a phone and can be read in light and dark", b.fits)
@@ -185,6 +187,31 @@ func (b *browser) showsChanges(t *testing.T) {
 	b.picture(t, "overview-stale")
 	b.server.show(fleet())
 	b.becomes(t, "document.querySelector('#s-notice').innerText", "")
+}
+
+func (b *browser) keepsFocus(t *testing.T) {
+	b.open(t, "/")
+	b.do(t, chromedp.Focus(chromedp.CSS(`a[href="/nodes/spoke-2/worker-3"]`)))
+	ask[bool](t, b, "!!(window.focused = document.activeElement)")
+	for _, names := range [][]string{
+		{"worker-4", "worker-3"},
+		{"worker-3", "worker-4"},
+		{"worker-5", "worker-4", "worker-6", "worker-3", "worker-7"},
+		{"worker-6", "worker-3"},
+		{"worker-3"},
+	} {
+		view := fleet()
+		view.Nodes = nil
+		for _, name := range names {
+			n := worker3()
+			n.Ref, n.Row.Node = observe.RefOf("node/spoke-2/prod/november-"+name, "run-2"), name
+			view.Nodes = append(view.Nodes, n)
+		}
+		b.server.show(view)
+		b.becomes(t, "[...document.querySelectorAll('.nodes > li > a')].map((a) => a.textContent).join()", strings.Join(names, ","))
+		require.True(t, ask[bool](t, b, "document.activeElement === window.focused"), "%v: the focus is where it was", names)
+		require.Equal(t, "worker-3", ask[string](t, b, "document.activeElement.textContent"))
+	}
 }
 
 func (b *browser) keyboard(t *testing.T) {

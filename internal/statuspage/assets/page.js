@@ -43,10 +43,44 @@
     morphChildren(from, to);
   }
 
+  const keyOf = (node) => node.dataset?.key;
+
+  // morphChildren takes what has a key for what had it, wherever that stood, and the rest for what stands there. What has the focus is not moved, since
+  // it would lose it: the others are moved past it.
   function morphChildren(from, to) {
-    const old = [...from.childNodes], next = [...to.childNodes];
-    next.forEach((node, i) => (i < old.length ? morph(old[i], node) : from.append(node)));
-    old.slice(next.length).forEach((node) => node.remove());
+    const next = [...to.childNodes], wanted = new Set(next.map(keyOf)), had = new Map();
+    for (const child of [...from.children]) {
+      const key = keyOf(child);
+      if (key && !wanted.has(key)) child.remove();
+      else if (key) had.set(key, child);
+    }
+    let at = from.firstChild;
+    for (const node of next) {
+      const key = keyOf(node);
+      const old = key ? had.get(key) : at && !keyOf(at) ? at : undefined;
+      had.delete(key);
+      if (!old) {
+        from.insertBefore(node, at);
+        continue;
+      }
+      if (old.contains(document.activeElement)) {
+        while (at !== old) at = pass(at, old);
+      } else if (old !== at) from.insertBefore(old, at);
+      at = old.nextSibling;
+      morph(old, node);
+    }
+    while (at) {
+      const rest = at;
+      at = rest.nextSibling;
+      rest.remove();
+    }
+  }
+
+  // pass moves an element past another and returns the one that comes then.
+  function pass(element, other) {
+    const following = element.nextSibling;
+    other.after(element);
+    return following;
   }
 
   const said = () => [...document.querySelectorAll("[data-announce]")].map((e) => e.textContent).join(" ");
