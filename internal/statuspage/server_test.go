@@ -392,6 +392,14 @@ func (s *stage) testWrites(t *testing.T) {
 	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
 	require.ErrorContains(t, err, "the portal has no maintenance old-disks")
 
+	// A portal that does not run yet begins with what is announced of it.
+	_, api = s.serve(t, "fresh")
+	require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(cancel("new-disks")))
+	require.NoError(t, create("Bearer "+token, asIs))
+	eventually(t, func() (*connect.Response[statusv1.ListMaintenancesResponse], error) {
+		return api.ListMaintenances(context.Background(), connect.NewRequest(&statusv1.ListMaintenancesRequest{}))
+	}, func(a *statusv1.ListMaintenancesResponse) bool { return len(a.GetMaintenances()) == 1 })
+
 	closed, _ := shown(t, fleet())
 	closed.options.Token = ""
 	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(closed.authorize(http.Header{"Authorization": {"Bearer "}})), "without a token nobody may")

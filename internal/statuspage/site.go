@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
@@ -58,13 +57,16 @@ func (s *Server) handlePages(mux *http.ServeMux) {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, nowhere) })
 }
 
+// contentTypes of assets. The machine may know others, and a browser runs no script of a type that is none.
+var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
 func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 	content, known := s.assets.contents[r.URL.Path]
 	if !known {
 		http.NotFound(w, r)
 		return
 	}
-	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(r.URL.Path)))
+	w.Header().Set("Content-Type", contentTypes[path.Ext(r.URL.Path)])
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +90,17 @@ func TestBrowsersAreToldToLoadNothingElse(t *testing.T) {
 	_, header, _ = get(t, web.URL+styleOf(body))
 	require.Contains(t, header.Get("Cache-Control"), "immutable")
 	require.Contains(t, header.Get("Content-Type"), "text/css")
+}
+
+func TestTheTypesOfAssetsDoNotDependOnTheMachine(t *testing.T) {
+	s, web := shown(t, fleet())
+	was := mime.TypeByExtension(".js")
+	require.NoError(t, mime.AddExtensionType(".js", "text/plain"))
+	t.Cleanup(func() { require.NoError(t, mime.AddExtensionType(".js", was)) })
+	for path, kind := range map[string]string{s.assets.Script: "text/javascript", s.assets.Style: "text/css", s.assets.Icon: "image/svg+xml"} {
+		_, header, _ := get(t, web.URL+path)
+		require.Contains(t, header.Get("Content-Type"), kind)
+	}
 }
 
 // styleOf is where a page has its style sheet.

@@ -64,7 +64,7 @@ func (a *api) CreateMaintenance(ctx context.Context, in *connect.Request[statusv
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	request := portal.ApplyRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), someone)}, Maintenances: []sreportalv1.Maintenance{*maintenance}}
-	if err := a.server.change(ctx, temporal.UpdateApply, request); err != nil {
+	if err := a.server.change(ctx, a.server.applying, temporal.UpdateApply, request); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&statusv1.CreateMaintenanceResponse{}), nil
@@ -90,17 +90,29 @@ func (a *api) CancelMaintenance(ctx context.Context, in *connect.Request[statusv
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("name: must be set"))
 	}
 	request := portal.CancelRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), someone), Reason: in.Msg.GetReason()}, Maintenance: in.Msg.GetName()}
-	if err := a.server.change(ctx, temporal.UpdateCancelMaintenance, request); err != nil {
+	if err := a.server.change(ctx, a.server.options.Temporal.UpdateWorkflow, temporal.UpdateCancelMaintenance, request); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&statusv1.CancelMaintenanceResponse{}), nil
 }
 
+// asking asks a workflow for a change.
+type asking func(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error)
+
+// applying starts the portal if it does not run: it is there as soon as something is to be shown.
+func (s *Server) applying(ctx context.Context, update client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	server := s.options.Temporal
+	return server.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: server.NewWithStartWorkflowOperation(temporal.StatusPortalOptions(s.options.Portal), temporal.StatusPortal),
+		UpdateOptions:          update,
+	})
+}
+
 // change asks the portal for a change, and returns when it has taken it.
-func (s *Server) change(ctx context.Context, update string, request any) error {
+func (s *Server) change(ctx context.Context, ask asking, update string, request any) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	handle, err := s.options.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+	handle, err := ask(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: temporal.StatusPortalID(s.options.Portal), UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
@@ -110,7 +122,7 @@ func (s *Server) change(ctx context.Context, update string, request any) error {
 		return nil
 	}
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
-		return connect.NewError(connect.CodeFailedPrecondition, errors.New("there is no portal "+s.options.Portal+" yet: `drydock portal apply` makes it"))
+		return connect.NewError(connect.CodeFailedPrecondition, errors.New("portal "+s.options.Portal+" shows nothing yet"))
 	}
 	if refused, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(refused.Message()))

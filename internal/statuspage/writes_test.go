@@ -1,0 +1,58 @@
+package statuspage
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// withoutPortal is a Temporal server on which no portal runs. It notes with which options one was started.
+type withoutPortal struct {
+	client.Client
+	started client.StartWorkflowOptions
+}
+
+func (*withoutPortal) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return nil, serviceerror.NewNotFound("workflow execution already completed")
+}
+
+func (s *withoutPortal) NewWithStartWorkflowOperation(options client.StartWorkflowOptions, _ any, _ ...any) client.WithStartWorkflowOperation {
+	s.started = options
+	return nil
+}
+
+func (*withoutPortal) UpdateWithStartWorkflow(context.Context, client.UpdateWithStartWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return taken{}, nil
+}
+
+// taken is a change that was taken.
+type taken struct{ client.WorkflowUpdateHandle }
+
+func (taken) Get(context.Context, any) error { return nil }
+
+func TestAMaintenanceOfAPortalThatHasEndedStartsItAnew(t *testing.T) {
+	s, _ := shown(t, fleet())
+	server := &withoutPortal{}
+	s.options.Temporal = server
+	create := connect.NewRequest(&statusv1.CreateMaintenanceRequest{
+		Name: "new-disks", Title: "New disks", Start: timestamppb.New(noon), End: timestamppb.New(noon.Add(time.Hour)), Components: []string{"api"},
+	})
+	create.Header().Set("Authorization", "Bearer "+token)
+	_, err := (&api{s}).CreateMaintenance(t.Context(), create)
+	require.NoError(t, err)
+	require.Equal(t, temporal.StatusPortalID("main"), server.started.ID)
+
+	cancel := connect.NewRequest(&statusv1.CancelMaintenanceRequest{Name: "new-disks"})
+	cancel.Header().Set("Authorization", "Bearer "+token)
+	_, err = (&api{s}).CancelMaintenance(t.Context(), cancel)
+	require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err), "there is nothing to cancel")
+}
