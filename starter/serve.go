@@ -50,7 +50,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.dial(ctx)
+	s, err := c.dialLater() // while Temporal does not answer, the page says so
 	if err != nil {
 		return err
 	}

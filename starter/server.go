@@ -34,6 +34,19 @@ func (c *cli) dial(ctx context.Context) (*server, error) {
 	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
 }
 
+// dialLater connects to Temporal as soon as it answers.
+func (c *cli) dialLater() (*server, error) {
+	options, err := c.connection.Options(nil, nil)
+	if err != nil {
+		return nil, usageError{error: err}
+	}
+	connection, err := client.NewLazyClient(options)
+	if err != nil {
+		return nil, usageError{error: err}
+	}
+	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
+}
+
 // subject is a workflow as its user knows it.
 type subject struct {
 	// noun and name, e.g. "rollout" and "ztp/november".
