@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/observe"
 )
@@ -141,6 +142,9 @@ func TestInABrowser(t *testing.T) {
 	t.Run("what has the focus keeps it, whatever comes before it", b.keepsFocus)
 	t.Run("everything is reached by keyboard", b.keyboard)
 	t.Run("a rollout and its nodes are reached by clicking", b.clicks)
+	t.Run("nothing jumps when things are not known any more", b.staysInPlace)
+	t.Run("who cannot see the page hears how a node stands", b.saysStates)
+	t.Run("tones differ by more than their colours", b.tones)
 	t.Run("every page fits a phone and can be read in light and dark", b.fits)
 	t.Run("the page is complete without scripts", b.withoutScripts)
 	b.mu.Lock()
@@ -238,6 +242,52 @@ func (b *browser) clicks(t *testing.T) {
 	b.do(t, chromedp.Click(chromedp.CSS("nav a")), chromedp.WaitVisible(chromedp.CSS("#h-components")))
 }
 
+// places are where everything is in the window.
+const places = `JSON.stringify([...document.querySelectorAll("header, main *, footer p")].map((e) => e.getBoundingClientRect()).map(({ left, top }) => [Math.round(left), Math.round(top)]))`
+
+func (b *browser) staysInPlace(t *testing.T) {
+	defer b.width(t, 1200)
+	for _, width := range []int64{1200, 360} {
+		b.width(t, width)
+		b.open(t, "/")
+		before := ask[string](t, b, places)
+		stale := fleet()
+		stale.Trouble = &Trouble{Message: "Temporal does not answer", Since: noon}
+		b.server.show(stale)
+		b.becomes(t, "document.querySelector('h1').textContent", "Last known: Maintenance in progress")
+		b.becomes(t, "!!document.querySelector('#s-notice .notice')", true)
+		require.Equal(t, before, ask[string](t, b, places))
+		require.True(t, ask[bool](t, b, "document.querySelector('#s-notice .notice').getBoundingClientRect().bottom <= innerHeight"), "the notice is in sight")
+		b.server.show(fleet())
+		b.becomes(t, "!!document.querySelector('#s-notice .notice')", false)
+	}
+}
+
+func (b *browser) saysStates(t *testing.T) {
+	b.open(t, "/nodes/spoke-2/worker-3")
+	next := fleet()
+	next.Nodes[0].Status.State = maintenancev1.NodeScheduled
+	b.server.show(next)
+	b.becomes(t, "document.getElementById('announcer').textContent", "Scheduled.")
+	b.server.show(fleet())
+}
+
+func (b *browser) tones(t *testing.T) {
+	b.open(t, "/")
+	looks := ask[[]string](t, b, `["good", "work", "warn", "bad", "worst", "none", "blank"].map((tone) => {
+	  const run = document.createElement("span");
+	  run.className = "run " + tone;
+	  document.querySelector(".days").append(run);
+	  const { backgroundImage, backgroundColor } = getComputedStyle(run);
+	  run.remove();
+	  return (backgroundImage.match(/[\d.]+%/) || [backgroundColor])[0];
+	})`)
+	for i, look := range looks {
+		require.NotContains(t, looks[:i], look)
+	}
+	require.Equal(t, []string{"85%", "70%", "55%", "40%", "10%"}, looks[1:6], "the worse, the lower")
+}
+
 func (b *browser) comesAndGoes(t *testing.T) {
 	b.open(t, "/nodes/spoke-2/worker-3")
 	forgotten := fleet()
@@ -320,10 +370,14 @@ func (b *browser) withoutScripts(t *testing.T) {
 }
 
 func (b *browser) losesServer(t *testing.T) {
+	b.width(t, 360)
 	b.open(t, "/")
 	require.True(t, ask[bool](t, b, "document.getElementById('cut').hidden"))
+	before := ask[string](t, b, places)
 	b.server.endStreams()
 	b.web.Close()
 	b.becomes(t, "document.getElementById('cut').hidden", false)
+	require.Equal(t, before, ask[string](t, b, places), "nothing jumps")
+	require.Contains(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "This page has lost its server.")
 	b.picture(t, "overview-cut")
 }

@@ -31,7 +31,7 @@ func TestPagesSayWhatIsGoingOn(t *testing.T) {
 	}{
 		{"the overview has all of it", "/", []string{
 			"Maintenance in progress", "Database upgrade", "because of Database upgrade", "Upcoming maintenance", "Saturday night", "Past maintenance", "New switches",
-			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day, under maintenance on 1 day."`,
+			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day (11 Nov), under maintenance on 1 day (21 Nov)."`,
 			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "BatchInProgress", "prod/october",
 			`href="/nodes/spoke-2/worker-3"`,
 		}},
@@ -62,6 +62,15 @@ func TestWhatThereIsNotIsNotFound(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, status, path)
 		require.NotEmpty(t, header.Get("Content-Security-Policy"), path)
 	}
+}
+
+func TestANodeWithoutANameIsNoLink(t *testing.T) {
+	view := fleet()
+	view.Nodes[0].Row.Node = ""
+	_, web := shown(t, view)
+	_, _, body := get(t, web.URL)
+	require.Contains(t, body, ">prod/november-worker-3</span>")
+	require.NotContains(t, body, `href="/nodes/`)
 }
 
 func TestWhatPeopleWriteIsText(t *testing.T) {

@@ -97,19 +97,25 @@ func stateWords(state string) string {
 	return words.String()
 }
 
-// daysText says to who cannot see the bars what they show.
+// daysText says to who cannot see the bars what they show: how many days were how, and which of them were not good.
 func daysText(days []portal.Day) string {
-	counts, order := map[string]int{}, []string{}
-	for _, day := range days {
-		words := dayWords(day)
-		if counts[words] == 0 {
-			order = append(order, words)
+	counts, dates, order := map[string]int{}, map[string][]string{}, []string{}
+	for _, run := range runsOf(days) {
+		if counts[run.Words] == 0 {
+			order = append(order, run.Words)
 		}
-		counts[words]++
+		counts[run.Words] += run.Days
+		if run.Tone != "good" && run.Tone != "blank" {
+			dates[run.Words] = append(dates[run.Words], run.When)
+		}
 	}
 	parts := make([]string, 0, len(order))
 	for _, words := range order {
-		parts = append(parts, fmt.Sprintf("%s on %s", strings.ToLower(words), plural(counts[words], "day")))
+		part := fmt.Sprintf("%s on %s", strings.ToLower(words), plural(counts[words], "day"))
+		if when := dates[words]; len(when) > 0 {
+			part += " (" + strings.Join(when, ", ") + ")"
+		}
+		parts = append(parts, part)
 	}
 	return fmt.Sprintf("Last %s, by the worst of each: %s.", plural(len(days), "day"), strings.Join(parts, ", "))
 }
@@ -123,9 +129,10 @@ func dayWords(day portal.Day) string {
 
 // run is some days in a row that were alike: one piece of the bar.
 type run struct {
-	Days  int
-	Tone  string
-	Title string
+	Days int
+	Tone string
+	// When is e.g. "2 Nov to 3 Nov", Words how those days were.
+	When, Words string
 }
 
 // runsOf divides a bar into pieces: a hundred bars of thirty pieces each would be a long page.
@@ -136,15 +143,15 @@ func runsOf(days []portal.Day) []run {
 		if i+1 < len(days) && days[i+1].Worst == day.Worst {
 			continue
 		}
-		title := dayText(days[first].Date)
+		when := dayText(days[first].Date)
 		if i > first {
-			title += " to " + dayText(day.Date)
+			when += " to " + dayText(day.Date)
 		}
 		tone := tone(day.Worst)
 		if day.Worst == "" {
 			tone = "blank"
 		}
-		runs = append(runs, run{Days: i + 1 - first, Tone: tone, Title: title + ": " + dayWords(day)})
+		runs = append(runs, run{Days: i + 1 - first, Tone: tone, When: when, Words: dayWords(day)})
 		first = i + 1
 	}
 	return runs

@@ -21,15 +21,15 @@ func days(worst ...sreportalv1.ServiceStatus) []portal.Day {
 
 func TestABarIsDividedWhereTheStatusChanges(t *testing.T) {
 	require.Equal(t, []run{
-		{Days: 1, Tone: "blank", Title: "1 Nov: Not known"},
-		{Days: 2, Tone: "good", Title: "2 Nov to 3 Nov: Operational"},
-		{Days: 1, Tone: "none", Title: "4 Nov: Unknown"},
+		{Days: 1, Tone: "blank", When: "1 Nov", Words: "Not known"},
+		{Days: 2, Tone: "good", When: "2 Nov to 3 Nov", Words: "Operational"},
+		{Days: 1, Tone: "none", When: "4 Nov", Words: "Unknown"},
 	}, runsOf(days("", sreportalv1.StatusOperational, sreportalv1.StatusOperational, sreportalv1.StatusUnknown)))
 	require.Empty(t, runsOf(nil))
 }
 
 func TestABarIsSaidInWords(t *testing.T) {
-	require.Equal(t, "Last 4 days, by the worst of each: not known on 1 day, operational on 2 days, major outage on 1 day.",
+	require.Equal(t, "Last 4 days, by the worst of each: not known on 1 day, operational on 2 days, major outage on 1 day (3 Nov).",
 		daysText(days("", sreportalv1.StatusOperational, sreportalv1.StatusMajorOutage, sreportalv1.StatusOperational)))
 }
 

@@ -83,6 +83,7 @@
     return following;
   }
 
+  const announce = (text) => (document.getElementById("announcer").textContent = text);
   const said = () => [...document.querySelectorAll("[data-announce]")].map((e) => e.textContent).join(" ");
 
   function show({ id, html, hash }) {
@@ -94,7 +95,7 @@
     morphChildren(section, next);
     section.dataset.hash = hash;
     const now = said();
-    if (now !== before) document.getElementById("announcer").textContent = now;
+    if (now !== before) announce(now);
   }
 
   // unheard says that nothing comes from the server any more: what is shown must not pass for how things are.
@@ -109,6 +110,7 @@
       time.dateTime = new Date(lastWord).toISOString();
       readTimes(note);
     }
+    announce(is ? note.textContent.trim() : "This page is kept up to date again.");
   }
 
   function connect() {
