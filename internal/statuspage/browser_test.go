@@ -144,6 +144,7 @@ func TestInABrowser(t *testing.T) {
 	t.Run("a rollout and its nodes are reached by clicking", b.clicks)
 	t.Run("nothing jumps when things are not known any more", b.staysInPlace)
 	t.Run("who cannot see the page hears how a node stands", b.saysStates)
+	t.Run("a page that nobody sees keeps no connection", b.hides)
 	t.Run("tones differ by more than their colours", b.tones)
 	t.Run("every page fits a phone and can be read in light and dark", b.fits)
 	t.Run("the page is complete without scripts", b.withoutScripts)
@@ -269,6 +270,27 @@ func (b *browser) saysStates(t *testing.T) {
 	next.Nodes[0].Status.State = maintenancev1.NodeScheduled
 	b.server.show(next)
 	b.becomes(t, "document.getElementById('announcer').textContent", "Scheduled.")
+	b.server.show(fleet())
+}
+
+func (b *browser) hides(t *testing.T) {
+	b.open(t, "/")
+	kept := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return len(b.server.streams) == n }, patience, tick)
+	}
+	see := func(state string) {
+		ask[bool](t, b, `Object.defineProperty(document, "visibilityState", { value: "`+state+`", configurable: true }) && document.dispatchEvent(new Event("visibilitychange"))`)
+	}
+	kept(1)
+	see("hidden")
+	kept(0)
+	next := fleet()
+	next.Upgrades[0].Status.Percentage = 55
+	b.server.show(next)
+	see("visible")
+	b.becomes(t, "document.querySelector('progress').value", 55.0)
+	kept(1)
 	b.server.show(fleet())
 }
 

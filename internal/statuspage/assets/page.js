@@ -113,8 +113,10 @@
     announce(is ? note.textContent.trim() : "This page is kept up to date again.");
   }
 
+  // connect keeps the page up to date while somebody can see it: a browser has only few connections for all pages of a server.
   function connect() {
     if (source) source.close();
+    if (document.visibilityState === "hidden") return;
     const have = [...document.querySelectorAll("[data-hash]")].map((e) => e.id.slice(2) + ":" + e.dataset.hash).join(",");
     source = new EventSource("/events?page=" + encodeURIComponent(document.body.dataset.page) + "&have=" + encodeURIComponent(have));
     const heard = () => { lastWord = Date.now(); unheard(false); };
@@ -128,8 +130,10 @@
   readTimes(document);
   connect();
   setInterval(() => readTimes(document), 10000);
+  document.addEventListener("visibilitychange", connect);
   setInterval(() => {
-    if (source.readyState === EventSource.OPEN && Date.now() - lastWord < silence) return;
+    if (document.visibilityState === "hidden") return;
+    if (source?.readyState === EventSource.OPEN && Date.now() - lastWord < silence) return;
     unheard(Date.now() - lastWord > again);
     connect();
   }, again);
