@@ -89,7 +89,7 @@ func (s portalStatus) lines() []statusLine {
 	for _, c := range s.Components {
 		text := fmt.Sprintf("component %s is %s", c.Name, c.Status)
 		if len(c.Because) > 0 {
-			text += " because of " + strings.Join(c.Because, ", ")
+			text += " because of " + c.BecauseOf()
 		}
 		lines = append(lines, statusLine{"component " + c.Name, text})
 	}
@@ -124,7 +124,7 @@ func (s portalStatus) frame(now time.Time, _ frameStyle) string {
 	if len(s.Components) > 0 {
 		t := newTable("GROUP", "COMPONENT", "STATUS", "FOR", "BECAUSE OF", "OPERATIONAL IN 30 DAYS")
 		for _, c := range s.Components {
-			t.AppendRow(table.Row{c.Group, c.Name, c.Status, age(now, c.Since), strings.Join(c.Because, ", "), operationalShare(c.Days)})
+			t.AppendRow(table.Row{c.Group, c.Name, c.Status, age(now, c.Since), c.BecauseOf(), operationalShare(c.Days)})
 		}
 		text.WriteString("\n\n" + t.Render())
 	}

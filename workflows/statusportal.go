@@ -273,7 +273,7 @@ func portalDetails(v portal.View) string {
 	d.head("component", "status", "since", "because of")
 	for _, c := range v.Components {
 		if c.Status != c.Declared || len(c.Because) > 0 {
-			d.line(c.Name, string(c.Status), c.Since.Format(clockFormat), listed(c.Because))
+			d.line(c.Name, string(c.Status), c.Since.Format(clockFormat), c.BecauseOf())
 		}
 	}
 	d.WriteString("\n")

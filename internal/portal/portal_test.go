@@ -2,6 +2,7 @@ package portal
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -132,6 +133,18 @@ func TestOfSeveralMaintenancesTheWorstCountsAndAllAreNamed(t *testing.T) {
 	require.Equal(t, after(time.Hour), v.component("db").Since)
 	require.Equal(t, []string{"dark", "slow"}, names(v.InProgress), "by their end")
 	require.Equal(t, sreportalv1.StatusDegraded, p.at(after(150*time.Minute)).component("db").Status)
+}
+
+func TestOfVeryManyMaintenancesThoseAreNamedThatGiveTheWorst(t *testing.T) {
+	var all []sreportalv1.Maintenance
+	for i := range 12 {
+		all = append(all, maintenance(fmt.Sprintf("m%02d", i), noon, after(time.Hour), "", "db"))
+	}
+	all = append(all, maintenance("outage", noon, after(time.Hour), sreportalv1.StatusMajorOutage, "db", "db"))
+	db := newPortal(t, all...).at(noon).component("db")
+	require.Len(t, db.Because, becauseMost)
+	require.Equal(t, "m00, m01, m02, m03, m04, m05, m06, m07, m08, outage and 3 more", db.BecauseOf())
+	require.Empty(t, ComponentView{}.BecauseOf())
 }
 
 func TestADeclaredOutageIsReplacedByAMaintenanceAndReturns(t *testing.T) {

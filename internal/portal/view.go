@@ -44,8 +44,10 @@ type ComponentView struct {
 	Declared sreportalv1.ServiceStatus `json:"declared"`
 	Status   sreportalv1.ServiceStatus `json:"status"`
 	Since    time.Time                 `json:"since"`
-	// Because are the names of the maintenances in progress that replace the declared status; none: it is shown.
-	Because []string `json:"because,omitempty"`
+	// Because are the names of the maintenances in progress that replace the declared status, of very many those that give the worst; none: it is shown.
+	// BecauseMore is how many more there are.
+	Because     []string `json:"because,omitempty"`
+	BecauseMore int      `json:"becauseMore,omitempty"`
 	// Days are the last thirty, the oldest first; the last one is that of AsOf.
 	Days []Day `json:"days"`
 }
@@ -119,7 +121,7 @@ func (p *Portal) Overview() View {
 		Name: p.Name, Number: p.Number, Status: p.status(), Events: p.Events, AsOf: p.Counted,
 		Components: []ComponentView{}, InProgress: []MaintenanceView{}, Upcoming: []MaintenanceView{}, Completed: []MaintenanceView{},
 	}
-	because := map[string][]string{}
+	because := map[string][]MaintenanceView{}
 	for _, o := range p.occasions(p.Counted) {
 		if o.Window != "" {
 			o.Name = openingName(o.Window, o.Start)
@@ -129,7 +131,7 @@ func (p *Portal) Overview() View {
 		case sreportalv1.PhaseInProgress:
 			v.InProgress = append(v.InProgress, o.MaintenanceView)
 			for _, component := range o.Components {
-				because[component] = append(because[component], o.Name)
+				because[component] = append(because[component], o.MaintenanceView)
 			}
 		case sreportalv1.PhaseUpcoming:
 			v.Upcoming = append(v.Upcoming, o.MaintenanceView)
@@ -144,13 +146,39 @@ func (p *Portal) Overview() View {
 		v.Problems = append(v.Problems, fmt.Sprintf("window %s is not shown: %s", refused.Window, refused.Why))
 	}
 	for _, c := range p.Components {
+		names, more := causes(because[c.Name])
 		v.Components = append(v.Components, ComponentView{
 			Name: c.Name, DisplayName: c.Spec.DisplayName, Description: c.Spec.Description, Group: c.Spec.Group, Link: c.Spec.Link,
-			Declared: Worst(c.Spec.Status), Status: c.Status, Since: c.Since.UTC(), Because: slices.Compact(slices.Sorted(slices.Values(because[c.Name]))),
+			Declared: Worst(c.Spec.Status), Status: c.Status, Since: c.Since.UTC(), Because: names, BecauseMore: more,
 		})
 	}
 	v.order()
 	return v
+}
+
+// becauseMost is how many maintenances are named for a component.
+const becauseMost = 10
+
+// causes are the names of maintenances in their order, of very many those that give the worst status, and how many more there are.
+func causes(of []MaintenanceView) (names []string, more int) {
+	slices.SortFunc(of, func(a, b MaintenanceView) int {
+		return cmp.Or(slices.Index(statuses(), known(a.AffectedStatus))-slices.Index(statuses(), known(b.AffectedStatus)), strings.Compare(a.Name, b.Name))
+	})
+	of = slices.CompactFunc(of, func(a, b MaintenanceView) bool { return a.Name == b.Name }) // it may list a component twice
+	for _, m := range of[:min(len(of), becauseMost)] {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return names, len(of) - len(names)
+}
+
+// BecauseOf names, for people, the maintenances that replace the declared status; empty: none does.
+func (c ComponentView) BecauseOf() string {
+	text := strings.Join(c.Because, ", ")
+	if c.BecauseMore > 0 {
+		text += fmt.Sprintf(" and %d more", c.BecauseMore)
+	}
+	return text
 }
 
 // order puts what is shown into its order.

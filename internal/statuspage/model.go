@@ -79,6 +79,9 @@ func groupsOf(v *View) []groupModel {
 		for _, name := range c.Because {
 			model.Reasons = append(model.Reasons, cmp.Or(titles[name], name))
 		}
+		if c.BecauseMore > 0 {
+			model.Reasons = append(model.Reasons, fmt.Sprintf("%d more", c.BecauseMore))
+		}
 		if n := len(groups); n == 0 || groups[n-1].Name != c.Group {
 			groups = append(groups, groupModel{Name: c.Group})
 		}
