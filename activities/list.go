@@ -15,13 +15,25 @@ type Lister interface {
 // eachWorkflow hands over every workflow that a visibility query finds.
 func eachWorkflow(ctx context.Context, server Lister, query string, take func(*workflowpb.WorkflowExecutionInfo)) error {
 	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query}
+	return eachPage(ctx, server, request, func(page *workflowservice.ListWorkflowExecutionsResponse) error {
+		for _, execution := range page.GetExecutions() {
+			take(execution)
+		}
+		return nil
+	})
+}
+
+// eachPage hands over the pages of what a visibility query finds, from that of the request on, until an error.
+func eachPage(ctx context.Context, server Lister, request *workflowservice.ListWorkflowExecutionsRequest,
+	take func(*workflowservice.ListWorkflowExecutionsResponse) error,
+) error {
 	for {
 		page, err := server.ListWorkflow(ctx, request)
 		if err != nil {
 			return err
 		}
-		for _, execution := range page.GetExecutions() {
-			take(execution)
+		if err := take(page); err != nil {
+			return err
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
 			return nil

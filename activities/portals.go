@@ -6,7 +6,8 @@ import (
 	"fmt"
 
 	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
 
 	"drydock.dev/drydock/internal/portal"
@@ -65,20 +66,37 @@ func (p *Portals) ClaimObjects(ctx context.Context, move portal.Move) error {
 	return nil
 }
 
-// toldAtOnce is how many workflows are told something at the same time.
-const toldAtOnce = 20
+const (
+	// toldAtOnce is how many workflows are told something at the same time.
+	toldAtOnce = 20
+	// toldOnAPage is how many are told between two heartbeats.
+	toldOnAPage = 200
+)
 
-// tellAll sends a signal to all running workflows of a type but one.
+// tellAll sends a signal to all running workflows of a type but one. There may be very many: it heartbeats, and an attempt begins where the last one failed.
 func (p *Portals) tellAll(ctx context.Context, workflowType, but, signal string, payload any) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(toldAtOnce)
-	query := fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflowType)
-	err := eachWorkflow(ctx, p.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
-		if id := execution.Execution.WorkflowId; id != but {
-			group.Go(func() error { return p.tell(ctx, id, signal, payload) })
+	request := &workflowservice.ListWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", workflowType), PageSize: toldOnAPage,
+	}
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &request.NextPageToken); err != nil {
+			return fmt.Errorf("see how far the last attempt came: %w", err)
 		}
+	}
+	return eachPage(ctx, p.Temporal, request, func(page *workflowservice.ListWorkflowExecutionsResponse) error {
+		group, telling := errgroup.WithContext(ctx)
+		group.SetLimit(toldAtOnce)
+		for _, execution := range page.GetExecutions() {
+			if id := execution.GetExecution().GetWorkflowId(); id != but {
+				group.Go(func() error { return p.tell(telling, id, signal, payload) })
+			}
+		}
+		err := group.Wait()
+		if err == nil {
+			activity.RecordHeartbeat(ctx, page.GetNextPageToken())
+		}
+		return err
 	})
-	return errors.Join(err, group.Wait())
 }
 
 // tell sends a signal to a workflow. One that is over need not know.

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -11,7 +12,10 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
 
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
@@ -25,9 +29,15 @@ type portalsServer struct {
 	signalled, begun []string
 }
 
-func (s *portalsServer) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+// ListWorkflow returns two a page.
+func (s *portalsServer) ListWorkflow(_ context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	page := &workflowservice.ListWorkflowExecutionsResponse{}
-	for _, id := range s.listed {
+	from, _ := strconv.Atoi(string(request.NextPageToken))
+	to := min(from+2, len(s.listed))
+	if to < len(s.listed) {
+		page.NextPageToken = []byte(strconv.Itoa(to))
+	}
+	for _, id := range s.listed[from:to] {
 		page.Executions = append(page.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
 	}
 	return page, nil
@@ -45,14 +55,43 @@ func (s *portalsServer) SignalWithStartWorkflow(_ context.Context, id, signal st
 	return nil, s.answers[id]
 }
 
+// newPortalsEnvironment runs activities of a server, one attempt each.
+func newPortalsEnvironment(server *portalsServer) (*Portals, *testsuite.TestActivityEnvironment) {
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	portals := &Portals{Temporal: server}
+	environment.RegisterActivity(portals)
+	return portals, environment
+}
+
 func TestOtherPortalsAreToldWhatOneShowsNow(t *testing.T) {
 	server := &portalsServer{listed: []string{"portal/main", "portal/other", "portal/over"}, answers: map[string]error{"portal/over": serviceerror.NewNotFound("it is over")}}
-	portals := &Portals{Temporal: server}
-	require.NoError(t, portals.ClaimObjects(t.Context(), portal.Move{To: "main"}), "one that is over need not know")
+	portals, environment := newPortalsEnvironment(server)
+	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.NoError(t, err, "one that is over need not know")
 	require.ElementsMatch(t, []string{"portal/other moved", "portal/over moved"}, server.signalled)
 	server.answers["portal/other"] = errors.New("nobody answers")
-	require.ErrorContains(t, portals.ClaimObjects(t.Context(), portal.Move{To: "main"}), "portal main shows now: nobody answers")
-	require.ErrorContains(t, portals.SeekWindows(t.Context(), "main"), "announce themselves to portal main")
+	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.ErrorContains(t, err, "portal main shows now: nobody answers")
+	_, err = environment.ExecuteActivity(portals.SeekWindows, "main")
+	require.ErrorContains(t, err, "announce themselves to portal main")
+}
+
+func TestAnAttemptToTellVeryManyBeginsWhereTheLastOneFailed(t *testing.T) {
+	server := &portalsServer{listed: []string{"portal/a", "portal/b", "portal/c", "portal/d"}, answers: map[string]error{"portal/d": errors.New("nobody answers")}}
+	portals, environment := newPortalsEnvironment(server)
+	var reached []byte
+	environment.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) { require.NoError(t, details.Get(&reached)) })
+	_, err := environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.ErrorContains(t, err, "nobody answers")
+	require.Equal(t, []byte("2"), reached)
+
+	server.answers, server.signalled = nil, nil
+	portals, environment = newPortalsEnvironment(server)
+	environment.SetHeartbeatDetails(reached)
+	_, err = environment.ExecuteActivity(portals.ClaimObjects, portal.Move{To: "main"})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"portal/c moved", "portal/d moved"}, server.signalled)
 }
 
 func TestAWindowBeginsThePortalThatShowsItAndNoOther(t *testing.T) {

@@ -232,7 +232,7 @@ func (s *statusPortal) tellAfter(ctx workflow.Context, pause time.Duration, summ
 	if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "then, once more: " + summary}).Get(ctx, nil) != nil {
 		return false
 	}
-	return insist.effect(ctx, summary, activity, input, nil) == nil
+	return insist.wait(ctx, summary, nil, "", activity, input, nil) == nil // there may be very many to tell
 }
 
 // end ends the work beside the main loop, and takes in what was said and not heard yet.
