@@ -50,7 +50,7 @@ func (p *Portals) AnnounceWindow(ctx context.Context, in AnnounceWindowInput) er
 // SeekWindows asks all windows that run to announce themselves if that portal shows them: it has just begun, and knows of none. Windows that were started
 // within the last moments may be missing.
 func (p *Portals) SeekWindows(ctx context.Context, name string) error {
-	err := p.tellAll(ctx, temporal.MaintenanceWindow, "", temporal.SignalAnnounce, name)
+	err := p.tellAll(ctx, temporal.MaintenanceWindow, "", temporal.SignalAnnounce, portal.Inquiry{Portal: name})
 	if err != nil {
 		return fmt.Errorf("ask windows to announce themselves to portal %s: %w", name, err)
 	}

@@ -101,7 +101,7 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 		}
 		if w.sleep(ctx) {
 			w.hear()
-			if !w.changed { // nobody has come in the last moment
+			if !w.changed && !w.unannounced() { // nobody has come in the last moment
 				return nil
 			}
 		}
@@ -185,7 +185,8 @@ const forgotten = time.Minute
 func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
 	next, changes := w.course.Next(now)
-	ends := !changes && len(w.followers) == 0
+	untold := w.unannounced()
+	ends := !changes && len(w.followers) == 0 && !untold
 	summary := fmt.Sprintf("%s until %s", w.course.Phase(now), next.UTC().Format(clockFormat))
 	if ends {
 		next, summary = now.Add(forgotten), "ends unless somebody follows it"
@@ -195,7 +196,9 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	if changes || ends {
 		due = workflow.NewTimerWithOptions(sleeping, next.Sub(now), workflow.TimerOptions{Summary: summary}).IsReady
 	}
-	_ = workflow.Await(ctx, func() bool { return w.changed || due() || mustContinueAsNew(ctx, w.messages) })
+	_ = workflow.Await(ctx, func() bool {
+		return w.changed || due() || mustContinueAsNew(ctx, w.messages) || untold && !w.unannounced()
+	})
 	wake()
 	return ends && due() && !w.changed && w.defining == 0
 }

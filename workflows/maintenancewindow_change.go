@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -26,9 +27,9 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		onSignal(ctx, temporal.SignalLeaveWindow, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
 			heard(func() { w.leave(s) })
 		}),
-		onSignal(ctx, temporal.SignalAnnounce, "A portal may not know of the window any more.", func(name string) {
+		onSignal(ctx, temporal.SignalAnnounce, "A portal may not know of the window any more.", func(i portal.Inquiry) {
 			w.messages++
-			w.announceTo(name)
+			w.answer(i)
 		}),
 		onSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
 			all := windows.CancelRequest{Request: windows.Request{Actor: r.Actor, Reason: r.Reason}, All: true}

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"slices"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
@@ -12,6 +14,8 @@ import (
 type shownOn struct {
 	Portal string `json:"portal,omitempty"`
 	Told   int64  `json:"told,omitempty"`
+	// Astray are other portals that show the window, and are to be told that they should not.
+	Astray []string `json:"astray,omitempty"`
 }
 
 // keepAnnouncing tells the portal that shows the window of its openings, whenever they have changed. It is not for the window to wait for that.
@@ -20,7 +24,7 @@ func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 	var portals *activities.Portals
 	for workflow.Await(ctx, func() bool { return w.unannounced() && !w.turned && !mustContinueAsNew(ctx, w.messages) }) == nil {
 		announcement := portal.Announce(&w.course, w.name, w.number, workflow.Now(ctx))
-		told := []string{announcement.Portal}
+		told := append([]string{announcement.Portal}, w.shown.Astray...)
 		if before := w.shown.Portal; before != announcement.Portal {
 			told = append(told, before)
 		}
@@ -30,18 +34,24 @@ func (w *maintenanceWindow) keepAnnouncing(ctx workflow.Context) {
 				return
 			}
 		}
-		w.shown = shownOn{Portal: announcement.Portal, Told: announcement.Number}
+		astray := slices.DeleteFunc(w.shown.Astray, func(name string) bool { return slices.Contains(told, name) })
+		w.shown = shownOn{Portal: announcement.Portal, Told: announcement.Number, Astray: astray}
 	}
 }
 
 // unannounced reports whether a portal shows the window, or did, and does not know how it stands.
 func (w *maintenanceWindow) unannounced() bool {
-	return w.shown.Told < w.number && (w.shown.Portal != "" || portal.Shows(&w.course) != "")
+	untold := w.shown.Told < w.number && (w.shown.Portal != "" || portal.Shows(&w.course) != "")
+	return untold || len(w.shown.Astray) > 0
 }
 
-// announceTo tells a portal anew that may have forgotten the window.
-func (w *maintenanceWindow) announceTo(name string) {
-	if name == w.shown.Portal {
+// answer has a portal told anew that may have forgotten the window. One that shows what a window of this name told before that was terminated is told
+// that it is not to.
+func (w *maintenanceWindow) answer(i portal.Inquiry) {
+	switch {
+	case i.Portal == w.shown.Portal || i.Portal == portal.Shows(&w.course):
 		w.shown.Told = 0
+	case i.Shown && !slices.Contains(w.shown.Astray, i.Portal):
+		w.shown.Astray = append(w.shown.Astray, i.Portal)
 	}
 }

@@ -104,8 +104,9 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 func (s *statusPortal) ask(ctx workflow.Context) {
 	silent := s.portal.Overdue(workflow.Now(ctx))
 	answers := make([]workflow.Future, len(silent))
+	inquiry := portal.Inquiry{Portal: s.portal.Name, Shown: true}
 	for i, window := range silent {
-		answers[i] = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+window, "", temporal.SignalAnnounce, s.portal.Name)
+		answers[i] = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+window, "", temporal.SignalAnnounce, inquiry)
 	}
 	for i, answer := range answers {
 		if answer.Get(ctx, nil) != nil {

@@ -1,12 +1,14 @@
 package workflows
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
@@ -283,6 +285,10 @@ func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
 		one := portal.ApplyRequest{Components: []sreportalv1.Component{shopComponent(fmt.Sprintf("c%d", i))}}
 		w.order(time.Duration(i)*time.Second, temporal.UpdateApply, one)
 	}
+	silences := map[string]time.Duration{}
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		silences[info.ActivityType.Name] = info.HeartbeatTimeout
+	})
 	told := map[string]int{}
 	count := func() {
 		clear(told)
@@ -303,6 +309,7 @@ func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
 		require.Equal(t, 2, times, name)
 	}
 	require.True(t, next.Carried.ToldOnce.Empty())
+	require.Equal(t, map[string]time.Duration{"ClaimObjects": heartbeatTimeout, "SeekWindows": heartbeatTimeout}, silences, "there may be very many to tell")
 }
 
 // announced are what a window has told of itself, to which portal.
@@ -325,9 +332,9 @@ func newShownWindow(t *testing.T) (*windowWorld, windows.DefineRequest) {
 func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.order(0, temporal.UpdateDefine, request)
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, "other") }, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other"}) }, time.Hour)
 	w.lookAfter(2*time.Hour, func() { require.Len(t, w.announced(), 1, "another portal is none of its business") })
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, "main") }, 3*time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "main"}) }, 3*time.Hour)
 	w.lookAfter(4*time.Hour, func() { require.Len(t, w.announced(), 2) })
 	next := w.runsOn(MaintenanceWindowInput{})
 	told := w.announced()
@@ -341,6 +348,41 @@ func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
 	w.SetStartTime(noon.Add(14 * time.Hour))
 	w.lookAfter(time.Minute, func() { require.False(t, w.announced()[0].Announcement.Openings[0].Begun) })
 	w.runsOn(next)
+}
+
+// A window of this name that was terminated has told it.
+func TestAPortalThatShowsAWindowOfAnotherIsToldThatItIsNotTo(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.order(0, temporal.UpdateDefine, request)
+	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
+		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other", Shown: true}) }, after)
+	}
+	w.lookAfter(90*time.Minute, func() {
+		told := w.announced()
+		last := told[len(told)-1]
+		require.Equal(t, "other", last.Portal)
+		require.Equal(t, "main", last.Announcement.Portal)
+	})
+	w.lookAfter(3*time.Hour, func() { require.Len(t, w.announced(), 5, "each inquiry is answered once") })
+	require.Empty(t, w.runsOn(MaintenanceWindowInput{}).Carried.Shown.Astray)
+}
+
+func TestAWindowEndsOnlyWhenItsPortalKnows(t *testing.T) {
+	w, request := newShownWindow(t)
+	w.order(0, temporal.UpdateDefine, request)
+	w.order(time.Hour, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.fail["AnnounceWindow"] = func(call int) error {
+		if call > 1 && call < 30 {
+			return fmt.Errorf("nobody answers")
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
+	require.NoError(t, w.GetWorkflowError())
+	told := w.announced()
+	require.Len(t, told, 30)
+	require.Empty(t, told[29].Announcement.Openings)
+	require.Greater(t, w.Now().Sub(noon), time.Hour+2*forgotten)
 }
 
 func TestAWindowThatMovesToAnotherPortalTellsBoth(t *testing.T) {

@@ -27,6 +27,13 @@ type Announcement struct {
 	Bytes int `json:"bytes,omitempty"`
 }
 
+// Inquiry asks a window to announce itself.
+type Inquiry struct {
+	Portal string `json:"portal"`
+	// Shown: the portal shows openings of the window, and is to be told also if it should not.
+	Shown bool `json:"shown,omitempty"`
+}
+
 // RefusedWindow is a window that is not shown, and why.
 type RefusedWindow struct {
 	Window string `json:"window"`

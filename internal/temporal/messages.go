@@ -104,7 +104,8 @@ const (
 const (
 	// UpdateCancelMaintenance carries a portal.CancelRequest.
 	UpdateCancelMaintenance = "cancelMaintenance"
-	// SignalAnnouncement carries a portal.Announcement from a window to the portal that shows it. SignalAnnounce asks a window for one.
+	// SignalAnnouncement carries a portal.Announcement from a window to the portal that shows it. SignalAnnounce asks a window for one,
+	// with a portal.Inquiry.
 	SignalAnnouncement = "announcement"
 	SignalAnnounce     = "announce"
 	// SignalMoved carries a portal.Move to a portal: components and maintenances that another one shows now.
