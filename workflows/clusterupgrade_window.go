@@ -5,10 +5,10 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// takeBackHeld returns the nodes at work when a window has closed that wants that.
+// takeBackHeld returns the nodes at work when a window has closed that wants that, also while the emergency stop holds the cluster.
 func (r *nodeRollout) takeBackHeld() {
-	held := r.upgrade.status.Held
-	if held == nil || held.Window == "" || held.OnOverrun != drydockv1.OverrunCancel {
+	closed := r.upgrade.holds.state.Closed(r.upgrade.in.Cluster)
+	if closed == nil || closed.OnOverrun != drydockv1.OverrunCancel {
 		return
 	}
 	for _, node := range r.running {

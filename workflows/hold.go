@@ -112,8 +112,8 @@ func (k *holdKeeper) number() int64 { return k.state.Number + k.windows.version 
 func (k *holdKeeper) about(cluster string) emergency.State {
 	about := k.state.About(cluster)
 	about.Number = k.number()
-	if hold := k.windows.hold(cluster, 0); hold != nil && len(about.Holds) == 0 {
-		about.Holds = []drydockv1.Hold{*hold}
+	if hold := k.windows.hold(cluster, 0); hold != nil {
+		about.Holds = append(about.Holds, *hold)
 	}
 	about.Closes = k.windows.closes(cluster)
 	return about

@@ -330,6 +330,22 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 	}
 }
 
+func TestNodesAtWorkAreReturnedWhenTheWindowClosesWhileTheClusterIsHeld(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	nodes.takes = time.Hour
+	held, closed := heldState(2, drydockv1.HoldCluster("c1")), closedState(3, drydockv1.OverrunCancel)
+	closed.Holds = append(slices.Clone(held.Holds), closed.Holds...)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, held) }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closed) }, 10*time.Minute)
+	w.lookAfter(15*time.Minute, func() {
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
+		require.Equal(t, emergency.ReasonHeld, statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(11*time.Hour, 4)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+}
+
 // closesAt is what a rollout tells its clusters while its window is open.
 func closesAt(number int64, at time.Time) emergency.State {
 	hold := closedState(number, drydockv1.OverrunFinish).Holds[0]
@@ -366,8 +382,8 @@ func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
 	})
 	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
 	told := requireResult[[]emergency.State](w)
-	require.Len(t, told[0].Holds, 1)
-	require.Equal(t, "ann", told[0].Holds[0].By)
+	require.Equal(t, "ann", told[0].Of("c1").By)
+	require.Equal(t, nightWindow, told[0].Closed("c1").Window, "it may want the nodes at work back")
 	require.Equal(t, nightWindow, told[1].Holds[0].Window)
 }
 

@@ -15,7 +15,7 @@ import (
 type State struct {
 	// Number grows with every change, so that of two states the later one is known. 0 is no state: what is held is not known.
 	Number int64 `json:"number"`
-	// Holds, that of every cluster first, then by name.
+	// Holds, that of every cluster first, then by name. What a rollout tells its clusters of their maintenance windows comes after that.
 	Holds []drydockv1.Hold `json:"holds,omitempty"`
 	// Closes is what holds from some time on by itself; nil: nothing does.
 	Closes *Closing `json:"closes,omitempty"`
@@ -73,12 +73,26 @@ type Answer struct {
 	Followers int `json:"followers"`
 }
 
-// Of returns the hold of a cluster; nil: it is not held. While all clusters are held, that is why.
+// Of returns the hold of a cluster; nil: it is not held. While all clusters are held, that is why; and maintenance windows are only where nothing else is, for
+// they may let finish what is at work.
 func (s State) Of(cluster string) *drydockv1.Hold {
-	if all := s.find(drydockv1.HoldAll); all != nil {
-		return all
+	concerns := concerning(cluster)
+	if hold := s.first(func(h drydockv1.Hold) bool { return h.Window == "" && concerns(h) }); hold != nil {
+		return hold
 	}
-	return s.find(drydockv1.HoldCluster(cluster))
+	return s.Closed(cluster)
+}
+
+// Closed returns what the maintenance windows of a cluster hold, whatever else does; nil: they hold nothing.
+func (s State) Closed(cluster string) *drydockv1.Hold {
+	concerns := concerning(cluster)
+	return s.first(func(h drydockv1.Hold) bool { return h.Window != "" && concerns(h) })
+}
+
+// concerning tells holds of a cluster, or of all, from those of others.
+func concerning(cluster string) func(drydockv1.Hold) bool {
+	scope := drydockv1.HoldCluster(cluster)
+	return func(h drydockv1.Hold) bool { return h.Scope == drydockv1.HoldAll || h.Scope == scope }
 }
 
 // All returns the hold of every cluster, if there is one.
@@ -90,9 +104,10 @@ func (s State) About(cluster string) State {
 		return s
 	}
 	about := State{Number: s.Number, Closes: s.Closes}
-	for _, scope := range []drydockv1.HoldScope{drydockv1.HoldAll, drydockv1.HoldCluster(cluster)} {
-		if hold := s.find(scope); hold != nil {
-			about.Holds = append(about.Holds, *hold)
+	concerns := concerning(cluster)
+	for _, hold := range s.Holds {
+		if concerns(hold) {
+			about.Holds = append(about.Holds, hold)
 		}
 	}
 	return about
@@ -144,8 +159,12 @@ func (s State) sort() {
 }
 
 func (s State) find(scope drydockv1.HoldScope) *drydockv1.Hold {
+	return s.first(func(h drydockv1.Hold) bool { return h.Scope == scope })
+}
+
+func (s State) first(wanted func(drydockv1.Hold) bool) *drydockv1.Hold {
 	for _, hold := range s.Holds {
-		if hold.Scope == scope {
+		if wanted(hold) {
 			return &hold
 		}
 	}

@@ -30,6 +30,19 @@ func held(requests ...Request) State {
 	return state
 }
 
+// A window may let finish what is at work; the emergency stop does not.
+func TestAClusterIsHeldByItsWindowsOnlyWhereNothingElseHoldsIt(t *testing.T) {
+	window := drydockv1.Hold{Scope: drydockv1.HoldAll, Window: "ops/night"}
+	state := held(named("c1"))
+	state.Holds = append(state.Holds, window)
+	require.Equal(t, "ann", state.Of("c1").By)
+	require.Equal(t, &window, state.Of("c2"))
+	about := state.About("c1")
+	require.Equal(t, &window, about.Closed("c1"))
+	require.Nil(t, held(named("c1"), all).Closed("c1"))
+	require.Nil(t, held(named("c1")).Of(""), "it is not every cluster")
+}
+
 func TestAHoldHoldsWhatItNamesAndNothingElse(t *testing.T) {
 	state := held(named("c2", "c1"))
 	require.Equal(t, int64(2), state.Number)
