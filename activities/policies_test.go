@@ -152,6 +152,15 @@ func (s *policyScene) awaitStanding(want policies.Standing, clusters ...string) 
 		for _, one := range read {
 			assert.Equal(c, want, one.Standing, one.Cluster)
 		}
+		var known []policies.KnownCluster
+		for _, cluster := range clusters {
+			known = append(known, policies.KnownCluster{Cluster: cluster})
+		}
+		seen, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known})
+		assert.NoError(c, err)
+		for _, one := range seen {
+			assert.Equal(c, want, one.Standing, "the watch of %s", one.Cluster)
+		}
 	}, 10*time.Second, 20*time.Millisecond)
 }
 

@@ -20,8 +20,12 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 		m.takeBack(r)
 	})
 	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.takeDone)
-	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
-	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
+	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", func(r temporal.SignalRequest) {
+		m.takeFailure(workflow.Now(ctx), r)
+	})
+	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", func(r temporal.SignalRequest) {
+		m.takeRecovery(workflow.Now(ctx), r)
+	})
 	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
 	workflow.GoNamed(ctx, "tell those that joined", m.shareStates)
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
