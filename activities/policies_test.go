@@ -339,9 +339,11 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "policy "+s.rollout.Namespace+"/gone is not on the hub any more")
 
 	s.prepare()
-	theirs := s.made()[0].DeepCopy()
+	ours := s.made()[0]
+	theirs := ours.DeepCopy()
 	theirs.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
-	require.NoError(t, s.hub.Client.Update(t.Context(), theirs))
+	// Not an update: the policy engine writes the status meanwhile.
+	require.NoError(t, s.hub.Client.Patch(t.Context(), theirs, client.MergeFrom(&ours)))
 	_, err = s.activities.PreparePolicies(t.Context(), s.rollout)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "exists and is not of this rollout (it belongs to cgu/elsewhere/july)")

@@ -18,6 +18,9 @@ func TestANodeWhoseTakingNobodyHeardOfIsTakenWhateverHoldsItMeanwhile(t *testing
 	say(t, lock, lcmv1.LockInactive, "")
 	settled(t, spokeName, lock)
 	in := TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Departure: Departure{Drain: &maintenancev1.DrainSpec{}}}
+	defer func() {
+		require.NoError(t, initiator().WithdrawClusterMaintenance(t.Context(), ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
+	}()
 	taken, err := nodes().TakeNode(t.Context(), in)
 	require.NoError(t, err)
 	require.NotNil(t, taken.Cordon)
