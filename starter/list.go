@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 
@@ -84,6 +86,46 @@ func newListing(rows []workflowRow) listing {
 		l.Counts[row.Execution]++
 	}
 	return l
+}
+
+// newList is the verb that lists workflows: those that query finds, or of them those that run.
+func (c *cli) newList(short, running string, query func(running bool) string, render func(io.Writer, listing)) *cobra.Command {
+	var onlyRunning bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: short,
+		Args:  operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			s, err := c.dial(ctx)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			rows, err := s.list(ctx, query(onlyRunning))
+			if err != nil {
+				return err
+			}
+			list := newListing(rows)
+			return c.print(list, func(w io.Writer) { render(w, list) }, list.ids()...)
+		}),
+	}
+	cmd.Flags().BoolVar(&onlyRunning, "running", false, running)
+	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// workflowsOf finds all workflows of a type.
+func workflowsOf(workflowType string) func(running bool) string {
+	return func(running bool) string { return observe.WorkflowsOf(workflowType, running) }
+}
+
+// printTable writes a table of the list, unless that is empty, and the counts.
+func (l listing) printTable(w io.Writer, t table.Writer, word string) {
+	if len(l.Items) > 0 {
+		fmt.Fprintln(w, t.Render())
+	}
+	l.printCounts(w, word)
 }
 
 // printCounts writes e.g. "3 rollouts: 1 Running, 2 Completed", in the words of the table.

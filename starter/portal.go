@@ -9,7 +9,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -123,40 +122,15 @@ func renderPortalAnswer(w io.Writer, answer portal.Answer) {
 }
 
 func newPortalList(c *cli) *cobra.Command {
-	var running bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the portals, with how they are",
-		Args:  operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
+	return c.newList("List the portals, with how they are", "only those that show something", workflowsOf(temporal.StatusPortal), func(w io.Writer, list listing) {
+		t := newTable("NAME", "STATUS")
+		for _, row := range list.Items {
+			status := row.phase()
+			if row.CompletedAt != nil {
+				status = "empty, and over"
 			}
-			defer s.Close()
-			rows, err := s.list(ctx, observe.WorkflowsOf(temporal.StatusPortal, running))
-			if err != nil {
-				return err
-			}
-			listed := newListing(rows)
-			return c.print(listed, func(w io.Writer) {
-				t := newTable("NAME", "STATUS")
-				for _, row := range rows {
-					status := row.phase()
-					if row.CompletedAt != nil {
-						status = "empty, and over"
-					}
-					t.AppendRow(table.Row{row.Name, status})
-				}
-				if len(rows) > 0 {
-					fmt.Fprintln(w, t.Render())
-				}
-				listed.printCounts(w, "portal")
-			}, listed.ids()...)
-		}),
-	}
-	cmd.Flags().BoolVar(&running, "running", false, "only those that show something")
-	c.addTemporalFlags(cmd)
-	c.addOutputFlag(cmd)
-	return cmd
+			t.AppendRow(table.Row{row.Name, status})
+		}
+		list.printTable(w, t, "portal")
+	})
 }

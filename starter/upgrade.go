@@ -93,33 +93,15 @@ func (c *cli) tell(ctx context.Context, target subject, signal, reason, says str
 }
 
 func newUpgradeList(c *cli) *cobra.Command {
-	var running bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List rollouts, newest first",
-		Args:  operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			query := observe.WorkflowsOf(temporal.ClusterGroupUpgrade, running)
-			if c.namespace != "" {
-				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH '%s'", quoted(temporal.ClusterGroupUpgradeID(c.namespace, "")))
-			}
-			rows, err := s.list(ctx, query)
-			if err != nil {
-				return err
-			}
-			list := newListing(rows)
-			return c.print(list, func(w io.Writer) { printRollouts(w, list, time.Now()) }, list.ids()...)
-		}),
+	query := func(running bool) string {
+		query := observe.WorkflowsOf(temporal.ClusterGroupUpgrade, running)
+		if c.namespace != "" {
+			query += fmt.Sprintf(" AND WorkflowId STARTS_WITH '%s'", quoted(temporal.ClusterGroupUpgradeID(c.namespace, "")))
+		}
+		return query
 	}
-	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
+	cmd := c.newList("List rollouts, newest first", "only those that run", query, func(w io.Writer, list listing) { printRollouts(w, list, time.Now()) })
 	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", "only those of this namespace")
-	c.addTemporalFlags(cmd)
-	c.addOutputFlag(cmd)
 	return cmd
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -118,36 +117,11 @@ func renderWindow(w io.Writer, s windows.Status) {
 }
 
 func newWindowList(c *cli) *cobra.Command {
-	var running bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the windows, with how they stand",
-		Args:  operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			rows, err := s.list(ctx, observe.WorkflowsOf(temporal.MaintenanceWindow, running))
-			if err != nil {
-				return err
-			}
-			listed := newListing(rows)
-			return c.print(listed, func(w io.Writer) {
-				t := newTable("NAMESPACE", "NAME", "STANDS")
-				for _, row := range rows {
-					t.AppendRow(table.Row{row.Namespace, row.Name, row.phase()})
-				}
-				if len(rows) > 0 {
-					fmt.Fprintln(w, t.Render())
-				}
-				listed.printCounts(w, "window")
-			}, listed.ids()...)
-		}),
-	}
-	cmd.Flags().BoolVar(&running, "running", false, "only those that are not over")
-	c.addTemporalFlags(cmd)
-	c.addOutputFlag(cmd)
-	return cmd
+	return c.newList("List the windows, with how they stand", "only those that are not over", workflowsOf(temporal.MaintenanceWindow), func(w io.Writer, list listing) {
+		t := newTable("NAMESPACE", "NAME", "STANDS")
+		for _, row := range list.Items {
+			t.AppendRow(table.Row{row.Namespace, row.Name, row.phase()})
+		}
+		list.printTable(w, t, "window")
+	})
 }
