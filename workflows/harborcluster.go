@@ -66,6 +66,8 @@ type harborKeeper struct {
 	// taskQueue of the cluster's activities; empty: it is to be looked up.
 	taskQueue string
 	holds     holdKeeper
+	// unlocated is why the run ends before it is known who works on the cluster.
+	unlocated error
 	// changing is how many requests to change the object are being carried out.
 	changing int
 	// ending: no change can be asked for any more.
@@ -124,6 +126,9 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 	h.holds.follow(work, h.in.Cluster)
 	err := h.keep(work)
 	h.ending = true
+	if h.taskQueue == "" {
+		h.unlocated = err
+	}
 	if workflow.IsContinueAsNewError(err) {
 		return HarborClusterStatus{}, err
 	}

@@ -58,8 +58,14 @@ func (h *harborKeeper) delete(ctx workflow.Context, r temporal.SignalRequest) er
 
 func (h *harborKeeper) change(ctx workflow.Context, summary string, activity, input, result any) error {
 	h.changing++
-	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" })
-	if err == nil {
+	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" || h.unlocated != nil })
+	switch {
+	case err != nil:
+	case sdktemporal.IsCanceledError(h.unlocated):
+		err = refused(errEnding)
+	case h.unlocated != nil:
+		err = h.unlocated
+	default:
 		h.signals++                                            // an update is as much history as a signal
 		err = h.tryOnce(ctx, summary, activity, input, result) // somebody waits for the answer
 	}

@@ -486,6 +486,24 @@ func TestWhoeverAsksForAChangeWhileTheRunEndsIsToldToTryAgain(t *testing.T) {
 	require.Nil(t, h.object.DeletionTimestamp)
 }
 
+func TestWhoeverAsksForAChangeOnAClusterThatIsNotFoundIsToldSo(t *testing.T) {
+	h := newHarborWorld(t)
+	h.fail["LocateCluster"] = always(temporal.Error(temporal.ErrNotFound, "there is no cluster spoke-9", nil))
+	var said *string
+	h.RegisterDelayedCallback(func() { said = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: *h.object.DeepCopy()}) }, 0)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	requireFailure[HarborClusterStatus](h.world, temporal.ErrNotFound)
+	require.Equal(t, "there is no cluster spoke-9", *said)
+
+	h = newHarborWorld(t)
+	h.fail["LocateCluster"] = always(errors.New("the hub is away"))
+	h.RegisterDelayedCallback(func() { said = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: *h.object.DeepCopy()}) }, 0)
+	h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	requireCancelled[HarborClusterStatus](h.world)
+	require.Equal(t, "the workflow is about to end: try again", *said)
+}
+
 func TestWithoutAnObjectThereIsNothingToKeep(t *testing.T) {
 	h := newHarborWorld(t)
 	wanted := *h.object

@@ -198,6 +198,29 @@ func TestAJobThatIsAtWorkForTooLongIsReportedAndNotStopped(t *testing.T) {
 	require.Equal(t, int64(1), w.counters.of("drydock_stale_maintenances", "c1"))
 }
 
+func TestWhoGetsTheNodeAfterAJobThatTookTooLongIsNotCollectedForIt(t *testing.T) {
+	w := newWorld(t)
+	seen, calls := make(chan struct{}), 0
+	beside(w, "AwaitStale", func(activities.AwaitStaleInput) (any, bool) {
+		calls++
+		if calls == 2 { // the job is known to be stale
+			close(seen)
+		}
+		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, calls == 1
+	})
+	w.fail["RunJob"] = func(int) error {
+		<-seen
+		return nil
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.say(w.keepsNode(maintenancev1.NodeReady), func() {
+		require.Equal(t, ReasonAwaitingRequestor, statusOf[nodeStatus](w).Wait.Reason)
+	}, w.signal(temporal.SignalDone, "gpu.example.com"))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Equal(t, maintenancev1.RequestorDone, requireResult[nodeStatus](w).Requestors[1].State)
+}
+
 func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollected(t *testing.T) {
 	w := newWorld(t)
 	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))

@@ -94,6 +94,7 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	m.status.HandedOver = true
+	m.stale = scheduling.Staleness{} // how long the job took is not what those answer for who get the node now
 	defer func() { m.status.HandedOver = false }()
 	return within(ctx, func(watching workflow.Context) error {
 		workflow.GoNamed(watching, "staleness", m.followStaleness)
