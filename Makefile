@@ -39,7 +39,7 @@ build: ## Build bin/drydock and bin/drydock-worker
 
 .PHONY: test
 test: servers chromium ## Run all tests, those on the real servers included
-	go test -race -p 2 -timeout 30m ./internal/e2e ./... # the longest first: all others fit beside it
+	go test -race -p 2 -timeout 75m ./internal/e2e ./... # the longest first: all others fit beside it
 
 # The tests of the status page look at it in a browser. Without one only they fail.
 .PHONY: chromium
