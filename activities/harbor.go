@@ -27,6 +27,8 @@ import (
 type Harbor struct {
 	Clusters *kube.Clusters
 	Waits    Waits
+	// Resync is how often the API server itself is looked at although nothing has changed; a minute when it is 0.
+	Resync time.Duration
 }
 
 // HarborRef names a HarborCluster.
@@ -46,8 +48,13 @@ type AwaitHarborDueInput struct {
 	harbor.Known
 }
 
-// harborResync is how often the API server itself is looked at although nothing has changed.
-const harborResync = time.Minute
+// resyncEvery is Harbor.Resync, or else its default.
+func (h *Harbor) resyncEvery() time.Duration {
+	if h.Resync == 0 {
+		return time.Minute
+	}
+	return h.Resync
+}
 
 // AwaitHarborDue watches a HarborCluster and all that belongs to it, until something is to be done or said about it. Errors: NotFound when the
 // cluster does not serve HarborClusters.
@@ -56,9 +63,10 @@ func (h *Harbor) AwaitHarborDue(ctx context.Context, in AwaitHarborDueInput) (ha
 	if err != nil {
 		return harbor.Look{}, err
 	}
-	alarm := time.NewTimer(harborResync)
+	every := h.resyncEvery()
+	alarm := time.NewTimer(every)
 	defer alarm.Stop()
-	w := &harborWatch{cluster: cluster, in: in, secrets: kube.KeepIn(secretMetadata(in.Namespace)), resync: time.Now().Add(harborResync)}
+	w := &harborWatch{cluster: cluster, in: in, secrets: kube.KeepIn(secretMetadata(in.Namespace)), every: every, resync: time.Now().Add(every)}
 	err = Waits{}.awaitAlarm(ctx, alarm.C, cluster, w.kinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
 		due, next, err := w.look(ctx)
 		alarm.Reset(time.Until(next))
@@ -79,8 +87,9 @@ type harborWatch struct {
 	cluster *kube.Cluster
 	in      AwaitHarborDueInput
 	secrets *kube.Kept
-	// resync is when the API server itself is looked at next.
+	// resync is when the API server itself is looked at next; after that, again and again after every so long.
 	resync time.Time
+	every  time.Duration
 	seen   harbor.Look
 }
 
@@ -114,7 +123,7 @@ func (w *harborWatch) look(ctx context.Context) (due bool, next time.Time, err e
 	now := time.Now()
 	live := !now.Before(w.resync)
 	if live {
-		w.resync = now.Add(harborResync)
+		w.resync = now.Add(w.every)
 	}
 	err = w.lookAt(ctx, live, now)
 	if err == nil && !live && w.seen.Due() && w.seen.Doubtful() {

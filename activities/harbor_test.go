@@ -145,6 +145,11 @@ func (r *registry) object(kind schema.GroupVersionKind, name string) *unstructur
 	return object
 }
 
+// harborCluster names the object of the registry.
+func (r *registry) harborCluster() *goharborv1.HarborCluster {
+	return &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.ref.Name}}
+}
+
 func (r *registry) postgres() string { return "postgresql-" + r.ref.Namespace + "-main" }
 
 func (r *registry) patch(object client.Object, patch string) {
@@ -175,6 +180,7 @@ func TestHarborClusters(t *testing.T) {
 			"that cannot be are refused":                                       harborRefused,
 			"are held and let go, and not changed by that":                     harborHeldAsItIs,
 			"have a status that others may write at the same time, and change": harborStatusConflicts,
+			"are looked at although a watch has missed a change":               harborResync,
 		} {
 			t.Run(name, func(t *testing.T) { run(t, played) })
 		}
@@ -302,9 +308,10 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	require.NoError(t, <-opened)
 
 	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
-	require.Contains(t, temporal.ErrorMessage(checkups().AwaitClusterHealthy(t.Context(), check(1))), "generation 2 is not applied yet", "its operators speak of the first")
+	require.Contains(t, temporal.ErrorMessage(checkups().AwaitClusterHealthy(t.Context(), check(1))), "generation 2: not looked at yet", "its operators speak of the first")
 	r.until(func(s goharborv1.HarborClusterStatus) bool { return s.ObservedGeneration == 2 })
 	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was looked at")
+	require.ErrorContains(t, checkups().AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "it is up as it was before")
 	r.untilIs(goharborv1.StatusHealthy)
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
 }
@@ -572,9 +579,8 @@ func harborHeldAsItIs(t *testing.T, _ *operators.Operators) {
 func harborStatusConflicts(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
 	status := r.untilIs(goharborv1.StatusHealthy)
-	object := &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.ref.Name}}
-	require.NoError(t, r.cluster.Client.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
-		[]byte(`{"status":{"status":"creating","conditions":[{"type":"ConfigurationReady","status":"True"}]}}`))))
+	require.NoError(t, r.cluster.Client.Status().Patch(t.Context(), r.harborCluster(), client.RawPatch(types.MergePatchType,
+		[]byte(`{"status":{"status":"creating","conditions":[{"type":"Scanned","status":"True"}]}}`))))
 	written := *r.known.StatusWritten
 	due := r.await()
 	require.True(t, due.Outdated, "somebody else has written it")
@@ -597,5 +603,5 @@ func harborStatusConflicts(t *testing.T, played *operators.Operators) {
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
 	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status)
-	require.Len(t, hc.Status.Conditions, 5, "the condition of somebody else stays")
+	require.Len(t, hc.Status.Conditions, 6, "the condition of somebody else stays")
 }

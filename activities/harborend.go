@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,7 +77,7 @@ func (h *Harbor) DeleteHarborCluster(ctx context.Context, in HarborRef) error {
 	if err == nil && hc == nil {
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", cluster.Name, in), nil)
 	}
-	if err == nil {
+	if err == nil && hc.DeletionTimestamp == nil {
 		err = kube.DeleteExactly(ctx, cluster.Client, hc)
 	}
 	return explainHarbor(cluster, in, "delete "+in.String(), err)
@@ -182,9 +183,20 @@ func (r *harborRemoval) run(ctx context.Context, removal harbor.Removal) error {
 	if removal.ClaimLabel == "" {
 		return nil
 	}
-	// They bear no label of ours, but those of their operator with the name of the object that is gone.
-	return r.cluster.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, client.InNamespace(r.hc.Namespace),
-		client.MatchingLabels{removal.ClaimLabel: removal.ClaimValue})
+	return r.removeClaims(ctx, client.InNamespace(r.hc.Namespace), client.MatchingLabels{removal.ClaimLabel: removal.ClaimValue})
+}
+
+// removeClaims deletes the claims of a part, which bear no label of ours, but those of their operator with the name of the object that is gone.
+func (r *harborRemoval) removeClaims(ctx context.Context, namespace client.InNamespace, picked client.MatchingLabels) error {
+	claims := &metav1.PartialObjectMetadataList{}
+	claims.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"))
+	if err := r.cluster.Client.List(ctx, claims, namespace, picked); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(claims.Items, func(claim metav1.PartialObjectMetadata) bool { return claim.DeletionTimestamp == nil }) {
+		return nil
+	}
+	return r.cluster.Client.DeleteAllOf(ctx, &corev1.PersistentVolumeClaim{}, namespace, picked)
 }
 
 // keep lets an object stay when the HarborCluster goes. That there is none is no error.
@@ -218,7 +230,7 @@ func (r *harborRemoval) removeObject(ctx context.Context, named harbor.Object) e
 	})
 }
 
-// remove deletes an object if it belongs to the HarborCluster, and says what it found.
+// remove deletes an object if it belongs to the HarborCluster, unless somebody has done so before, and says what it found.
 func (r *harborRemoval) remove(ctx context.Context, object *metav1.PartialObjectMetadata) (presence, error) {
 	err := r.cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object)
 	switch {
@@ -228,6 +240,8 @@ func (r *harborRemoval) remove(ctx context.Context, object *metav1.PartialObject
 		return absent, err
 	case !harbor.Belongs(object, r.hc.Name):
 		return foreign, nil
+	case object.DeletionTimestamp != nil:
+		return ours, nil
 	}
 	return ours, kube.DeleteExactly(ctx, r.cluster.Client, object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }

@@ -38,7 +38,8 @@ func ownByLabel(ctx context.Context, c client.Client, hc *goharborv1.HarborClust
 	})
 }
 
-// patchExactly changes nothing but an object's metadata: fields that our types lack stay. It holds for the object as it was read. A write of anybody else in between, and another object of the name, is a conflict.
+// patchExactly changes nothing but an object's metadata: fields that our types lack stay. It holds for the object as it was read: a write of anybody else in
+// between, and another object of the name, is a conflict.
 func patchExactly(ctx context.Context, c client.Client, object client.Object, metadata map[string]any) error {
 	metadata["uid"], metadata["resourceVersion"] = object.GetUID(), object.GetResourceVersion()
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})

@@ -57,6 +57,7 @@ func harborRows(t *testing.T, played *operators.Operators) {
 	cacheRows(r)
 	storageRows(r)
 	serviceRows(r)
+	configurationRows(r)
 }
 
 func databaseRows(r *registry) {
@@ -165,14 +166,20 @@ func serviceRows(r *registry) {
 	r.becomes(goharborv1.ServiceReady, no, "Busy")
 	says(no, no, 1)
 	r.untilIs(goharborv1.StatusHealthy)
-	object := &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.ref.Name}}
-	require.NoError(r.t, r.cluster.Client.Get(r.t.Context(), client.ObjectKeyFromObject(object), object))
-	object.Status.Conditions = append(object.Status.Conditions, goharborv1.HarborClusterCondition{Type: goharborv1.ConfigurationReady, Status: no})
-	require.NoError(r.t, r.cluster.Client.Status().Update(r.t.Context(), object))
-	says(no, yes, 1)
-	r.becomes(goharborv1.ServiceReady, no, "Busy")
-	says(no, no, 1)
-	r.untilIs(goharborv1.StatusHealthy) // whatever is said of its configuration
+}
+
+// configurationRows: it says of each generation whether that is applied, whatever becomes of the services.
+func configurationRows(r *registry) {
+	r.becomes(goharborv1.ConfigurationReady, yes, harbor.ReasonApplied)
+	r.reports(harbor.Postgresql, r.postgres(), `{"PostgresClusterStatus":"Updating"}`)
+	r.becomes(goharborv1.DatabaseReady, no, "Updating")
+	r.patch(r.harborCluster(), `{"spec":{"version":"2.6.0"}}`)
+	r.becomes(goharborv1.ConfigurationReady, unknown, harbor.ReasonNotApplied)
+	r.reports(harbor.Postgresql, r.postgres(), `{"PostgresClusterStatus":"Running"}`)
+	r.becomes(goharborv1.ConfigurationReady, yes, harbor.ReasonApplied)
+	r.becomes(goharborv1.ServiceReady, unknown, harbor.ReasonGenerationNotObserved)
+	require.Equal(r.t, goharborv1.StatusCreating, r.known.Status.Status, "it does not count")
+	require.Equal(r.t, int64(2), harbor.ConditionOf(r.known.Status, goharborv1.ConfigurationReady).ObservedGeneration)
 }
 
 func harborIsLate(t *testing.T, played *operators.Operators) {

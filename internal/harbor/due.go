@@ -94,65 +94,97 @@ var parts = []Part{PartDatabase, PartCache, PartStorage, PartBucket, PartHarbor}
 // what its operator says is about something else.
 func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, now time.Time) Judgement {
 	var j Judgement
+	wanted := wantedParts(hc, seen)
 	failures, unapplied := map[goharborv1.ConditionType]Failure{}, map[goharborv1.ConditionType]string{}
 	maps.Copy(failures, seen.Failures)
+	var whole configuration
 	for _, part := range parts {
-		was, wanted := applied[part], isWanted(hc, part, seen)
-		current := wanted && was.Wanted == wantedOf(hc, part, seen)
+		was := applied[part]
+		fingerprint, isWanted := wanted[part]
+		current := isWanted && was.Wanted == fingerprint
 		if _, worse := failures[part.Condition()]; was.Failure != nil && current && !worse {
 			failures[part.Condition()] = *was.Failure
 		}
 		if was.Failure != nil && !current {
 			j.Moot = append(j.Moot, part)
 		}
-		if wanted && !current && part != PartBucket {
+		if isWanted && !current && part != PartBucket {
 			unapplied[part.Condition()] = neverOrChanged(was)
+		}
+		if isWanted {
+			whole.add(part, was, current, seen.Failures[part.Condition()])
 		}
 	}
 	seen.Failures, seen.Unapplied = failures, unapplied
 	j.Evaluation = Evaluate(hc, seen.Observed, now)
-	j.Due, j.Again = dueParts(hc, seen, j.Evaluation, applied, now)
+	j.Conditions = append(j.Conditions, newJudge(hc, goharborv1.ConfigurationReady, now).configuration(whole))
+	j.Due, j.Again = dueParts(seen, wanted, j.Evaluation, applied, now)
 	return j
 }
 
-// isWanted: the HarborCluster has such a part, and it is not there for good.
-func isWanted(hc *goharborv1.HarborCluster, part Part, seen Seen) bool {
-	switch part {
-	case PartBucket:
-		return minioOf(hc) != nil && seen.BucketJob == nil
-	case PartHarbor:
-		return true
+// wantedParts tells what is to be applied of each part from anything else. It lacks the parts that the HarborCluster has not, or that are there for good.
+func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
+	wanted := map[Part]string{PartHarbor: serviceFingerprint(hc, seen)}
+	for _, part := range []Part{PartDatabase, PartCache, PartStorage} {
+		if manifest := ManifestOf(hc, part); len(manifest.Objects) > 0 {
+			wanted[part] = fingerprint([]any{manifest.Objects, manifest.Credentials})
+		}
 	}
-	return len(ManifestOf(hc, part).Objects) > 0
+	if job := BucketJob(hc); job != nil && seen.BucketJob == nil {
+		wanted[PartBucket] = fingerprint(job.Object)
+	}
+	return wanted
 }
 
-func dueParts(hc *goharborv1.HarborCluster, seen Seen, evaluation Evaluation, applied map[Part]Applied, now time.Time) (due []Due, again *time.Time) {
+// serviceFingerprint tells Harbor as it is wanted by what it is made of, and by the Secrets that it is made with.
+func serviceFingerprint(hc *goharborv1.HarborCluster, seen Seen) string {
+	// Values do not matter here; that of which Secrets they are does.
+	objects, _ := Service(hc, Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"})
+	var sources []string
+	for _, name := range slices.Concat(SourceSecrets(hc)...) {
+		if version := seen.Versions[VersionKey(Secret.Kind, name)]; version != "" {
+			sources = append(sources, name+"="+version)
+		}
+	}
+	return fingerprint([]any{objects, sources})
+}
+
+func fingerprint(made any) string {
+	text, err := json.Marshal(made)
+	if err != nil {
+		panic(err) // objects as they come from an API server always can be
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+func dueParts(seen Seen, wanted map[Part]string, evaluation Evaluation, applied map[Part]Applied, now time.Time) (due []Due, again *time.Time) {
 	for _, part := range parts {
-		if failure := seen.Failures[part.Condition()]; failure.Reason == ReasonCRDMissing || !mayApply(hc, part, evaluation) {
+		fingerprint, isWanted := wanted[part]
+		if !isWanted || seen.Failures[part.Condition()].Reason == ReasonCRDMissing || !evaluation.turnOf(part) {
 			continue
 		}
-		wanted := wantedOf(hc, part, seen)
-		why, at := applied[part].due(part, wanted, seen.Versions)
+		why, at := applied[part].due(part, fingerprint, seen.Versions)
 		switch {
 		case why == "":
 		case now.Before(at):
 			again = earlier(again, &at)
 		default:
-			due = append(due, Due{Part: part, Wanted: wanted, Why: why})
+			due = append(due, Due{Part: part, Wanted: fingerprint, Why: why})
 		}
 	}
 	return due, again
 }
 
-// mayApply: there is something to apply, and its turn has come.
-func mayApply(hc *goharborv1.HarborCluster, part Part, evaluation Evaluation) bool {
+// turnOf: what the part depends on is there.
+func (e Evaluation) turnOf(part Part) bool {
 	switch part {
 	case PartBucket:
-		return evaluation.MakeBucket
+		return e.MakeBucket
 	case PartHarbor:
-		return evaluation.ApplyHarbor
+		return e.ApplyHarbor
 	}
-	return len(ManifestOf(hc, part).Objects) > 0
+	return true
 }
 
 // due says why the part is to be applied, and from when on; an empty reason: it stands as it was applied.
@@ -192,34 +224,6 @@ func ManifestOf(hc *goharborv1.HarborCluster, part Part) Manifest {
 		return Storage(hc)
 	}
 	return Manifest{}
-}
-
-// wantedOf tells what is to be applied for a part from anything else: by what it is made of and, for Harbor, by the Secrets that it is made with.
-func wantedOf(hc *goharborv1.HarborCluster, part Part, seen Seen) string {
-	var made any
-	switch part {
-	case PartBucket:
-		made = BucketJob(hc).Object
-	case PartHarbor:
-		// Values do not matter here; that of which Secrets they are does.
-		objects, _ := Service(hc, Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"})
-		var sources []string
-		for _, name := range slices.Concat(SourceSecrets(hc)...) {
-			if version := seen.Versions[VersionKey(Secret.Kind, name)]; version != "" {
-				sources = append(sources, name+"="+version)
-			}
-		}
-		made = []any{objects, sources}
-	default:
-		manifest := ManifestOf(hc, part)
-		made = []any{manifest.Objects, manifest.Credentials}
-	}
-	text, err := json.Marshal(made)
-	if err != nil {
-		panic(err) // objects as they come from an API server always can be
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
 }
 
 // SourceSecrets are the Secrets that Values come from; of the names of one that stand together, the first counts that is there.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
@@ -144,6 +145,67 @@ func TestAFailureCountsWhileWhatCouldNotBeAppliedIsWanted(t *testing.T) {
 	judged = harbor.Judge(k.hc, k.seen, k.applied, k.now)
 	require.Equal(t, yes, conditionOf(t, judged.Evaluation, goharborv1.CacheReady).Status)
 	require.Equal(t, []harbor.Part{harbor.PartCache, harbor.PartBucket}, judged.Moot)
+}
+
+func TestTheConfigurationIsReadyWhenAllThatIsWantedIsApplied(t *testing.T) {
+	k := newKept(t, harbor.Observed{})
+	says := func() (metav1.ConditionStatus, string, string) {
+		condition := conditionOf(t, harbor.Judge(k.hc, k.seen, k.applied, k.now).Evaluation, goharborv1.ConfigurationReady)
+		require.Equal(t, k.hc.Generation, condition.ObservedGeneration)
+		return condition.Status, condition.Reason, condition.Message
+	}
+	requireSays := func(status metav1.ConditionStatus, reason, message string) {
+		t.Helper()
+		gotStatus, gotReason, gotMessage := says()
+		require.Equal(t, []string{string(status), reason, message}, []string{string(gotStatus), gotReason, gotMessage})
+	}
+	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: database, cache, storage, bucket, harbor")
+	k.apply()
+	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: bucket, harbor")
+	k.seen.Observed = up()
+	k.apply()
+	requireSays(yes, harbor.ReasonApplied, "all that it asks for is applied")
+	k.seen.Tenant = tenant("Initialized", 1, "PoolInitialized")
+	requireSays(yes, harbor.ReasonApplied, "all that it asks for is applied") // though not all is well
+	k.hc.Spec.Version = "2.6.0"
+	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: harbor")
+
+	failed := k.applied[harbor.PartCache]
+	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "it is somebody else's"}
+	k.applied[harbor.PartCache] = failed
+	requireSays(no, harbor.ReasonApplyFailed, "cache: it is somebody else's")
+	k.hc.Spec.Cache = read(t, "external.yaml").Spec.Cache
+	requireSays(unknown, harbor.ReasonNotApplied, "not applied yet: harbor") // what runs elsewhere is not applied
+
+	k.seen.BucketJob = nil
+	k.seen.Failures = map[goharborv1.ConditionType]harbor.Failure{goharborv1.StorageReady: {Reason: harbor.ReasonCRDMissing, Message: "no Tenants"}}
+	requireSays(no, harbor.ReasonCRDMissing, "storage: no Tenants")
+}
+
+func TestAHarborClusterIsPendingUntilAChangeOfItIsApplied(t *testing.T) {
+	k := newKept(t, harbor.Observed{})
+	k.hc.Finalizers = []string{harbor.Finalizer}
+	require.Equal(t, "generation 3: not looked at yet; see `drydock harbor status main -n registry`", harbor.Pending(k.hc))
+	say := func() string {
+		judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
+		k.hc.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: k.hc.Generation, Conditions: judged.Conditions}
+		return harbor.Pending(k.hc)
+	}
+	require.Empty(t, say(), "it is on its way")
+	k.apply()
+	k.seen.Observed = up()
+	k.apply()
+	require.Empty(t, say())
+	k.hc.Spec.Version = "2.6.0"
+	require.Contains(t, say(), "generation 3: not applied yet: harbor; see")
+	k.apply()
+	require.Empty(t, say())
+	failed := k.applied[harbor.PartCache]
+	failed.Failure = &harbor.Failure{Reason: harbor.ReasonApplyFailed, Message: "refused"}
+	k.applied[harbor.PartCache] = failed
+	require.Contains(t, say(), "generation 3: cache: refused; see")
+	k.hc.Finalizers = nil
+	require.Empty(t, harbor.Pending(k.hc), "nobody keeps it: its status may be of long ago")
 }
 
 func TestHarborIsAppliedAgainWhenAPasswordThatItIsMadeWithChanges(t *testing.T) {

@@ -99,7 +99,7 @@ func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 // canWait reports whether it matters little that an object's own status is not written before the parts that are due are applied: neither the one word for it
 // would change, nor what is known to be bad.
 func (l *Look) canWait(own goharborv1.HarborClusterStatus) bool {
-	if len(l.Parts) == 0 || own.Status != l.Status.Status || own.ObservedGeneration != l.Status.ObservedGeneration {
+	if len(l.Parts) == 0 || !own.Status.Means(l.Status.Status) || own.ObservedGeneration != l.Status.ObservedGeneration {
 		return false
 	}
 	return !slices.ContainsFunc(l.Status.Conditions, func(c goharborv1.HarborClusterCondition) bool {
@@ -146,7 +146,7 @@ func (l Look) Doubtful() bool {
 
 // SameStatus compares what Drydock says of a HarborCluster. Conditions of other types, which the first may have, are somebody else's.
 func SameStatus(a, b goharborv1.HarborClusterStatus) bool {
-	if a.Status != b.Status || a.ObservedGeneration != b.ObservedGeneration {
+	if !a.Status.Means(b.Status) || a.ObservedGeneration != b.ObservedGeneration {
 		return false
 	}
 	for _, condition := range b.Conditions {

@@ -72,6 +72,19 @@ func TestAStatusThatSomebodyElseWritesIsWrittenAgainAfterAPause(t *testing.T) {
 	require.False(t, look.Doubtful())
 }
 
+func TestAStatusThatIsProvisioningIsCreating(t *testing.T) {
+	w := newWatched(t)
+	w.seen.Harbor = nil
+	w.hc.Status, w.known.Status = goharborv1.HarborClusterStatus{}, goharborv1.HarborClusterStatus{}
+	w.write()
+	require.Equal(t, goharborv1.StatusCreating, w.hc.Status.Status)
+	w.hc.Status.Status = goharborv1.StatusProvisioning
+	w.pass(time.Hour)
+	require.False(t, w.look().Due(), "the Harbor operator's word for it is as good as ours")
+	w.hc.Status.Status = goharborv1.StatusHealthy
+	require.True(t, w.look().Outdated)
+}
+
 func TestAFinalizerThatSomebodyElseTakesAwayIsGivenAgainAfterAPause(t *testing.T) {
 	w := newWatched(t)
 	w.hc.Finalizers = []string{"theirs"}
@@ -168,14 +181,14 @@ func TestWhatIsAppliedNowIsSaidTogetherWithWhatComesOfIt(t *testing.T) {
 
 func TestConditionsOfOthersAreWrittenBack(t *testing.T) {
 	w := newWatched(t)
-	theirs := goharborv1.HarborClusterCondition{Type: goharborv1.ConfigurationReady, Status: yes}
+	theirs := goharborv1.HarborClusterCondition{Type: "Scanned", Status: yes}
 	own := goharborv1.HarborClusterStatus{Conditions: []goharborv1.HarborClusterCondition{theirs, {Type: goharborv1.CacheReady, Status: no}}}
 	written := harbor.WithOthers(w.known.Status, own)
-	require.Len(t, written.Conditions, 5)
-	require.Equal(t, theirs, harbor.ConditionOf(written, goharborv1.ConfigurationReady))
+	require.Len(t, written.Conditions, 6)
+	require.Equal(t, theirs, harbor.ConditionOf(written, theirs.Type))
 	require.Equal(t, yes, harbor.ConditionOf(written, goharborv1.CacheReady).Status)
 	require.True(t, harbor.SameStatus(written, w.known.Status))
-	require.Len(t, w.known.Status.Conditions, 4, "what is remembered is not changed")
+	require.Len(t, w.known.Status.Conditions, 5, "what is remembered is not changed")
 }
 
 // Whoever else writes the status or the finalizer, and however often: neither is written twice within the pause unless there is news, and in the end both are as

@@ -40,6 +40,7 @@ const (
 	ReasonSecretMissing            = "SecretMissing"
 	ReasonSettingsMissing          = "SettingsMissing"
 	ReasonCRDMissing               = "CRDMissing"
+	ReasonApplied                  = "Applied"
 	ReasonApplyFailed              = "ApplyFailed"
 	ReasonNotApplied               = "NotApplied"
 	ReasonGenerationNotObserved    = "GenerationNotObserved"

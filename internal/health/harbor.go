@@ -17,8 +17,8 @@ var harborKind = goharborv1.GroupVersion.WithKind("HarborCluster")
 type HarborStanding struct {
 	Status     goharborv1.ClusterStatus
 	Conditions []goharborv1.HarborClusterCondition
-	// Unseen says that Drydock keeps it and has not looked at it yet as it is wanted now; empty: it has, or does not keep it.
-	Unseen string
+	// Pending says why its services, as they are, are not those that it asks for now; empty: they are, or nobody knows better.
+	Pending string
 }
 
 // evaluateHarbor lets what is not unhealthy pass, if that is known: healthy, and creating as long as every service that is not ready is on its way for the
@@ -36,9 +36,9 @@ func evaluateHarbor(check drydockv1.HarborClusterCheck, objects Objects) (Result
 		return Result{}, err
 	case standing == nil:
 		return Result{Reason: ReasonNothingFound, Message: "found no HarborCluster " + name}, nil
-	case standing.Unseen != "":
+	case standing.Pending != "":
 		return judged("", []drydockv1.Blocker{{
-			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnknown, Message: standing.Unseen,
+			Kind: harborKind.Kind, Namespace: check.Namespace, Name: check.Name, Reason: ReasonHarborUnknown, Message: standing.Pending,
 		}}), nil
 	}
 	return judged(fmt.Sprintf("HarborCluster %s is %s", name, standing.Status), harborBlockers(check, standing)), nil

@@ -71,7 +71,7 @@ func TestAHarborMayBeOnItsWayButNeitherUnhealthyNorUnknown(t *testing.T) {
 		},
 		{
 			"changed a moment ago", "main",
-			registries{standing: health.HarborStanding{Status: goharborv1.StatusHealthy, Unseen: "generation 2 is not applied yet"}},
+			registries{standing: health.HarborStanding{Status: goharborv1.StatusHealthy, Pending: "generation 2 is not applied yet"}},
 			false, health.ReasonHarborUnknown, "HarborCluster registry/main: generation 2 is not applied yet",
 		},
 		{"another", "other", registries{}, false, health.ReasonNothingFound, "found no HarborCluster registry/other"},

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,11 +124,7 @@ func (e Evidence) Harbor(namespace, name string) (*health.HarborStanding, error)
 		return nil, err
 	}
 	evaluation := harbor.Evaluate(hc, observed, time.Now())
-	standing := &health.HarborStanding{Status: evaluation.Status, Conditions: evaluation.Conditions}
-	if slices.Contains(hc.Finalizers, harbor.Finalizer) && hc.Status.ObservedGeneration < hc.Generation {
-		standing.Unseen = fmt.Sprintf("generation %d is not applied yet: see `drydock harbor status %s -n %s`", hc.Generation, name, namespace)
-	}
-	return standing, nil
+	return &health.HarborStanding{Status: evaluation.Status, Conditions: evaluation.Conditions, Pending: harbor.Pending(hc)}, nil
 }
 
 // NewObject returns an empty object of the kind: the Go type when there is one, since all of the house shares its informer; else an

@@ -27,6 +27,13 @@ const (
 	StatusUnhealthy    ClusterStatus = "unhealthy"
 )
 
+// Means reports whether two words mean the same.
+func (s ClusterStatus) Means(other ClusterStatus) bool {
+	return s == other || s.isCreating() && other.isCreating()
+}
+
+func (s ClusterStatus) isCreating() bool { return s == StatusCreating || s == StatusProvisioning }
+
 // ConditionType is the type of a condition of a HarborCluster.
 type ConditionType string
 
@@ -36,7 +43,7 @@ const (
 	CacheReady    ConditionType = "CacheReady"
 	StorageReady  ConditionType = "StorageReady"
 	ServiceReady  ConditionType = "ServiceReady"
-	// ConfigurationReady says that Harbor's configuration was applied. It is for information only.
+	// ConfigurationReady says whether all that the HarborCluster asks for was applied, however its services are. It is for information only.
 	ConfigurationReady ConditionType = "ConfigurationReady"
 )
 

@@ -1,0 +1,84 @@
+package activities
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// harborResync loses watches, as a network does that swallows what comes after: the cache stays as it was, and only the API server itself tells.
+func harborResync(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	require.Equal(t, time.Minute, r.harbor().resyncEvery())
+	through := newFaultyClusters(t)
+	r.clusters = through.clusters
+	r.untilIs(goharborv1.StatusHealthy)
+	cluster, err := through.clusters.Cluster(t.Context(), hubName)
+	require.NoError(t, err)
+	await := func() harbor.Look {
+		due, err := (&Harbor{Clusters: r.clusters, Resync: 200 * time.Millisecond}).AwaitHarborDue(t.Context(), AwaitHarborDueInput{HarborRef: r.ref, Known: r.known})
+		require.NoError(t, err)
+		return due
+	}
+
+	through.loseWatch(t, cluster, r.ref.Namespace, "harborclusters")
+	r.patch(r.harborCluster(), `{"spec":{"version":"2.6.0"}}`)
+	changed := await()
+	require.Equal(t, int64(2), changed.Generation)
+	require.Equal(t, harbor.PartHarbor, changed.Parts[0].Part)
+	cached, err := readHarborCluster(t.Context(), cluster.Cache, r.ref)
+	require.NoError(t, err)
+	require.Equal(t, int64(1), cached.Generation, "no watch has told of it")
+
+	r.known.Status = changed.Status
+	through.loseWatch(t, cluster, r.ref.Namespace, "postgresqls")
+	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Absent: true})
+	r.reports(harbor.Postgresql, r.postgres(), `{"PostgresClusterStatus":"SyncFailed"}`)
+	for failed := changed; harbor.ConditionOf(failed.Status, goharborv1.DatabaseReady).Reason != "SyncFailed"; r.known.Status = failed.Status {
+		failed = await()
+	}
+}
+
+// faultyClusters reach the hub with the shipped roles through a proxy.
+type faultyClusters struct {
+	proxy    *faultproxy.Proxy
+	clusters *kube.Clusters
+}
+
+func newFaultyClusters(t *testing.T) faultyClusters {
+	t.Helper()
+	hub := stack.Cluster(hubName)
+	proxy, err := faultproxy.Start(hub.Config)
+	require.NoError(t, err)
+	config, err := hub.ServiceAccountConfig(t.Context(), "drydock-system", "drydock-initiator")
+	require.NoError(t, err)
+	f := faultyClusters{proxy, kube.New(kube.FromConfigs(nil, map[string]*rest.Config{hubName: proxy.Config(config)}), kube.Options{})}
+	t.Cleanup(func() {
+		f.clusters.Close()
+		require.NoError(t, proxy.Close())
+	})
+	return f
+}
+
+// loseWatch cuts the connection, after which the watch of a resource shows nothing any more. The others come back.
+func (f faultyClusters) loseWatch(t *testing.T, cluster *kube.Cluster, namespace, resource string) {
+	t.Helper()
+	lost := f.proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"watch"}, Resource: resource}, Fault: faultproxy.Stop()})
+	cut := f.proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Verbs: []string{"get"}, Resource: "harborclusters", Name: "nobody"}, Fault: faultproxy.HangUp()})
+	_, err := readHarborCluster(t.Context(), cluster.Client, HarborRef{Namespace: namespace, Name: "nobody"})
+	require.Error(t, err)
+	cut.Remove()
+	select {
+	case <-lost.Stopped():
+	case <-t.Context().Done():
+		require.Fail(t, "the watch goes on")
+	}
+}
