@@ -197,7 +197,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		// hands the node to somebody else, who says done.
 		DoneWhenReady: in.Remediation.Action == nil,
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
-		LockBy:        r.upgrade.record.lockDeadlineOf(node),
+		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
 		Join:          join,
 	}
@@ -270,7 +270,7 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 	}
 	r.release(node, status, hadSlot)
 	r.upgrade.record.notesOf(node, status)
-	r.upgrade.record.nodeWaits(node, status.LockDeadline)
+	r.upgrade.record.nodeWaits(node, status.LockTimeLeft)
 	r.pending = append(r.pending, node)
 	return true
 }

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"slices"
-	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -75,18 +74,18 @@ func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
-// nodeWaits records that a node waits for a slot again, and until when locks may hold it, if it has given way to others.
-func (r *clusterRecord) nodeWaits(node string, lockDeadline *metav1.Time) {
-	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockDeadline: lockDeadline})
+// nodeWaits records that a node waits for a slot again, and how long locks may hold it then.
+func (r *clusterRecord) nodeWaits(node string, left *maintenancev1.LockTimeLeft) {
+	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockTimeLeft: left})
 }
 
-// lockDeadlineOf is until when locks may hold a node that waits again; nil: that is not set.
-func (r *clusterRecord) lockDeadlineOf(node string) *time.Time {
+// lockTimeLeftOf is how long locks may hold a node that waits again; nil: as long as any.
+func (r *clusterRecord) lockTimeLeftOf(node string) *maintenancev1.LockTimeLeft {
 	i := slices.IndexFunc(r.status.Nodes, func(n ranv1.ClusterNodeStatus) bool { return n.Name == node })
-	if i < 0 || r.status.Nodes[i].LockDeadline == nil {
+	if i < 0 {
 		return nil
 	}
-	return &r.status.Nodes[i].LockDeadline.Time
+	return r.status.Nodes[i].LockTimeLeft
 }
 
 // nodeProgressed takes over what a node reports.

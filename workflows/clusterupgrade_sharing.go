@@ -66,6 +66,6 @@ func (r *nodeRollout) endsAlone(node string, status maintenancev1.NodeMaintenanc
 		return false
 	}
 	r.pending = append(r.pending, node)
-	r.upgrade.record.nodeWaits(node, nil)
+	r.upgrade.record.nodeWaits(node, status.LockTimeLeft)
 	return true
 }

@@ -27,6 +27,6 @@ func (r *nodeRollout) waitsForWindow(node string, status maintenancev1.NodeMaint
 		return false
 	}
 	r.pending = append(r.pending, node)
-	r.upgrade.record.nodeWaits(node, nil)
+	r.upgrade.record.nodeWaits(node, status.LockTimeLeft)
 	return true
 }

@@ -33,8 +33,8 @@ type NodeMaintenanceInput struct {
 	// Join: the parent waits for a slot, and this maintenance has the node meanwhile. It does nothing itself but share that one's; where it cannot, it
 	// ends as Pending.
 	Join *scheduling.Asker `json:"join,omitempty"`
-	// LockBy is when the workload locks must have let go at the latest, since the node gave way before; nil: it did not, or has no limit.
-	LockBy *time.Time `json:"lockBy,omitempty"`
+	// LockTimeLeft is what an earlier turn of the node has left of lockTimeoutSeconds; nil: the workload locks have all of it.
+	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
 	Held emergency.State `json:"held"`
 }
@@ -85,8 +85,8 @@ type nodeMaintenance struct {
 	clusterRequestUID types.UID
 	// clusterHeld: a lock of the cluster had not let go when it was asked.
 	clusterHeld bool
-	// lockBy and clusterLockBy are when the locks of the node and those of the cluster must have let go at the latest; nil: that is not set, or has no limit.
-	lockBy, clusterLockBy *time.Time
+	// nodeLockClock and clusterLockClock measure how long the locks of the node and those of the cluster have been asked to let go.
+	nodeLockClock, clusterLockClock lockClock
 	// mayBeHeldAgain: the node has locks, which have let go of it. heldAgain are those that have taken that back since.
 	mayBeHeldAgain bool
 	heldAgain      []string
@@ -136,7 +136,9 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		spec: in.Object.Spec,
 		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: owner(ctx)},
 	}
-	m.lockBy = in.LockBy
+	if left := in.LockTimeLeft; left != nil {
+		m.nodeLockClock, m.clusterLockClock, m.status.LockTimeLeft = lockClockOf(left.NodeSeconds), lockClockOf(left.ClusterSeconds), left
+	}
 	m.record = newNodeRecord(ctx, &m.status, m.node)
 	m.slots = newSlotKeeper(ctx, in.Cluster)
 	m.requestors = newRequestorKeeper(in.Object.Spec, &m.status, m.record.show)
@@ -162,6 +164,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	}
 
 	err := m.maintain(work)
+	m.stopLockClocks(ctx)
 	m.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	m.partWithAll(clean, err)

@@ -26,7 +26,7 @@ func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, er
 }
 
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
-	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.lockDeadline(ctx, &m.clusterLockBy), Requested: true}
+	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.clusterLockClock), Requested: true}
 	m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+m.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitClusterLocks, in, nil)
 	m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")

@@ -247,6 +247,9 @@ func (m *nodeMaintenance) finish(ctx workflow.Context, err error) (maintenancev1
 	if state == maintenancev1.NodeCancelled && m.withdrawn != nil && byWhom(*m.withdrawn) != "" {
 		m.record.note("cancelled" + byWhom(*m.withdrawn))
 	}
+	if state != maintenancev1.NodePending && state != maintenancev1.NodeCancelled {
+		m.status.LockTimeLeft = nil // nobody asks once more
+	}
 	m.record.enter(ctx, state)
 	switch state {
 	case maintenancev1.NodeCompleted, maintenancev1.NodePending:

@@ -1,10 +1,7 @@
 package workflows
 
 import (
-	"time"
-
 	"go.temporal.io/sdk/workflow"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -23,7 +20,7 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 		case temporal.ErrNodeBusy:
 			m.record.note("queued again: " + temporal.ErrorMessage(err))
 			m.queueAgain(ctx)
-			m.lockBy, m.clusterLockBy = nil, nil
+			m.stopLockClocks(ctx)
 			if err := m.whileOpen(ctx, m.awaitNodeFree); err != nil {
 				return err
 			}
@@ -107,6 +104,7 @@ func (m *nodeMaintenance) keepsOnFailure() bool {
 }
 
 func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
+	m.locksLetGo()
 	m.status.CordonedByUs, m.nodeUID, m.mayBeHeldAgain = result.CordonedByUs, result.NodeUID, result.HasLocks
 	m.record.note(result.Note)
 	m.record.note(result.Warning)
@@ -137,14 +135,13 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	if err := m.requeue(ctx); err != nil {
 		return err
 	}
-	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockBy}
-	if m.lockBy != nil {
-		m.status.LockDeadline = new(metav1.NewTime(*m.lockBy))
-	}
+	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.nodeLockClock.runsOut}
 	for _, first := range temporal.Blockers(cycle) {
 		in.Requests = append(in.Requests, first.Name)
 	}
-	return m.await(ctx, "AwaitRequestsServed", "wait for those that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
+	err := m.await(ctx, "AwaitRequestsServed", "wait for those that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
+	m.stopLockClocks(ctx)
+	return err
 }
 
 // requeue lets the node's locks hold it again, and gives its slot back.
@@ -173,20 +170,11 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 func (m *nodeMaintenance) mayHaveLetGo() bool { return m.locked || m.requested && !m.answered }
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
-	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.lockDeadline(ctx, &m.lockBy), Requested: true}
+	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.nodeLockClock), Requested: true}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
 	return err
-}
-
-// lockDeadline is when locks must have let go, as it was set when they were waited for first: whoever gives way does not wait in cycles for ever, nor does
-// anybody for an application that lets go and takes that back again and again.
-func (m *nodeMaintenance) lockDeadline(ctx workflow.Context, by **time.Time) *time.Time {
-	if *by == nil && m.spec.LockTimeoutSeconds != nil {
-		*by = deadlineIn(ctx, *m.spec.LockTimeoutSeconds)
-	}
-	return *by
 }
 
 func (m *nodeMaintenance) lockNote() string {
@@ -203,8 +191,11 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	var result activities.CordonResult
 	err := m.insistUntilHeld().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.cordoned = err == nil || mayHaveTaken(err)
-	if err == nil {
+	switch {
+	case err == nil:
 		m.takenOut(result)
+	case temporal.ErrorType(err) == temporal.ErrNodeBusy:
+		m.locksLetGo()
 	}
 	return err
 }

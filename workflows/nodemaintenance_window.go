@@ -114,9 +114,9 @@ func (m *nodeMaintenance) awaitShut(ctx workflow.Context) error {
 }
 
 // standBack gives back what a node has that was not taken before its window closed, as far as anybody has heard. It has its turn again in the next opening, in which
-// its locks have all their time again.
+// its locks are asked for what is left of their time.
 func (m *nodeMaintenance) standBack(ctx workflow.Context) error {
-	m.lockBy, m.clusterLockBy, m.status.LockDeadline = nil, nil, nil
+	m.stopLockClocks(ctx)
 	if m.cordoned {
 		if err := m.returnUnheard(ctx); err != nil {
 			return err

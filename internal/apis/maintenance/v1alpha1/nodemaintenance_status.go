@@ -117,9 +117,10 @@ type NodeMaintenanceStatus struct {
 	// out of service or returned (addition).
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
-	// LockDeadline is when the workload locks must have let go at the latest, of a maintenance that has given way to others and queues again (addition).
+	// LockTimeLeft is what is left of lockTimeoutSeconds to the workload locks that were asked to let go, while the maintenance waits for its turn again
+	// (addition).
 	// +optional
-	LockDeadline *metav1.Time `json:"lockDeadline,omitempty"`
+	LockTimeLeft *LockTimeLeft `json:"lockTimeLeft,omitempty"`
 	// Notes are things a person should know, in the order they happened, e.g. a lock that turned active during the drain (addition).
 	// +optional
 	Notes []string `json:"notes,omitempty"`
@@ -130,6 +131,16 @@ type NodeMaintenanceStatus struct {
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+}
+
+// LockTimeLeft is for how long workload locks may hold still when they are asked once more. They are not asked while the node waits for its turn.
+type LockTimeLeft struct {
+	// NodeSeconds are those of the node's locks; absent: all.
+	// +optional
+	NodeSeconds *int32 `json:"nodeSeconds,omitempty"`
+	// ClusterSeconds are those of the cluster's locks; absent: all.
+	// +optional
+	ClusterSeconds *int32 `json:"clusterSeconds,omitempty"`
 }
 
 // RequestorState is where one requestor of a node stands.

@@ -75,9 +75,9 @@ type ClusterNodeStatus struct {
 	// Evicted pods so far.
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
-	// LockDeadline is when the workload locks must have let go of a node at the latest that has given way to others and waits for its turn again.
+	// LockTimeLeft is what is left of lockTimeoutSeconds to the workload locks of a node that waits for its turn again.
 	// +optional
-	LockDeadline *metav1.Time `json:"lockDeadline,omitempty"`
+	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
 	// LockProgress as the node reports it; it is kept for the cluster.
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`

@@ -482,9 +482,10 @@ func (in *ClusterNodeStatus) DeepCopyInto(out *ClusterNodeStatus) {
 		*out = new(drydockv1alpha1.Wait)
 		(*in).DeepCopyInto(*out)
 	}
-	if in.LockDeadline != nil {
-		in, out := &in.LockDeadline, &out.LockDeadline
-		*out = (*in).DeepCopy()
+	if in.LockTimeLeft != nil {
+		in, out := &in.LockTimeLeft, &out.LockTimeLeft
+		*out = new(maintenancev1alpha1.LockTimeLeft)
+		(*in).DeepCopyInto(*out)
 	}
 	if in.LockProgress != nil {
 		in, out := &in.LockProgress, &out.LockProgress

@@ -1,0 +1,73 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// lockClock measures for how long workload locks have been asked to let go, against lockTimeoutSeconds. It never begins anew before they have: while the
+// maintenance waits for its turn again, they are not asked, and the clock stands still.
+type lockClock struct {
+	// left is what was left when it stopped last; nil: it has not run.
+	left *time.Duration
+	// runsOut is when there is nothing left; nil: it stands still, or there is no limit.
+	runsOut *time.Time
+}
+
+// lockClockOf is one that goes on with those seconds, or has not run if there are none.
+func lockClockOf(seconds *int32) lockClock {
+	if seconds == nil {
+		return lockClock{}
+	}
+	return lockClock{left: new(time.Duration(*seconds) * time.Second)}
+}
+
+// run lets it go on, and returns when it runs out; nil: there is no limit.
+func (c *lockClock) run(ctx workflow.Context, limitSeconds *int32) *time.Time {
+	switch {
+	case limitSeconds == nil || c.runsOut != nil:
+	case c.left != nil:
+		c.runsOut = new(workflow.Now(ctx).Add(*c.left))
+	default:
+		c.runsOut = deadlineIn(ctx, *limitSeconds)
+	}
+	return c.runsOut
+}
+
+func (c *lockClock) stop(ctx workflow.Context) {
+	if c.runsOut != nil {
+		c.left, c.runsOut = new(max(0, c.runsOut.Sub(workflow.Now(ctx)))), nil
+	}
+}
+
+// seconds are those that are left; nil: it has not run.
+func (c *lockClock) seconds() *int32 {
+	if c.left == nil {
+		return nil
+	}
+	return new(int32(*c.left / time.Second))
+}
+
+// runLockClock lets one of the clocks go on, and returns when it runs out.
+func (m *nodeMaintenance) runLockClock(ctx workflow.Context, clock *lockClock) *time.Time {
+	m.status.LockTimeLeft = nil
+	return clock.run(ctx, m.spec.LockTimeoutSeconds)
+}
+
+// stopLockClocks lets the clocks stand still until the locks are asked once more, and shows what is left.
+func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
+	m.clusterLockClock.stop(ctx)
+	m.nodeLockClock.stop(ctx)
+	left := maintenancev1.LockTimeLeft{ClusterSeconds: m.clusterLockClock.seconds(), NodeSeconds: m.nodeLockClock.seconds()}
+	if left != (maintenancev1.LockTimeLeft{}) {
+		m.status.LockTimeLeft = &left
+	}
+}
+
+// locksLetGo: whoever is asked once more after that has all the time again.
+func (m *nodeMaintenance) locksLetGo() {
+	m.clusterLockClock, m.nodeLockClock, m.status.LockTimeLeft = lockClock{}, lockClock{}, nil
+}

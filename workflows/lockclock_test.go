@@ -1,0 +1,161 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// left is what is left to the locks of a node.
+func left(nodeSeconds int32) *maintenancev1.LockTimeLeft {
+	return &maintenancev1.LockTimeLeft{NodeSeconds: &nodeSeconds}
+}
+
+func TestTheLocksOfANodeOfARolloutHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
+	whileAsked := func(w *world, then func()) {
+		w.blocked["AwaitNodeLocks"] = true
+		w.RegisterDelayedCallback(then, 10*time.Minute)
+	}
+	for _, tt := range []struct {
+		name string
+		in   NodeMaintenanceInput
+		// happens to a node whose locks had an hour, or what was left to them.
+		happens func(*world)
+		before  *maintenancev1.LockTimeLeft
+		after   *maintenancev1.LockTimeLeft
+		state   maintenancev1.NodeState
+	}{
+		{
+			name: "it gives way", in: ofRollout(), before: left(1800), after: left(1799), state: maintenancev1.NodePending,
+			happens: func(w *world) { w.fail["AwaitNodeLocks"] = once(errCycle()) },
+		},
+		{
+			name: "its window closes", in: ofRollout(), after: left(3600 - 600 - 60), state: maintenancev1.NodePending,
+			happens: func(w *world) {
+				whileAsked(w, func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) })
+			},
+		},
+		{
+			name: "its rollout takes it back", in: ofRollout(), before: left(1800), after: left(1200), state: maintenancev1.NodeCancelled,
+			happens: func(w *world) { whileAsked(w, w.CancelWorkflow) },
+		},
+		{
+			name: "it cannot be shared", in: joining(), before: left(1800), after: left(1800), state: maintenancev1.NodePending,
+			happens: func(w *world) { w.fail["AwaitEnd"], w.over = nil, append(w.over, peer) },
+		},
+		{
+			name: "all have let go when its rollout takes it back", in: ofRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
+			happens: func(w *world) {
+				w.blocked["Drain"] = true
+				w.RegisterDelayedCallback(w.CancelWorkflow, 10*time.Minute)
+			},
+		},
+		{
+			name: "all have let go when another has it", in: ofRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
+			happens: func(w *world) {
+				w.fail["Cordon"] = once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))
+				w.blocked["AwaitNodeFree"] = true
+				w.RegisterDelayedCallback(w.CancelWorkflow, 10*time.Minute)
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.locked = true
+			tt.happens(w)
+			tt.in.LockTimeLeft = tt.before
+			tt.in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+			w.ExecuteWorkflow(NodeMaintenance, tt.in)
+			var status nodeStatus
+			if tt.state == maintenancev1.NodeCancelled {
+				status = requireCancelled[nodeStatus](w)
+			} else {
+				status = requireResult[nodeStatus](w)
+			}
+			require.Equal(t, tt.state, status.State)
+			if tt.after == nil {
+				require.Nil(t, status.LockTimeLeft)
+				return
+			}
+			require.NotNil(t, status.LockTimeLeft)
+			require.InDelta(t, *tt.after.NodeSeconds, *status.LockTimeLeft.NodeSeconds, 2)
+		})
+	}
+}
+
+func TestTheLocksOfTheClusterHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	clusterHeldOnce(w)
+	w.blocked["AwaitClusterLocks"] = true
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, 10*time.Minute)
+	in := ofRollout()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	in.LockTimeLeft = &maintenancev1.LockTimeLeft{ClusterSeconds: new(int32(1800))}
+	play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}}
+	})
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	status := requireResult[nodeStatus](w)
+	require.WithinDuration(t, start.Add(30*time.Minute), *w.inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Deadline, 2*time.Second)
+	require.InDelta(t, 1800-600-60, *status.LockTimeLeft.ClusterSeconds, 2)
+	require.Nil(t, status.LockTimeLeft.NodeSeconds, "they were not asked")
+}
+
+func TestAMaintenanceThatIsOverDoesNotSayWhatWasLeftToLocks(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(temporal.Error(temporal.ErrLockTimedOut, "ceph did not let go of node n1 in time", nil))
+	in := ofRollout()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(3600))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Nil(t, requireFailure[nodeStatus](w, temporal.ErrLockTimedOut).LockTimeLeft)
+}
+
+// The node gives way, is shared in vain, and is returned when the window closes: the locks have never let go of it.
+func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *testing.T) {
+	w := newWorld(t)
+	w.slots, w.nodes.Workers = 1, []string{"n1"}
+	var had []*maintenancev1.LockTimeLeft
+	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
+		had = append(had, in.LockTimeLeft)
+		status := nodeStatus{State: maintenancev1.NodePending, LockTimeLeft: in.LockTimeLeft, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}
+		switch len(had) {
+		case 1:
+			w.occupy(peer)
+			if err := workflow.Sleep(ctx, time.Minute); err != nil {
+				return status, err
+			}
+			giveBack(ctx, in)
+			status.LockTimeLeft = left(40)
+		case 2:
+			require.Equal(t, &peer, in.Join)
+		case 3:
+			require.Nil(t, in.Join)
+			_ = workflow.Sleep(ctx, 1000*time.Hour)
+			status.State, status.LockTimeLeft = maintenancev1.NodeCancelled, left(20)
+			return status, sdktemporal.NewCanceledError(status)
+		default:
+			status.State, status.LockTimeLeft = maintenancev1.NodeCompleted, nil
+			giveBack(ctx, in)
+		}
+		return status, nil
+	})
+	w.RegisterDelayedCallback(w.vacate, time.Hour)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunCancel)) }, 2*time.Hour)
+	w.lookAfter(3*time.Hour, func() { require.Equal(t, left(20), statusOf[ranv1.ClusterUpgradeStatus](w).Nodes[0].LockTimeLeft) })
+	w.releaseAfter(24*time.Hour, 3)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+	require.Equal(t, []*maintenancev1.LockTimeLeft{nil, left(40), left(40), left(20)}, had)
+}
