@@ -56,7 +56,7 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 		return err
 	}
 	run := in.run()
-	run.allowed = j.Waits.unlessHeld
+	run.allowed = func(ctx context.Context) error { return j.Waits.unlessHeld(ctx) }
 	err = startJob(ctx, cluster, job, run)
 	if err == nil {
 		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeReady), message: "the node is ready, and its job works on it"})()

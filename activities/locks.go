@@ -55,10 +55,13 @@ type NodeLockInput struct {
 	Requested bool `json:"requested,omitempty"`
 }
 
-// RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks.
+// RequestClusterMaintenance creates our ClusterMaintenanceRequest. It returns false when the cluster does not serve workload locks. Errors: Held.
 func (l *Locks) RequestClusterMaintenance(ctx context.Context, in ClusterLockInput) (bool, error) {
 	cluster, served, err := l.cluster(ctx, in.Cluster)
 	if err != nil || !served {
+		return false, err
+	}
+	if err := l.Waits.unlessHeld(ctx); err != nil {
 		return false, err
 	}
 	_, err = requestCluster(ctx, cluster, in.Owner, in.Scope)

@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/converter"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -37,8 +36,8 @@ type Waits struct {
 const askAfter = 10 * time.Second
 
 // unlessHeld stands before the effect of an activity that disrupts. Its workflow has made sure that the cluster is not held when it wanted the first attempt;
-// later ones, and one that nobody took for long, ask. Errors: Held.
-func (w Waits) unlessHeld(ctx context.Context) error {
+// later ones, and one that nobody took for long, ask. A workflow that works on several clusters by itself is asked about those that are named. Errors: Held.
+func (w Waits) unlessHeld(ctx context.Context, clusters ...string) error {
 	if w.Workflows == nil || !activity.IsActivity(ctx) {
 		return nil
 	}
@@ -48,10 +47,12 @@ func (w Waits) unlessHeld(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	var status struct {
-		Held *drydockv1.Hold `json:"held"`
+	query, args := temporal.QueryStatus, []any(nil)
+	if len(clusters) > 0 {
+		query, args = temporal.QueryHeld, []any{clusters}
 	}
-	answer, err := w.Workflows.QueryWorkflow(ctx, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, temporal.QueryStatus)
+	var status temporal.Held
+	answer, err := w.Workflows.QueryWorkflow(ctx, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, query, args...)
 	if err == nil {
 		err = answer.Get(&status)
 	}
@@ -60,6 +61,8 @@ func (w Waits) unlessHeld(ctx context.Context) error {
 		return fmt.Errorf("ask workflow %s whether its cluster is held: %w", info.WorkflowExecution.ID, err)
 	case status.Held != nil:
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*status.Held), nil)
+	case status.Paused:
+		return temporal.Error(temporal.ErrHeld, "paused: nothing new begins until it is resumed", nil)
 	}
 	return nil
 }

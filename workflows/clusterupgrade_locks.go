@@ -7,6 +7,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -17,13 +18,17 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		return nil
 	}
 	c.record.enter(ranv1.StepClusterLocks)
-	if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
-		return err
-	}
 	in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
 	for pause := lockRefusedPause; ; pause = min(2*pause, lockRefusedPauseLimit) {
+		if err := c.awaitRelease(ctx, &in); err != nil {
+			return err
+		}
 		err := c.askClusterLocks(ctx, &in)
-		if temporal.ErrorType(err) != temporal.ErrLockRefused {
+		switch temporal.ErrorType(err) {
+		case temporal.ErrHeld:
+			continue
+		case temporal.ErrLockRefused:
+		default:
 			return err
 		}
 		c.record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
@@ -34,12 +39,45 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	}
 }
 
+// awaitRelease stands before every request to the locks: none is made while the cluster is held, or the rollout paused. The locks have all their time after
+// that.
+func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.ClusterLockInput) error {
+	for c.held() != nil {
+		in.Deadline = nil
+		if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
+			return err
+		}
+		if !c.status.Paused {
+			continue
+		}
+		c.record.reason.set(ctx, reasonPaused, "the workload locks are not asked; waiting for resume")
+		if err := workflow.Await(ctx, func() bool { return !c.status.Paused }); err != nil {
+			return err
+		}
+		c.record.reason.set(ctx, "", "")
+	}
+	return nil
+}
+
+// held says as an error what keeps anything new from being begun on the cluster; nil: nothing does.
+func (c *clusterUpgrade) held() error {
+	if hold := c.holds.of(c.in.Cluster); hold != nil {
+		return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
+	}
+	if c.status.Paused {
+		return temporal.Error(temporal.ErrHeld, "the rollout is paused", nil)
+	}
+	return nil
+}
+
 // askClusterLocks requests the maintenance of the cluster, and waits until its locks have let go, until the deadline that is set the first time. Errors:
-// LockRefused when the request is gone.
+// LockRefused when the request is gone; Held when none was made because of that.
 func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.ClusterLockInput) error {
 	c.requested = true
 	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
-	err := c.insist().effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
+	insist := c.insist()
+	insist.before = c.held
+	err := insist.effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
 	c.answered = err == nil
 	c.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())
 	if err != nil || !c.locked {

@@ -11,6 +11,17 @@ import (
 // QueryStatus is answered by every workflow with the status of what it works on.
 const QueryStatus = "status"
 
+// QueryHeld carries the names of clusters to a workflow that works on several by itself, and answers with what is Held of them.
+const QueryHeld = "held"
+
+// Held is what keeps anything new from being begun. The status of a workflow that works on one cluster has the same fields.
+type Held struct {
+	// Held is what holds it, or one of several clusters.
+	Held *drydockv1.Hold `json:"held,omitempty"`
+	// Paused: its rollout is.
+	Paused bool `json:"paused,omitempty"`
+}
+
 // Signals that people and programs send. Their payload is a SignalRequest, or nothing.
 const (
 	// SignalCancel takes back what was done, like Temporal's own cancellation.

@@ -1,0 +1,68 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// A request to the locks that was only tried, or that somebody has deleted, is not made while the cluster is held or the rollout paused.
+func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
+	const request, await = "RequestClusterMaintenance", "AwaitClusterLocks"
+	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+	for name, test := range map[string]struct {
+		step  string
+		after int
+		err   error
+	}{
+		"not between rounds":       {request, roundAttempts, unreachable},
+		"not in a round":           {request, 1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		"not after it was deleted": {await, 1, temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)},
+	} {
+		for _, by := range []string{emergency.ReasonHeld, reasonPaused} {
+			t.Run(name+", "+by, func(t *testing.T) {
+				w, nodes := newClusterWorld(t, 0, 1, 1)
+				stop, goOn := func() { w.SignalWorkflow(temporal.SignalPause, nil) }, func() { w.SignalWorkflow(temporal.SignalResume, nil) }
+				if by == emergency.ReasonHeld {
+					stop, goOn = func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) }, func() { w.SignalWorkflow(temporal.SignalHeld, heldState(3)) }
+				}
+				w.fail[test.step] = func(call int) error {
+					if call == test.after {
+						stop()
+					}
+					if call <= test.after {
+						return test.err
+					}
+					return nil
+				}
+				tried := test.after
+				if test.step == await {
+					tried = 1
+				}
+				w.lookAfter(99*time.Hour, func() {
+					require.Len(t, w.inputsOf(request), tried)
+					status := statusOf[ranv1.ClusterUpgradeStatus](w)
+					require.Equal(t, by, status.Wait.Reason)
+					require.Equal(t, ranv1.StepClusterLocks, status.Step)
+				})
+				w.RegisterDelayedCallback(goOn, 100*time.Hour)
+				in := oneCluster()
+				in.Remediation.LockTimeoutSeconds = new(int32(60))
+				start := w.Now()
+				w.ExecuteWorkflow(ClusterUpgrade, in)
+				require.Equal(t, ranv1.ClusterComplete, requireResult[ranv1.ClusterStatus](w).State)
+				require.Len(t, w.inputsOf(request), tried+1)
+				awaits := w.inputsOf(await)
+				last := awaits[len(awaits)-1].(activities.ClusterLockInput)
+				require.True(t, last.Deadline.After(start.Add(100*time.Hour)), "the locks have all their time")
+				require.Len(t, nodes.events, 2)
+			})
+		}
+	}
+}
