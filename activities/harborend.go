@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -103,7 +102,7 @@ func (h *Harbor) change(ctx context.Context, ref HarborRef, doing string,
 	if changed, err := attempt(cluster.Cache); changed && err == nil {
 		return nil
 	}
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = kube.RetryOnConflict(func() error {
 		_, err := attempt(cluster.Client)
 		return client.IgnoreNotFound(err)
 	})

@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
 )
 
 // metadataOf names an object of which no more than its metadata is read.
@@ -26,7 +26,7 @@ func metadataOf(kind schema.GroupVersionKind, namespace, name string) *metav1.Pa
 // ownByLabel reads an object and, if it is the HarborCluster's by its owner, as the Harbor operator makes it, makes it ours by the label instead:
 // Kubernetes' garbage collector would delete it, and its data, with the HarborCluster, whatever the deletionPolicy.
 func ownByLabel(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return kube.RetryOnConflict(func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -349,7 +348,7 @@ func deleteJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, pro
 
 // releaseJob takes our finalizer off the Job.
 func releaseJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job) error {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	err := kube.RetryOnConflict(func() error {
 		if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return err
 		}

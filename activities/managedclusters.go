@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/kube"
@@ -85,7 +84,7 @@ func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, chang
 
 // patchCluster changes a ManagedCluster as it was just read: a patch that comes late must not bring back what was taken away meanwhile.
 func patchCluster(ctx context.Context, hub *kube.Cluster, name string, change rollout.ClusterChange) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return kube.RetryOnConflict(func() error {
 		cluster := registeredCluster(name)
 		if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster); err != nil {
 			return err

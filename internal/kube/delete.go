@@ -6,7 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -15,7 +14,7 @@ import (
 func DeleteExactly(ctx context.Context, c client.Client, object client.Object, options ...client.DeleteOption) error {
 	uid := object.GetUID()
 	options = append(options, client.Preconditions{UID: &uid})
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	return RetryOnConflict(func() error {
 		err := client.IgnoreNotFound(c.Delete(ctx, object, options...))
 		if !apierrors.IsConflict(err) {
 			return err
