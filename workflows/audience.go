@@ -41,6 +41,15 @@ func (a *audience) anyUntold(number int64) bool {
 	return slices.ContainsFunc(a.followers, func(f follower) bool { return f.Told < number })
 }
 
+// know spares those that were told the state of the number before to be told the next: they know it.
+func (a *audience) know(before, next int64) {
+	for i := range a.followers {
+		if f := &a.followers[i]; f.Told == before {
+			f.Told = next
+		}
+	}
+}
+
 // tell tells followers the state of that number by a signal, as many as may be told at once, and forgets those that are gone.
 func (a *audience) tell(ctx workflow.Context, number int64, signal string, about func(temporal.Subscription) any) {
 	var told []temporal.Subscription

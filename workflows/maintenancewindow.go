@@ -37,9 +37,7 @@ func MaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) error {
 	}
 	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
 		ctx.Done().Receive(listening, nil)
-		if w.course.CheckCancel(windows.CancelRequest{All: true}, workflow.Now(listening)) == nil {
-			w.order(listening, w.course.Cancel(windows.CancelRequest{All: true}, workflow.Now(listening)))
-		}
+		w.cancel(listening, windows.Request{})
 	})
 	workflow.GoNamed(listening, "announce", w.keepAnnouncing)
 	return w.run(listening)
@@ -130,11 +128,16 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 
 // passTime lets happen what is due.
 func (w *maintenanceWindow) passTime(ctx workflow.Context) {
+	confirmed := w.course.Confirmed
 	for _, event := range w.course.Pass(workflow.Now(ctx)) {
 		w.turned = w.turned || event.Kind == windows.EventEnded || event.Kind == windows.EventMissed
-		w.order(ctx, event)
+		before := w.number
+		if w.order(ctx, event); event.Foretold {
+			w.know(before, w.number)
+		}
 	}
-	if w.course.Crossed(workflow.Now(ctx)) {
+	crossed := w.course.Crossed(workflow.Now(ctx))
+	if crossed || !w.course.Confirmed.Equal(confirmed) {
 		w.changed = true
 		w.renumber(ctx)
 	}

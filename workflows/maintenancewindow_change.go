@@ -14,7 +14,6 @@ import (
 
 // listen takes in what people order, and who follows.
 func (w *maintenanceWindow) listen(ctx workflow.Context) error {
-	c := &w.course
 	heard := func(change func()) {
 		w.messages++
 		w.changed = true
@@ -32,10 +31,8 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 			w.answer(i)
 		}),
 		onSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
-			all := windows.CancelRequest{Request: windows.Request{Actor: r.Actor, Reason: r.Reason}, All: true}
-			if now := workflow.Now(ctx); c.CheckCancel(all, now) == nil {
-				heard(func() { w.order(ctx, c.Cancel(all, now)) })
-			}
+			w.messages++
+			w.cancel(ctx, windows.Request{Actor: r.Actor, Reason: r.Reason})
 		}),
 	)
 	return errors.Join(
@@ -47,35 +44,50 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, w.define, workflow.UpdateHandlerOptions{
 			Description: "Change the window. An opening at hand keeps its end.",
-			Validator:   func(r windows.DefineRequest) error { return refused(errors.Join(w.checkName(r), c.CheckEdit(r))) },
+			Validator: func(r windows.DefineRequest) error {
+				return refused(errors.Join(w.checkName(r), w.course.CheckEdit(r)))
+			},
 		}),
-		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the opening at hand, or of the next one.", c.CheckExtend, c.Extend),
-		onOrder(ctx, w, temporal.UpdateEnd, "Close the window before its time, and end an emergency override.", c.CheckEnd, c.End),
-		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the opening at hand, the next, another one, or all.", c.CheckCancel, c.Cancel),
-		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", c.CheckOverride, c.Overriding),
+		onOrder(ctx, w, temporal.UpdateExtend, "Move the end of the opening at hand, or of the next one.", (*windows.Course).CheckExtend, (*windows.Course).Extend),
+		onOrder(ctx, w, temporal.UpdateEnd, "Close the window before its time, and end an emergency override.", (*windows.Course).CheckEnd, (*windows.Course).End),
+		onOrder(ctx, w, temporal.UpdateCancel, "Cancel the opening at hand, the next, another one, or all.", (*windows.Course).CheckCancel, (*windows.Course).Cancel),
+		onOrder(ctx, w, temporal.UpdateOverride, "Open the window in an emergency.", (*windows.Course).CheckOverride, (*windows.Course).Overriding),
 	)
 }
 
 // onOrder takes in an update by which people change the window. It is answered with how the window stands then.
 func onOrder[R any](ctx workflow.Context, w *maintenanceWindow, name, description string,
-	check func(R, time.Time) error, carryOut func(R, time.Time) windows.Event,
+	check func(*windows.Course, R, time.Time) error, carryOut func(*windows.Course, R, time.Time) windows.Event,
 ) error {
 	return workflow.SetUpdateHandlerWithOptions(ctx, name,
 		func(ctx workflow.Context, r R) (windows.Status, error) {
+			w.passTime(ctx)
 			// Of two that arrive together, both have been found good before the first counted.
 			now := workflow.Now(ctx)
-			if err := check(r, now); err != nil {
+			if err := check(&w.course, r, now); err != nil {
 				return windows.Status{}, refused(err)
 			}
 			w.messages++
-			w.order(ctx, carryOut(r, now))
+			w.order(ctx, carryOut(&w.course, r, now))
 			w.passTime(ctx)
 			return w.status(ctx), nil
 		},
 		workflow.UpdateHandlerOptions{
 			Description: description,
-			Validator:   func(ctx workflow.Context, r R) error { return refused(check(r, workflow.Now(ctx))) },
+			Validator: func(ctx workflow.Context, r R) error {
+				now := workflow.Now(ctx)
+				return refused(check(w.course.At(now), r, now))
+			},
 		})
+}
+
+// cancel lets the window open no more.
+func (w *maintenanceWindow) cancel(ctx workflow.Context, request windows.Request) {
+	w.passTime(ctx)
+	all := windows.CancelRequest{Request: request, All: true}
+	if now := workflow.Now(ctx); w.course.CheckCancel(all, now) == nil {
+		w.order(ctx, w.course.Cancel(all, now))
+	}
 }
 
 func (w *maintenanceWindow) checkName(r windows.DefineRequest) error {
@@ -93,6 +105,7 @@ func (w *maintenanceWindow) checkDefine(ctx workflow.Context, r windows.DefineRe
 func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest) (windows.Status, error) {
 	w.messages++
 	w.defining++
+	w.passTime(ctx) // an opening at hand keeps its end
 	now := workflow.Now(ctx)
 	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined anew
 	outlook, err := w.foresee(reading, r.Object, now)

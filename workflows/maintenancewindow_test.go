@@ -129,6 +129,74 @@ func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *test
 	require.Equal(t, noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
 }
 
+// unnoticed is a window that sends word to nobody: then it takes down that it has opened a little later.
+func unnoticed() windows.DefineRequest {
+	d := defined()
+	d.Object.Spec.Notify = nil
+	return d
+}
+
+func TestFollowersAreToldBeforeTheStartAndNotAtIt(t *testing.T) {
+	for name, request := range map[string]windows.DefineRequest{"also when receivers are told": defined(), "when nobody else is": unnoticed()} {
+		t.Run(name, func(t *testing.T) {
+			w := newWindowWorld(t, noon)
+			w.follows(0)
+			w.order(time.Second, temporal.UpdateDefine, request)
+			told := map[time.Duration]int{}
+			for _, after := range []time.Duration{-2 * time.Minute, -29 * time.Second, 11 * time.Second} {
+				w.lookAfter(10*time.Hour+after, func() { told[after] = len(w.told) })
+			}
+			w.lookAfter(10*time.Hour-time.Second, func() {
+				last := w.told[len(w.told)-1:]
+				require.False(t, windows.Ask(last, w.Now(), 0).Allowed)
+				require.True(t, windows.Ask(last, noon.Add(10*time.Hour), 0).Allowed)
+			})
+			next := w.runsOn(MaintenanceWindowInput{})
+			require.Equal(t, told[-2*time.Minute]+1, told[-29*time.Second])
+			require.Equal(t, told[-29*time.Second], told[11*time.Second])
+			var opened []time.Time
+			for _, event := range next.Carried.Course.Events {
+				if event.Kind == windows.EventStarted {
+					opened = append(opened, event.At.UTC())
+				}
+			}
+			require.Equal(t, []time.Time{noon.Add(10 * time.Hour)}, opened)
+		})
+	}
+}
+
+// The window has not taken down yet that it has opened.
+func TestAnOpeningIsAtHandFromItsStart(t *testing.T) {
+	justOpen := 10*time.Hour + time.Millisecond
+	t.Run("and can be ended", func(t *testing.T) {
+		w := newWindowWorld(t, noon)
+		w.follows(0)
+		w.order(0, temporal.UpdateDefine, unnoticed())
+		w.order(justOpen, temporal.UpdateEnd, windows.EndRequest{})
+		next := w.runsOn(MaintenanceWindowInput{})
+		require.Empty(t, w.refusals)
+		require.WithinDuration(t, noon.Add(justOpen), w.Now(), time.Second)
+		require.False(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed)
+		var kinds []windows.EventKind
+		for _, event := range next.Carried.Course.Events {
+			kinds = append(kinds, event.Kind)
+		}
+		require.Equal(t, []windows.EventKind{windows.EventDefined, windows.EventStarted, windows.EventCut, windows.EventEnded}, kinds)
+	})
+	t.Run("and keeps its end when the window is edited", func(t *testing.T) {
+		w := newWindowWorld(t, noon)
+		w.follows(0)
+		w.order(0, temporal.UpdateDefine, unnoticed())
+		edited := unnoticed()
+		edited.Object.Spec.Recurrence = "FREQ=DAILY;BYHOUR=3"
+		w.order(justOpen, temporal.UpdateEdit, edited)
+		w.lookAfter(13*time.Hour, func() { require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) })
+		w.runsOn(MaintenanceWindowInput{})
+		require.Empty(t, w.refusals)
+		require.WithinDuration(t, noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+	})
+}
+
 func TestADeadReceiverHoldsUpNothing(t *testing.T) {
 	w := newWindowWorld(t, noon)
 	w.fail["SendNotice"] = always(errors.New("the receiver answers 503"))

@@ -104,7 +104,8 @@ const saysBy = time.Minute
 // asksEvery is how often a window is asked that says nothing, and need not: its workflow may have been terminated, too.
 const asksEvery = time.Hour
 
-// keepFollowing asks a window to tell how it stands, and asks again when it should have told something and has not.
+// keepFollowing asks a window to tell how it stands, and asks again when it should have told something and has not. An opening that the window has confirmed
+// begins without another word.
 func (k *windowKeeper) keepFollowing(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
 	in := activities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
@@ -115,20 +116,28 @@ func (k *windowKeeper) keepFollowing(ctx workflow.Context, name string) {
 		last = workflow.Now(ctx)
 	}
 	for {
-		known := k.told[name]
-		if wait := askAt(known, last).Sub(workflow.Now(ctx)); wait > 0 {
-			if k.awaitNews(ctx, name, wait) != nil {
-				return
-			}
-			if k.told[name].Number != known.Number {
-				last = workflow.Now(ctx)
-				continue
-			}
+		known, now := k.told[name], workflow.Now(ctx)
+		until, summary := askAt(known, last), "window "+name+" must have said something"
+		opens, opening := known.Opens(now)
+		if opening = opening && opens.Before(until); opening {
+			until, summary = opens, "window "+name+" opens"
 		}
-		if insist.effect(ctx, "ask window "+name+" how it stands", hub.FollowWindow, in, nil) != nil {
-			return // cancelled: nothing starts any more
+		if !until.After(now) {
+			if insist.effect(ctx, "ask window "+name+" how it stands", hub.FollowWindow, in, nil) != nil {
+				return // cancelled: nothing starts any more
+			}
+			last = workflow.Now(ctx)
+			continue
 		}
-		last = workflow.Now(ctx)
+		if k.awaitNews(ctx, name, until, summary) != nil {
+			return
+		}
+		switch {
+		case k.told[name].Number != known.Number:
+			last = workflow.Now(ctx)
+		case opening:
+			k.renew()
+		}
 	}
 }
 
@@ -143,11 +152,11 @@ func askAt(known windows.Standing, last time.Time) time.Time {
 	return last.Add(asksEvery)
 }
 
-// awaitNews waits until a window says something, but not for longer than that.
-func (k *windowKeeper) awaitNews(ctx workflow.Context, name string, most time.Duration) error {
+// awaitNews waits until a window says something, but not after that moment.
+func (k *windowKeeper) awaitNews(ctx workflow.Context, name string, until time.Time, summary string) error {
 	number := k.told[name].Number
 	return within(ctx, func(ctx workflow.Context) error {
-		late := workflow.NewTimerWithOptions(ctx, most, workflow.TimerOptions{Summary: "window " + name + " must have said something"})
+		late := workflow.NewTimerWithOptions(ctx, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: summary})
 		return workflow.Await(ctx, func() bool { return late.IsReady() || k.told[name].Number != number })
 	})
 }

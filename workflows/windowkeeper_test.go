@@ -80,6 +80,49 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 	require.Len(t, w.toldOf(temporal.SignalLeaveWindow), 1)
 }
 
+// confirmed is what a closed window tells that opens then whatever happens to it meanwhile.
+func confirmed(number int64, start time.Time) windows.Standing {
+	s := opensAt(number, start)
+	s.Outlook.Openings[0].Confirmed = true
+	s.Next = new(start.Add(4 * time.Hour))
+	return s
+}
+
+func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	opening := w.Now().Add(10 * time.Hour)
+	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, opening)}
+	w.tells(10*time.Hour-time.Minute, confirmed(2, opening))
+	w.lookAfter(10*time.Hour-time.Second, func() { require.Empty(t, clusters.events) })
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+	require.WithinDuration(t, opening, w.Now(), time.Minute)
+}
+
+func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+	w := newWorld(t)
+	opening := w.Now().Add(10 * time.Hour)
+	w.windows = map[string]windows.Standing{nightWindow: confirmed(1, opening)}
+	w.lookAfter(10*time.Hour-time.Second, func() { require.Empty(t, w.schedulerCalls) })
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	require.Nil(t, requireResult[nodeStatus](w).Held)
+	require.WithinDuration(t, opening, w.Now(), time.Minute)
+}
+
+func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"})
+	opening := w.Now().Add(10 * time.Hour)
+	w.windows = map[string]windows.Standing{nightWindow: confirmed(1, opening)}
+	w.tells(10*time.Hour-time.Second, opensAt(2, opening.Add(24*time.Hour)))
+	w.lookAfter(20*time.Hour, func() {
+		require.Empty(t, clusters.events)
+		requireWindowWait(t, statusOf[groupStatus](w), "window ops/night is closed")
+	})
+	w.tells(34*time.Hour, openUntil(3, opening.Add(28*time.Hour)))
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+}
+
 // The first cluster takes as long as the window is open: the second has its turn in the next opening.
 func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})

@@ -73,13 +73,13 @@ func inSeconds(seconds int) time.Time {
 }
 
 func TestTheEngineIsStoppedOverAStartAnEndAndAWholeOccurrence(t *testing.T) {
-	createWindow(t, "over-a-start", time.Hour, inSeconds(4))
+	createWindow(t, "over-a-start", time.Minute, inSeconds(4))
 	createWindow(t, "over-an-end", 6*time.Second, inSeconds(0))
 	createWindow(t, "over-it-all", time.Second, inSeconds(4), inSeconds(3600))
 	awaitWindow(t, "over-an-end", windows.EventDefined, windows.EventStarted)
 	require.NoError(t, theFleet.Worker.Stop())
 	select { // what is waited for is time itself
-	case <-time.After(time.Until(inSeconds(7))):
+	case <-time.After(time.Until(inSeconds(11))):
 	case <-t.Context().Done():
 	}
 	require.NoError(t, theFleet.Worker.Start(t.Context()))

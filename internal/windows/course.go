@@ -29,6 +29,8 @@ type Course struct {
 	Override *Override `json:"override,omitempty"`
 	// Cancelled: nothing opens any more.
 	Cancelled bool `json:"cancelled,omitempty"`
+	// Confirmed is the start of the opening that takes place unless somebody orders otherwise, as those that follow the window have been told.
+	Confirmed time.Time `json:"confirmed,omitzero"`
 	// Announced are the leads that have had their turn of the opening that starts next.
 	Announced []Lead `json:"announced,omitempty"`
 	// CutOff: everybody was told that nothing new starts in the opening at hand.
@@ -166,7 +168,9 @@ func (c *Course) amendment(start time.Time) Amendment {
 func (c *Course) Pass(now time.Time) []Event {
 	var happened []Event
 	add := func(e Event) {
-		e.At = now
+		if e.At = now; e.Foretold {
+			e.At = e.Opening.Start
+		}
 		happened = append(happened, e)
 	}
 	for c.Window != nil {
@@ -189,6 +193,9 @@ func (c *Course) Pass(now time.Time) []Event {
 		if len(ahead) > 0 {
 			for _, e := range c.announce(ahead[0], now) {
 				add(e)
+			}
+			if !now.Before(c.confirmsAt(ahead[0].Opening)) {
+				c.Confirmed = ahead[0].Start
 			}
 		}
 		break
@@ -224,8 +231,9 @@ func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 		return Event{Kind: EventMissed, Opening: &opening, Message: "missed: nobody was there to open it before its cutoff"}, !opening.Start.Before(c.Since)
 	}
 	c.Running = &opening
-	event := Event{Kind: EventStarted, Opening: &opening, Message: "open until " + clock(opening.End)}
-	if late := now.Sub(opening.Start); late > lateness && !opening.Start.Before(c.Since) {
+	event := Event{Kind: EventStarted, Opening: &opening, Foretold: opening.Start.Equal(c.Confirmed), Message: "open until " + clock(opening.End)}
+	if late := now.Sub(opening.Start); late > lateness+c.recordAfter(opening) && !opening.Start.Before(c.Since) {
+		event.Foretold = false
 		event.Message += fmt.Sprintf("; opened %s late", late.Round(time.Second))
 	}
 	return event, true
@@ -263,8 +271,34 @@ func length(d drydockv1.Duration) time.Duration {
 	return elapsed
 }
 
-// Next returns the next moment at which something happens by itself, after now; false: nothing will.
+// Next returns the next moment at which the window has something to do by itself, after now; false: it has nothing.
 func (c *Course) Next(now time.Time) (time.Time, bool) {
+	return c.next(now, func(o Opening) []time.Time {
+		if c.confirmed(o) {
+			return []time.Time{o.Start.Add(c.recordAfter(o))}
+		}
+		moments := []time.Time{o.Start, c.confirmsAt(o)}
+		for _, receiver := range c.Window.Spec.Notify {
+			for _, lead := range receiver.Leads {
+				moments = append(moments, o.Start.Add(-length(lead)))
+			}
+		}
+		return moments
+	})
+}
+
+// nextTold returns the next moment at which those that follow the window are told something, whatever anybody orders; false: they are told nothing more.
+func (c *Course) nextTold(now time.Time) (time.Time, bool) {
+	return c.next(now, func(o Opening) []time.Time {
+		if c.confirmed(o) {
+			return []time.Time{o.CutoffAt(), o.End}
+		}
+		return []time.Time{o.Start, c.confirmsAt(o)}
+	})
+}
+
+// next returns the first moment after now at which something happens by itself. About the opening that starts next, ahead says at which.
+func (c *Course) next(now time.Time, ahead func(Opening) []time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -284,19 +318,16 @@ func (c *Course) Next(now time.Time) (time.Time, bool) {
 	if !c.Outlook.Last {
 		at(c.Outlook.Until)
 	}
-	ahead := c.coming()
-	if c.Running != nil || len(ahead) > 0 {
+	coming := c.coming()
+	if c.Running != nil || len(coming) > 0 {
 		for _, excluded := range c.Outlook.Excluded {
 			at(excluded.Start)
 			at(excluded.End)
 		}
 	}
-	if len(ahead) > 0 {
-		at(ahead[0].Start)
-		for _, receiver := range c.Window.Spec.Notify {
-			for _, lead := range receiver.Leads {
-				at(ahead[0].Start.Add(-length(lead)))
-			}
+	if len(coming) > 0 {
+		for _, moment := range ahead(coming[0].Opening) {
+			at(moment)
 		}
 	}
 	return next, !next.IsZero()

@@ -41,6 +41,8 @@ type Event struct {
 	By      string `json:"by,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message"`
+	// Foretold: those that follow the window have known before that it would happen then.
+	Foretold bool `json:"foretold,omitempty"`
 }
 
 // Told reports whether receivers are told of events of the kind.

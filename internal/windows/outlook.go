@@ -18,6 +18,8 @@ type Opening struct {
 	Forced bool `json:"forced,omitempty"`
 	// Begun: the window has opened.
 	Begun bool `json:"begun,omitempty"`
+	// Confirmed: it opens at Start unless something else is told, and then need not say so.
+	Confirmed bool `json:"confirmed,omitempty"`
 }
 
 // CutoffAt is from when on nothing new starts.

@@ -35,7 +35,7 @@ const ReasonUnknown Reason = "Unknown"
 // Standing returns what is told of the window now.
 func (c *Course) Standing(name string, now time.Time) Standing {
 	s := Standing{Window: name, Override: c.Override}
-	if next, changes := c.Next(now); changes {
+	if next, changes := c.nextTold(now); changes {
 		s.Next = &next
 	}
 	if c.Window == nil {
@@ -45,6 +45,9 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 	s.OnOverrun, s.Selector = c.Window.Spec.OnOverrun, c.Window.Spec.Selector
 	s.Outlook = c.Outlook
 	s.Outlook.Name, s.Outlook.Openings = name, c.Coming()
+	if len(s.Outlook.Openings) > 0 {
+		s.Outlook.Openings[0].Confirmed = c.confirmed(s.Outlook.Openings[0])
+	}
 	if c.Running != nil {
 		s.Outlook.Openings = append([]Opening{*c.Running}, s.Outlook.Openings...)
 	}
@@ -78,8 +81,17 @@ func (c *Course) scheduled() []Span {
 	return spans
 }
 
+// Opens is when an opening begins that was confirmed; false: none was that is ahead.
+func (s Standing) Opens(now time.Time) (time.Time, bool) {
+	i := slices.IndexFunc(s.Outlook.Openings, func(o Opening) bool { return o.Confirmed && o.Start.After(now) })
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return s.Outlook.Openings[i].Start, true
+}
+
 // Ask answers whether something that takes that long may start now, by what windows have told: all those that are for it. What a window has not told
-// is not so: it is closed until it says that it has opened. When something is not known of one, nothing starts, for it may be excluded there.
+// is not so: it is closed until it says that it has opened, or confirms that it will. When something is not known of one, nothing starts, for it may be excluded there.
 // What takes longer than any opening in sight is not kept from starting by that: it would never have its turn.
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
@@ -108,14 +120,14 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	return verdict
 }
 
-// begun leaves out what should have opened by now, and is not known to have. What has opened, has, whatever the clock of who asks shows.
+// begun leaves out what should have opened by now, and is not known to. What has opened, has, whatever the clock of who asks shows.
 func (o Outlook) begun(now time.Time) Outlook {
 	var openings []Opening
 	for _, opening := range o.Openings {
 		if opening.Begun {
 			opening.Start = earlier(opening.Start, now)
 		}
-		if opening.Begun || opening.Start.After(now) {
+		if opening.Begun || opening.Confirmed || opening.Start.After(now) {
 			openings = append(openings, opening)
 		} else {
 			o.Scheduled = nil // it is late, and not kept from opening by an exclusion
