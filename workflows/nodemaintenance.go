@@ -37,6 +37,8 @@ type NodeMaintenanceInput struct {
 	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
 	Held emergency.State `json:"held"`
+	// Carried is the state of the run before, if there was one.
+	Carried *NodeMaintenanceCarried `json:"carried,omitempty"`
 }
 
 const (
@@ -119,6 +121,8 @@ type nodeMaintenance struct {
 	sharing sharing
 	shares  int64
 	unheard int
+	// hear takes in what was said and not heard yet.
+	hear []func()
 
 	nodes     *activities.Nodes
 	drains    *activities.Drains
@@ -142,6 +146,9 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 	m.record = newNodeRecord(ctx, &m.status, m.node)
 	m.slots = newSlotKeeper(ctx, in.Cluster)
 	m.requestors = newRequestorKeeper(in.Object.Spec, &m.status, m.record.show)
+	if in.Carried != nil {
+		m.restore(*in.Carried)
+	}
 	m.holds.state, m.status.Held = in.Held, in.Held.Of(in.Cluster)
 	return m, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.status, nil },
@@ -164,6 +171,9 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	}
 
 	err := m.maintain(work)
+	if workflow.IsContinueAsNewError(err) {
+		return m.status, err
+	}
 	m.stopLockClocks(ctx)
 	m.record.failure(err)
 	clean, _ := workflow.NewDisconnectedContext(ctx)
@@ -180,8 +190,10 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 
 // maintain is the way of a node through its maintenance.
 func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
-	if err := m.prepare(ctx); err != nil {
-		return err
+	if m.in.Carried == nil {
+		if err := m.prepare(ctx); err != nil {
+			return err
+		}
 	}
 	if m.in.Join != nil {
 		return m.join(ctx)
@@ -302,12 +314,12 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: m.node.Node, Requestor: m.spec.RequestorID}
 	since := m.status.StartedAt.Time
 	m.slots.ask(request, workflow.GetInfo(ctx).WorkflowExecution.ID, since)
-	for m.slots.waits() && !m.sharing.joined {
+	for m.slots.waits() && !m.sharing.joined && !m.rests(ctx) {
 		m.askToShare()
 		m.record.reason.replace(m.turnWait())
 		wait, trouble, version := m.slots.wait, m.slots.trouble, m.sharing.version
 		if err := workflow.Await(ctx, func() bool {
-			return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble || m.sharing.version != version
+			return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble || m.sharing.version != version || m.rests(ctx)
 		}); err != nil {
 			return err
 		}

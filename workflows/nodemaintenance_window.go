@@ -34,8 +34,13 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 	for hold := m.closed(); hold != nil; hold = m.closed() {
 		m.record.reason.hold(ctx, *hold)
 		version := windows.version
-		if err := workflow.Await(ctx, func() bool { return windows.version != version }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return windows.version != version || m.rests(ctx) }); err != nil {
 			return err
+		}
+		if m.rests(ctx) {
+			if err := m.continueAsNew(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	if len(windows.names) > 0 {
