@@ -28,9 +28,12 @@ func TestTwoYearsOfDailyStartsAgreeWithAWalkThroughTheClocks(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s from %d", test.zone, test.year), func(t *testing.T) {
-			seen := walk(t, test.zone, test.year)
+			seen, again := walk(t, test.zone, test.year)
 			for _, at := range []string{"00:00", "00:30", "01:45", "02:15", "02:30", "03:00", "12:00", "23:30"} {
 				requireDailyStarts(t, test.zone, test.year, at, seen)
+				for _, end := range []string{"00:00", "01:45", "02:15", "03:00", "12:15"} {
+					requireEnds(t, test.zone, test.year, at, end, seen, again)
+				}
 			}
 		})
 	}
@@ -42,15 +45,17 @@ const (
 )
 
 // walk returns when clocks of a zone first show each quarter of an hour of two years, and for those they never show, when they would have
-// had they gone on as before.
-func walk(t *testing.T, zone string, year int) map[string]time.Time {
+// had they gone on as before. Again is when they show one once more.
+func walk(t *testing.T, zone string, year int) (seen, again map[string]time.Time) {
 	location, err := time.LoadLocation(zone)
 	require.NoError(t, err)
-	seen := map[string]time.Time{}
+	seen, again = map[string]time.Time{}, map[string]time.Time{}
 	start, end := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Add(-2*24*hour), time.Date(year+2, 1, 1, 0, 0, 0, 0, time.UTC).Add(2*24*hour)
 	for at := start; at.Before(end); at = at.Add(step) {
 		if shown := at.In(location).Format(toTheMinute); seen[shown].IsZero() {
 			seen[shown] = at
+		} else {
+			again[shown] = at
 		}
 	}
 	for reading := start.Add(24 * hour); reading.Before(end.Add(-24 * hour)); reading = reading.Add(step) {
@@ -58,7 +63,7 @@ func walk(t *testing.T, zone string, year int) map[string]time.Time {
 			seen[shown] = seen[reading.Add(-step).Format(toTheMinute)].Add(step)
 		}
 	}
-	return seen
+	return seen, again
 }
 
 func requireDailyStarts(t *testing.T, zone string, year int, at string, seen map[string]time.Time) {
@@ -80,4 +85,39 @@ func requireDailyStarts(t *testing.T, zone string, year int, at string, seen map
 	}
 	require.Equal(t, want, got, "at %s", at)
 	require.Empty(t, found.Dropped)
+}
+
+// requireEnds compares when openings end that end by the clock: when it shows that time for the first time after their start, on the next day if it does
+// not on the same.
+func requireEnds(t *testing.T, zone string, year int, at, end string, seen, again map[string]time.Time) {
+	t.Helper()
+	if at == end {
+		return
+	}
+	recurrence := fmt.Sprintf("FREQ=DAILY;BYHOUR=%s;BYMINUTE=%s", at[:2], at[3:])
+	first, last := seen[fmt.Sprintf("%d-01-01 %s", year, at)], seen[fmt.Sprintf("%d-12-30 %s", year+1, at)]
+	found, err := window(t, "w", spec(zone, recurrence, end)).Preview(first, last.Add(time.Second))
+	require.NoError(t, err)
+	ends := map[time.Time]time.Time{}
+	for _, o := range found.Occurrences {
+		ends[o.Start] = o.End
+	}
+	for day := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC); !day.After(time.Date(year+1, 12, 30, 0, 0, 0, 0, time.UTC)); day = day.AddDate(0, 0, 1) {
+		start, closing := seen[day.Format("2006-01-02 ")+at], day
+		if end < at {
+			closing = day.AddDate(0, 0, 1)
+		}
+		want := seen[closing.Format("2006-01-02 ")+end]
+		if second := again[closing.Format("2006-01-02 ")+end]; !want.After(start) && second.After(start) {
+			want = second
+		}
+		if next := seen[day.AddDate(0, 0, 1).Format("2006-01-02 ")+at]; next.Before(want) {
+			want = next // it ends where the next begins
+		}
+		if got, opens := ends[start]; want.After(start) {
+			require.Equal(t, want, got, "%s from %s to %s", day.Format(time.DateOnly), at, end)
+		} else {
+			require.False(t, opens, "%s from %s to %s has no length", day.Format(time.DateOnly), at, end)
+		}
+	}
 }
