@@ -12,7 +12,9 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,20 +60,27 @@ func (s WindowSize) String() string {
 // WindowResult is how late it is when windows that open in the same second have done so.
 type WindowResult struct {
 	Size WindowSize `json:"size"`
-	// Told is from the instant until who follows a window has been told.
+	// Told is from the instant until who follows a window knows that it is open; 0 if that is known before.
 	Told Latency `json:"told"`
-	// Cordoned is from the instant until a node is cordoned whose maintenance has waited for it.
+	// Began is from the instant until a maintenance that has waited for it goes on.
+	Began Latency `json:"began"`
+	// Cordoned is from the instant until its node is cordoned.
 	Cordoned Latency `json:"cordoned"`
-	// Worker and Temporal are what was used from the instant until all of that was done.
-	Worker   Usage `json:"worker"`
-	Temporal Usage `json:"temporal"`
+	// Recorded is from the instant until a window has taken down itself that it has opened.
+	Recorded Latency `json:"recorded"`
+	// WorkerBefore and TemporalBefore are what was used to confirm the openings, until the instant; Worker and Temporal from then on until all of the
+	// above was done.
+	WorkerBefore   Usage `json:"workerBefore"`
+	TemporalBefore Usage `json:"temporalBefore"`
+	Worker         Usage `json:"worker"`
+	Temporal       Usage `json:"temporal"`
 }
 
 // runWindows measures windows, each size on a fleet of its own.
 func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io.Writer) error {
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
-		result, err := windowsOnFleet(ctx, size, progress)
+		result, err := windowsOnFleet(ctx, size, confirming, progress)
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", size, err)
 		}
@@ -80,7 +89,11 @@ func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io
 	return nil
 }
 
-func windowsOnFleet(ctx context.Context, size WindowSize, progress io.Writer) (WindowResult, error) {
+// confirming is how long before the instant the windows are all defined, so that each confirms its opening in time of its own.
+const confirming = 95 * time.Second
+
+// windowsOnFleet measures windows that are all defined so long before they open.
+func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, progress io.Writer) (WindowResult, error) {
 	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances + 1, Temporal: devstack.TemporalOptions{}, Output: progress})
 	if err != nil {
 		return WindowResult{}, err
@@ -92,7 +105,7 @@ func windowsOnFleet(ctx context.Context, size WindowSize, progress io.Writer) (W
 		}
 		defer server.Close()
 		nodes := Size{Nodes: size.Maintenances, AtOnce: size.Maintenances + 1, Rounds: 1}
-		s := &windowScene{scene: scene{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size}
+		s := &windowScene{scene: scene{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size, ahead: ahead}
 		return s.measure(ctx)
 	}()
 	return result, errors.Join(err, f.Stop())
@@ -102,6 +115,8 @@ func windowsOnFleet(ctx context.Context, size WindowSize, progress io.Writer) (W
 type windowScene struct {
 	scene
 	windows WindowSize
+	// ahead is how long before they open the windows are all defined.
+	ahead time.Duration
 	// opens is when all windows do.
 	opens time.Time
 }
@@ -120,7 +135,8 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 	if err != nil {
 		return WindowResult{}, err
 	}
-	s.opens = time.Now().Add(preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*5/4).Truncate(time.Second)
+	needed := preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*5/4
+	s.opens = time.Now().Add(needed + s.ahead).Truncate(time.Second)
 	if err := errors.Join(s.defineAll(ctx, 0, s.windows.Windows, s.opens), s.startMaintenances(ctx)); err != nil {
 		return WindowResult{}, err
 	}
@@ -128,36 +144,61 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 	if left < 0 {
 		return WindowResult{}, fmt.Errorf("the windows were due to open %s before all of them were defined", -left)
 	}
+	defined, err := usageOfBoth(s.fleet)
+	if err != nil {
+		return WindowResult{}, err
+	}
 	select { // what is waited for is time itself
 	case <-time.After(left):
 	case <-ctx.Done():
 		return WindowResult{}, ctx.Err()
 	}
-	before, err := usageOfBoth(s.fleet)
+	opened, err := usageOfBoth(s.fleet)
 	if err != nil {
 		return WindowResult{}, err
 	}
 	if err := s.awaitCordons(ctx, s.windows.Maintenances+1); err != nil {
 		return WindowResult{}, err
 	}
-	result := WindowResult{Size: s.windows}
-	if result.Told, err = s.told(ctx); err != nil {
-		return WindowResult{}, err
-	}
-	after, err := usageOfBoth(s.fleet)
+	result := WindowResult{Size: s.windows, WorkerBefore: opened[0].since(defined[0]), TemporalBefore: opened[1].since(defined[1])}
+	told, err := s.told(ctx, 0, s.windows.Windows, func(standing windows.Standing) bool {
+		return windows.Ask([]windows.Standing{standing}, s.opens, 0).Allowed
+	})
+	result.Told = s.late(told)
 	if err != nil {
 		return WindowResult{}, err
 	}
-	result.Worker, result.Temporal = after[0].since(before[0]), after[1].since(before[1])
+	if result.Recorded, err = s.recorded(ctx); err != nil {
+		return WindowResult{}, err
+	}
+	done, err := usageOfBoth(s.fleet)
+	if err != nil {
+		return WindowResult{}, err
+	}
+	result.Worker, result.Temporal = done[0].since(opened[0]), done[1].since(opened[1])
+	if result.Began, err = s.began(ctx); err != nil {
+		return WindowResult{}, err
+	}
 	result.Cordoned, err = s.cordoned()
 	return result, err
 }
 
+// late is how long after the instant something was; what was before is not late.
+func (s *windowScene) late(moments []time.Time) Latency {
+	var took []time.Duration
+	for _, at := range moments {
+		took = append(took, max(0, at.Sub(s.opens)))
+	}
+	return latency(took)
+}
+
 func windowName(i int) string { return fmt.Sprintf("w-%d", i) }
 
-func windowFollower(i int) string { return fmt.Sprintf("follower-%d", i) }
+func windowFollower(i int) string { return fmt.Sprintf("follower-%d", i/followedByOne) }
 
 const (
+	// followedByOne is how many windows a follower follows.
+	followedByOne = 50
 	// windowsAtOnce is how many windows are defined together.
 	windowsAtOnce = 16
 	// windowsBefore is how many are defined to see how long that takes.
@@ -172,15 +213,19 @@ func (s *windowScene) defineSome(ctx context.Context) (time.Duration, error) {
 	return took / windowsBefore, err
 }
 
-// defineAll defines the windows from one number to another, and has each followed by a workflow that nobody works on: what it is told, and when, is in its
-// history.
+// defineAll defines the windows from one number to another, and has them followed by workflows that nobody works on: what those are told, and when, is in
+// their histories.
 func (s *windowScene) defineAll(ctx context.Context, from, to int, opens time.Time) error {
 	var group errgroup.Group
 	group.SetLimit(windowsAtOnce)
 	for i := from; i < to; i++ {
 		group.Go(func() error { return s.define(ctx, i, opens) })
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	_, err := s.told(ctx, from, to, func(standing windows.Standing) bool { return standing.Trouble == "" })
+	return err
 }
 
 func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error {
@@ -208,25 +253,82 @@ func (s *windowScene) define(ctx context.Context, i int, opens time.Time) error 
 		return err
 	}
 	subscription := temporal.Subscription{WorkflowID: follower.GetID(), FirstRunID: follower.GetRunID()}
-	if err := s.server.SignalWorkflow(ctx, options.ID, "", temporal.SignalFollowWindow, subscription); err != nil {
-		return err
-	}
-	_, err = s.toldAfter(ctx, i, time.Time{})
-	return err
+	return s.server.SignalWorkflow(ctx, options.ID, "", temporal.SignalFollowWindow, subscription)
 }
 
-// toldAfter is when a follower was told something for the first time after an instant.
-func (s *windowScene) toldAfter(ctx context.Context, i int, after time.Time) (time.Time, error) {
-	events := s.server.GetWorkflowHistory(ctx, windowFollower(i), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for {
+// told waits until the followers of the windows from one number to another have been told what is waited for, and returns when each was.
+func (s *windowScene) told(ctx context.Context, from, to int, awaited func(windows.Standing) bool) ([]time.Time, error) {
+	var told []time.Time
+	for first := from; first < to; {
+		beyond := min(to, (first/followedByOne+1)*followedByOne)
+		missing := map[string]bool{}
+		for i := first; i < beyond; i++ {
+			missing[namespace+"/"+windowName(i)] = true
+		}
+		_, err := s.firstEvent(ctx, windowFollower(first), func(event *historypb.HistoryEvent) (bool, error) {
+			signal := event.GetWorkflowExecutionSignaledEventAttributes()
+			if signal == nil {
+				return false, nil
+			}
+			var standing windows.Standing
+			if err := converter.GetDefaultDataConverter().FromPayloads(signal.Input, &standing); err != nil {
+				return false, fmt.Errorf("read what %s was told: %w", windowFollower(first), err)
+			}
+			if missing[standing.Window] && awaited(standing) {
+				delete(missing, standing.Window)
+				told = append(told, event.EventTime.AsTime())
+			}
+			return len(missing) == 0, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		first = beyond
+	}
+	return told, nil
+}
+
+// firstEvent waits for the first event of a workflow that is looked for, and returns when it was.
+func (s *windowScene) firstEvent(ctx context.Context, id string, wanted func(*historypb.HistoryEvent) (bool, error)) (time.Time, error) {
+	for events := s.server.GetWorkflowHistory(ctx, id, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); ; {
 		event, err := events.Next()
 		if err != nil {
-			return time.Time{}, err
+			return time.Time{}, fmt.Errorf("read the history of %s: %w", id, err)
 		}
-		if at := event.EventTime.AsTime(); event.GetWorkflowExecutionSignaledEventAttributes() != nil && at.After(after) {
-			return at, nil
+		if found, err := wanted(event); found || err != nil {
+			return event.EventTime.AsTime(), err
 		}
 	}
+}
+
+// recorded waits until all windows have taken down that they have opened.
+func (s *windowScene) recorded(ctx context.Context) (Latency, error) {
+	var recorded []time.Time
+	for i := range s.windows.Windows {
+		at, err := s.firstEvent(ctx, temporal.MaintenanceWindowPrefix+namespace+"/"+windowName(i), func(event *historypb.HistoryEvent) (bool, error) {
+			return event.GetUpsertWorkflowSearchAttributesEventAttributes() != nil && event.EventTime.AsTime().After(s.opens), nil
+		})
+		if err != nil {
+			return Latency{}, err
+		}
+		recorded = append(recorded, at)
+	}
+	return s.late(recorded), nil
+}
+
+// began is when the maintenances went on that have waited.
+func (s *windowScene) began(ctx context.Context) (Latency, error) {
+	var began []time.Time
+	for _, node := range s.nodes() {
+		at, err := s.firstEvent(ctx, temporal.NodeMaintenanceID(s.spoke.Name, namespace, node), func(event *historypb.HistoryEvent) (bool, error) {
+			return event.GetWorkflowTaskCompletedEventAttributes() != nil && event.EventTime.AsTime().After(s.opens), nil
+		})
+		if err != nil {
+			return Latency{}, err
+		}
+		began = append(began, at)
+	}
+	return s.late(began), nil
 }
 
 // startMaintenances starts those that wait, each for another window.
@@ -275,18 +377,6 @@ func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
 		}
 		return cordoned == count, err
 	})
-}
-
-func (s *windowScene) told(ctx context.Context) (Latency, error) {
-	var took []time.Duration
-	for i := range s.windows.Windows {
-		at, err := s.toldAfter(ctx, i, s.opens)
-		if err != nil {
-			return Latency{}, err
-		}
-		took = append(took, at.Sub(s.opens))
-	}
-	return latency(took), nil
 }
 
 // cordoned reads from the audit log how late the nodes were cordoned. It is an error if one was before its window opened.
