@@ -129,6 +129,25 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 	}
 }
 
+// Whoever looks at the node or the cluster would wait for it for ever.
+func TestASecondLockOfTheApplicationForTheSameIsRemoved(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.settle()
+	ofNode, ofWhole := nodeLock("second", controller, "n1", active), clusterLock(controller, active)
+	ofWhole.Name = "second"
+	ofNode.CreationTimestamp, ofWhole.CreationTimestamp = metav1.NewTime(t0.Add(time.Hour)), metav1.NewTime(t0.Add(time.Hour))
+	w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, ofNode)
+	w.snapshot.ClusterLocks = append(w.snapshot.ClusterLocks, ofWhole)
+	for _, change := range w.decide().Changes() {
+		require.Equal(t, "second", change.Name)
+		require.Equal(t, locks.Delete, change.Action)
+		require.Equal(t, locks.Duplicate, change.Reason)
+	}
+	w.settle()
+	require.Len(t, w.snapshot.NodeLocks, 2)
+	require.Len(t, w.snapshot.ClusterLocks, 1)
+}
+
 func TestALockNeverTakesTheNameOfAnotherApplicationsLock(t *testing.T) {
 	w := newWorld(t, "b-c")
 	w.snapshot.NodeLocks = []lcmv1.NodeWorkloadLock{nodeLock("tf-b-c", "tf-b", "c", active)}
