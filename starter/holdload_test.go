@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
@@ -39,7 +40,7 @@ func (r *refusals) count() grpc.DialOption {
 // and a person who holds a cluster waits for 6 s. None may get so far, and none may be carried out twice.
 func TestAHoldThatMeetsTheEmergencyStopContinuingAsNewIsAnsweredAtOnce(t *testing.T) {
 	s := newStage(t)
-	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{})
+	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}}})
 	s.worker.RegisterWorkflowWithOptions(workflows.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
 	require.NoError(t, s.worker.Start())

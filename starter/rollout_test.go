@@ -39,6 +39,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"what is held waits, says so and goes on", s.holdsAndReleases},
 		{"the emergency stop loses nothing under load", s.holdsUnderLoad},
 		{"an application's locks are kept", s.keepsLocks},
+		{"what is said while no worker is there counts in its order", s.hearsInOrder},
 		{"without a worker, what has ended is still known", s.remembers},
 	}
 	for _, step := range steps {
@@ -293,6 +294,19 @@ func (s *stage) stopsWatching(t *testing.T) {
 	got = drydock(t, "upgrade", "status", "prod/paused", "--watch", "--timeout", "500ms")
 	require.Equal(t, exitFailed, got.status)
 	require.Equal(t, "error: rollout prod/paused is not over yet (--timeout); it goes on: see `drydock upgrade status prod/paused`\n", got.stderr)
+}
+
+// hearsInOrder has a worker hear in one task what was said while there was none.
+func (s *stage) hearsInOrder(t *testing.T) {
+	for _, said := range [][]string{{"resume", "pause"}, {"pause", "resume"}, {"pause", "resume", "pause"}, {"resume", "pause", "resume"}} {
+		s.worker.Stop()
+		for _, word := range said {
+			succeeds(t, "upgrade", word, "prod/paused")
+		}
+		s.startWorker(t)
+		paused := said[len(said)-1] == "pause"
+		reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Paused == paused })
+	}
 }
 
 // remembers runs last: it stops the worker.

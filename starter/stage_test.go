@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -61,7 +62,9 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) startWorker(t *testing.T) {
-	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{MaxHeartbeatThrottleInterval: 100 * time.Millisecond})
+	s.worker = worker.New(s.client, temporal.TaskQueue, worker.Options{
+		MaxHeartbeatThrottleInterval: 100 * time.Millisecond, Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}},
+	})
 	s.worker.RegisterWorkflowWithOptions(workflows.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
 	s.worker.RegisterWorkflowWithOptions(workflows.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
 	s.worker.RegisterWorkflowWithOptions(workflows.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})

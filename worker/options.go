@@ -16,6 +16,7 @@ import (
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
 )
 
 // options are what the command line says.
@@ -158,7 +159,7 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
 		DisableWorkflowWorker:            o.cluster != "",
-		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}, &temporal.Lease{}},
+		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.HandOver{}, &temporal.Lease{}, &workflows.SignalOrder{}},
 		OnFatalError:                     onFatalError,
 	}
 	if o.versioned() {

@@ -125,7 +125,6 @@ type groupUpgrade struct {
 	withdraw     workflow.CancelFunc
 	withdrawn    *temporal.SignalRequest
 	signals      int
-	drains       []func()
 
 	hub *activities.Rollouts
 }
@@ -240,9 +239,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	g.remedy.settle(ctx)
 	// Last: what is asked for while something else is waited for is answered by this run.
 	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
-	for _, drain := range g.drains {
-		drain()
-	}
+	hearSignals(ctx)
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}

@@ -20,41 +20,39 @@ const resultClusters = 500
 
 // listen takes in what people and our clusters say.
 func (g *groupUpgrade) listen(ctx workflow.Context) {
-	g.drains = append(g.drains,
-		onSignal(ctx, temporal.SignalCancel, "Stop the rollout: remediation is withdrawn and nodes are returned.", func(r temporal.SignalRequest) {
-			if g.withdrawn == nil {
-				g.withdrawn = &r
-			}
-			g.withdraw()
-			g.record.cancelling(ctx, r)
-		}),
-		onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(r temporal.SignalRequest) {
-			if !g.isEnabled() {
-				g.enabled, g.starters = true, append(g.starters, r.Actor)
-			}
-		}),
-		onSignal(ctx, temporal.SignalObserved, "What an activity that waits sees.", func(o temporal.Observation) {
-			g.signals++
-			g.observed(ctx, o)
-		}),
-		onSignal(ctx, temporal.SignalPause, "Start nothing new; what is at work finishes. The clocks stand still.", func(r temporal.SignalRequest) {
-			g.pause(ctx, true, r)
-		}),
-		onSignal(ctx, temporal.SignalResume, "Go on after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) }),
-		g.holds.listen(ctx, func() { g.runClock(ctx) }),
-		g.holds.windows.listen(ctx, func() {
-			g.signals++
-			g.runClock(ctx)
-		}),
-		onSignal(ctx, temporal.SignalPreparationProgress, "How clusters stand that are precached or backed up.", func(told PreparationProgress) {
-			g.signals++
-			g.preparationProgressed(ctx, told)
-		}),
-		onSignal(ctx, temporal.SignalClusterProgress, "What a cluster at work reports.", func(c ranv1.ClusterStatus) {
-			g.signals++
-			g.record.clusterProgressed(ctx, c)
-		}),
-	)
+	onSignal(ctx, temporal.SignalCancel, "Stop the rollout: remediation is withdrawn and nodes are returned.", func(r temporal.SignalRequest) {
+		if g.withdrawn == nil {
+			g.withdrawn = &r
+		}
+		g.withdraw()
+		g.record.cancelling(ctx, r)
+	})
+	onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(r temporal.SignalRequest) {
+		if !g.isEnabled() {
+			g.enabled, g.starters = true, append(g.starters, r.Actor)
+		}
+	})
+	onSignal(ctx, temporal.SignalObserved, "What an activity that waits sees.", func(o temporal.Observation) {
+		g.signals++
+		g.observed(ctx, o)
+	})
+	onSignal(ctx, temporal.SignalPause, "Start nothing new; what is at work finishes. The clocks stand still.", func(r temporal.SignalRequest) {
+		g.pause(ctx, true, r)
+	})
+	onSignal(ctx, temporal.SignalResume, "Go on after a pause.", func(r temporal.SignalRequest) { g.pause(ctx, false, r) })
+	g.holds.listen(ctx, func() { g.runClock(ctx) })
+	g.holds.windows.listen(ctx, func() {
+		g.signals++
+		g.runClock(ctx)
+	})
+	onSignal(ctx, temporal.SignalPreparationProgress, "How clusters stand that are precached or backed up.", func(told PreparationProgress) {
+		g.signals++
+		g.preparationProgressed(ctx, told)
+	})
+	onSignal(ctx, temporal.SignalClusterProgress, "What a cluster at work reports.", func(c ranv1.ClusterStatus) {
+		g.signals++
+		g.record.clusterProgressed(ctx, c)
+	})
 }
 
 // pause stops or goes on starting work, here and in the clusters at work. Paused time is not charged.

@@ -76,7 +76,6 @@ type clusterUpgrade struct {
 	signals   int
 	// suggestedAt is how long the run's history was, in events, when the server first suggested to continue as new.
 	suggestedAt int
-	drains      []func()
 
 	cluster *activities.Clusters
 	locks   *activities.Locks

@@ -13,31 +13,29 @@ import (
 
 // listen takes in what people, the rollout, our nodes and our own activities say.
 func (c *clusterUpgrade) listen(ctx workflow.Context) {
-	c.drains = append(c.drains,
-		onSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes at work.", func(r temporal.SignalRequest) {
-			if c.withdrawn == nil {
-				c.withdrawn = &r
-			}
-			c.withdraw()
-		}),
-		onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) }),
-		onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(false) }),
-		c.holds.listen(ctx, func() {
-			c.status.Held = c.holds.state.Of(c.in.Cluster)
-			c.nodes.changed = true
-			c.nodes.takeBackHeld()
-			c.record.show()
-		}),
-		onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", c.observe),
-		c.nodes.slots.listen(ctx, func() {
-			c.signals++
-			c.nodes.changed = true
-		}),
-		onSignal(ctx, temporal.SignalNodeProgress, "What a node at work reports.", func(n ranv1.ClusterNodeStatus) {
-			c.signals++
-			c.nodes.progressed(n)
-		}),
-	)
+	onSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes at work.", func(r temporal.SignalRequest) {
+		if c.withdrawn == nil {
+			c.withdrawn = &r
+		}
+		c.withdraw()
+	})
+	onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) })
+	onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(false) })
+	c.holds.listen(ctx, func() {
+		c.status.Held = c.holds.state.Of(c.in.Cluster)
+		c.nodes.changed = true
+		c.nodes.takeBackHeld()
+		c.record.show()
+	})
+	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", c.observe)
+	c.nodes.slots.listen(ctx, func() {
+		c.signals++
+		c.nodes.changed = true
+	})
+	onSignal(ctx, temporal.SignalNodeProgress, "What a node at work reports.", func(n ranv1.ClusterNodeStatus) {
+		c.signals++
+		c.nodes.progressed(n)
+	})
 	workflow.GoNamed(ctx, "slots", c.nodes.slots.run)
 	workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 		parent := temporal.ClusterGroupUpgradeID(c.in.Namespace, c.in.Rollout)
@@ -92,9 +90,7 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 	if err := c.nodes.slots.settle(ctx); err != nil {
 		return err
 	}
-	for _, drain := range c.drains {
-		drain()
-	}
+	hearSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

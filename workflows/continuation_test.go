@@ -234,7 +234,7 @@ func (c childElsewhere) GetChildWorkflowExecution() workflow.Future { return c.s
 // A rollout that somebody else has started may be over before the next run asks for it.
 func TestAClusterWhoseRolloutSomebodyElseHasStartedKeepsItsPolicies(t *testing.T) {
 	h := newHubWorld(t)
-	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&elsewhere{}}})
+	h.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}, &elsewhere{}}})
 	h.isNew["c1"] = []string{"first", "second"}
 	h.blocked["AwaitRollout"] = true
 	h.RegisterDelayedCallback(func() {

@@ -50,7 +50,6 @@ type emergencyStop struct {
 	state emergency.State
 	audience
 	messages int
-	drains   []func()
 	memory
 }
 
@@ -71,21 +70,19 @@ func (e *emergencyStop) run(ctx workflow.Context) error {
 }
 
 func (e *emergencyStop) listen(ctx workflow.Context) error {
-	e.drains = append(e.drains,
-		onSignal(ctx, temporal.SignalFollowHolds, "A workflow wants to be told what is held.", func(s temporal.Subscription) {
-			e.messages++
-			e.follow(s)
-		}),
-		onSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
-			e.messages++
-			e.leave(s)
-		}),
-		onSignal(ctx, temporal.SignalHold, "Hold clusters, or all; as the update of this name, but without an answer.", func(r emergency.Request) {
-			e.messages++
-			e.early = append(e.early, r)
-			e.holdEarly(ctx)
-		}),
-	)
+	onSignal(ctx, temporal.SignalFollowHolds, "A workflow wants to be told what is held.", func(s temporal.Subscription) {
+		e.messages++
+		e.follow(s)
+	})
+	onSignal(ctx, temporal.SignalLeaveHolds, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
+		e.messages++
+		e.leave(s)
+	})
+	onSignal(ctx, temporal.SignalHold, "Hold clusters, or all; as the update of this name, but without an answer.", func(r emergency.Request) {
+		e.messages++
+		e.early = append(e.early, r)
+		e.holdEarly(ctx)
+	})
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 			func() (EmergencyStopStatus, error) {
@@ -164,9 +161,7 @@ func (e *emergencyStop) continueAsNew(ctx workflow.Context) error {
 		}
 		e.tell(ctx)
 	}
-	for _, drain := range e.drains {
-		drain()
-	}
+	hearSignals(ctx)
 	carried := &EmergencyStopCarried{State: e.state, Followers: e.followers, Kept: e.kept, Unrecalled: !e.recalled, Unsought: !e.sought}
 	return workflow.NewContinueAsNewError(ctx, temporal.EmergencyStop, EmergencyStopInput{Carried: carried})
 }

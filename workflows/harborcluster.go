@@ -79,8 +79,6 @@ type harborKeeper struct {
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 	signals   int
-	drain     func()
-	drainHeld func()
 
 	hub    *activities.Rollouts
 	harbor *activities.Harbor
@@ -113,7 +111,7 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	h.withdraw = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	h.drain = onSignal(listening, temporal.SignalCancel, "End, and leave everything as it is.", func(r temporal.SignalRequest) {
+	onSignal(listening, temporal.SignalCancel, "End, and leave everything as it is.", func(r temporal.SignalRequest) {
 		h.signals++
 		if h.withdrawn == nil {
 			h.withdrawn = &r
@@ -122,7 +120,7 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 		h.withdraw()
 	})
 	onSignal(listening, temporal.SignalObserved, "What the removal of a part waits for.", func(o temporal.Observation) { h.observed(listening, o) })
-	h.drainHeld = h.holds.listen(listening, h.showHold)
+	h.holds.listen(listening, h.showHold)
 	h.holds.follow(work, h.in.Cluster)
 	err := h.keep(work)
 	h.ending = true
@@ -353,8 +351,7 @@ func (h *harborKeeper) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return err
 	}
-	h.drain()
-	h.drainHeld()
+	hearSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -58,13 +58,13 @@ func (h *harborKeeper) delete(ctx workflow.Context, r temporal.SignalRequest) er
 
 func (h *harborKeeper) change(ctx workflow.Context, summary string, activity, input, result any) error {
 	h.changing++
-	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" || h.unlocated != nil })
+	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" || h.unlocated != nil || h.ending })
 	switch {
 	case err != nil:
-	case sdktemporal.IsCanceledError(h.unlocated):
-		err = refused(errEnding)
-	case h.unlocated != nil:
+	case h.unlocated != nil && !sdktemporal.IsCanceledError(h.unlocated):
 		err = h.unlocated
+	case h.ending || h.unlocated != nil: // it may have been cancelled just before
+		err = refused(errEnding)
 	default:
 		h.signals++                                            // an update is as much history as a signal
 		err = h.tryOnce(ctx, summary, activity, input, result) // somebody waits for the answer

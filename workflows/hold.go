@@ -29,9 +29,9 @@ type holdKeeper struct {
 }
 
 // listen takes in what is held, and calls changed when that is news. What was said before what is known counts no more.
-func (k *holdKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+func (k *holdKeeper) listen(ctx workflow.Context, changed func()) {
 	k.ctx = ctx
-	return onSignal(ctx, temporal.SignalHeld, "What is held by the emergency stop.", func(state emergency.State) {
+	onSignal(ctx, temporal.SignalHeld, "What is held by the emergency stop.", func(state emergency.State) {
 		if state.Number > k.state.Number {
 			k.state = state
 			changed()

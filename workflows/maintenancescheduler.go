@@ -84,7 +84,6 @@ type maintenanceScheduler struct {
 	changed, doubtful bool
 	telling           int
 	messages          int
-	drains            []func()
 
 	hub       *activities.Rollouts
 	scheduler *activities.Scheduler
@@ -107,21 +106,19 @@ func newMaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput)
 
 // listen takes in what askers say, and what is seen of the cluster.
 func (s *maintenanceScheduler) listen(ctx workflow.Context) {
-	s.drains = append(s.drains,
-		onSignal(ctx, temporal.SignalCall, "Who asks for slots, and gives them back.", func(call scheduling.Call) {
-			s.messages++
-			s.changed = true
-			s.book.Take(call, workflow.Now(ctx))
-			s.roll.take(call)
-		}),
-		onSignal(ctx, temporal.SignalSight, "How the nodes of the cluster are.", func(sight scheduling.Sight) {
-			s.messages++
-			s.changed = true
-			s.trouble = nil
-			s.book.See(sight)
-		}),
-		s.holds.listen(ctx, func() { s.changed = true }),
-	)
+	onSignal(ctx, temporal.SignalCall, "Who asks for slots, and gives them back.", func(call scheduling.Call) {
+		s.messages++
+		s.changed = true
+		s.book.Take(call, workflow.Now(ctx))
+		s.roll.take(call)
+	})
+	onSignal(ctx, temporal.SignalSight, "How the nodes of the cluster are.", func(sight scheduling.Sight) {
+		s.messages++
+		s.changed = true
+		s.trouble = nil
+		s.book.See(sight)
+	})
+	s.holds.listen(ctx, func() { s.changed = true })
 }
 
 // run decides whenever something has changed.
@@ -254,9 +251,7 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return s.telling == 0 }); err != nil {
 		return err
 	}
-	for _, drain := range s.drains {
-		drain()
-	}
+	hearSignals(ctx)
 	s.book.Forget() // the next run sees for itself how the nodes are, when somebody asks; thousands of them would not fit into its input
 	carried := &MaintenanceSchedulerCarried{
 		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter,

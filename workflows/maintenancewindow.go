@@ -63,7 +63,6 @@ type maintenanceWindow struct {
 	// defining is how many updates read a calendar.
 	defining   int
 	messages   int
-	drains     []func()
 	attributes *attributeKeeper
 	phase      windows.Phase
 
@@ -98,7 +97,7 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 			return w.continueAsNew(ctx)
 		}
 		if w.sleep(ctx) {
-			w.hear()
+			hearSignals(ctx)
 			if !w.changed && !w.unannounced() { // nobody has come in the last moment
 				return nil
 			}
@@ -206,18 +205,11 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	return ends && due() && !w.changed && w.defining == 0
 }
 
-// hear takes in what was said and not heard yet.
-func (w *maintenanceWindow) hear() {
-	for _, drain := range w.drains {
-		drain()
-	}
-}
-
 // continueAsNew hands everything to a new run. More may be said while receivers are told of what was heard last.
 func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
 	for {
 		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
-		if w.hear(); len(w.events) == 0 {
+		if hearSignals(ctx); len(w.events) == 0 {
 			break
 		}
 		w.notify(ctx)

@@ -19,22 +19,20 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		w.changed = true
 		change()
 	}
-	w.drains = append(w.drains,
-		onSignal(ctx, temporal.SignalFollowWindow, "A workflow wants to be told how the window stands.", func(s temporal.Subscription) {
-			heard(func() { w.follow(s) })
-		}),
-		onSignal(ctx, temporal.SignalLeaveWindow, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
-			heard(func() { w.leave(s) })
-		}),
-		onSignal(ctx, temporal.SignalAnnounce, "A portal may not know of the window any more.", func(i portal.Inquiry) {
-			w.messages++
-			w.answer(i)
-		}),
-		onSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
-			w.messages++
-			w.cancel(ctx, windows.Request{Actor: r.Actor, Reason: r.Reason})
-		}),
-	)
+	onSignal(ctx, temporal.SignalFollowWindow, "A workflow wants to be told how the window stands.", func(s temporal.Subscription) {
+		heard(func() { w.follow(s) })
+	})
+	onSignal(ctx, temporal.SignalLeaveWindow, "A workflow is over and wants to be told nothing more.", func(s temporal.Subscription) {
+		heard(func() { w.leave(s) })
+	})
+	onSignal(ctx, temporal.SignalAnnounce, "A portal may not know of the window any more.", func(i portal.Inquiry) {
+		w.messages++
+		w.answer(i)
+	})
+	onSignal(ctx, temporal.SignalCancel, "The window opens no more; an opening at hand ends now.", func(r temporal.SignalRequest) {
+		w.messages++
+		w.cancel(ctx, windows.Request{Actor: r.Actor, Reason: r.Reason})
+	})
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (windows.Status, error) { return w.status(ctx), nil },
 			workflow.QueryHandlerOptions{Description: "How the window stands, what is to come, and what has happened."}),
@@ -106,10 +104,13 @@ func (w *maintenanceWindow) define(ctx workflow.Context, r windows.DefineRequest
 	w.messages++
 	w.defining++
 	w.passTime(ctx) // an opening at hand keeps its end
-	now := workflow.Now(ctx)
+	now, cancelled := workflow.Now(ctx), w.course.Cancelled
 	reading, _ := workflow.NewDisconnectedContext(ctx) // a window whose workflow was cancelled may be defined anew
 	outlook, err := w.foresee(reading, r.Object, now)
 	w.defining--
+	if err == nil && w.course.Cancelled && !cancelled {
+		err = refused(errors.New("the window was cancelled meanwhile: say it once more to have the window open again"))
+	}
 	if err != nil {
 		return windows.Status{}, err
 	}

@@ -121,8 +121,6 @@ type nodeMaintenance struct {
 	sharing sharing
 	shares  int64
 	unheard int
-	// hear takes in what was said and not heard yet.
-	hear []func()
 
 	nodes     *activities.Nodes
 	drains    *activities.Drains

@@ -54,9 +54,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return m.unheard == 0 }); err != nil {
 		return err
 	}
-	for _, hear := range m.hear {
-		hear()
-	}
+	hearSignals(ctx)
 	if !m.rests(ctx) || m.unheard > 0 || m.slots.news() {
 		return nil
 	}

@@ -16,35 +16,27 @@ import (
 
 // listen takes in what people, the parent and our own activities say.
 func (m *nodeMaintenance) listen(ctx workflow.Context) {
-	m.hear = append(m.hear,
-		onSignal(ctx, temporal.SignalCancel, "Take back what was done and return the node.", func(r temporal.SignalRequest) {
-			m.takeBack(r)
-		}),
-		onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.takeDone),
-		onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", func(r temporal.SignalRequest) {
-			m.takeFailure(workflow.Now(ctx), r)
-		}),
-		onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", func(r temporal.SignalRequest) {
-			m.takeRecovery(workflow.Now(ctx), r)
-		}),
-		onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) }),
-	)
+	onSignal(ctx, temporal.SignalCancel, "Take back what was done and return the node.", func(r temporal.SignalRequest) {
+		m.takeBack(r)
+	})
+	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.takeDone)
+	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
+	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
+	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
 	workflow.GoNamed(ctx, "tell those that joined", m.shareStates)
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
 	if m.in.Slot == nil {
-		m.hear = append(m.hear, m.slots.listen(ctx, func() {}))
+		m.slots.listen(ctx, func() {})
 		workflow.GoNamed(ctx, "slots", m.slots.run)
-		m.hear = append(m.hear, onSignal(ctx, temporal.SignalShare, "How the node stands that another maintenance shares.", m.takeShare))
+		onSignal(ctx, temporal.SignalShare, "How the node stands that another maintenance shares.", m.takeShare)
 		workflow.GoNamed(ctx, "tell holder", m.tellHolder)
 		workflow.GoNamed(ctx, "inform holder", m.informHolder)
 	}
-	m.hear = append(m.hear,
-		m.holds.listen(ctx, m.showHold),
-		m.holds.windows.listen(ctx, func() {
-			m.showHold()
-			m.takeBackClosed()
-		}),
-	)
+	m.holds.listen(ctx, m.showHold)
+	m.holds.windows.listen(ctx, func() {
+		m.showHold()
+		m.takeBackClosed()
+	})
 	if m.in.Parent != "" {
 		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 			m.record.progress.report(ctx, m.in.Parent, temporal.SignalNodeProgress, m.in.ProgressLimit, func() any { return m.record.summary() })

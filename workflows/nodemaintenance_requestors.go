@@ -3,7 +3,6 @@ package workflows
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -18,8 +17,6 @@ type requestor struct {
 	maintenancev1.RequestorStatus
 	// failure of its work. One that left with it has not made it good.
 	failure *maintenancev1.Failure
-	// failedAt is when its failure was said last.
-	failedAt time.Time
 	// joiner is the maintenance with which it joined, and claim the number of the last claim of that.
 	joiner scheduling.Asker
 	claim  int64
@@ -178,27 +175,21 @@ func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
 	}
 }
 
-func (m *nodeMaintenance) takeFailure(now time.Time, r temporal.SignalRequest) {
+func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 	switch who := m.spokenFor(r, "fail"); {
 	case who == nil:
 	case !m.status.HandedOver || !who.State.NeedsNode():
 		m.record.note(m.said("fail", who, r) + ", but the node is not handed over: nothing done")
 	default:
 		m.requestors.set(who, maintenancev1.RequestorFailed, byWhom(r))
-		who.failedAt = now
 		who.failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + who.RequestorID + " failed" + spoken(who.Message)}
 		m.showFailure()
 	}
 }
 
-// takeRecovery takes in that a failure is made good. Of signals that arrive in one task it is not known which was sent first: the node is held then.
-func (m *nodeMaintenance) takeRecovery(now time.Time, r temporal.SignalRequest) {
+func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
 	who := m.spokenFor(r, "recover")
 	if who == nil || !m.status.HandedOver || who.State != maintenancev1.RequestorFailed {
-		return
-	}
-	if who.failedAt.Equal(now) {
-		m.record.note(m.said("recover", who, r) + ", but in the same moment as fail: the node is held; say recover again")
 		return
 	}
 	who.failure = nil

@@ -334,27 +334,6 @@ func TestANodeIsReturnedAtOnceWhenTheRequestorHasNoWorkOfItsOwn(t *testing.T) {
 	require.Contains(t, w.called(), "ReturnNode")
 }
 
-func TestWhoseFailAndRecoverArriveInTheSameMomentIsHeldUntilRecoverIsSaidAgain(t *testing.T) {
-	w := newWorld(t)
-	w.RegisterDelayedCallback(func() {
-		for _, signal := range []string{temporal.SignalRecover, temporal.SignalFail, temporal.SignalRecover} {
-			w.SignalWorkflow(signal, nil)
-		}
-	}, time.Hour)
-	w.RegisterDelayedCallback(func() {
-		status := statusOf[nodeStatus](w)
-		require.Equal(t, maintenancev1.NodeRequestorFailed, status.State)
-		require.Contains(t, status.Notes, "recover was said, but in the same moment as fail: the node is held; say recover again")
-		w.SignalWorkflow(temporal.SignalRecover, nil)
-	}, 2*time.Hour)
-	w.RegisterDelayedCallback(func() {
-		require.Equal(t, maintenancev1.NodeReady, statusOf[nodeStatus](w).State)
-		w.SignalWorkflow(temporal.SignalDone, nil)
-	}, 3*time.Hour)
-	w.ExecuteWorkflow(NodeMaintenance, handOver())
-	requireResult[nodeStatus](w)
-}
-
 func TestFailHoldsTheNodeUntilItIsRecovered(t *testing.T) {
 	w := newWorld(t)
 	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalFail, temporal.SignalRequest{Actor: "driver", Reason: "no firmware"})

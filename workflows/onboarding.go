@@ -85,7 +85,6 @@ type onboarding struct {
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
-	drain     func()
 	hub       *activities.Onboarding
 }
 
@@ -97,7 +96,7 @@ func (o *onboarding) run(ctx workflow.Context) (OnboardingStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	o.withdraw = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	o.drain = onSignal(listening, temporal.SignalCancel, "End. Rollouts that were started go on.", func(r temporal.SignalRequest) {
+	onSignal(listening, temporal.SignalCancel, "End. Rollouts that were started go on.", func(r temporal.SignalRequest) {
 		if o.withdrawn == nil {
 			o.withdrawn = &r
 		}
@@ -238,7 +237,7 @@ func (o *onboarding) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return o.starting == 0 }); err != nil {
 		return err
 	}
-	o.drain()
+	hearSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -45,7 +46,9 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 
 // replay replays a run as the workflow that it was: messages to it say to whom they are.
 func replay(run history.Run) error {
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DataConverter: temporal.DataConverter()})
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}},
+	})
 	if err != nil {
 		return err
 	}

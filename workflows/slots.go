@@ -61,9 +61,9 @@ func newSlotKeeper(ctx workflow.Context, cluster string) *slotKeeper {
 }
 
 // listen takes in what the scheduler grants, and that it wants to be told everything.
-func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+func (k *slotKeeper) listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
-	drainTurns := onSignal(ctx, temporal.SignalTurn, "Which slots are granted, and why the others are not.", func(turn scheduling.Turn) {
+	onSignal(ctx, temporal.SignalTurn, "Which slots are granted, and why the others are not.", func(turn scheduling.Turn) {
 		if turn.Asker != k.asker || !k.hear(turn.Scheduler) {
 			return // it is for one that had this id before, or what is left of a scheduler that is gone
 		}
@@ -78,16 +78,12 @@ func (k *slotKeeper) listen(ctx workflow.Context, changed func()) (drain func())
 		}
 		changed()
 	})
-	drainCalls := onSignal(ctx, temporal.SignalRollCall, "The scheduler wants to be told all slots.", func(call scheduling.RollCall) {
+	onSignal(ctx, temporal.SignalRollCall, "The scheduler wants to be told all slots.", func(call scheduling.RollCall) {
 		if k.hear(call.Scheduler) {
 			k.everything, k.reached = true, true
 			changed()
 		}
 	})
-	return func() {
-		drainTurns()
-		drainCalls()
-	}
 }
 
 // hear reports whether what the scheduler says that began then counts: it is the one that was heard last, or a later one.

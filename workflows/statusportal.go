@@ -52,7 +52,6 @@ type statusPortal struct {
 	sought     bool
 	changed    bool
 	messages   int
-	drains     []func()
 	attributes *attributeKeeper
 	status     string
 	background
@@ -144,19 +143,17 @@ func (s *statusPortal) order(carryOut func(now time.Time)) {
 // listen takes in what people order, what windows tell, and what other portals show.
 func (s *statusPortal) listen(ctx workflow.Context) error {
 	p := &s.portal
-	s.drains = append(s.drains,
-		onSignal(ctx, temporal.SignalAnnouncement, "A window tells of its openings.", func(a portal.Announcement) {
-			s.order(func(now time.Time) { p.Hear(a, now) })
-		}),
-		onSignal(ctx, temporal.SignalMoved, "Another portal shows components or maintenances now.", func(m portal.Move) {
-			s.order(func(now time.Time) { p.Yield(m, now) })
-		}),
-		onSignal(ctx, temporal.SignalCancel, "Delete everything; then the portal ends.", func(r temporal.SignalRequest) {
-			s.order(func(now time.Time) {
-				p.Delete(portal.DeleteRequest{Request: portal.Request{Actor: r.Actor, Reason: r.Reason}, All: true}, now)
-			})
-		}),
-	)
+	onSignal(ctx, temporal.SignalAnnouncement, "A window tells of its openings.", func(a portal.Announcement) {
+		s.order(func(now time.Time) { p.Hear(a, now) })
+	})
+	onSignal(ctx, temporal.SignalMoved, "Another portal shows components or maintenances now.", func(m portal.Move) {
+		s.order(func(now time.Time) { p.Yield(m, now) })
+	})
+	onSignal(ctx, temporal.SignalCancel, "Delete everything; then the portal ends.", func(r temporal.SignalRequest) {
+		s.order(func(now time.Time) {
+			p.Delete(portal.DeleteRequest{Request: portal.Request{Actor: r.Actor, Reason: r.Reason}, All: true}, now)
+		})
+	})
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (portal.View, error) { return p.View(), nil },
 			workflow.QueryHandlerOptions{Description: "What the status page shows."}),
@@ -240,9 +237,7 @@ func (s *statusPortal) tellAfter(ctx workflow.Context, pause time.Duration, summ
 func (s *statusPortal) end(ctx workflow.Context) {
 	s.rest()
 	_ = workflow.Await(ctx, func() bool { return s.working == 0 && workflow.AllHandlersFinished(ctx) })
-	for _, drain := range s.drains {
-		drain()
-	}
+	hearSignals(ctx)
 }
 
 // continueAsNew hands everything to a new run.

@@ -61,7 +61,6 @@ type sweeper struct {
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 	signals   int
-	drains    []func()
 
 	hub     *activities.Rollouts
 	sweeper *activities.Sweeper
@@ -89,23 +88,25 @@ func (s *sweeper) run(ctx workflow.Context) (SweeperStatus, error) {
 	if workflow.IsContinueAsNewError(err) {
 		return SweeperStatus{}, err
 	}
+	if hearSignals(listening); s.withdrawn != nil && s.woken { // since it was cancelled: whoever wakes it relies on it
+		return SweeperStatus{}, s.continueAsNew(listening)
+	}
 	return s.finish(listening, err)
 }
 
 func (s *sweeper) listen(ctx workflow.Context) {
-	s.drains = append(s.drains,
-		onSignal(ctx, temporal.SignalWake, "Look now: something may have to be taken back.", func(temporal.SignalRequest) {
-			s.signals++
-			s.woken = true
-		}),
-		onSignal(ctx, temporal.SignalCancel, "End. The next maintenance of the cluster starts it again.", func(r temporal.SignalRequest) {
-			s.signals++
-			if s.withdrawn == nil {
-				s.withdrawn = &r
-			}
-			s.withdraw()
-		}),
-	)
+	onSignal(ctx, temporal.SignalWake, "Look now: something may have to be taken back.", func(temporal.SignalRequest) {
+		s.signals++
+		s.woken = true
+	})
+	onSignal(ctx, temporal.SignalCancel, "End. The next maintenance of the cluster starts it again.", func(r temporal.SignalRequest) {
+		s.signals++
+		if s.withdrawn == nil {
+			s.withdrawn = &r
+		}
+		s.woken = false
+		s.withdraw()
+	})
 }
 
 // sweep looks for orphans and takes them back, and rests while there is nothing to look at.
@@ -314,9 +315,7 @@ func (s *sweeper) insist() insistence {
 // continueAsNew hands the status to a new run. No activity runs, and no signal is left behind: the new run begins with a look, which is all
 // that a wake asks for.
 func (s *sweeper) continueAsNew(ctx workflow.Context) error {
-	for _, drain := range s.drains {
-		drain()
-	}
+	hearSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -67,9 +67,9 @@ func windowNames(namespace string, given []drydockv1.WindowName) []string {
 }
 
 // listen takes in how windows stand. What was said before what is known counts no more.
-func (k *windowKeeper) listen(ctx workflow.Context, changed func()) (drain func()) {
+func (k *windowKeeper) listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
-	return onSignal(ctx, temporal.SignalWindow, "How a maintenance window stands.", func(standing windows.Standing) {
+	onSignal(ctx, temporal.SignalWindow, "How a maintenance window stands.", func(standing windows.Standing) {
 		if slices.Contains(k.names, standing.Window) && standing.Number > k.told[standing.Window].Number {
 			k.told[standing.Window] = standing
 			k.renew()

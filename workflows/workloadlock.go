@@ -45,7 +45,6 @@ type lockController struct {
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 	signals   int
-	drain     func()
 
 	hub   *activities.Rollouts
 	locks *activities.WorkloadLocks
@@ -74,7 +73,7 @@ func (c *lockController) run(ctx workflow.Context) (WorkloadLockControllerStatus
 }
 
 func (c *lockController) listen(ctx workflow.Context) {
-	c.drain = onSignal(ctx, temporal.SignalCancel, "End, and leave the locks as they are.", func(r temporal.SignalRequest) {
+	onSignal(ctx, temporal.SignalCancel, "End, and leave the locks as they are.", func(r temporal.SignalRequest) {
 		c.signals++
 		if c.withdrawn == nil {
 			c.withdrawn = &r
@@ -143,7 +142,7 @@ func (c *lockController) insist() insistence {
 
 // continueAsNew hands the state to a new run. No activity runs, and no signal is left behind.
 func (c *lockController) continueAsNew(ctx workflow.Context) error {
-	c.drain()
+	hearSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

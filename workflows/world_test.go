@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -93,7 +94,7 @@ func newWorld(t *testing.T) *world {
 	w.SetTestTimeout(time.Minute)
 	// The SDK hashes the test's binary during the first workflow task, which on a busy machine takes longer than the second after which it
 	// assumes a deadlock.
-	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
+	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}}})
 	w.register()
 	return w
 }

@@ -14,6 +14,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -125,7 +126,11 @@ func (s *stage) judgeRuns(t *testing.T, workflowID string, judge func(history.Ru
 	t.Helper()
 	runs, err := history.Read(t.Context(), s.temporal, workflowID)
 	require.NoError(t, err)
-	replayer, quiet := worker.NewWorkflowReplayer(), log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
+		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}},
+	})
+	require.NoError(t, err)
 	workflows.Register(replayer, false)
 	var violations []string
 	for _, run := range runs {

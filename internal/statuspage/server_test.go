@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
@@ -128,7 +129,7 @@ func (s *stage) serve(t *testing.T, portalName string) (address string, api stat
 }
 
 func (s *stage) startWorker(t *testing.T) {
-	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{})
+	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}}})
 	for name, play := range map[string]any{
 		typePlayedPortal:             playedPortal,
 		temporal.StatusPortal:        workflows.StatusPortal,
