@@ -92,6 +92,34 @@ func (c *cli) verb(work func(ctx context.Context, args []string) error) func(*co
 	}
 }
 
+// serverVerb is verb for work that is all about Temporal.
+func (c *cli) serverVerb(work func(ctx context.Context, s *server, args []string) error) func(*cobra.Command, []string) error {
+	return c.verb(func(ctx context.Context, args []string) error {
+		return c.onServer(ctx, func(s *server) error { return work(ctx, s, args) })
+	})
+}
+
+// onServer works with the server of Temporal.
+func (c *cli) onServer(ctx context.Context, work func(*server) error) error {
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return work(s)
+}
+
+// subjectVerb is serverVerb for work on what the first argument names, which is looked at first.
+func (c *cli) subjectVerb(named func(string) (subject, error), work func(ctx context.Context, s *server, target subject) error) func(*cobra.Command, []string) error {
+	return c.verb(func(ctx context.Context, args []string) error {
+		target, err := named(args[0])
+		if err != nil {
+			return err
+		}
+		return c.onServer(ctx, func(s *server) error { return work(ctx, s, target) })
+	})
+}
+
 // operands are the arguments that a command takes, all of them required.
 func operands(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

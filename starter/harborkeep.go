@@ -149,12 +149,8 @@ func newHarborDelete(c *cli) *cobra.Command {
 		Use:   "delete NAME",
 		Short: "Delete a HarborCluster and what belongs to it; its data only if its deletionPolicy says so",
 		Args:  operands("NAME"),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.namedHarborCluster(args[0])
-			if err != nil {
-				return err
-			}
-			return c.deleteHarbor(ctx, target, reason, wait)
+		RunE: c.subjectVerb(c.namedHarborCluster, func(ctx context.Context, s *server, target subject) error {
+			return c.deleteHarbor(ctx, s, target, reason, wait)
 		}),
 	}
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until all of it is gone")
@@ -166,12 +162,7 @@ func newHarborDelete(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (c *cli) deleteHarbor(ctx context.Context, target subject, reason string, wait bool) error {
-	s, err := c.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reason string, wait bool) error {
 	// The workflow may have ended, and the object still be there.
 	ref, named := observe.RefOf(target.workflowID, ""), &goharborv1.HarborCluster{}
 	named.Namespace, named.Name = ref.Namespace, ref.Name

@@ -33,16 +33,7 @@ func newHarborStatus(c *cli) *cobra.Command {
 
 With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
 		Args: operands("NAME"),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.namedHarborCluster(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.subjectVerb(c.namedHarborCluster, func(ctx context.Context, s *server, target subject) error {
 			if watch {
 				_, err := c.watchHarbor(ctx, s, target, func(harborStatus) bool { return false })
 				return err

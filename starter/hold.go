@@ -208,12 +208,7 @@ func newHoldStatus(c *cli) *cobra.Command {
 		Use:   "status",
 		Short: "Show what is held, by whom, why and since when",
 		Args:  operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			status, err := s.holdStatus(ctx)
 			if err != nil {
 				return err

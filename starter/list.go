@@ -95,12 +95,7 @@ func (c *cli) newList(short, running string, query func(running bool) string, re
 		Use:   "list",
 		Short: short,
 		Args:  operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			rows, err := s.list(ctx, query(onlyRunning))
 			if err != nil {
 				return err

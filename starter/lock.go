@@ -119,13 +119,7 @@ func newLockControllerStatus(c *cli) *cobra.Command {
 		Use:   "status NAME",
 		Short: "Show the locks of an application, and why each is as it is",
 		Args:  operands("NAME"),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.namedLockController(args[0])
-			if err != nil {
-				return err
-			}
-			return c.showLockController(ctx, target)
-		}),
+		RunE:  c.subjectVerb(c.namedLockController, c.showLockController),
 	}
 	c.addClusterFlag(cmd)
 	c.addTemporalFlags(cmd)
@@ -133,12 +127,7 @@ func newLockControllerStatus(c *cli) *cobra.Command {
 	return cmd
 }
 
-func (c *cli) showLockController(ctx context.Context, target subject) error {
-	s, err := c.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c *cli) showLockController(ctx context.Context, s *server, target subject) error {
 	execution, err := s.describe(ctx, target, "")
 	if err != nil {
 		return err

@@ -87,12 +87,7 @@ func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: told.verb + " NAME|NODE", Short: told.short,
 		Args: operands("NAME"), ValidArgsFunction: c.completeMaintenances,
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, args []string) error {
 			target, err := c.maintenanceOf(ctx, s, args[0], request.Requestor, false)
 			if err != nil {
 				return err
@@ -297,12 +292,7 @@ func newNodeList(c *cli) *cobra.Command {
 		Long: `List node maintenances, newest first, and who has the slots of the clusters and waits for them: in order of rank and with the one reason
 why, as the clusters' schedulers say. A rollout's nodes wait there before their maintenances begin.`,
 		Args: operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			query := observe.WorkflowsOf(temporal.NodeMaintenance, running)
 			if c.cluster != "" {
 				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH 'node/%s/'", quoted(c.cluster))

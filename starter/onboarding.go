@@ -40,12 +40,7 @@ func newOnboardingStart(c *cli) *cobra.Command {
 A rollout is started for each ManagedCluster that becomes Available and has no label ztp-done: of its policies, in the order of their annotations
 ran.openshift.io/ztp-deploy-wave. It goes on until "onboarding stop".`,
 		Args: operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			target := onboarding()
 			run, err := s.start(ctx, target, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub"},
 				temporal.Onboarding, workflows.OnboardingInput{})
@@ -86,12 +81,7 @@ func newOnboardingRetry(c *cli) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: c.verb(func(ctx context.Context, clusters []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, clusters []string) error {
 			target := onboarding()
 			if err := s.update(ctx, target, temporal.UpdateRetry, workflows.OnboardingRetry{Actor: actor(), Clusters: clusters}, nil); err != nil {
 				return err
@@ -115,12 +105,7 @@ func newOnboardingStatus(c *cli) *cobra.Command {
 		Use:   "status",
 		Short: "Show which clusters are being onboarded, and which could not be, and why",
 		Args:  operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			target := onboarding()
 			execution, err := s.describe(ctx, target, "")
 			if err != nil {

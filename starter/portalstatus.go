@@ -26,16 +26,7 @@ func newPortalStatus(c *cli) *cobra.Command {
 With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completePortals,
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := namedPortal(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.subjectVerb(namedPortal, func(ctx context.Context, s *server, target subject) error {
 			if watch {
 				get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, _ int) (followed, error) {
 					return s.portalStatus(ctx, target, execution)

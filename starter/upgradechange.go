@@ -29,16 +29,7 @@ It is refused while the rollout does not wait for an approval, and, with separat
 the rollout. With --batch it counts only for that batch, not for one that the rollout has reached meanwhile.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(true),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.rollout(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.subjectVerb(c.rollout, func(ctx context.Context, s *server, target subject) error {
 			request.Actor = actor()
 			var approval ranv1.Approval
 			if err := s.update(ctx, target, temporal.UpdateApprove, request, &approval); err != nil {
@@ -110,13 +101,9 @@ func newUpgradeRetry(c *cli) *cobra.Command {
 The rollout is over: it gets a new run of the same name, with the spec and the plan that the hub has kept, for those clusters only. With --unfinished also for those that were cancelled or whose turn did not come.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.rollout(args[0])
-			if err != nil {
-				return err
-			}
+		RunE: c.subjectVerb(c.rollout, func(ctx context.Context, s *server, target subject) error {
 			request.Actor = actor()
-			return c.retryRollout(ctx, target, request, wait)
+			return c.retryRollout(ctx, s, target, request, wait)
 		}),
 	}
 	cmd.Flags().BoolVar(&request.Unfinished, "unfinished", false, "also the clusters that were cancelled, or whose turn did not come")
@@ -129,12 +116,7 @@ The rollout is over: it gets a new run of the same name, with the spec and the p
 	return cmd
 }
 
-func (c *cli) retryRollout(ctx context.Context, target subject, request rollout.RetryRequest, wait bool) error {
-	s, err := c.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
+func (c *cli) retryRollout(ctx context.Context, s *server, target subject, request rollout.RetryRequest, wait bool) error {
 	if err := s.checkRetry(ctx, target, request); err != nil {
 		return err
 	}

@@ -31,16 +31,7 @@ With --watch it follows the rollout to its end: on a terminal as a live view, el
 status a line), and ends with status 0 only if the rollout succeeded.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.rollout(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.subjectVerb(c.rollout, func(ctx context.Context, s *server, target subject) error {
 			if watch {
 				return c.watchRollout(ctx, s, target)
 			}

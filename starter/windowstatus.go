@@ -51,16 +51,7 @@ func newWindowStatus(c *cli) *cobra.Command {
 		Short:             "Show how a window stands, when it opens next, and what has happened",
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeWindows,
-		RunE: c.verb(func(ctx context.Context, args []string) error {
-			target, err := c.window(args[0])
-			if err != nil {
-				return err
-			}
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
+		RunE: c.subjectVerb(c.window, func(ctx context.Context, s *server, target subject) error {
 			var status windows.Status
 			if err := s.query(ctx, target, "", &status); err != nil {
 				return err
