@@ -59,7 +59,7 @@ func (r *nodeRollout) leaveHolders() {
 func (r *nodeRollout) endsAlone(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	shared := r.shared[node]
 	delete(r.shared, node)
-	if hold := r.held(); hold != nil && hold.Window != "" {
+	if r.upgrade.holds.shut(r.upgrade.in.Cluster) != nil {
 		delete(r.tried, node) // whoever has left because the window has closed may join again when it opens
 	}
 	if shared == nil || status.State != maintenancev1.NodePending && !(shared.left && status.State == maintenancev1.NodeCancelled) {

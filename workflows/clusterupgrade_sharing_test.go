@@ -11,6 +11,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -68,19 +69,25 @@ func TestANodeThatCannotBeSharedWaitsForASlotAndIsAskedForOnce(t *testing.T) {
 }
 
 func TestANodeThatWasLeftBecauseTheWindowClosedMayBeSharedInTheNextOne(t *testing.T) {
-	asked := 0
-	w, joined := sharedWorld(t, func(ctx workflow.Context) (nodeStatus, error) {
-		if asked++; asked > 1 {
-			return completesIn(time.Minute)(ctx)
-		}
-		workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, nil)
-		return nodeStatus{State: maintenancev1.NodePending}, nil
-	}, completesIn(time.Second))
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, time.Hour)
-	w.releaseAfter(24*time.Hour, 3)
-	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
-	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
-	require.Equal(t, []scheduling.Asker{{}, peer, peer}, *joined)
+	closed := closedState(2, drydockv1.OverrunFinish)
+	both := emergency.State{Number: 2, Holds: append(heldState(1, drydockv1.HoldCluster("c1")).Holds, closed.Holds...)}
+	for name, state := range map[string]emergency.State{"": closed, "while the cluster is held": both} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			w, joined := sharedWorld(t, func(ctx workflow.Context) (nodeStatus, error) {
+				if asked++; asked > 1 {
+					return completesIn(time.Minute)(ctx)
+				}
+				workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, nil)
+				return nodeStatus{State: maintenancev1.NodePending}, nil
+			}, completesIn(time.Second))
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, state) }, time.Hour)
+			w.releaseAfter(24*time.Hour, 3)
+			w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+			require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
+			require.Equal(t, []scheduling.Asker{{}, peer, peer}, *joined)
+		})
+	}
 }
 
 // A child that shares its node has left by itself before it hears that it is cancelled.

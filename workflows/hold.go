@@ -80,11 +80,7 @@ func (k *holdKeeper) of(cluster string) *drydockv1.Hold { return k.unlessFits(cl
 
 // unlessFits is what keeps something new that takes that long from being started in a cluster; nil: nothing does.
 func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.Hold {
-	state := k.state
-	if state.Closes != nil {
-		state = state.At(workflow.Now(k.ctx))
-	}
-	hold := state.Of(cluster)
+	hold := k.current().Of(cluster)
 	if hold == nil {
 		hold = k.windows.hold(cluster, need)
 	}
@@ -92,6 +88,23 @@ func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.H
 		return nil
 	}
 	return hold
+}
+
+// current is what is held by the clock: it need not have been told.
+func (k *holdKeeper) current() emergency.State {
+	if k.state.Closes == nil {
+		return k.state
+	}
+	return k.state.At(workflow.Now(k.ctx))
+}
+
+// shut is the maintenance window, the workflow's own or its parent's, that keeps anything new from being started in a cluster, whatever the emergency stop
+// holds; nil: none does.
+func (k *holdKeeper) shut(cluster string) *drydockv1.Hold {
+	if hold := k.windows.hold(cluster, 0); hold != nil {
+		return hold
+	}
+	return k.current().Closed(cluster)
 }
 
 // all is what keeps anything new from being started in any cluster; nil: nothing does.

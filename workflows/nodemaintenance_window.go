@@ -67,15 +67,7 @@ func (m *nodeMaintenance) takeBackClosed() {
 }
 
 // shut is the maintenance window, its own or its rollout's, that keeps a node from being taken; nil: none does.
-func (m *nodeMaintenance) shut() *drydockv1.Hold {
-	if hold := m.closed(); hold != nil {
-		return hold
-	}
-	if hold := m.holds.of(m.in.Cluster); hold != nil && hold.Window != "" {
-		return hold
-	}
-	return nil
-}
+func (m *nodeMaintenance) shut() *drydockv1.Hold { return m.holds.shut(m.in.Cluster) }
 
 // errShut ends a wait for a node's locks: its window has closed, perhaps for long.
 var errShut = errors.New("the maintenance window has closed")

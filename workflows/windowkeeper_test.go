@@ -480,29 +480,34 @@ func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
 	require.Empty(t, heard[1].Holds)
 }
 
-// A rollout tells its nodes. What was only asked of a node's locks is not work that has begun.
+// A rollout tells its nodes. What was only asked of a node's locks is not work that has begun, whether the emergency stop holds the cluster or not.
 func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndItsLocks(t *testing.T) {
+	withdrawn := []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}
 	for _, tt := range []struct {
-		during string
-		fails  map[string]func(int) error
-		then   []string
+		name, during, blocked string
+		held                  bool
+		then                  []string
 	}{
-		{during: "TakeNode", then: []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}},
-		{during: "AwaitNodeLocks", then: []string{"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}},
-		{
-			during: "AwaitNodeFree", fails: map[string]func(int) error{"Cordon": once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))},
-			then: []string{"AwaitNodeLocksActive", "ReturnNode"},
-		},
+		{name: "its locks are asked", during: "TakeNode", blocked: "AwaitNodeLocks", then: withdrawn},
+		{name: "its locks are waited for", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", then: withdrawn},
+		{name: "another has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
+		{name: "its locks are waited for, and its cluster is held", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", held: true, then: withdrawn},
+		{name: "its locks have let go, and its cluster is held", during: "AwaitNodeLocks", held: true, then: withdrawn},
 	} {
-		t.Run("during "+tt.during, func(t *testing.T) {
+		t.Run("while "+tt.name, func(t *testing.T) {
 			w := newWorld(t)
-			w.locked, w.blocked["AwaitNodeLocks"] = true, tt.during != "AwaitNodeFree"
-			w.blocked["AwaitNodeFree"] = true
-			for name, fail := range tt.fails {
-				w.fail[name] = fail
+			w.locked, w.blocked[tt.blocked] = true, true
+			if tt.blocked == "AwaitNodeFree" {
+				w.fail["Cordon"] = once(temporal.Error(temporal.ErrNodeBusy, "another maintenance has it", nil))
 			}
+			closed := closedState(3, drydockv1.OverrunFinish)
 			w.fail[tt.during] = func(int) error {
-				w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
+				if tt.held {
+					held := heldState(2, drydockv1.HoldCluster("c1"))
+					w.SignalWorkflow(temporal.SignalHeld, held)
+					closed.Holds = append(held.Holds, closed.Holds...)
+				}
+				w.SignalWorkflow(temporal.SignalHeld, closed)
 				return nil
 			}
 			in := ofRollout()
@@ -511,6 +516,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 			require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State, "it has its turn again when the rollout asks once more")
 			require.WithinDuration(t, start.Add(standsBackAfter), w.Now(), 10*time.Second)
 			called := w.called()
+			require.NotContains(t, called[:len(called)-1], "ReturnNode")
 			require.Equal(t, tt.then, called[len(called)-len(tt.then):])
 			require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
 		})
