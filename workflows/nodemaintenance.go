@@ -104,8 +104,9 @@ type nodeMaintenance struct {
 
 	// announced counts the states that were announced on the node.
 	announced int32
-	// requestors need the node. returning: it is on its way back, whoever needs it.
+	// requestors need the node. early are claims that wait to be answered until the slot is granted. returning: the node is on its way back, whoever needs it.
 	requestors *requestorKeeper
+	early      []scheduling.Claim
 	returning  bool
 	// stopJob ends the Job that is at work. keepFor left with a failure, and wants the node kept out of service.
 	stopJob workflow.CancelFunc

@@ -246,23 +246,49 @@ func (m *nodeMaintenance) takeClaim(ctx workflow.Context, claim scheduling.Claim
 	if claim.To != m.slots.asker {
 		return // it is for one that had this id before
 	}
+	m.early = slices.DeleteFunc(m.early, func(c scheduling.Claim) bool { return c.From.WorkflowID == claim.From.WorkflowID })
 	known := m.requestors.joined(claim.From.WorkflowID)
 	switch {
 	case known != nil && known.joiner == claim.From && !known.rejoins(claim):
 		m.heed(known, claim)
+		m.share(ctx, claim.From, "")
 	case !claim.State.NeedsNode():
-		return
+	case m.slots.waits():
+		m.answerWhenGranted(ctx, claim)
 	default:
-		if coverage := m.covers(claim); !coverage.Covered {
-			m.share(ctx, claim.From, coverage.Reason)
-			return
-		}
-		if known != nil { // an earlier maintenance of that id, which must be over, or one that had left
-			m.requestors.all = slices.DeleteFunc(m.requestors.all, func(r *requestor) bool { return r == known })
-		}
+		m.answer(ctx, claim)
+	}
+}
+
+// answer lets another maintenance share the node, or says why not.
+func (m *nodeMaintenance) answer(ctx workflow.Context, claim scheduling.Claim) {
+	coverage := m.covers(claim)
+	if coverage.Covered {
+		// An earlier maintenance of that id must be over, or is one that had left.
+		m.requestors.all = slices.DeleteFunc(m.requestors.all, func(r *requestor) bool { return r.Maintenance == claim.From.WorkflowID })
 		m.admit(ctx, claim)
 	}
-	m.share(ctx, claim.From, "")
+	m.share(ctx, claim.From, coverage.Reason)
+}
+
+// grantOnItsWay is how long a grant may take longer than the claim of somebody whom the scheduler has told, in the same moment, who has the node.
+const grantOnItsWay = 10 * time.Second
+
+// answerWhenGranted answers a claim that may have overtaken the grant that it is about. Nobody waits for that for long: whoever claims may have the
+// slot by now that this maintenance waits for.
+func (m *nodeMaintenance) answerWhenGranted(ctx workflow.Context, claim scheduling.Claim) {
+	m.early = append(m.early, claim)
+	workflow.GoNamed(ctx, "answer "+claim.From.WorkflowID, func(ctx workflow.Context) {
+		err := within(ctx, func(ctx workflow.Context) error {
+			timer := workflow.NewTimerWithOptions(ctx, grantOnItsWay, workflow.TimerOptions{Summary: "for the grant that " + claim.From.WorkflowID + " knows of"})
+			return workflow.Await(ctx, func() bool { return timer.IsReady() || !m.slots.waits() || m.returning })
+		})
+		at := slices.IndexFunc(m.early, func(c scheduling.Claim) bool { return c.From == claim.From && c.Number == claim.Number })
+		if err == nil && at >= 0 { // it has not been said again, or taken back, meanwhile
+			m.early = slices.Delete(m.early, at, at+1)
+			m.answer(ctx, claim)
+		}
+	})
 }
 
 func (m *nodeMaintenance) covers(claim scheduling.Claim) scheduling.Coverage {

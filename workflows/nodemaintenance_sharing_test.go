@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -165,6 +166,90 @@ func TestANodeIsKeptForAJoinedMaintenanceWhoseWorkHasFailedOrThatCannotSayThatIt
 	}
 }
 
+// The work of whose maintenance it is has failed: that one is collected when it was made good, or cancelled, and the other has the node all the time.
+func TestANodeIsKeptForAJoinedMaintenanceWhenTheOneWhoseWorkFailedIsEnded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends   string
+		failed bool
+		left   string
+	}{
+		"collected": {ends: temporal.SignalRecover, left: "collected, as garbageCollect asks"},
+		"cancelled": {ends: temporal.SignalCancel, failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			var stale atomic.Bool
+			w.fail["AwaitStale"] = func(int) error {
+				if !stale.Load() {
+					return errors.New("it has time")
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.blocked["AwaitStale"] = true // from the next on: nothing changes any more
+				return nil
+			}
+			play(w, "AwaitStale", func(activities.AwaitStaleInput) any {
+				return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}
+			})
+			hasNode := func(own maintenancev1.RequestorState, state maintenancev1.NodeState) func() {
+				return func() {
+					w.keepsNode(state)()
+					status := statusOf[nodeStatus](w)
+					require.True(t, status.HandedOver)
+					require.Equal(t, own, status.Requestors[0].State)
+					require.Equal(t, maintenancev1.RequestorAtWork, status.Requestors[1].State)
+					share := w.lastShare()
+					require.Equal(t, state, share.State)
+					require.True(t, share.Ready, "the other works on")
+					require.Empty(t, share.Refused)
+				}
+			}
+			w.say(
+				w.claims(1, maintenancev1.RequestorAtWork), w.signal(temporal.SignalFail, ""), func() { stale.Store(true) },
+				hasNode(maintenancev1.RequestorFailed, maintenancev1.NodeRequestorFailed),
+				w.signal(tt.ends, ""), hasNode(maintenancev1.RequestorLeft, maintenancev1.NodeReady), func() {
+					status := statusOf[nodeStatus](w)
+					require.Contains(t, status.Wait.Message, "the node is handed over to gpu.example.com (node/c1/gpu/n1); waiting for done")
+					require.Contains(t, status.Requestors[0].Message, tt.left)
+				},
+				w.claims(2, maintenancev1.RequestorDone),
+			)
+			w.ExecuteWorkflow(NodeMaintenance, handOver())
+			if tt.failed {
+				requireFailure[nodeStatus](w, "RequestorFailed")
+			} else {
+				requireCancelled[nodeStatus](w)
+			}
+			require.Len(t, w.inputs["ReturnNode"], 1)
+		})
+	}
+}
+
+// It has the node for itself then, whatever the other's work has come to, until that one says otherwise.
+func TestAJoinedMaintenanceSaysThatItHasTheNodeAsLongAsItDoes(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(peer)
+	has := func(state maintenancev1.NodeState, handedOver bool, joinedTo string) func() {
+		return func() {
+			status := statusOf[nodeStatus](w)
+			require.Equal(t, state, status.State)
+			require.Equal(t, handedOver, status.HandedOver)
+			require.Equal(t, handedOver, meta.IsStatusConditionTrue(status.Conditions, maintenancev1.ConditionReady))
+			require.Equal(t, joinedTo, status.JoinedTo)
+			require.Nil(t, status.Failure, "its own work has not failed")
+		}
+	}
+	w.say(
+		w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), has(maintenancev1.NodeReady, true, peer.WorkflowID),
+		w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeRequestorFailed, Ready: true}), has(maintenancev1.NodeReady, true, peer.WorkflowID),
+		w.shares(scheduling.Share{Number: 3, State: maintenancev1.NodeReady, Ready: true}), has(maintenancev1.NodeReady, true, peer.WorkflowID),
+		w.shares(scheduling.Share{Number: 4, Refused: "it is returning the node"}), has(maintenancev1.NodePending, false, ""),
+		w.CancelWorkflow,
+	)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireCancelled[nodeStatus](w)
+}
+
 func TestAClaimForAnEarlierMaintenanceOfTheIDDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.say(func() {
@@ -194,6 +279,50 @@ func TestAClaimThatIsNotCoveredOrComesTooLateIsRefused(t *testing.T) {
 	}, w.CancelWorkflow)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	requireCancelled[nodeStatus](w)
+}
+
+// The scheduler tells both in the same moment who has the node.
+func TestAClaimThatOvertakesTheGrantIsAnsweredWhenThatIsThere(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(scheduling.Asker{WorkflowID: "node/c1/third/n1", FirstRunID: "run-of-third"})
+	w.say(w.claims(1, maintenancev1.RequestorAtWork))
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, w.toldOf(temporal.SignalShare))
+		w.callScheduler(scheduling.Call{
+			Asker:    scheduling.Asker{WorkflowID: "node/c1/third/n1", FirstRunID: "run-of-third"},
+			Released: []scheduling.Release{{Namespace: "gpu", Name: "n1", Number: 1}},
+		})
+	}, time.Minute+grantOnItsWay/2)
+	w.RegisterDelayedCallback(func() {
+		for _, told := range w.toldOf(temporal.SignalShare) {
+			require.Empty(t, told.(scheduling.Share).Refused)
+		}
+		require.True(t, w.lastShare().Ready)
+		require.Equal(t, peer.WorkflowID, statusOf[nodeStatus](w).Requestors[1].Maintenance)
+		w.signal(temporal.SignalDone, "")()
+		w.claims(2, maintenancev1.RequestorDone)()
+	}, 2*time.Minute)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	requireResult[nodeStatus](w)
+}
+
+// Whoever claims may have the slot itself by then.
+func TestAClaimThatNoGrantFollowsIsRefusedSoon(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(scheduling.Asker{WorkflowID: "node/c1/third/n1", FirstRunID: "run-of-third"})
+	w.say(w.claims(1, maintenancev1.RequestorAtWork))
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.toldOf(temporal.SignalShare), 1)
+		require.Equal(t, "it does not have the node", w.lastShare().Refused)
+		w.claims(2, maintenancev1.RequestorAtWork)()
+	}, time.Minute+2*grantOnItsWay)
+	w.RegisterDelayedCallback(w.claims(3, maintenancev1.RequestorLeft), time.Minute+2*grantOnItsWay+time.Second)
+	w.RegisterDelayedCallback(func() {
+		require.Len(t, w.toldOf(temporal.SignalShare), 1, "whoever has left is not answered")
+		w.CancelWorkflow()
+	}, time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Empty(t, requireCancelled[nodeStatus](w).Requestors)
 }
 
 func TestAMaintenanceThatFailsTellsThoseThatJoinedIt(t *testing.T) {
