@@ -152,6 +152,38 @@ func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 	require.Len(t, carried.Book.Parties, 2)
 }
 
+// Without one, a node at a time.
+func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T) {
+	allows := func(w *schedulerWorld, config maintenancev1.MaintenanceOperatorConfigSpec) {
+		w.see(scheduling.Sight{Config: &config})
+	}
+	w := newSchedulerWorld(t)
+	w.after(
+		func() {
+			w.seeAll()
+			allows(w, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(0))})
+			w.call("june", asks(slotFor("a", 1), slotFor("b", 2), slotFor("c", 3)))
+		},
+		func() { require.Empty(t, w.grants()); allows(w, maintenancev1.MaintenanceOperatorConfigSpec{}) },
+		func() {
+			require.Equal(t, []string{"june a"}, w.grants())
+			allows(w, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(2))})
+		},
+		func() {
+			require.Equal(t, []string{"june a", "june b"}, w.grants())
+			allows(w, maintenancev1.MaintenanceOperatorConfigSpec{})
+			w.call("june", returns("a", 1))
+		},
+		func() {
+			status := statusOf[MaintenanceSchedulerStatus](w.world)
+			require.Len(t, status.Queue, 2, "who had a slot keeps it")
+			require.Contains(t, status.Queue[1].Message, "maxParallelOperations allows 1 of 3 nodes under maintenance at once (b for june)")
+			require.Len(t, w.grants(), 2)
+		},
+	)
+	w.carried()
+}
+
 func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.after(
