@@ -29,20 +29,28 @@ type Nodes struct {
 // ReasonNodeBusy is why a maintenance waits for another one of the same node.
 const ReasonNodeBusy = "NodeBusy"
 
-// AwaitNodeFree waits until the node exists and is under nobody else's maintenance. Errors: NodeGone.
-func (n *Nodes) AwaitNodeFree(ctx context.Context, ref NodeRef) error {
-	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
+// AwaitNodeFreeInput says which node to wait for.
+type AwaitNodeFreeInput struct {
+	NodeRef
+	// Of is the id of the maintenance that must have returned the node; empty: everybody else's.
+	Of string `json:"of,omitempty"`
+}
+
+// AwaitNodeFree waits until the node exists and is under nobody else's maintenance, or not under that one. Errors: NodeGone.
+func (n *Nodes) AwaitNodeFree(ctx context.Context, in AwaitNodeFreeInput) error {
+	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: ref.Node}}}
+	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node}}}
 	return n.Waits.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
-		node, err := cluster.Node(ctx, ref.Node)
+		node, err := cluster.Node(ctx, in.Node)
 		if err != nil {
-			return temporal.Observation{}, false, explainNode(cluster, ref.Node, "read", err)
+			return temporal.Observation{}, false, explainNode(cluster, in.Node, "read", err)
 		}
-		if holder := holder(node, ref.Owner); holder != "" {
-			return temporal.Observation{Wait: busy(ref.Node, holder)}, false, nil
+		holder := holder(node, in.Owner)
+		if workflow, _ := kube.OwnerWorkflow(holder); holder != "" && (in.Of == "" || in.Of == workflow) {
+			return temporal.Observation{Wait: busy(in.Node, holder)}, false, nil
 		}
 		return temporal.Observation{}, true, nil
 	})

@@ -187,14 +187,18 @@ func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
 	other.Owner = "node/spoke/default/other/run"
 	cordon(t, other)
 	require.NoError(t, planMaintenance(t.Context(), ref), "it may be planned while somebody else has the node")
-	free := make(chan error, 1)
-	go func() { free <- nodes().AwaitNodeFree(t.Context(), ref) }()
+	free := make(chan error, 2)
+	for _, of := range []string{"", "node/spoke/default/other"} {
+		go func() { free <- nodes().AwaitNodeFree(t.Context(), AwaitNodeFreeInput{NodeRef: ref, Of: of}) }()
+	}
 	require.Eventually(t, func() bool {
 		planned := kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned)
 		return planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner)
 	}, 5*time.Second, 20*time.Millisecond)
 	require.Empty(t, free)
+	require.NoError(t, nodes().AwaitNodeFree(t.Context(), AwaitNodeFreeInput{NodeRef: ref, Of: "node/spoke/default/third"}), "that one has not got it")
 	giveBack(t, other)
+	require.NoError(t, <-free)
 	require.NoError(t, <-free)
 	require.NotNil(t, kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned), "returning a node leaves the plans of others")
 	require.Empty(t, giveBack(t, ref))

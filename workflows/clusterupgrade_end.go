@@ -125,14 +125,18 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	}
 }
 
-// awaitSwept waits until the sweeper has returned the nodes whose maintenance was terminated: the locks of the cluster stay inactive for as long as
+// awaitSwept waits until the sweeper has returned the nodes whose maintenances may not have: the locks of the cluster stay inactive for as long as
 // one of its nodes is out of service. It returns false when that takes too long: then the request is the sweeper's, too, which keeps to that order.
 func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	deadline := workflow.Now(ctx).Add(sweptLimit)
-	for _, node := range c.nodes.terminated {
-		ref := activities.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner}
+	for _, node := range c.nodes.left {
+		object := c.nodes.objectFor(node)
+		in := activities.AwaitNodeFreeInput{
+			NodeRef: activities.NodeRef{Cluster: c.in.Cluster, Node: node, Owner: c.owner},
+			Of:      temporal.NodeMaintenanceID(c.in.Cluster, object.Namespace, object.Name),
+		}
 		var nodes *activities.Nodes
-		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, ref)
+		err := c.await(ctx, "AwaitNodeFree", "wait until the sweeper has returned "+node, &deadline, temporal.ErrNodeBusy, nodes.AwaitNodeFree, in)
 		if err != nil && temporal.ErrorType(err) != temporal.ErrNodeGone {
 			c.record.note("the request for " + c.in.Cluster + " is left to the sweeper, which deletes it when node " + node + " is back")
 			return false

@@ -28,8 +28,8 @@ type nodeRollout struct {
 	pending []string
 	// running children, in the order they were started.
 	running []string
-	// terminated are nodes whose maintenance was: the sweeper returns them.
-	terminated []string
+	// left are nodes that their maintenances may not have returned: the sweeper does.
+	left []string
 	// shared are nodes at work that other maintenances have. tried are those that were asked to share a node, by node.
 	shared map[string]*sharedNode
 	tried  map[string]scheduling.Asker
@@ -227,9 +227,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		// The child is waited for even when this run is cancelled: it returns its node first.
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
-		if sweepAfter(ctx, err, in.Cluster) && join == nil {
-			r.terminated = append(r.terminated, node)
-		}
+		sweepAfter(ctx, err, in.Cluster)
 		r.ended(ctx, node, status, err, maintenance.Slot != nil)
 	})
 }
@@ -281,6 +279,9 @@ func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceS
 	object := r.objectFor(node)
 	release := scheduling.Release{
 		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
+	}
+	if hadSlot && release.Unclean {
+		r.left = append(r.left, node)
 	}
 	if hadSlot && (status.State == maintenancev1.NodeCompleted || status.State == maintenancev1.NodePending) {
 		r.slots.returned(release)

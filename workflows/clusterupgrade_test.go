@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -363,15 +364,59 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 
 func TestANodeThatCouldNotBeReturnedFailsItsClusterAndKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
-	nodes.ends["w0"] = func(ctx workflow.Context) error {
-		status := nodeStatus{
-			State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: temporal.ErrNodeNotReturned, Message: "no answer"},
-			NotReturned: true, CompletedAt: new(metav1.NewTime(workflow.Now(ctx))),
-		}
-		return sdktemporal.NewApplicationErrorWithOptions("no answer", temporal.ErrNodeNotReturned, sdktemporal.ApplicationErrorOptions{Details: []any{status}})
-	}
+	nodes.ends["w0"] = endsFailed(true)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
-	requireFailure[ranv1.ClusterStatus](w, temporal.ErrNodeNotReturned)
+	requireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
 	last := w.schedulerCalls[len(w.schedulerCalls)-1]
 	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
+}
+
+// endsFailed ends a node whose drain has failed, and which was returned or not.
+func endsFailed(notReturned bool) func(workflow.Context) error {
+	return func(ctx workflow.Context) error {
+		status := nodeStatus{
+			State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: temporal.ErrDrainTimedOut, Message: "1 pod left"},
+			NotReturned: notReturned, CompletedAt: new(metav1.NewTime(workflow.Now(ctx))),
+		}
+		return sdktemporal.NewApplicationErrorWithOptions("1 pod left", temporal.ErrDrainTimedOut, sdktemporal.ApplicationErrorOptions{Details: []any{status}})
+	}
+}
+
+// The workloads of the cluster must not go back to work while one of its nodes is out of service.
+func TestTheLocksOfAClusterStayLetGoUntilTheSweeperHasReturnedWhatAMaintenanceHasLeft(t *testing.T) {
+	for name, ends := range map[string]func(workflow.Context) error{
+		"was terminated":            func(workflow.Context) error { return terminated() },
+		"could not return its node": endsFailed(true),
+		"ran out of its time": func(workflow.Context) error {
+			return sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
+		},
+		"failed without saying more": func(workflow.Context) error { return sdktemporal.NewApplicationError("it broke", "Broken") },
+	} {
+		for _, swept := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, swept: %t", name, swept), func(t *testing.T) {
+				w, nodes := newClusterWorld(t, 0, 1, 1)
+				nodes.ends["w0"], w.blocked["AwaitNodeFree"] = ends, !swept
+				w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+				require.Error(t, w.GetWorkflowError())
+				require.Equal(t, []any{activities.AwaitNodeFreeInput{
+					NodeRef: activities.NodeRef{Cluster: "c1", Node: "w0", Owner: w.inputs["RequestClusterMaintenance"][0].(activities.ClusterLockInput).Owner},
+					Of:      "node/c1/ops/june-w0",
+				}}, w.inputs["AwaitNodeFree"][:1], "only that maintenance is waited for")
+				last := w.called()[len(w.called())-1]
+				if swept {
+					require.Equal(t, "WithdrawClusterMaintenance", last)
+				} else {
+					require.Equal(t, "AwaitNodeFree", last, "the request is the sweeper's, too")
+				}
+			})
+		}
+	}
+}
+
+func TestNobodyIsWaitedForWhoHasReturnedTheNode(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	nodes.ends["w0"] = endsFailed(false)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
+	require.NotContains(t, w.called(), "AwaitNodeFree")
 }

@@ -115,7 +115,8 @@ func (m *nodeMaintenance) takenOut(result activities.CordonResult) {
 // awaitNodeFree waits for a maintenance that the scheduler does not know: one that has ended and left its mark, say.
 func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodePending)
-	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, m.node, nil)
+	in := activities.AwaitNodeFreeInput{NodeRef: m.node}
+	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
 }
 
 // queueAgain lets the locks go back to work while the node is somebody else's. The stages of the locks begin anew.

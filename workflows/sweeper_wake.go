@@ -21,11 +21,11 @@ func wakeSweeper(ctx workflow.Context, waiting func(workflow.Context, string, st
 	return awake
 }
 
-// sweepAfter has the sweeper look when a child that works on a cluster was terminated, and says whether it was: it has taken nothing back. The sweeper
-// would find that out by itself within half a minute, so nothing depends on whether it could be told.
-func sweepAfter(ctx workflow.Context, child error, cluster string) (terminated bool) {
+// sweepAfter has the sweeper look when a child that works on a cluster was terminated: it has taken nothing back. The sweeper would find that out by itself
+// within half a minute, so nothing depends on whether it could be told.
+func sweepAfter(ctx workflow.Context, child error, cluster string) {
 	if _, terminated := errors.AsType[*sdktemporal.TerminatedError](child); !terminated {
-		return false
+		return
 	}
 	telling, _ := workflow.NewDisconnectedContext(ctx)
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}, giveUpAt: workflow.Now(ctx).Add(-time.Nanosecond)}
@@ -33,7 +33,6 @@ func sweepAfter(ctx workflow.Context, child error, cluster string) (terminated b
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("the sweeper could not be woken", "cluster", cluster, "error", err)
 	}
-	return true
 }
 
 func wakeInput(ctx workflow.Context, cluster, why string) activities.WakeSweeperInput {
