@@ -17,6 +17,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -41,6 +42,8 @@ type RunJobInput struct {
 	Job         maintenancev1.JobAction `json:"job"`
 	// Deadline is when the Job is stopped and has failed; nil: never. RemoveJob does not read it.
 	Deadline *time.Time `json:"deadline,omitempty"`
+	// Held is what the cluster is held by: only a Job is looked after that an attempt before has created, of which nobody heard. nil: it is not held.
+	Held *drydockv1.Hold `json:"held,omitempty"`
 }
 
 // RunJob creates the Job if it does not exist yet and waits until it is complete.
@@ -56,6 +59,11 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 	}
 	run := in.run()
 	run.allowed = func(ctx context.Context) error { return j.Waits.unlessHeld(ctx) }
+	if in.Held != nil {
+		run.allowed = func(context.Context) error {
+			return temporal.Error(temporal.ErrHeld, emergency.Message(*in.Held), nil)
+		}
+	}
 	err = startJob(ctx, cluster, job, run)
 	if err == nil {
 		defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeReady), message: "the node is ready, and its job works on it"})()
@@ -133,7 +141,7 @@ func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1
 func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
 	overdue := run.deadline != nil && time.Now().After(*run.deadline)
 	var refused error
-	if !overdue && run.allowed != nil {
+	if run.allowed != nil {
 		refused = run.allowed(ctx)
 	}
 	if !overdue && refused == nil {
@@ -146,10 +154,10 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run 
 	}
 	err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
 	switch {
-	case apierrors.IsNotFound(err) && overdue:
-		return jobSeen{run: run, cluster: cluster, created: job}.timedOut("it could not be created in time")
 	case apierrors.IsNotFound(err) && refused != nil:
 		return refused
+	case apierrors.IsNotFound(err) && overdue:
+		return jobSeen{run: run, cluster: cluster, created: job}.timedOut("it could not be created in time")
 	case err != nil:
 		return explain(cluster, "read "+jobPath(job), err)
 	case !kube.OwnedBy(job, run.owner):

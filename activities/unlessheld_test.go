@@ -109,11 +109,23 @@ func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 	require.Equal(t, []string{"web-0"}, shop.left(t))
 
 	job := firmware(t, ref, lasting("0s"))
+	begun := job
+	begun.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}
+	requireNone := func(in RunJobInput) {
+		err := runAttempt(1, jobs.RunJob, in)
+		require.Equal(t, temporal.ErrHeld, temporal.ErrorType(err), "%v", err)
+		require.Nil(t, jobOf(t, in))
+	}
+	requireNone(begun)
+	begun.Deadline = inSeconds(-1)
+	requireNone(begun)
+	begun.Deadline = nil
 	requireHeld(jobs.RunJob, job)
 	require.Nil(t, jobOf(t, job))
 	require.NoError(t, runAttempt(2, jobs.RunJob, job))
 	workflow.hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
 	require.NoError(t, runAttempt(2, jobs.RunJob, job), "a Job that is at work is looked after")
+	require.NoError(t, runAttempt(1, jobs.RunJob, begun), "also when its workflow had not heard of it")
 	asked := workflow.asked
 	require.NoError(t, runAttempt(1, nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true}))
 	require.Equal(t, asked, workflow.asked, "the workflow has just looked")

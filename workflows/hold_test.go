@@ -486,6 +486,9 @@ func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
 			"between rounds": {roundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
 			"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
 		} {
+			if step == "RunJob" && held.after == roundAttempts {
+				continue // it may be at work
+			}
 			t.Run(step+" "+name, func(t *testing.T) {
 				w := newWorld(t)
 				w.locked = true
@@ -514,6 +517,60 @@ func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// unseenJob is a Job of which nobody has heard when its cluster is held: attempts at it were not answered. Then come those ends, one after the other.
+func unseenJob(w *world, ends ...error) NodeMaintenanceInput {
+	w.fail["RunJob"] = func(call int) error {
+		if call == roundAttempts {
+			w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
+		}
+		if call <= roundAttempts {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return ends[min(call-roundAttempts, len(ends))-1]
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.Action.Job.TimeoutSeconds = 3600
+	return in
+}
+
+func TestAJobThatIsAtWorkThoughNobodyHasHeardOfItIsLookedAfterWhileHeld(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.ExecuteWorkflow(NodeMaintenance, unseenJob(w, nil))
+	require.Equal(t, "ann", requireResult[nodeStatus](w).Held.By, "it is done, and its node returned, before the release")
+	first, second := w.inputs["RunJob"][0].(activities.RunJobInput), w.inputs["RunJob"][roundAttempts].(activities.RunJobInput)
+	require.Nil(t, first.Held)
+	require.Equal(t, "ann", second.Held.By, "it is not created now")
+	require.Equal(t, first.Deadline, second.Deadline)
+	require.WithinDuration(t, start, w.Now(), 10*time.Minute)
+}
+
+func TestAJobThatWasNotCreatedBeforeTheHoldHasAllItsTimeAfterTheRelease(t *testing.T) {
+	unanswered := temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+	for name, ends := range map[string][]error{
+		"the cluster answers":         {temporal.Error(temporal.ErrHeld, "there is no job", nil), nil},
+		"the cluster does not answer": {unanswered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			in := unseenJob(w, ends...)
+			w.lookAfter(99*time.Hour, func() {
+				require.Less(t, len(w.inputsOf("RunJob")), 500)
+				requireHeldWait(t, statusOf[nodeStatus](w))
+				w.fail["RunJob"] = nil
+			})
+			w.releaseAfter(100*time.Hour, 3)
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			requireResult[nodeStatus](w)
+			jobs := w.inputs["RunJob"]
+			last := jobs[len(jobs)-1].(activities.RunJobInput)
+			require.Nil(t, last.Held)
+			require.WithinDuration(t, start.Add(101*time.Hour), *last.Deadline, time.Minute)
+		})
 	}
 }
 

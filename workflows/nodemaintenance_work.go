@@ -9,6 +9,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -45,7 +46,7 @@ func (m *nodeMaintenance) byJob() bool {
 // does not go on. When the requestor leaves while others need the node, only the Job ends.
 func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	m.jobStarted = true
-	in := m.jobInput()
+	in := new(m.jobInput())
 	running, stop := workflow.WithCancel(ctx)
 	m.stopJob = stop
 	defer func() { m.stopJob = nil }()
@@ -54,8 +55,10 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 			if m.in.Parent == "" { // in a rollout, the time of its batch is over before
 				workflow.GoNamed(watching, "staleness", m.followStaleness)
 			}
-			in.Deadline = deadlineIn(ctx, in.Job.TimeoutSeconds)
-			return m.awaitBy(watching, m.insistUntilHeld(), "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
+			in.Deadline, in.Held = deadlineIn(ctx, in.Job.TimeoutSeconds), nil
+			insist := m.insist()
+			insist.before = func() error { return m.lookAfterJob(ctx, in) }
+			return m.awaitBy(watching, insist, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)
 		})
 	})
 	m.jobFinished = err == nil
@@ -75,6 +78,18 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	own.failure = failureOf(err)
 	m.requestors.set(own, maintenancev1.RequestorFailed, activities.WithoutLog(own.failure.Message))
 	m.showFailure()
+	return nil
+}
+
+// lookAfterJob stands before a further round of attempts at a job. It may be at work already, though nobody has heard of it: while the cluster is held it is looked
+// after all the same, and ended in its time, but not created any more. Errors: Held, when its time is over and nobody could look.
+func (m *nodeMaintenance) lookAfterJob(ctx workflow.Context, in *activities.RunJobInput) error {
+	if hold := m.holds.of(m.in.Cluster); hold != nil && !m.observed {
+		in.Held = hold
+	}
+	if in.Held != nil && in.Deadline != nil && workflow.Now(ctx).After(*in.Deadline) {
+		return temporal.Error(temporal.ErrHeld, emergency.Message(*in.Held), nil)
+	}
 	return nil
 }
 
