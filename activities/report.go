@@ -164,11 +164,11 @@ func (r *report) urgent(told temporal.Observation) bool {
 }
 
 // usualReports is after how many reports a wait is reported less and less.
-const usualReports = 500
+const usualReports = 1000
 
-// pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed without a pause
-// for more than half an hour is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000
-// signals: it makes fewer than 1,000 a day.
+// pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed a thousand times, which
+// takes more than an hour, is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000 signals: it makes
+// fewer than 1,500 on the first day, and 288 on each after.
 func pauseAfter(reports int) time.Duration {
 	const doubling = 36
 	return min(reportInterval<<min(10, max(0, reports-usualReports)/doubling), longestReportInterval)

@@ -120,8 +120,8 @@ func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
 			prompt = elapsed
 		}
 	}
-	require.Greater(t, prompt, 30*time.Minute, "a change is seen within 5 s")
-	require.Less(t, reports, 1000)
+	require.Greater(t, prompt, time.Hour, "a change is seen within 5 s")
+	require.Less(t, reports, 1500)
 	require.Equal(t, longestReportInterval, pauseAfter(1_000_000))
 }
 
@@ -132,7 +132,7 @@ func TestReportsOfAWaitThatIsTriedAgainDoNotBeginAnew(t *testing.T) {
 		environment := suite.NewTestActivityEnvironment()
 		observe := func(ctx context.Context) error {
 			r := newReport(ctx, nil)
-			r.sent = 1000
+			r.sent = 2 * usualReports
 			defer r.start(ctx, reported)()
 			changes := time.NewTicker(reportInterval)
 			defer changes.Stop()
