@@ -198,6 +198,35 @@ func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
 	s.requireGranted(t, "a")
 }
 
+func TestADeletedConfigurationLeavesTheDefaults(t *testing.T) {
+	for name, tt := range map[string]struct {
+		allowed       int32
+		before, after []string
+		then          string
+	}{
+		"to who had more": {3, []string{"a", "b"}, nil, "maxParallelOperations allows 1 of 4 nodes under maintenance at once (a for june.example.com, b for june.example.com)"},
+		"to who had none": {0, nil, []string{"a"}, "maxParallelOperations allows 1 of 4 nodes under maintenance at once (a for june.example.com)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := bareNodes(t, "a", "b", "c", "d")
+			config := budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{
+				MaxParallelOperations: new(intstr.FromInt32(tt.allowed)), MaxUnavailable: new(intstr.FromInt32(2)), AgingSeconds: 1,
+			})
+			s := watching(t, "a", "b", "c")
+			s.requireGranted(t, tt.before...)
+			if tt.before == nil {
+				s.requireWaiting(t, "maxParallelOperations allows 0 of 4 nodes under maintenance at once")
+			}
+			require.NoError(t, cluster.Client.Delete(t.Context(), config))
+			s.requireGranted(t, tt.after...)
+			s.requireWaiting(t, tt.then)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			require.Empty(t, s.book.Config, "all of it")
+		})
+	}
+}
+
 // aSchedulerThatEnded is a Temporal server that knows a scheduler which is over.
 type aSchedulerThatEnded struct {
 	aScheduler

@@ -44,5 +44,14 @@ func TestAMaintenanceIsStaleWhenItsTimeIsOverOrItsClusterSaysSo(t *testing.T) {
 
 	longer := await()
 	change(maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 3600})
-	require.False(t, (<-longer).Stale, "it has time again")
+	in.Known = <-longer
+	require.False(t, in.Known.Stale, "it has time again")
+
+	again := await()
+	change(maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 1})
+	in.Known = <-again
+	require.True(t, in.Known.Stale)
+	unlimited := await()
+	require.NoError(t, cluster.Client.Delete(t.Context(), config))
+	require.False(t, (<-unlimited).Stale, "without a configuration there is no limit")
 }
