@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,52 @@ func TestAJoinedRequestorWhoseHostIsTerminatedGetsTheNodeForItself(t *testing.T)
 	must(t, "node", "done", "guest", "--cluster", spoke.Name)
 	must(t, "node", "status", "guest", "--cluster", spoke.Name, "--watch")
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+}
+
+// Two share a node for longer than their cluster allows, and the work of one has failed: the other is collected, and the node is kept until that is made good.
+func TestANodeIsKeptForTheOneWhoseWorkHasFailedWhenTheOtherIsCollected(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-2")
+	cancelled := func(s maintenancev1.NodeMaintenanceStatus) bool { return s.State == maintenancev1.NodeCancelled }
+	for host, tt := range map[string]struct {
+		guest, fails, collected string
+		kept                    maintenancev1.NodeState
+	}{
+		"failing-host": {guest: "stale-guest", fails: "failing-host", collected: "stale-guest", kept: maintenancev1.NodeRequestorFailed},
+		"stale-host":   {guest: "failing-guest", fails: "failing-guest", collected: "", kept: maintenancev1.NodeReady},
+	} {
+		t.Run(host, func(t *testing.T) {
+			maintain := func(name, requestor string) {
+				must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", requestor, "--name", name, "--wait", "--timeout", "1m")
+				t.Cleanup(func() { // one that is left running would block the tests that follow
+					_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", name, "--cluster", spoke.Name)
+				})
+			}
+			maintain(host, "driver.example.com")
+			maintain(tt.guest, "firmware.example.com")
+			must(t, "node", "fail", tt.fails, "--cluster", spoke.Name)
+			awaitNodeStatus(t, spoke, host, "the failure is known", func(s maintenancev1.NodeMaintenanceStatus) bool {
+				return slices.ContainsFunc(s.Requestors, func(r maintenancev1.RequestorStatus) bool { return r.State == maintenancev1.RequestorFailed })
+			})
+			configure(t, spoke, maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 1, GarbageCollect: true})
+			if tt.collected != "" {
+				awaitNodeStatus(t, spoke, tt.collected, "it is collected", cancelled)
+			}
+			kept := awaitNodeStatus(t, spoke, host, "the other has left", func(s maintenancev1.NodeMaintenanceStatus) bool {
+				return slices.ContainsFunc(s.Requestors, func(r maintenancev1.RequestorStatus) bool { return r.State == maintenancev1.RequestorLeft })
+			})
+			require.Equal(t, tt.kept, kept.State)
+			require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable)
+			failed := awaitNodeStatus(t, spoke, tt.fails, "it holds the node", func(maintenancev1.NodeMaintenanceStatus) bool { return true })
+			require.Equal(t, maintenancev1.NodeRequestorFailed, failed.State)
+			require.True(t, failed.HandedOver)
+
+			must(t, "node", "recover", tt.fails, "--cluster", spoke.Name)
+			for _, name := range []string{host, tt.guest} {
+				awaitNodeStatus(t, spoke, name, "it is collected when that is made good", cancelled)
+			}
+			require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+		})
+	}
 }
 
 func TestARolloutIsDoneWithANodeWhenTheMaintenanceThatItJoinedHasReturnedIt(t *testing.T) {

@@ -218,12 +218,15 @@ func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStat
 // allow lets so many nodes of a cluster be under maintenance at once, for the time of a test.
 func allow(t *testing.T, spoke *devstack.Cluster, nodes int) {
 	t.Helper()
+	configure(t, spoke, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(nodes))})
+}
+
+// configure gives a cluster its configuration for the time of a test.
+func configure(t *testing.T, spoke *devstack.Cluster, spec maintenancev1.MaintenanceOperatorConfigSpec) {
+	t.Helper()
 	watched, err := theFleet.Watch(t.Context(), spoke)
 	require.NoError(t, err)
-	config := &maintenancev1.MaintenanceOperatorConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"},
-		Spec:       maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(nodes))},
-	}
+	config := &maintenancev1.MaintenanceOperatorConfig{ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"}, Spec: spec}
 	require.NoError(t, watched.Client.Create(t.Context(), config))
 	t.Cleanup(func() { require.NoError(t, watched.Client.Delete(context.Background(), config)) })
 }
