@@ -24,6 +24,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"doctor is content once a worker polls", doctorContent},
 		{"a portal shows what is applied and what windows do", s.showsOnPortals},
 		{"a rollout is started, watched and ends", s.watchesARollout},
+		{"what has run is served, with links to Temporal's Web UI", s.servesAll},
 		{"a rollout that runs is not started twice", s.startsOnce},
 		{"a rollout in which a cluster fails ends the watch with status 1", s.watchesAFailure},
 		{"a rollout that is not enabled is planned, and goes on once enabled", s.enables},

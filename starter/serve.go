@@ -18,6 +18,7 @@ import (
 // serveFlags are those of the status page.
 type serveFlags struct {
 	portal, listen, webUI, tokenFile string
+	portalOnly                       bool
 	hosts                            []string
 	streams                          int
 }
@@ -28,6 +29,7 @@ func newServe(c *cli) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the status page, its API and MCP",
 		Long: `Serve the status page, its API and MCP until Ctrl-C or SIGTERM: what one portal shows, with the rollouts and nodes at work.
+Those belong to no portal: for readers whom they are no concern of, --portal-only leaves them out.
 
 The page is at /, the Connect API at /drydock.v1.StatusService/ (also gRPC, and plain HTTP with JSON), the Model Context Protocol at /mcp.
 Nothing can be changed there, unless --token-file gives a token whose bearers may announce and cancel maintenances.`,
@@ -35,6 +37,7 @@ Nothing can be changed there, unless --token-file gives a token whose bearers ma
 		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.serve(ctx, flags) }),
 	}
 	cmd.Flags().StringVar(&flags.portal, "portal", "main", "name of the portal that is shown")
+	cmd.Flags().BoolVar(&flags.portalOnly, "portal-only", false, "show nothing but the portal: rollouts and nodes belong to none, and are left out")
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; whoever reaches it can read")
 	cmd.Flags().StringVar(&flags.webUI, "temporal-ui", "", "address of Temporal's Web UI, for links to workflows, e.g. http://localhost:8233 (default: no links)")
 	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token that lets its bearer announce and cancel maintenances (default: nobody may)")
@@ -56,7 +59,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	}
 	defer s.Close()
 	server, err := statuspage.New(statuspage.Options{
-		Temporal: s, Namespace: s.namespace, Portal: flags.portal, WebUI: flags.webUI, Token: token, Hosts: flags.hosts, Streams: flags.streams,
+		Temporal: s, Namespace: s.namespace, Portal: flags.portal, PortalOnly: flags.portalOnly, WebUI: flags.webUI, Token: token, Hosts: flags.hosts, Streams: flags.streams,
 		Version: programVersion(), Log: slog.New(slog.NewTextHandler(c.ErrOut, nil)),
 	})
 	if err != nil {

@@ -1,15 +1,162 @@
 package main
 
 import (
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
+// served begins to serve the status page on a free port, and returns where.
+func served(t *testing.T, args ...string) (serving *running, address string) {
+	t.Helper()
+	serving = begin(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	serving.prints(t, "/\n")
+	return serving, strings.TrimSuffix(regexp.MustCompile(`http://\S+`).FindString(serving.stdout.String()), "/")
+}
+
+// away are the flags for a Temporal that does not answer.
+var away = []string{"--address", "127.0.0.1:1"}
+
+// asked is what a server answers; change makes another request of one that reads.
+func asked(t *testing.T, address string, change func(*http.Request)) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	require.NoError(t, err)
+	if change != nil {
+		change(request)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(text)
+}
+
+// calling makes a request one of the API, by who has that token.
+func calling(method, token string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Method, r.URL.Path = http.MethodPost, "/drydock.v1.StatusService/"+method
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Body = io.NopCloser(strings.NewReader("{}"))
+	}
+}
+
 func TestThePageIsServedWhileTemporalIsAway(t *testing.T) {
 	t.Parallel()
-	serving := begin(t, "serve", "--listen", "127.0.0.1:0", "--address", "127.0.0.1:1")
-	serving.prints(t, "portal main is shown at http://127.0.0.1:")
+	serving, address := served(t, away...)
+	status, body := asked(t, address, nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "<title>Not read yet · main</title>")
+	require.Contains(t, body, "Nothing is known yet.")
 	serving.stop()
 	require.Equal(t, exitDone, serving.end(t).status)
+}
+
+func TestEveryFlagOfServeCounts(t *testing.T) {
+	t.Parallel()
+	t.Run("--portal names the portal", func(t *testing.T) {
+		serving, address := served(t, append(away, "--portal", "shop")...)
+		require.Contains(t, serving.stdout.String(), "portal shop is shown at "+address+"/\n")
+		_, body := asked(t, address, nil)
+		require.Contains(t, body, "· shop</title>")
+	})
+	t.Run("--portal-only leaves out what belongs to none", func(t *testing.T) {
+		_, address := served(t, away...)
+		status, _ := asked(t, address, calling("ListUpgrades", ""))
+		require.Equal(t, http.StatusOK, status)
+		_, address = served(t, append(away, "--portal-only")...)
+		status, body := asked(t, address, calling("ListUpgrades", ""))
+		require.Equal(t, http.StatusForbidden, status)
+		require.Contains(t, body, "this server shows only what belongs to portal main: rollouts and nodes belong to none")
+		status, _ = asked(t, address, calling("ListComponents", ""))
+		require.Equal(t, http.StatusOK, status)
+	})
+	t.Run("--host names whom a proxy passes on requests for", func(t *testing.T) {
+		as := func(host string) func(*http.Request) { return func(r *http.Request) { r.Host = host } }
+		_, address := served(t, append(away, "--host", "status.example.com,status.example.org")...)
+		for host, wanted := range map[string]int{"status.example.com": http.StatusOK, "STATUS.example.org:443": http.StatusOK, "example.net": http.StatusForbidden} {
+			status, _ := asked(t, address, as(host))
+			require.Equal(t, wanted, status, host)
+		}
+		_, address = served(t, away...)
+		status, _ := asked(t, address, as("status.example.com"))
+		require.Equal(t, http.StatusForbidden, status)
+	})
+	t.Run("--streams says how many are kept up to date", func(t *testing.T) {
+		_, address := served(t, append(away, "--streams", "1")...)
+		first, err := http.Get(address + "/events?page=/")
+		require.NoError(t, err)
+		defer first.Body.Close()
+		require.Equal(t, http.StatusOK, first.StatusCode)
+		status, _ := asked(t, address+"/events?page=/", nil)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+	})
+	t.Run("--token-file has the token of those who may write", func(t *testing.T) {
+		const token = "correct-horse-battery"
+		_, address := served(t, away...)
+		status, body := asked(t, address, calling("CancelMaintenance", token))
+		require.Equal(t, http.StatusForbidden, status)
+		require.Contains(t, body, "--token-file")
+		_, address = served(t, append(away, "--token-file", file(t, "token", token+"\n"))...)
+		status, _ = asked(t, address, calling("CancelMaintenance", "another-horse-battery"))
+		require.Equal(t, http.StatusUnauthorized, status)
+		status, body = asked(t, address, calling("CancelMaintenance", token))
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, body, "name: must be set")
+	})
+	t.Run("--listen says where, which only this machine reaches if it is not given", func(t *testing.T) {
+		require.Contains(t, succeeds(t, "serve", "--help"), `(default "127.0.0.1:8090")`)
+		taken, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer taken.Close()
+		got := drydock(t, append([]string{"serve", "--listen", taken.Addr().String()}, away...)...)
+		require.Equal(t, exitFailed, got.status)
+		require.Contains(t, got.stderr, "error: serve the status page (--listen): listen tcp "+taken.Addr().String())
+	})
+}
+
+func TestWhatCannotBeServedIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ flag, value, says string }{
+		"a portal that cannot be":           {"--portal", "A B", `--portal "A B": `},
+		"no place for anybody":              {"--streams", "0", "--streams 0: must be 1 or more"},
+		"an address of Temporal's Web UI":   {"--temporal-ui", "localhost:8233", `--temporal-ui "localhost:8233": must be an address such as http://localhost:8233`},
+		"a file without a token":            {"--token-file", file(t, "empty", ""), "the token has 0 characters, must have 16 or more"},
+		"a token that can be guessed":       {"--token-file", file(t, "short", "secret"), "the token has 6 characters, must have 16 or more"},
+		"a file of a token that is not one": {"--token-file", "/nowhere/token", "--token-file: open /nowhere/token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drydock(t, append([]string{"serve", "--listen", "127.0.0.1:0", tt.flag, tt.value}, away...)...)
+			require.Equal(t, exitUsage, got.status)
+			require.Contains(t, got.stderr, tt.says)
+			require.Empty(t, got.stdout)
+		})
+	}
+}
+
+// servesAll: what the steps before have left is served, with links to Temporal's Web UI.
+func (s *stage) servesAll(t *testing.T) {
+	const ui = "http://temporal.example.com:8233"
+	_, address := served(t, "--temporal-ui", ui)
+	body := ""
+	require.Eventually(t, func() bool {
+		status, page := asked(t, address+"/upgrades/prod/november", nil)
+		body = page
+		return status == http.StatusOK && strings.Contains(page, "3 of 3 clusters complete")
+	}, patience, tick, "%s", &body)
+	require.Contains(t, body, `href="`+ui+`/namespaces/default/workflows/cgu%2Fprod%2Fnovember/`)
+	_, page := asked(t, address, nil)
+	require.Contains(t, page, `href="/upgrades/prod/november"`)
+	_, without := served(t)
+	require.Eventually(t, func() bool {
+		status, page := asked(t, without+"/upgrades/prod/november", nil)
+		return status == http.StatusOK && !strings.Contains(page, "Temporal's Web UI")
+	}, patience, tick)
 }

@@ -40,6 +40,15 @@ func (a *api) view() *View {
 	return view
 }
 
+// worksView is the view, unless it is not for those who ask for rollouts and nodes.
+func (a *api) worksView() (*View, error) {
+	view := a.view()
+	if view.PortalOnly {
+		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("this server shows only what belongs to portal "+a.server.options.Portal+": rollouts and nodes belong to none"))
+	}
+	return view, nil
+}
+
 func (a *api) ui() webUI { return a.server.pages.ui }
 
 func (a *api) ListComponents(_ context.Context, in *connect.Request[statusv1.ListComponentsRequest]) (*connect.Response[statusv1.ListComponentsResponse], error) {
@@ -51,11 +60,18 @@ func (a *api) ListMaintenances(_ context.Context, in *connect.Request[statusv1.L
 }
 
 func (a *api) ListUpgrades(_ context.Context, in *connect.Request[statusv1.ListUpgradesRequest]) (*connect.Response[statusv1.ListUpgradesResponse], error) {
-	return connect.NewResponse(listUpgrades(a.view(), in.Msg, a.ui())), nil
+	view, err := a.worksView()
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(listUpgrades(view, in.Msg, a.ui())), nil
 }
 
 func (a *api) GetUpgrade(_ context.Context, in *connect.Request[statusv1.GetUpgradeRequest]) (*connect.Response[statusv1.GetUpgradeResponse], error) {
-	view := a.view()
+	view, err := a.worksView()
+	if err != nil {
+		return nil, err
+	}
 	upgrade, known := view.upgrade(in.Msg.GetNamespace(), in.Msg.GetName())
 	if !known && view.AsOf.IsZero() {
 		return nil, connect.NewError(connect.CodeUnavailable, errUnread)
@@ -71,7 +87,11 @@ func (a *api) GetUpgrade(_ context.Context, in *connect.Request[statusv1.GetUpgr
 }
 
 func (a *api) ListNodes(_ context.Context, in *connect.Request[statusv1.ListNodesRequest]) (*connect.Response[statusv1.ListNodesResponse], error) {
-	return connect.NewResponse(listNodes(a.view(), in.Msg, a.ui())), nil
+	view, err := a.worksView()
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(listNodes(view, in.Msg, a.ui())), nil
 }
 
 // Watch sends what has changed since the message before, some changes together.
@@ -117,15 +137,16 @@ func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
 	if last.revisions.portal != now.revisions.portal {
 		components := listComponents(now, &statusv1.ListComponentsRequest{})
 		message.Components = &statusv1.ComponentList{Status: components.GetStatus(), Components: components.GetComponents()}
-		message.Maintenances = &statusv1.MaintenanceList{Maintenances: listMaintenances(now, &statusv1.ListMaintenancesRequest{}).GetMaintenances()}
+		maintenances := listMaintenances(now, &statusv1.ListMaintenancesRequest{})
+		message.Maintenances = &statusv1.MaintenanceList{Maintenances: maintenances.GetMaintenances(), Problems: maintenances.GetProblems()}
 		news = true
 	}
-	if last.revisions.upgrades != now.revisions.upgrades {
+	if last.revisions.upgrades != now.revisions.upgrades && !now.PortalOnly {
 		upgrades := listUpgrades(now, &statusv1.ListUpgradesRequest{}, ui)
 		message.Upgrades = &statusv1.UpgradeList{Upgrades: upgrades.GetUpgrades(), More: upgrades.GetMore()}
 		news = true
 	}
-	if last.revisions.nodes != now.revisions.nodes {
+	if last.revisions.nodes != now.revisions.nodes && !now.PortalOnly {
 		nodes := listNodes(now, &statusv1.ListNodesRequest{}, ui)
 		message.Nodes = &statusv1.NodeList{Nodes: nodes.GetNodes(), More: nodes.GetMore()}
 		news = true
@@ -147,7 +168,7 @@ func listComponents(v *View, in *statusv1.ListComponentsRequest) *statusv1.ListC
 }
 
 func listMaintenances(v *View, in *statusv1.ListMaintenancesRequest) *statusv1.ListMaintenancesResponse {
-	answer := &statusv1.ListMaintenancesResponse{Freshness: freshnessOf(v)}
+	answer := &statusv1.ListMaintenancesResponse{Freshness: freshnessOf(v), Problems: v.problems()}
 	for _, maintenance := range v.maintenances(phaseOf(in.GetPhase())) {
 		answer.Maintenances = append(answer.Maintenances, maintenanceMessage(maintenance))
 	}

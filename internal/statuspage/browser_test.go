@@ -359,6 +359,7 @@ func (b *browser) fits(t *testing.T) {
 	everything.Portal.Components[2].Status = sreportalv1.StatusDegraded
 	everything.Portal.Components[2].DisplayName = "A-component-with-a-very-long-name-and-no-place-to-break-it-anywhere"
 	everything.Portal.Status = sreportalv1.StatusMajorOutage
+	everything.Portal.Problems = []string{"window prod/sunday-night is not shown: portal main would have 201 windows, and can have 200: delete some, or use another portal"}
 	everything.Trouble = &Trouble{Message: "No worker of Drydock answers", Since: noon}
 	b.server.show(everything)
 	defer b.server.show(fleet())
@@ -382,13 +383,38 @@ func (b *browser) fits(t *testing.T) {
 }
 
 func (b *browser) withoutScripts(t *testing.T) {
+	b = b.tab(t)
 	order(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 	b.do(t, chromedp.Navigate(b.web.URL), chromedp.WaitReady(chromedp.CSS("h1")))
 	text := answer(t, b, chromedp.TextContent(chromedp.CSS("main")))
 	for _, wanted := range []string{"Maintenance in progress", "Database upgrade", "21 Nov 2026, 13:00 UTC", "Registry", "prod/november", "42%"} {
 		require.Contains(t, text, wanted)
 	}
-	order(t, b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{})
+
+	next := fleet()
+	next.Upgrades[0].Status.Percentage = 66
+	b.server.show(next)
+	defer b.server.show(fleet())
+	require.NotContains(t, answer(t, b, chromedp.TextContent(chromedp.CSS("main"))), "66%")
+	// Its clock is put forward by the half minute after which it loads itself anew.
+	order(t, b, emulation.SetVirtualTimePolicy, emulation.SetVirtualTimePolicyParams{
+		Policy: emulation.VirtualTimePolicyAdvance, Budget: new(float64((31 * time.Second).Milliseconds())),
+	})
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		defer cancel()
+		text, err := chromedp.Run(ctx, chromedp.TextContent(chromedp.CSS("main")))
+		return err == nil && strings.Contains(text, "66%")
+	}, patience, 5*tick)
+}
+
+// tab is another tab of the browser.
+func (b *browser) tab(t *testing.T) *browser {
+	t.Helper()
+	ctx, leave := chromedp.NewContext(b.ctx)
+	t.Cleanup(leave)
+	require.NoError(t, chromedp.Do(ctx, chromedp.EmulateViewport(1200, 800)))
+	return &browser{ctx: ctx, server: b.server, web: b.web}
 }
 
 func (b *browser) losesServer(t *testing.T) {

@@ -26,8 +26,10 @@ func (s *Server) mcpHandler() http.Handler {
 	addTool(server, "list_components", "List the components of the platform, how they are, and how the last 30 days were.", tools.listComponents)
 	addTool(server, "list_maintenances", "List maintenances of components: upcoming, in_progress or completed ones, or all.", tools.listMaintenances)
 	addTool(server, "get_platform_status", "Say how the platform is as a whole, and what is going on there now.", tools.platformStatus)
-	addTool(server, "list_upgrades", "List rollouts over clusters: batches, progress, and what each waits for.", tools.listUpgrades)
-	addTool(server, "explain_wait", "Say why rollouts and maintenances of nodes do not go on: the reason, since when, until when, and who or what stands in the way.", tools.explainWait)
+	if !s.options.PortalOnly {
+		addTool(server, "list_upgrades", "List rollouts over clusters: batches, progress, and what each waits for.", tools.listUpgrades)
+		addTool(server, "explain_wait", "Say why rollouts and maintenances of nodes do not go on: the reason, since when, until when, and who or what stands in the way.", tools.explainWait)
+	}
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, Logger: s.options.Log,
 		DisableLocalhostProtection: true, // all paths are protected so
@@ -98,6 +100,7 @@ type platformStatus struct {
 	// Impaired are the components that are not operational.
 	Impaired     []impairedComponent `json:"impaired" jsonschema:"components that are not operational"`
 	Maintenances []string            `json:"maintenancesInProgress"`
+	Problems     []string            `json:"problems" jsonschema:"what was declared and cannot be shown, and why"`
 	Upgrades     []string            `json:"upgradesRunning"`
 	Nodes        []string            `json:"nodesUnderMaintenance"`
 	Unread       []string            `json:"unread" jsonschema:"what is at work, but how it stands cannot be said"`
@@ -124,7 +127,11 @@ func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
 	v := t.view()
 	status := platformStatus{
 		Headline: headline(v), Status: v.status(), Freshness: newFreshness(v),
-		Impaired: []impairedComponent{}, Maintenances: []string{}, Upgrades: []string{}, Nodes: []string{}, Unread: unread(v.Upgrades, v.Nodes, v.MoreUpgrades, v.MoreNodes),
+		Impaired: []impairedComponent{}, Maintenances: []string{}, Problems: append([]string{}, v.problems()...),
+		Upgrades: []string{}, Nodes: []string{}, Unread: unread(v.Upgrades, v.Nodes, v.MoreUpgrades, v.MoreNodes),
+	}
+	if v.PortalOnly {
+		status.Unread = append(status.Unread, "rollouts and nodes: this server does not show them")
 	}
 	for _, c := range v.components() {
 		if c.Status != sreportalv1.StatusOperational {

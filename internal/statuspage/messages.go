@@ -63,7 +63,8 @@ func freshnessOf(v *View) *statusv1.Freshness {
 func componentMessage(c portal.ComponentView) *statusv1.Component {
 	message := &statusv1.Component{
 		Name: c.Name, DisplayName: c.DisplayName, Description: c.Description, Group: c.Group, Link: c.Link,
-		Status: statusMessages[c.Status], Declared: statusMessages[c.Declared], Since: instant(c.Since), Because: c.Because,
+		Status: statusMessages[c.Status], Declared: statusMessages[c.Declared], Since: instant(c.Since),
+		Because: c.Because, BecauseMore: int32(c.BecauseMore),
 	}
 	for _, day := range c.Days {
 		message.Days = append(message.Days, &statusv1.Day{Date: day.Date, Worst: statusMessages[day.Worst]})

@@ -34,7 +34,7 @@ type summaryModel struct {
 }
 
 func newSummary(v *View) summaryModel {
-	summary := summaryModel{Pill: statusPill(v.status()), Headline: headline(v), Stale: v.Trouble != nil}
+	summary := summaryModel{Pill: statusPill(v.status()), Headline: headline(v), Stale: v.Trouble != nil && !v.unread()}
 	counts := []struct {
 		n     int
 		words string

@@ -178,7 +178,7 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 
 // notKnown is why a view does not have something.
 func notKnown(v *View) error {
-	if v.AsOf.IsZero() {
+	if v.AsOf.IsZero() && !v.PortalOnly {
 		return errUnread
 	}
 	return errNoPage
@@ -202,8 +202,9 @@ func (p *pages) overview(v *View) []part {
 	return []part{
 		{"summary", "summary", newSummary(v)},
 		{"current", "current", maintenancesOf(v, sreportalv1.PhaseInProgress)},
-		{"components", "components", componentsModel{p.portal, groupsOf(v)}},
+		{"components", "components", componentsModel{p.portal, groupsOf(v), v.unread()}},
 		{"upcoming", "upcoming", maintenancesOf(v, sreportalv1.PhaseUpcoming)},
+		{"problems", "problems", v.problems()},
 		{"upgrades", "upgrades", upgradesModel{upgrades, over, v.MoreUpgrades}},
 		{"nodes", "nodes", nodesModel{nodes, v.MoreNodes}},
 		{"completed", "completed", maintenancesOf(v, sreportalv1.PhaseCompleted)},
@@ -213,6 +214,7 @@ func (p *pages) overview(v *View) []part {
 type componentsModel struct {
 	Portal string
 	Groups []groupModel
+	Unread bool
 }
 
 // upgradesModel are rollouts; so many More run.

@@ -42,8 +42,12 @@ func (r *Reader) closePortal(open bool) {
 }
 
 func (r *Reader) readPortal(ctx context.Context) error {
-	r.portalTurn.Lock()
-	defer r.portalTurn.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case r.portalTurn <- struct{}{}:
+	}
+	defer func() { <-r.portalTurn }()
 	var shown portal.View
 	if err := observe.Status(ctx, r.temporal, temporal.StatusPortalID(r.portal), "", &shown); err != nil {
 		return err

@@ -50,8 +50,8 @@ type Reader struct {
 	upgrades *kind[ranv1.ClusterGroupUpgradeStatus]
 	nodes    *kind[maintenancev1.NodeMaintenanceStatus]
 
-	// portalTurn is held while the portal is read: of two answers the one that came last might be the older one.
-	portalTurn sync.Mutex
+	// portalTurn is taken while the portal is read: of two answers the one that came last might be the older one.
+	portalTurn chan struct{}
 
 	mu   sync.Mutex
 	view *View
@@ -61,13 +61,14 @@ type Reader struct {
 	changed chan struct{}
 }
 
-// NewReader returns a reader of a portal, and of all that runs in the Temporal namespace of the client.
-func NewReader(server client.Client, portalName string, log *slog.Logger) *Reader {
+// NewReader returns a reader of a portal and, unless it is of the portal only, of all that runs in the Temporal namespace of the client.
+func NewReader(server client.Client, portalName string, portalOnly bool, log *slog.Logger) *Reader {
 	r := &Reader{
 		temporal: server, portal: portalName, log: log,
 		asking: make(chan struct{}, askedAtOnce), news: make(chan struct{}, 1), recovered: make(chan struct{}, 1), listed: make(chan struct{}),
-		view:    &View{Number: 1, Trouble: &Trouble{Message: "Nothing has been read yet", Since: time.Now()}},
-		changed: make(chan struct{}),
+		portalTurn: make(chan struct{}, 1),
+		view:       &View{Number: 1, PortalOnly: portalOnly, Trouble: &Trouble{Message: "Nothing has been read yet", Since: time.Now()}},
+		changed:    make(chan struct{}),
 	}
 	r.upgrades = &kind[ranv1.ClusterGroupUpgradeStatus]{
 		reader: r, workflow: temporal.ClusterGroupUpgrade, keep: endedUpgrades, brings: true, works: map[string]Upgrade{},
@@ -97,7 +98,13 @@ func (r *Reader) View() (*View, <-chan struct{}) {
 // Run reads until ctx is done.
 func (r *Reader) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, part := range []func(context.Context){r.keepAsking, r.followPortal, r.followHolds, r.discover} {
+	parts := []func(context.Context){r.keepAsking, r.followPortal}
+	if view, _ := r.View(); view.PortalOnly {
+		close(r.listed) // there is nothing to wait for
+	} else {
+		parts = append(parts, r.followHolds, r.discover)
+	}
+	for _, part := range parts {
 		all.Go(func() { part(ctx) })
 	}
 	all.Wait()

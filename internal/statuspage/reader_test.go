@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -27,7 +28,31 @@ type scripted struct {
 	list     func() error
 	describe func() (*workflowpb.WorkflowExecutionInfo, error)
 
+	// events are those of every history, as they come; nil: it has none, and nothing ever comes.
+	events chan *historypb.HistoryEvent
+
 	queries, described atomic.Int64
+}
+
+// HasNext and Next make it a history, too.
+func (s *scripted) HasNext() bool { return true }
+
+func (s *scripted) Next() (*historypb.HistoryEvent, error) {
+	event, more := <-s.events
+	if !more {
+		return nil, context.Canceled
+	}
+	return event, nil
+}
+
+func (s *scripted) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	return s
+}
+
+func (s *scripted) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
+	described := &client.WorkflowExecutionDescription{}
+	described.WorkflowExecution.RunID = "run-1"
+	return described, nil
 }
 
 func (s *scripted) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
@@ -93,7 +118,7 @@ func TestWhatCannotBeListedMakesTheViewStale(t *testing.T) {
 				return serviceerror.NewUnavailable("visibility is away")
 			}
 			return nil
-		}}, "main", discard())
+		}}, "main", false, discard())
 		go r.Run(t.Context())
 		time.Sleep(2 * askInterval)
 		view, _ := r.View()
@@ -122,7 +147,7 @@ func TestOneAnswerThatIsLostIsNoOutage(t *testing.T) {
 		}
 		return nil, nil
 	}}
-	r := NewReader(server, "main", discard())
+	r := NewReader(server, "main", false, discard())
 	close(r.listed)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -131,34 +156,54 @@ func TestOneAnswerThatIsLostIsNoOutage(t *testing.T) {
 }
 
 func TestAnOlderAnswerDoesNotReplaceANewerOne(t *testing.T) {
-	asked, answer := make(chan struct{}), make(chan struct{})
-	r := NewReader(&scripted{query: func(n int64) (converter.EncodedValue, error) {
-		if n == 1 {
-			close(asked)
-			<-answer
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		r := NewReader(&scripted{query: func(n int64) (converter.EncodedValue, error) {
+			if n == 1 {
+				<-answer
+			}
+			return answerOf{portal.View{Number: n}}, nil
+		}}, "main", false, discard())
+		read := func() chan error {
+			done := make(chan error, 1)
+			go func() { done <- r.readPortal(t.Context()) }()
+			synctest.Wait() // it has come as far as it comes
+			return done
 		}
-		return answerOf{portal.View{Number: n}}, nil
-	}}, "main", discard())
-	read := func() chan error {
-		done := make(chan error, 1)
-		go func() { done <- r.readPortal(context.Background()) }()
-		return done
-	}
-	first := read()
-	<-asked
-	second := read()
-	select {
-	case <-second: // it has overtaken the first
-	case <-time.After(100 * time.Millisecond):
-	}
-	close(answer)
-	require.NoError(t, <-first)
-	require.Eventually(t, func() bool {
+		first, second := read(), read()
+		close(answer)
+		require.NoError(t, <-first)
+		require.NoError(t, <-second)
 		view, _ := r.View()
-		return view.Portal.Number == 2
-	}, patience, tick)
-	view, _ := r.View()
-	require.EqualValues(t, 2, view.Portal.Number)
+		require.EqualValues(t, 2, view.Portal.Number)
+	})
+}
+
+func TestAChangeOfThePortalIsKnownLongBeforeASecondIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var number atomic.Int64
+		server := &scripted{
+			query: func(int64) (converter.EncodedValue, error) { return answerOf{portal.View{Number: number.Load()}}, nil },
+			describe: func() (*workflowpb.WorkflowExecutionInfo, error) {
+				return recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), nil
+			},
+			events: make(chan *historypb.HistoryEvent),
+		}
+		r := NewReader(server, "main", true, discard())
+		ctx, stop := context.WithCancel(t.Context())
+		go r.Run(ctx)
+		for i := range int64(50) {
+			time.Sleep(time.Duration(i) * 37 * time.Millisecond) // at any moment, also right after another change
+			number.Store(i + 1)
+			server.events <- &historypb.HistoryEvent{}
+			time.Sleep(time.Second - 2*together)
+			view, _ := r.View()
+			require.EqualValues(t, i+1, view.Portal.Number)
+		}
+		stop()
+		close(server.events)
+		synctest.Wait()
+	})
 }
 
 func TestWhatFailsAgainAndAgainIsAskedLessAndLess(t *testing.T) {

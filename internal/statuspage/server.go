@@ -28,6 +28,8 @@ type Options struct {
 	Temporal client.Client
 	// Namespace is Temporal's, Portal the name of the portal that is shown.
 	Namespace, Portal string
+	// PortalOnly: what belongs to no portal is not shown, which are all rollouts and nodes.
+	PortalOnly bool
 	// WebUI is the address of Temporal's Web UI; empty: no links there.
 	WebUI string
 	// Token lets its bearer announce and cancel maintenances; empty: nobody may.
@@ -69,7 +71,7 @@ func New(options Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		options: options, reader: NewReader(options.Temporal, options.Portal, options.Log), pages: pages, assets: assets,
+		options: options, reader: NewReader(options.Temporal, options.Portal, options.PortalOnly, options.Log), pages: pages, assets: assets,
 		streams: make(chan struct{}, options.Streams), closing: make(chan struct{}),
 	}
 	pages.newest = func() *View {

@@ -34,46 +34,43 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// Signals to played workflows: to stand so, and to end so.
+// Signals to played workflows: to stand so, to end so, and to go on in a new run.
 const (
 	signalStand = "stand"
 	signalEnd   = "end"
+	signalTurn  = "turn"
 )
 
 // played is a workflow that stands as it is told, and answers so: it takes the place of one of Drydock's.
-func played[S any](ctx workflow.Context) (S, error) {
-	var status S
+func played[S any](ctx workflow.Context, status S) (S, error) {
 	if err := workflow.SetQueryHandler(ctx, temporal.QueryStatus, func() (S, error) { return status, nil }); err != nil {
 		return status, err
 	}
-	over := false
-	for !over {
+	var over, turned bool
+	for !over && !turned {
 		said := workflow.NewSelector(ctx)
 		said.AddReceive(workflow.GetSignalChannel(ctx, signalStand), func(c workflow.ReceiveChannel, _ bool) { c.Receive(ctx, &status) })
 		said.AddReceive(workflow.GetSignalChannel(ctx, signalEnd), func(c workflow.ReceiveChannel, _ bool) {
 			c.Receive(ctx, &status)
 			over = true
 		})
+		said.AddReceive(workflow.GetSignalChannel(ctx, signalTurn), func(c workflow.ReceiveChannel, _ bool) {
+			c.Receive(ctx, nil)
+			turned = true
+		})
 		said.Select(ctx)
 	}
+	if turned {
+		return status, workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, status)
+	}
 	return status, nil
-}
-
-// playedPortal shows what it is told.
-func playedPortal(ctx workflow.Context) error {
-	var view portal.View
-	if err := workflow.SetQueryHandler(ctx, temporal.QueryStatus, func() (portal.View, error) { return view, nil }); err != nil {
-		return err
-	}
-	for {
-		workflow.GetSignalChannel(ctx, signalStand).Receive(ctx, &view)
-	}
 }
 
 const typePlayedPortal = "PlayedPortal"
 
 // stage is a real Temporal server, a worker with played workflows, and the server of the status page.
 type stage struct {
+	process  *devstack.Process
 	temporal client.Client
 	worker   worker.Worker
 	// reading is the connection of the status page, calls what was asked by it.
@@ -85,8 +82,8 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{}})
-	s := &stage{calls: &atomic.Int64{}}
+	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{Database: "temporal.db"}})
+	s := &stage{process: stack.Temporal.Process, calls: &atomic.Int64{}}
 	options, err := temporal.Connection{Address: stack.Temporal.Address}.Options(nil, nil)
 	require.NoError(t, err)
 	s.temporal, err = temporal.Dial(t.Context(), options)
@@ -113,7 +110,13 @@ func newStage(t *testing.T) *stage {
 // serve serves a portal until the test is over.
 func (s *stage) serve(t *testing.T, portalName string) (address string, api statusv1connect.StatusServiceClient) {
 	t.Helper()
-	server, err := New(Options{Temporal: s.reading, Namespace: s.namespace, Portal: portalName, Token: token, Log: discard()})
+	return s.serveWith(t, Options{Temporal: s.reading, Namespace: s.namespace, Portal: portalName, Token: token, Log: discard()})
+}
+
+// serveWith serves with all options until the test is over.
+func (s *stage) serveWith(t *testing.T, options Options) (address string, api statusv1connect.StatusServiceClient) {
+	t.Helper()
+	server, err := New(options)
 	require.NoError(t, err)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -131,7 +134,7 @@ func (s *stage) serve(t *testing.T, portalName string) (address string, api stat
 func (s *stage) startWorker(t *testing.T) {
 	s.worker = worker.New(s.temporal, temporal.TaskQueue, worker.Options{Interceptors: []interceptor.WorkerInterceptor{&workflows.SignalOrder{}}})
 	for name, play := range map[string]any{
-		typePlayedPortal:             playedPortal,
+		typePlayedPortal:             played[portal.View],
 		temporal.StatusPortal:        workflows.StatusPortal,
 		temporal.ClusterGroupUpgrade: played[ranv1.ClusterGroupUpgradeStatus],
 		temporal.NodeMaintenance:     played[maintenancev1.NodeMaintenanceStatus],
@@ -176,11 +179,14 @@ func TestTheServer(t *testing.T) {
 	s := newStage(t)
 	t.Run("says that nothing is declared, and that this is so now", s.testEmpty)
 	t.Run("shows what a portal shows, to people and to programs", s.testPortal)
-	t.Run("tells who watches of a change within a second", s.testWatch)
+	t.Run("tells who watches of a change, and of nothing else", s.testWatch)
 	t.Run("finds rollouts and nodes, and follows them to their ends", s.testWork)
+	t.Run("follows what goes on in a new run", s.testTurns)
+	t.Run("shows nothing but the portal where nothing else is wanted", s.testPortalOnly)
 	t.Run("explains waits to agents", s.testMCP)
 	t.Run("lets only the bearer of the token announce a maintenance", s.testWrites)
 	t.Run("asks Temporal no more often for many clients than for one", s.testCalls)
+	t.Run("shows what it knew as stale while Temporal is away", s.testAway)
 	t.Run("shows what it knew as stale while no worker answers", s.testStale)
 }
 
@@ -240,16 +246,11 @@ func (s *stage) testWatch(t *testing.T) {
 	worse := ofPortal()
 	worse.Number, worse.Status = 2, sreportalv1.StatusMajorOutage
 	worse.Components[0].Status = sreportalv1.StatusMajorOutage
-	begun := time.Now()
 	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, worse)
-	for watching.Receive() {
-		if watching.Msg().GetComponents().GetStatus() == statusv1.ServiceStatus_SERVICE_STATUS_MAJOR_OUTAGE {
-			t.Logf("seen after %s", time.Since(begun))
-			require.Nil(t, watching.Msg().GetUpgrades(), "nothing of them has changed")
-			return
-		}
+	for watching.Msg().GetComponents().GetStatus() != statusv1.ServiceStatus_SERVICE_STATUS_MAJOR_OUTAGE {
+		require.True(t, watching.Receive(), "the stream ended before the change: %v", watching.Err())
+		require.Nil(t, watching.Msg().GetUpgrades(), "nothing of them has changed")
 	}
-	require.NoError(t, watching.Err())
 }
 
 func (s *stage) upgrade() (*connect.Response[statusv1.GetUpgradeResponse], error) {
@@ -290,18 +291,101 @@ func (s *stage) testWork(t *testing.T) {
 	})
 }
 
-func (s *stage) testMCP(t *testing.T) {
-	agent := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	session, err := agent.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.url + "/mcp"}, nil)
+// turn lets a played workflow go on in a new run, and returns when it does.
+func (s *stage) turn(t *testing.T, id string) {
+	t.Helper()
+	before, err := s.temporal.DescribeWorkflow(t.Context(), id, "")
 	require.NoError(t, err)
-	defer session.Close()
+	require.NoError(t, s.temporal.SignalWorkflow(t.Context(), id, "", signalTurn, nil))
+	require.Eventually(t, func() bool {
+		now, err := s.temporal.DescribeWorkflow(t.Context(), id, "")
+		return err == nil && now.WorkflowExecution.RunID != before.WorkflowExecution.RunID
+	}, patience, tick)
+}
+
+func (s *stage) testTurns(t *testing.T) {
+	rollout, shows := temporal.ClusterGroupUpgradeID("prod", "november"), temporal.StatusPortalID("main")
+	before, err := s.upgrade()
+	require.NoError(t, err)
+	for _, id := range []string{rollout, shows} {
+		s.turn(t, id)
+	}
+	// Each says something in the new run only.
+	status := november().Status
+	status.Percentage = 88
+	s.stand(t, rollout, temporal.ClusterGroupUpgrade, status)
+	after := eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetPercentage() == 88 })
+	require.NotEqual(t, before.Msg.GetUpgrade().GetRunId(), after.GetUpgrade().GetRunId())
+	require.True(t, after.GetUpgrade().GetRunning())
+	next := ofPortal()
+	next.Status, next.Components[0].Status = sreportalv1.StatusMajorOutage, sreportalv1.StatusMajorOutage
+	next.Components[2].Description = "Builds what the others run"
+	s.stand(t, shows, typePlayedPortal, next)
+	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool {
+		return len(a.GetComponents()) == 3 && a.GetComponents()[2].GetDescription() == "Builds what the others run"
+	})
+}
+
+func (s *stage) testPortalOnly(t *testing.T) {
+	address, api := s.serveWith(t, Options{Temporal: s.reading, Namespace: s.namespace, Portal: "main", PortalOnly: true, Log: discard()})
+	eventually(t, func() (*connect.Response[statusv1.ListComponentsResponse], error) {
+		return api.ListComponents(context.Background(), connect.NewRequest(&statusv1.ListComponentsRequest{}))
+	}, func(a *statusv1.ListComponentsResponse) bool {
+		return len(a.GetComponents()) == 3 && !a.GetFreshness().GetStale()
+	})
+	_, _, body := get(t, address)
+	require.Contains(t, body, "Database upgrade")
+	require.NotContains(t, body, "november")
+	status, _, _ := get(t, address+"/upgrades/prod/november")
+	require.Equal(t, http.StatusNotFound, status)
+	status, _, _ = get(t, address+"/nodes/spoke-2/worker-3")
+	require.Equal(t, http.StatusNotFound, status)
+	_, err := api.ListUpgrades(t.Context(), connect.NewRequest(&statusv1.ListUpgradesRequest{}))
+	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err))
+	_, err = api.GetUpgrade(t.Context(), connect.NewRequest(&statusv1.GetUpgradeRequest{Namespace: "prod", Name: "november"}))
+	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err))
+	_, err = api.ListNodes(t.Context(), connect.NewRequest(&statusv1.ListNodesRequest{}))
+	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err))
+	watching, err := api.Watch(t.Context(), connect.NewRequest(&statusv1.WatchRequest{}))
+	require.NoError(t, err)
+	defer watching.Close()
+	require.True(t, watching.Receive())
+	require.NotNil(t, watching.Msg().GetComponents())
+	require.Nil(t, watching.Msg().GetUpgrades())
+	require.Nil(t, watching.Msg().GetNodes())
+
+	session := agentAt(t, address)
+	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status"}, toolsOf(t, session))
+	told, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_platform_status", Arguments: map[string]any{}})
+	require.NoError(t, err)
+	text, err := json.Marshal(told.StructuredContent)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"unread":["rollouts and nodes: this server does not show them"]`)
+}
+
+// agentAt is an agent that uses the tools of a server.
+func agentAt(t *testing.T, address string) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: address + "/mcp"}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func toolsOf(t *testing.T, session *mcp.ClientSession) []string {
+	t.Helper()
 	tools, err := session.ListTools(t.Context(), nil)
 	require.NoError(t, err)
 	var names []string
 	for _, tool := range tools.Tools {
 		names = append(names, tool.Name)
 	}
-	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status", "list_upgrades", "explain_wait"}, names)
+	return names
+}
+
+func (s *stage) testMCP(t *testing.T) {
+	session := agentAt(t, s.url)
+	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status", "list_upgrades", "explain_wait"}, toolsOf(t, session))
 
 	call := func(tool string, arguments map[string]any) (*mcp.CallToolResult, string) {
 		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -418,6 +502,37 @@ func (s *stage) testCalls(t *testing.T) {
 	// What the reader does by itself goes on meanwhile: it asks whether all answers every few seconds, and makes its lists.
 	rounds := 2 + int64(time.Since(begun)/askInterval)
 	require.Less(t, s.calls.Load()-before, 20*rounds, "200 requests")
+}
+
+func (s *stage) testAway(t *testing.T) {
+	before, err := s.components()
+	require.NoError(t, err)
+	require.NoError(t, s.process.Kill())
+	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return a.GetFreshness().GetStale() })
+	require.Equal(t, "Temporal does not answer", answer.GetFreshness().GetTrouble())
+	since, asOf := answer.GetFreshness().GetStaleSince().AsTime(), answer.GetFreshness().GetAsOf().AsTime()
+	require.False(t, since.Before(asOf), "it was true until then")
+	require.Equal(t, len(before.Msg.GetComponents()), len(answer.GetComponents()), "what was known is shown")
+	code, _, body := get(t, s.url)
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, `Temporal does not answer since <time datetime="`+since.Format(time.RFC3339)+`"`)
+	require.Contains(t, body, `What you see is how things were at <time datetime="`+asOf.Format(time.RFC3339)+`"`)
+	later := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return a.GetFreshness().GetStale() })
+	require.Equal(t, since, later.GetFreshness().GetStaleSince().AsTime(), "it has been so since then")
+
+	require.NoError(t, s.process.Start(t.Context()))
+	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool { return !a.GetFreshness().GetStale() })
+	// What changes is heard of again.
+	status := november().Status
+	status.Percentage = 93
+	s.stand(t, temporal.ClusterGroupUpgradeID("prod", "november"), temporal.ClusterGroupUpgrade, status)
+	eventually(t, s.upgrade, func(a *statusv1.GetUpgradeResponse) bool { return a.GetUpgrade().GetPercentage() == 93 })
+	worst := ofPortal()
+	worst.Status = sreportalv1.StatusPartialOutage
+	s.stand(t, temporal.StatusPortalID("main"), typePlayedPortal, worst)
+	eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool {
+		return a.GetStatus() == statusv1.ServiceStatus_SERVICE_STATUS_PARTIAL_OUTAGE
+	})
 }
 
 func (s *stage) testStale(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -161,6 +163,29 @@ func TestWhatHasNotBeenReadIsNotShownAsFact(t *testing.T) {
 	require.Contains(t, answer, `"more":8`)
 }
 
+func TestWhatAPortalCannotShowIsSaid(t *testing.T) {
+	const problem = "window prod/sunday is not shown: portal main would have 201 windows"
+	view := fleet()
+	view.Portal.Problems = []string{problem}
+	view.Portal.Components[1].BecauseMore = 4
+	s, web := shown(t, view)
+	_, _, body := get(t, web.URL)
+	require.Contains(t, body, problem)
+	require.Contains(t, body, "because of Database upgrade, 4 more")
+	_, _, answer := get(t, web.URL+`/drydock.v1.StatusService/ListMaintenances?encoding=json&message=%7B%7D`)
+	require.Contains(t, answer, `"problems":["`+problem+`"]`)
+	_, _, answer = get(t, web.URL+`/drydock.v1.StatusService/ListComponents?encoding=json&message=%7B%7D`)
+	require.Contains(t, answer, `"becauseMore":4`)
+	status, err := mcpTools{s}.platformStatus(nothingAsked{})
+	require.NoError(t, err)
+	require.Equal(t, []string{problem}, status.Problems)
+	require.Equal(t, []string{problem}, changedSince(nil, &view, webUI{}).GetMaintenances().GetProblems(), "who watches is told, too")
+
+	_, web = shown(t, fleet())
+	_, _, body = get(t, web.URL)
+	require.NotContains(t, body, "Not shown")
+}
+
 func TestAgentsAreToldWhatHasNotBeenRead(t *testing.T) {
 	s, _ := shown(t, unreadFleet())
 	status, err := mcpTools{s}.platformStatus(nothingAsked{})
@@ -285,18 +310,66 @@ func TestWhatHasNotBeenReadIsNotSaidToBeMissing(t *testing.T) {
 	require.Contains(t, body, "Nothing has been read yet")
 	status, _, _ = get(t, web.URL+"/nowhere")
 	require.Equal(t, http.StatusNotFound, status, "that is known")
+	status, _, body = get(t, web.URL)
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, `<h1 id="headline" data-announce>Not read yet</h1>`)
+	require.Contains(t, body, "Nothing is known yet.")
+	require.NotContains(t, body, "Nothing is declared", "that is not known")
 	status, _, body = get(t, web.URL+`/drydock.v1.StatusService/GetUpgrade?encoding=json&message=%7B%22namespace%22%3A%22prod%22%2C%22name%22%3A%22november%22%7D`)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, `"unavailable"`)
 }
 
+// narrow counts what a connection has taken, and lets the operating system keep as little of it as it can for who does not read.
+type narrow struct {
+	net.Conn
+	taken atomic.Int64
+}
+
+func (n *narrow) Write(p []byte) (int, error) {
+	written, err := n.Conn.Write(p)
+	n.taken.Add(int64(written))
+	return written, err
+}
+
+// narrowed accepts connections that are narrow, and passes them on.
+type narrowed struct {
+	net.Listener
+	accepted chan *narrow
+}
+
+func (l narrowed) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	made := &narrow{Conn: connection}
+	err = connection.(*net.TCPConn).SetWriteBuffer(1)
+	l.accepted <- made
+	return made, err
+}
+
 func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
-	s, web := shown(t, large(200))
-	asleep, err := net.Dial("tcp", strings.TrimPrefix(web.URL, "http://"))
+	s, _ := shown(t, large(200))
+	web := httptest.NewUnstartedServer(s.Handler())
+	listener := narrowed{web.Listener, make(chan *narrow, 2)}
+	web.Listener = listener
+	web.Start()
+	t.Cleanup(web.Close)
+	t.Cleanup(s.endStreams)
+
+	host := listener.Addr().String()
+	asleep, err := (&net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 1) })
+	}}).DialContext(t.Context(), "tcp", host)
 	require.NoError(t, err)
 	defer asleep.Close()
-	fmt.Fprintf(asleep, "GET /events?page=/ HTTP/1.1\r\nHost: %s\r\n\r\n", strings.TrimPrefix(web.URL, "http://"))
-	_, got := events(t, web.URL+"/events?page=/")
+	fmt.Fprintf(asleep, "GET /events?page=/ HTTP/1.1\r\nHost: %s\r\n\r\n", host)
+	full := <-listener.accepted
+	require.Eventually(t, func() bool { return full.taken.Load() > 0 }, patience, tick, "it is being told")
+
+	_, got := events(t, "http://"+host+"/events?page=/")
+	first := await(t, got, `"id":"components"`)
 	await(t, got, `"id":"asof"`)
 	for i := range 20 {
 		next := large(200)
@@ -304,6 +377,7 @@ func TestWhoDoesNotReadHoldsUpNobody(t *testing.T) {
 		s.show(next)
 		await(t, got, next.AsOf.Format("2 Jan 2006, 15:04"))
 	}
+	require.Less(t, full.taken.Load(), int64(len(first)), "it does not get even the first that it does not read")
 }
 
 func TestThereIsAnEndToHowManyAreKeptUpToDate(t *testing.T) {
@@ -324,7 +398,7 @@ func TestAServerThatStopsEndsItsStreams(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s.reader = NewReader(nobody(t), "main", s.options.Log)
+	s.reader = NewReader(nobody(t), "main", false, s.options.Log)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, listener) }()
 	_, got := events(t, "http://"+listener.Addr().String()+"/events?page=/")
@@ -401,7 +475,7 @@ func TestTheHeadOfAStreamIsRefused(t *testing.T) {
 func TestWhatPanicsIsLogged(t *testing.T) {
 	s, _ := shown(t, fleet())
 	s.pages = nil
-	s.reader = NewReader(nobody(t), "main", s.options.Log)
+	s.reader = NewReader(nobody(t), "main", false, s.options.Log)
 	output := make(chan string, 10)
 	s.options.Log = slog.New(slog.NewTextHandler(writer(func(line []byte) (int, error) {
 		output <- string(line)

@@ -23,6 +23,8 @@ type View struct {
 	Number int64
 	// Portal is what the portal shows; nil while nobody has declared anything of it.
 	Portal *portal.View
+	// PortalOnly: nothing is read but that. Rollouts and nodes belong to no portal.
+	PortalOnly bool
 	// Upgrades and Nodes, those that run first, then those that ended last.
 	Upgrades []Upgrade
 	Nodes    []Node
@@ -124,6 +126,9 @@ func (v *View) nodesOf(cluster, node string) []Node {
 	return found
 }
 
+// unread reports whether nobody knows yet what the portal shows, if anything.
+func (v *View) unread() bool { return v.AsOf.IsZero() && v.Portal == nil }
+
 // components of the portal.
 func (v *View) components() []portal.ComponentView {
 	if v.Portal == nil {
@@ -146,6 +151,14 @@ func (v *View) maintenances(phase sreportalv1.MaintenancePhase) []portal.Mainten
 		return v.Portal.Completed
 	}
 	return slices.Concat(v.Portal.InProgress, v.Portal.Upcoming, v.Portal.Completed)
+}
+
+// problems of the portal: what it cannot show, and why.
+func (v *View) problems() []string {
+	if v.Portal == nil {
+		return nil
+	}
+	return v.Portal.Problems
 }
 
 // status of the portal: unknown while there is none.

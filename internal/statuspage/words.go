@@ -33,6 +33,9 @@ func statusWords(status sreportalv1.ServiceStatus) string {
 
 // headline says in one sentence how the whole portal is.
 func headline(v *View) string {
+	if v.unread() {
+		return "Not read yet"
+	}
 	if len(v.components()) == 0 {
 		return "No components yet"
 	}

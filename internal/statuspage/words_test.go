@@ -52,7 +52,8 @@ func TestTheHeadlineIsThatOfTheWorst(t *testing.T) {
 		view.Portal.Status = status
 		require.Equal(t, words, headline(&view))
 	}
-	require.Equal(t, "No components yet", headline(&View{}))
+	require.Equal(t, "No components yet", headline(&View{AsOf: noon}))
+	require.Equal(t, "Not read yet", headline(&View{}))
 }
 
 func TestAGroupIsAsItsWorstComponent(t *testing.T) {

@@ -68,7 +68,7 @@ func recorded(after time.Duration, chain string, status enumspb.WorkflowExecutio
 
 // knowing is a reader that knows rollouts.
 func knowing(server client.Client, upgrades ...Upgrade) *Reader {
-	r := NewReader(server, "main", discard())
+	r := NewReader(server, "main", false, discard())
 	for _, u := range upgrades {
 		r.upgrades.works[u.WorkflowID] = u
 	}

@@ -280,10 +280,12 @@ type Component struct {
 	Declared ServiceStatus `protobuf:"varint,7,opt,name=declared,proto3,enum=drydock.v1.ServiceStatus" json:"declared,omitempty"`
 	// since is when status became what it is.
 	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	// because are the names of the maintenances in progress that replace what is declared.
+	// because are the names of the maintenances in progress that replace what is declared, of very many those that give the worst status.
 	Because []string `protobuf:"bytes,9,rep,name=because,proto3" json:"because,omitempty"`
 	// days are the last thirty, the oldest first.
-	Days          []*Day `protobuf:"bytes,10,rep,name=days,proto3" json:"days,omitempty"`
+	Days []*Day `protobuf:"bytes,10,rep,name=days,proto3" json:"days,omitempty"`
+	// because_more is how many more there are than because names.
+	BecauseMore   int32 `protobuf:"varint,11,opt,name=because_more,json=becauseMore,proto3" json:"because_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -386,6 +388,13 @@ func (x *Component) GetDays() []*Day {
 		return x.Days
 	}
 	return nil
+}
+
+func (x *Component) GetBecauseMore() int32 {
+	if x != nil {
+		return x.BecauseMore
+	}
+	return 0
 }
 
 // Maintenance is announced work on components, or an opening of a maintenance window.
@@ -1447,9 +1456,11 @@ func (x *ListMaintenancesRequest) GetPhase() MaintenancePhase {
 }
 
 type ListMaintenancesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Freshness     *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
-	Maintenances  []*Maintenance         `protobuf:"bytes,2,rep,name=maintenances,proto3" json:"maintenances,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Freshness    *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
+	Maintenances []*Maintenance         `protobuf:"bytes,2,rep,name=maintenances,proto3" json:"maintenances,omitempty"`
+	// problems say what was declared and cannot be shown, in whatever phase, and why.
+	Problems      []string `protobuf:"bytes,3,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1494,6 +1505,13 @@ func (x *ListMaintenancesResponse) GetFreshness() *Freshness {
 func (x *ListMaintenancesResponse) GetMaintenances() []*Maintenance {
 	if x != nil {
 		return x.Maintenances
+	}
+	return nil
+}
+
+func (x *ListMaintenancesResponse) GetProblems() []string {
+	if x != nil {
+		return x.Problems
 	}
 	return nil
 }
@@ -1922,6 +1940,7 @@ func (x *ComponentList) GetComponents() []*Component {
 type MaintenanceList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Maintenances  []*Maintenance         `protobuf:"bytes,1,rep,name=maintenances,proto3" json:"maintenances,omitempty"`
+	Problems      []string               `protobuf:"bytes,2,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1959,6 +1978,13 @@ func (*MaintenanceList) Descriptor() ([]byte, []int) {
 func (x *MaintenanceList) GetMaintenances() []*Maintenance {
 	if x != nil {
 		return x.Maintenances
+	}
+	return nil
+}
+
+func (x *MaintenanceList) GetProblems() []string {
+	if x != nil {
+		return x.Problems
 	}
 	return nil
 }
@@ -2402,7 +2428,7 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\atrouble\x18\x04 \x01(\tR\atrouble\"J\n" +
 	"\x03Day\x12\x12\n" +
 	"\x04date\x18\x01 \x01(\tR\x04date\x12/\n" +
-	"\x05worst\x18\x02 \x01(\x0e2\x19.drydock.v1.ServiceStatusR\x05worst\"\xe9\x02\n" +
+	"\x05worst\x18\x02 \x01(\x0e2\x19.drydock.v1.ServiceStatusR\x05worst\"\x8c\x03\n" +
 	"\tComponent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\fdisplay_name\x18\x02 \x01(\tR\vdisplayName\x12 \n" +
@@ -2414,7 +2440,8 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
 	"\abecause\x18\t \x03(\tR\abecause\x12#\n" +
 	"\x04days\x18\n" +
-	" \x03(\v2\x0f.drydock.v1.DayR\x04days\"\x87\x03\n" +
+	" \x03(\v2\x0f.drydock.v1.DayR\x04days\x12!\n" +
+	"\fbecause_more\x18\v \x01(\x05R\vbecauseMore\"\x87\x03\n" +
 	"\vMaintenance\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
@@ -2518,10 +2545,11 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"components\x18\x03 \x03(\v2\x15.drydock.v1.ComponentR\n" +
 	"components\"M\n" +
 	"\x17ListMaintenancesRequest\x122\n" +
-	"\x05phase\x18\x01 \x01(\x0e2\x1c.drydock.v1.MaintenancePhaseR\x05phase\"\x8c\x01\n" +
+	"\x05phase\x18\x01 \x01(\x0e2\x1c.drydock.v1.MaintenancePhaseR\x05phase\"\xa8\x01\n" +
 	"\x18ListMaintenancesResponse\x123\n" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x12;\n" +
-	"\fmaintenances\x18\x02 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\"8\n" +
+	"\fmaintenances\x18\x02 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\x12\x1a\n" +
+	"\bproblems\x18\x03 \x03(\tR\bproblems\"8\n" +
 	"\x13ListUpgradesRequest\x12!\n" +
 	"\frunning_only\x18\x01 \x01(\bR\vrunningOnly\"\x90\x01\n" +
 	"\x14ListUpgradesResponse\x123\n" +
@@ -2547,9 +2575,10 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\x0e2\x19.drydock.v1.ServiceStatusR\x06status\x125\n" +
 	"\n" +
 	"components\x18\x02 \x03(\v2\x15.drydock.v1.ComponentR\n" +
-	"components\"N\n" +
+	"components\"j\n" +
 	"\x0fMaintenanceList\x12;\n" +
-	"\fmaintenances\x18\x01 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\"R\n" +
+	"\fmaintenances\x18\x01 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\x12\x1a\n" +
+	"\bproblems\x18\x02 \x03(\tR\bproblems\"R\n" +
 	"\vUpgradeList\x12/\n" +
 	"\bupgrades\x18\x01 \x03(\v2\x13.drydock.v1.UpgradeR\bupgrades\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\x05R\x04more\"F\n" +
