@@ -258,6 +258,33 @@ func TestWhatAnotherPortalShowsLeavesAPortal(t *testing.T) {
 	require.Len(t, next.Carried.Portal.Maintenances, 1)
 }
 
+func TestWhatAPortalShowsGoesOnInTheNextRun(t *testing.T) {
+	w := newPortalWorld(t)
+	w.order(0, temporal.UpdateApply, shop())
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnouncement, nightAnnounced(1, noon.AddDate(0, 0, 1))) }, time.Minute)
+	next := w.runsFor(90*time.Minute, StatusPortalInput{})
+	before := next.Carried.Portal.View()
+	require.Equal(t, []string{"switches"}, before.Components[0].Because)
+	require.Len(t, before.Upcoming, 2)
+
+	second := newPortalWorld(t)
+	second.SetStartTime(noon.Add(90*time.Minute + time.Second))
+	var after portal.View
+	second.lookAfter(0, func() { after = statusOf[portal.View](second.world) })
+	over := noon.Add(2 * time.Hour)
+	var is, was sreportalv1.ServiceStatus
+	second.lookAfter(29*time.Minute+58*time.Second, func() { was = statusOf[portal.View](second.world).Status })
+	second.lookAfter(29*time.Minute+59*time.Second+10*time.Millisecond, func() { is = statusOf[portal.View](second.world).Status })
+	last := second.runsFor(time.Hour, next)
+	for _, v := range []*portal.View{&before, &after} {
+		v.AsOf, v.Components[0].Days = time.Time{}, nil // time has passed
+	}
+	require.Equal(t, before, after)
+	require.Equal(t, sreportalv1.StatusMaintenance, was)
+	require.Equal(t, sreportalv1.StatusOperational, is)
+	require.Equal(t, over.Add(1), last.Carried.Portal.Components[0].Since.UTC(), "to the second, whichever run it is")
+}
+
 func TestAPortalThatContinuesAsNewClaimsWhatItHasNotClaimedYet(t *testing.T) {
 	w := newPortalWorld(t)
 	w.fail["ClaimObjects"] = always(fmt.Errorf("nobody answers"))

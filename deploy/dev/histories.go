@@ -102,7 +102,14 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 	if err := r.keepHarbor(ctx); err != nil {
 		return fmt.Errorf("harbor: %w", err)
 	}
-	return r.keepEntities(ctx)
+	if err := r.keepEntities(ctx); err != nil {
+		return fmt.Errorf("entities: %w", err)
+	}
+	fmt.Fprintln(progress, "recording portals")
+	if err := r.keepPortals(ctx); err != nil {
+		return fmt.Errorf("portals: %w", err)
+	}
+	return nil
 }
 
 // recorder runs scenarios and keeps the histories of their workflows.
