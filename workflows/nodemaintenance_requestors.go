@@ -3,6 +3,7 @@ package workflows
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
