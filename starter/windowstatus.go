@@ -56,6 +56,7 @@ func newWindowStatus(c *cli) *cobra.Command {
 			if err := s.query(ctx, target, "", &status); err != nil {
 				return err
 			}
+			status = status.At(time.Now())
 			return c.print(status, func(w io.Writer) { renderWindow(w, status) }, target.workflowID)
 		}),
 	}

@@ -396,16 +396,9 @@ func (b *browser) withoutScripts(t *testing.T) {
 	b.server.show(next)
 	defer b.server.show(fleet())
 	require.NotContains(t, answer(t, b, chromedp.TextContent(chromedp.CSS("main"))), "66%")
-	// Its clock is put forward by the half minute after which it loads itself anew.
-	order(t, b, emulation.SetVirtualTimePolicy, emulation.SetVirtualTimePolicyParams{
-		Policy: emulation.VirtualTimePolicyAdvance, Budget: new(float64((31 * time.Second).Milliseconds())),
-	})
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
-		defer cancel()
-		text, err := chromedp.Run(ctx, chromedp.TextContent(chromedp.CSS("main")))
-		return err == nil && strings.Contains(text, "66%")
-	}, patience, 5*tick)
+	require.Contains(t, answer(t, b, chromedp.InnerHTML(chromedp.CSS("head"))), `http-equiv="refresh"`, "it loads itself anew")
+	b.do(t, chromedp.Reload(), chromedp.WaitReady(chromedp.CSS("h1")))
+	require.Contains(t, answer(t, b, chromedp.TextContent(chromedp.CSS("main"))), "66%")
 }
 
 // tab is another tab of the browser.

@@ -139,15 +139,13 @@ func TestWhatAWindowHasConfirmedAllowsWhatItsCalendarDoes(t *testing.T) {
 		require.NoError(t, err)
 		d.pass(d.now)
 		last := told(d)
-		for range 60 {
+		for range 15 {
 			next, changes := d.Next(d.now)
 			require.True(t, changes)
-			for range 3 {
-				now := d.now.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(d.now))-1).Draw(t, "in between")))
-				want, err := windows.Allows([]*windows.Window{window}, windows.Question{Now: now})
-				require.NoError(t, err)
-				require.Equal(t, want.Allowed, windows.Ask([]windows.Standing{last}, now, 0).Allowed, "%s", now)
-			}
+			now := d.now.Add(time.Duration(rapid.Int64Range(0, int64(next.Sub(d.now))-1).Draw(t, "in between")))
+			want, err := windows.Allows([]*windows.Window{window}, windows.Question{Now: now})
+			require.NoError(t, err)
+			require.Equal(t, want.Allowed, windows.Ask([]windows.Standing{last}, now, 0).Allowed, "%s", now)
 			confirmed, before := d.Confirmed, len(d.events)
 			d.pass(next)
 			news := !d.Confirmed.Equal(confirmed) || d.Crossed(next)
@@ -159,4 +157,19 @@ func TestWhatAWindowHasConfirmedAllowsWhatItsCalendarDoes(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestTheStatusOfAWindowIsOpenFromTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	start := at("2026-12-01T22:00:00Z").UTC()
+	require.Equal(t, windows.PhaseClosed, d.Status("ops/night", d.now).At(start).Phase, "it is not known yet whether it takes place")
+	d.toldLast("2026-12-01T21:59:59Z")
+	status := d.Status("ops/night", d.now)
+	require.Equal(t, windows.PhaseClosed, status.At(start.Add(-1)).Phase)
+	opened := status.At(start)
+	require.Equal(t, windows.PhaseOpen, opened.Phase)
+	require.True(t, opened.Opening.Start.Equal(start))
+	require.Equal(t, status.Coming[1:], opened.Coming)
+	d.toldLast("2026-12-01T22:00:10Z")
+	require.Equal(t, windows.PhaseOpen, d.Status("ops/night", d.now).Phase, "the window has taken it down itself")
 }

@@ -68,6 +68,8 @@ type Status struct {
 	Opening  *Opening  `json:"opening,omitempty"`
 	Coming   []Opening `json:"coming,omitempty"`
 	Override *Override `json:"override,omitempty"`
+	// Confirmed: the first of those to come takes place. It begins at its start by all that follow the window, before the window has taken that down.
+	Confirmed bool `json:"confirmed,omitempty"`
 	// ExcludedUntil is when the exclusion ends that keeps the opening at hand closed; nil: none does.
 	ExcludedUntil *time.Time `json:"excludedUntil,omitempty"`
 	// Followers are the workflows that are told of changes.
@@ -75,6 +77,15 @@ type Status struct {
 	// Trouble says why its calendar could not be read.
 	Trouble string  `json:"trouble,omitempty"`
 	Events  []Event `json:"events,omitempty"`
+}
+
+// At returns a status that was asked for at a moment as it is at that moment: an opening that was confirmed has begun at its start.
+func (s Status) At(now time.Time) Status {
+	if s.Phase != PhaseClosed || !s.Confirmed || now.Before(s.Coming[0].Start) {
+		return s
+	}
+	s.Phase, s.Opening, s.Coming, s.Confirmed = PhaseOpen, &s.Coming[0], s.Coming[1:], false
+	return s
 }
 
 // comingShown is how many openings ahead a status has.
@@ -86,6 +97,7 @@ func (c *Course) Status(name string, now time.Time) Status {
 	status := Status{
 		Window: name, Phase: c.Phase(now), Opening: c.Running, Coming: ahead[:min(len(ahead), comingShown)], Override: c.Override, Events: c.Events,
 	}
+	status.Confirmed = c.Running == nil && len(ahead) > 0 && c.confirmed(ahead[0])
 	if excluding := c.Excluding(now); excluding != nil {
 		status.ExcludedUntil = utc(excluding.End)
 	}
