@@ -71,19 +71,13 @@ func (r *recorder) keepPortals(ctx context.Context) error {
 	if err := r.applyToPortal(ctx, movedTo); err != nil {
 		return err
 	}
-	left := func(v portal.View) bool { return len(v.Components) == 0 && len(v.Completed) == 1 }
-	if err := r.awaitPortal(ctx, recordedPortal, left); err != nil {
+	if err := r.Run(ctx, io.Discard, "portal", "delete", movedTo, "--all"); err != nil {
 		return err
-	}
-	for _, name := range []string{recordedPortal, movedTo} {
-		if err := r.Run(ctx, io.Discard, "portal", "delete", name, "--all"); err != nil {
-			return err
-		}
 	}
 	var ids []string
 	for _, name := range []string{recordedPortal, movedTo} {
 		id := temporal.StatusPortalID(name)
-		if err := r.server.GetWorkflow(ctx, id, "").Get(ctx, nil); err != nil {
+		if err := r.server.GetWorkflow(ctx, id, "").Get(ctx, nil); err != nil { // it ends when there is nothing left to show
 			return err
 		}
 		ids = append(ids, id)
