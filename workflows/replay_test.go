@@ -19,7 +19,7 @@ import (
 // historyScenarios are what the corpus of every version must have; `make histories` records them.
 var historyScenarios = []string{
 	"whole-rollout", "plan-only", "cancelled", "timed-out-continue", "timed-out-abort", "killed-and-resumed", "node-failed",
-	"policies", "manifest-works", "windows", "maintenance-window", "prepared", "onboarding", "harbor", "entities",
+	"policies", "manifest-works", "windows", "maintenance-window", "prepared", "onboarding", "harbor", "entities", "portals",
 }
 
 // Workflows that were started by an earlier version go on with this one: every decision in their histories must be made again.
