@@ -27,9 +27,10 @@ func (c *Course) confirmsAt(o Opening) time.Time {
 // confirmed reports whether those that follow the window know that an opening takes place.
 func (c *Course) confirmed(o Opening) bool { return o.Start.Equal(c.Confirmed) }
 
-// recordAfter is how long after the start of an opening that was confirmed it is taken down that it has begun: at once if a receiver is to be told.
+// recordAfter is how long after the start of an opening that was confirmed it is taken down that it has begun: at once if a receiver is to be told,
+// or a portal shows it.
 func (c *Course) recordAfter(o Opening) time.Duration {
-	if !c.confirmed(o) || len(c.Window.Spec.Notify) > 0 {
+	if !c.confirmed(o) || len(c.Window.Spec.Notify) > 0 || c.Window.Spec.PortalRef != "" {
 		return 0
 	}
 	return c.share(min(recordsWithin, o.End.Sub(o.Start)/recordsPart))
