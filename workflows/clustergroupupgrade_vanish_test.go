@@ -42,7 +42,8 @@ func TestAClusterAtWorkThatVanishesHasFailedAtOnceAndIsWithdrawn(t *testing.T) {
 	require.Equal(t, "its ManagedCluster is not on the hub any more", c1.Message)
 	require.Equal(t, 5*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
 	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 2, Failed: 1}, status.Counts)
-	require.Equal(t, []string{"+c1", "+c2", "-c2", "-c1", "+c3", "-c3"}, clusters.events, "its place is free when its nodes are back")
+	require.ElementsMatch(t, []string{"+c1", "+c2"}, clusters.events[:2])
+	require.Equal(t, []string{"-c2", "-c1", "+c3", "-c3"}, clusters.events[2:], "its place is free when its nodes are back")
 }
 
 func TestAClusterThatVanishesWhileItSoaksOrWaitsHasFailedAtOnce(t *testing.T) {

@@ -85,6 +85,28 @@ func TestAnOpeningThatWasConfirmedIsTakenDownALittleLater(t *testing.T) {
 	require.Zero(t, record("night", notified), "a receiver is told at once")
 }
 
+func TestAnOpeningThatWasConfirmedIsNotMissedByAnOutageOverItsCutoff(t *testing.T) {
+	spec := night()
+	spec.OnOverrun = drydockv1.OverrunCancel
+	d := drive(t, spec, "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T21:59:59Z")
+	require.Equal(t, at("2026-12-01T22:00:00Z").UTC(), d.Confirmed)
+	d.passTo("2026-12-02T01:45:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff}, d.happened, "those that follow it may have begun")
+	require.Contains(t, d.events[0].Message, "taken down 3h45m0s late")
+	require.Equal(t, windows.PhaseCutoff, d.Phase(d.now))
+	standings := []windows.Standing{told(d)}
+	closure := windows.Closure(standings, windows.Ask(standings, d.now, 0), d.now)
+	require.Equal(t, drydockv1.OverrunFinish, closure.OnOverrun, "what has begun has time until it closes")
+	d.walk("2026-12-02T02:00:00Z")
+	require.Equal(t, windows.EventEnded, d.happened[2])
+
+	over := drive(t, spec, "2026-12-01T12:00:00Z")
+	over.walk("2026-12-01T21:59:59Z")
+	over.passTo("2026-12-02T02:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventMissed}, over.happened)
+}
+
 func TestWhatIsOrderedAfterAnOpeningWasConfirmedCounts(t *testing.T) {
 	start := at("2026-12-01T22:00:00Z").UTC()
 	confirm := func() *driven {

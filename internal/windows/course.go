@@ -226,15 +226,20 @@ func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 	c.Announced = nil
 	opening := next.Opening
 	opening.Begun = true
-	if !now.Before(opening.CutoffAt()) {
+	begun := c.confirmed(opening) && now.Before(opening.End) // by those that follow the window
+	if !now.Before(opening.CutoffAt()) && !begun {
 		c.Free = opening.End
 		return Event{Kind: EventMissed, Opening: &opening, Message: "missed: nobody was there to open it before its cutoff"}, !opening.Start.Before(c.Since)
 	}
 	c.Running = &opening
-	event := Event{Kind: EventStarted, Opening: &opening, Foretold: opening.Start.Equal(c.Confirmed), Message: "open until " + clock(opening.End)}
+	event := Event{Kind: EventStarted, Opening: &opening, Foretold: c.confirmed(opening), Message: "open until " + clock(opening.End)}
 	if late := now.Sub(opening.Start); late > lateness+c.recordAfter(opening) && !opening.Start.Before(c.Since) {
+		done := "opened"
+		if event.Foretold {
+			done = "taken down"
+		}
 		event.Foretold = false
-		event.Message += fmt.Sprintf("; opened %s late", late.Round(time.Second))
+		event.Message += fmt.Sprintf("; %s %s late", done, late.Round(time.Second))
 	}
 	return event, true
 }
@@ -274,10 +279,10 @@ func length(d drydockv1.Duration) time.Duration {
 // Next returns the next moment at which the window has something to do by itself, after now; false: it has nothing.
 func (c *Course) Next(now time.Time) (time.Time, bool) {
 	return c.next(now, func(o Opening) []time.Time {
-		if c.confirmed(o) {
-			return []time.Time{o.Start.Add(c.recordAfter(o))}
-		}
 		moments := []time.Time{o.Start, c.confirmsAt(o)}
+		if c.confirmed(o) {
+			moments = []time.Time{o.Start.Add(c.recordAfter(o))}
+		}
 		for _, receiver := range c.Window.Spec.Notify {
 			for _, lead := range receiver.Leads {
 				moments = append(moments, o.Start.Add(-length(lead)))

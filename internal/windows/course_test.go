@@ -145,6 +145,15 @@ func TestWordIsSentBeforeAStartOnceForEachLead(t *testing.T) {
 	require.Equal(t, "1h", late.events[0].Lead)
 }
 
+func TestWordIsSentShortlyBeforeAStartToo(t *testing.T) {
+	s := night()
+	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"2m", "45s", "10s"}}}
+	d := drive(t, s, "2026-12-01T12:00:00Z")
+	d.walk("2026-12-01T22:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventUpcoming, windows.EventUpcoming, windows.EventUpcoming, windows.EventStarted}, d.happened)
+	require.Equal(t, at("2026-12-01T21:59:50Z").UTC(), d.events[2].At.UTC())
+}
+
 func TestAnOpeningIsExtended(t *testing.T) {
 	extend := func(end string) windows.ExtendRequest { return windows.ExtendRequest{End: at(end).Time} }
 	s := night()
