@@ -122,6 +122,68 @@ func TestAMaintenanceThatIsOverDoesNotSayWhatWasLeftToLocks(t *testing.T) {
 	require.Nil(t, requireFailure[nodeStatus](w, temporal.ErrLockTimedOut).LockTimeLeft)
 }
 
+func TestTheTimeOfLocksStandsStillWhileAMaintenanceThatGaveWayWaitsForItsTurn(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.locked = true
+	w.fail["AwaitNodeLocks"] = once(errCycle())
+	w.fail["AwaitRequestsServed"] = func(int) error {
+		w.occupy(peer)
+		return nil
+	}
+	w.RegisterDelayedCallback(w.vacate, time.Hour)
+	in := wholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(600))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+	require.WithinDuration(t, start.Add(time.Hour+10*time.Minute), *w.inputs["AwaitNodeLocks"][1].(activities.NodeLockInput).Deadline, 10*time.Second)
+	require.True(t, w.inputs["Cordon"][0].(activities.CordonInput).Locked, "the locks are looked at once more right before")
+}
+
+func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.T) {
+	// heldAt holds the cluster for a day when an activity is done for the first time.
+	heldAt := func(w *world, activity string) {
+		w.fail[activity] = func(attempt int) error {
+			if attempt == 1 {
+				w.SignalWorkflow(temporal.SignalHeld, heldState(2, drydockv1.HoldCluster("c1")))
+				w.releaseAfter(24*time.Hour, 3)
+			}
+			return nil
+		}
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.LockTimeoutSeconds = new(int32(600))
+	t.Run("those of the node", func(t *testing.T) {
+		w := newWorld(t)
+		start := w.Now()
+		w.locked = true
+		heldAt(w, "AwaitNodeLocks")
+		w.fail["Cordon"] = once(temporal.Error(temporal.ErrLockRefused, "ceph has taken its lock back", nil))
+		w.ExecuteWorkflow(NodeMaintenance, in)
+		requireResult[nodeStatus](w)
+		require.Len(t, w.inputs["AwaitNodeLocks"], 2)
+		require.Greater(t, w.inputs["AwaitNodeLocks"][1].(activities.NodeLockInput).Deadline.Sub(start), 24*time.Hour)
+	})
+	t.Run("those of the cluster", func(t *testing.T) {
+		w := newWorld(t)
+		start := w.Now()
+		heldAt(w, "AwaitClusterLocks")
+		taken := 0
+		play(w, "TakeNode", func(activities.TakeNodeInput) any {
+			locks := activities.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: "uid-of-request"}
+			if taken++; taken < 3 {
+				return activities.TakeNodeResult{Locks: locks}
+			}
+			locks.ClusterHeld, locks.Inactive = false, true
+			return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
+		})
+		w.ExecuteWorkflow(NodeMaintenance, in)
+		requireResult[nodeStatus](w)
+		require.Len(t, w.inputs["AwaitClusterLocks"], 2)
+		require.Greater(t, w.inputs["AwaitClusterLocks"][1].(activities.ClusterLockInput).Deadline.Sub(start), 24*time.Hour)
+	})
+}
+
 // The node gives way, is shared in vain, and is returned when the window closes: the locks have never let go of it.
 func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *testing.T) {
 	w := newWorld(t)

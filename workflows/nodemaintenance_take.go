@@ -175,6 +175,9 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
+	if err == nil {
+		m.nodeLockClock.stop(ctx)
+	}
 	return err
 }
 
