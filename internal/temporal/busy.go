@@ -3,6 +3,7 @@ package temporal
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -20,10 +21,12 @@ const (
 // retryBusy sends a request again that the server refuses because its workflow is just continuing as new, or locked. That is over in
 // milliseconds, and nothing has been done; but the SDK treats the refusal as a sign of overload, and waits 0.4 s, 0.8 s, 1.6 s and so on: an
 // update that meets it four times in a row would be answered after 6 s. A workflow that stays busy for longer is left to the SDK.
+// Updates are refused, too, whose workflow task failed because the workflow wanted to continue as new and something had come for it meanwhile: the SDK
+// gives up at once.
 func retryBusy(ctx context.Context, method string, request, reply any, connection *grpc.ClientConn, send grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	for pause := firstBusyPause; ; pause *= 2 {
 		err := send(ctx, method, request, reply, connection, options...)
-		if pause > lastBusyPause || !workflowBusy(err) {
+		if pause > lastBusyPause || !workflowBusy(err, updates(method)) {
 			return err
 		}
 		select {
@@ -34,8 +37,13 @@ func retryBusy(ctx context.Context, method string, request, reply any, connectio
 	}
 }
 
+// updates reports whether a request is an update of a workflow, or may contain one.
+func updates(method string) bool {
+	return strings.HasSuffix(method, "UpdateWorkflowExecution") || strings.HasSuffix(method, "ExecuteMultiOperation")
+}
+
 // workflowBusy reports whether a request, or a part of it, was refused because its workflow was busy.
-func workflowBusy(err error) bool {
+func workflowBusy(err error, update bool) bool {
 	if err == nil {
 		return false
 	}
@@ -46,6 +54,9 @@ func workflowBusy(err error) bool {
 	for _, refusal := range refusals {
 		exhausted, ok := errors.AsType[*serviceerror.ResourceExhausted](refusal)
 		if ok && exhausted.Cause == enumspb.RESOURCE_EXHAUSTED_CAUSE_BUSY_WORKFLOW {
+			return true
+		}
+		if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](refusal); ok && update {
 			return true
 		}
 	}

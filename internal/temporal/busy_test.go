@@ -33,6 +33,7 @@ func TestARequestToABusyWorkflowIsSentAgainAtOnce(t *testing.T) {
 			serviceerror.NewMultiOperationExecution("could not be executed", []error{aborted, closing}).(*serviceerror.MultiOperationExecution).Status().Err(),
 			2, 3, false,
 		},
+		{"an update whose workflow could not continue as new", serviceerror.NewWorkflowNotReady("workflow task failure").(*serviceerror.WorkflowNotReady).Status().Err(), 1, 2, false},
 		{"a workflow that stays busy is left to the SDK", closing.Status().Err(), 1000, 8, true},
 		{"a server that has too much to do is not pressed", overloaded.Status().Err(), 1, 1, true},
 		{"what fails otherwise has failed", status.Error(codes.Unavailable, "down"), 1, 1, true},
