@@ -280,10 +280,7 @@ const grantOnItsWay = 10 * time.Second
 func (m *nodeMaintenance) answerWhenGranted(ctx workflow.Context, claim scheduling.Claim) {
 	m.early = append(m.early, claim)
 	workflow.GoNamed(ctx, "answer "+claim.From.WorkflowID, func(ctx workflow.Context) {
-		err := within(ctx, func(ctx workflow.Context) error {
-			timer := workflow.NewTimerWithOptions(ctx, grantOnItsWay, workflow.TimerOptions{Summary: "for the grant that " + claim.From.WorkflowID + " knows of"})
-			return workflow.Await(ctx, func() bool { return timer.IsReady() || !m.slots.waits() || m.returning })
-		})
+		err := awaitFor(ctx, grantOnItsWay, "for the grant that "+claim.From.WorkflowID+" knows of", func() bool { return !m.slots.waits() || m.returning })
 		at := slices.IndexFunc(m.early, func(c scheduling.Claim) bool { return c.From == claim.From && c.Number == claim.Number })
 		if err == nil && at >= 0 { // it has not been said again, or taken back, meanwhile
 			m.early = slices.Delete(m.early, at, at+1)

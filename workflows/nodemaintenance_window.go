@@ -100,12 +100,9 @@ func (m *nodeMaintenance) awaitShut(ctx workflow.Context) error {
 		if err := workflow.Await(ctx, func() bool { return m.shut() != nil }); err != nil {
 			return err
 		}
-		stays := within(ctx, func(ctx workflow.Context) error {
-			timer := workflow.NewTimerWithOptions(ctx, standsBackAfter, workflow.TimerOptions{Summary: "before the slot is given back: the window is closed"})
-			return workflow.Await(ctx, func() bool { return timer.IsReady() || m.shut() == nil })
-		})
-		if stays != nil || m.shut() != nil {
-			return stays
+		err := awaitFor(ctx, standsBackAfter, "before the slot is given back: the window is closed", func() bool { return m.shut() == nil })
+		if err != nil || m.shut() != nil {
+			return err
 		}
 	}
 }

@@ -281,10 +281,7 @@ func (s *sweeper) rest(ctx workflow.Context) error {
 
 // sleep waits until the sweeper is woken, or it is time for a glance.
 func (s *sweeper) sleep(ctx workflow.Context) error {
-	return within(ctx, func(ctx workflow.Context) error {
-		timer := workflow.NewTimerWithOptions(ctx, glanceAfter, workflow.TimerOptions{Summary: "then the cluster is glanced at"})
-		return workflow.Await(ctx, func() bool { return s.woken || timer.IsReady() })
-	})
+	return awaitFor(ctx, glanceAfter, "then the cluster is glanced at", func() bool { return s.woken })
 }
 
 // glance wakes the sweeper itself if there are marks. A cluster that does not answer is left alone until the next glance, and the status says so.

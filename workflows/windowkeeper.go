@@ -155,10 +155,7 @@ func askAt(known windows.Standing, last time.Time) time.Time {
 // awaitNews waits until a window says something, but not after that moment.
 func (k *windowKeeper) awaitNews(ctx workflow.Context, name string, until time.Time, summary string) error {
 	number := k.told[name].Number
-	return within(ctx, func(ctx workflow.Context) error {
-		late := workflow.NewTimerWithOptions(ctx, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: summary})
-		return workflow.Await(ctx, func() bool { return late.IsReady() || k.told[name].Number != number })
-	})
+	return awaitFor(ctx, until.Sub(workflow.Now(ctx)), summary, func() bool { return k.told[name].Number != number })
 }
 
 // leave says that nothing more needs to be told.
