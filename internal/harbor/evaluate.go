@@ -101,7 +101,16 @@ func (j judge) deadline() time.Duration {
 // tooLong: the service has been on its way for longer than it may.
 func (j judge) tooLong(object *unstructured.Unstructured) bool {
 	limit := j.limit(object)
-	return limit != nil && !j.now.Before(*limit)
+	return j.ranOut(object) || limit != nil && !j.now.Before(*limit)
+}
+
+// ranOut: it was said before that the service has taken too long. That holds until it is ready, or sets out anew: since then the HarborCluster was
+// changed, or the object was made.
+func (j judge) ranOut(object *unstructured.Unstructured) bool {
+	if j.before.Reason != ReasonProgressDeadlineExceeded || j.before.ObservedGeneration != j.hc.Generation || j.before.LastTransitionTime == nil {
+		return false
+	}
+	return object == nil || !object.GetCreationTimestamp().After(j.before.LastTransitionTime.Time)
 }
 
 // limit is until when the service may be on its way; nil: nobody knows when it set out. It set out when its condition became Unknown; else, as

@@ -243,6 +243,37 @@ func TestTheDeadlineCountsFromWhenTheServiceSetOut(t *testing.T) {
 	require.Equal(t, no, conditionOf(t, harbor.Evaluate(hc, observed, now.Add(time.Minute)), goharborv1.CacheReady).Status)
 }
 
+func TestThatItTookTooLongHoldsUntilTheServiceSetsOutAnew(t *testing.T) {
+	observed := up()
+	observed.RedisServers = nil
+	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(created.Add(5 * time.Second))) // it was looked for before
+	hc := read(t, "incluster.yaml")
+	remembers(hc, goharborv1.CacheReady, unknown, created, false)
+	ranOut := created.Add(15 * time.Minute)
+	late := harbor.Evaluate(hc, observed, ranOut)
+	require.Equal(t, harbor.ReasonProgressDeadlineExceeded, conditionOf(t, late, goharborv1.CacheReady).Reason)
+	hc.Status.Conditions = late.Conditions
+	look := func(after time.Duration) goharborv1.HarborClusterCondition {
+		return conditionOf(t, harbor.Evaluate(hc, observed, ranOut.Add(after)), goharborv1.CacheReady)
+	}
+	require.Equal(t, conditionOf(t, late, goharborv1.CacheReady), look(100*time.Millisecond), "looking again takes nothing back")
+	require.Equal(t, goharborv1.StatusUnhealthy, harbor.Evaluate(hc, observed, ranOut.Add(time.Hour)).Status)
+
+	redis := observed.RedisFailover
+	observed.RedisFailover = nil
+	require.Equal(t, no, look(time.Minute).Status, "nor does it help that it is gone")
+	observed.RedisFailover = redis.DeepCopy()
+	observed.RedisFailover.SetCreationTimestamp(metav1.NewTime(ranOut.Add(time.Minute)))
+	require.Equal(t, unknown, look(time.Minute).Status, "made anew, it may take as long again")
+	require.Equal(t, no, look(16*time.Minute).Status)
+
+	observed.RedisFailover = redis
+	hc.Spec.ProgressDeadlineSeconds = new(int32(3600))
+	hc.Generation++
+	require.Equal(t, unknown, look(time.Minute).Status, "it is given more time")
+	require.Equal(t, no, look(time.Hour).Status)
+}
+
 func TestTheBucketIsMadeOnceMinIOIsUp(t *testing.T) {
 	hc, observed := read(t, "incluster.yaml"), up()
 	require.False(t, harbor.Evaluate(hc, observed, now).MakeBucket, "it is made")
