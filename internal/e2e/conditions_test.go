@@ -77,6 +77,14 @@ func conditionRows() []row {
 			{progressing, "True InProgress: WaitingForWindow; ", []string{"upgrade", "cancel", "outside-window"}},
 			{succeeded, "False Cancelled: ", nil},
 		}},
+		{"soaking", func(name string) string {
+			return withStrategy(on("spoke-1, spoke-3", noNodes)(name), "maxConcurrency: 1, soakSeconds: 3600")
+		}, []seen{
+			{progressing, "True InProgress: Soaking; ", []string{"upgrade", "cancel", "soaking"}},
+			{succeeded, "False Cancelled: ", nil},
+		}},
+		{"without-credentials", on("spoke-1, unreached-1, unreached-2", noNodes), refused(validated,
+			"ClusterUnreachable: no worker has credentials for unreached-1, unreached-2: ")},
 		{"too-many-failed", func(name string) string {
 			return withStrategy(rolloutWithJob(name, "1", "spoke-6", "spoke-1"), "maxConcurrency: 1, maxFailures: 1")
 		}, []seen{{progressing, aborted, nil}, {succeeded, aborted, nil}}},
@@ -120,6 +128,8 @@ func TestRowsOfTheConditionsAreReached(t *testing.T) {
 	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", ""), releasing("older", "4.18.3"), releasing("newer", "4.18.4")} {
 		createOnHub(t, policy)
 	}
+	register(t, "unreached-1", nil)
+	register(t, "unreached-2", nil)
 	withoutRoom(t, theFleet.Cluster("spoke-2"), precache.NamespacePrecaching)
 	for _, held := range []string{"spoke-4", "spoke-5"} {
 		must(t, "hold", "--cluster", held)

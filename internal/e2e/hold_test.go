@@ -64,6 +64,7 @@ func TestWhatIsStartedWhileAllIsHeldTouchesNothingAndSaysSo(t *testing.T) {
 
 	frozen := awaitStatus(t, "frozen", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Wait != nil && s.Wait.Reason == reasonHeld })
 	require.Contains(t, frozen.Wait.Message, "change freeze")
+	require.Contains(t, said(frozen, ranv1.ConditionProgressing), "True InProgress: Held; ")
 	require.Equal(t, ranv1.ClusterPending, frozen.Clusters[0].State)
 	require.Equal(t, reasonHeld, awaitNode(t, "frozen", spoke).Wait.Reason)
 	require.Contains(t, must(t, "doctor"), "every cluster is held since")

@@ -170,6 +170,7 @@ func TestABatchThatTimesOut(t *testing.T) {
 		status, code := end(t, "continued")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
+		require.Contains(t, said(status, ranv1.ConditionProgressing), "False TimedOut: ")
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterComplete, status.Clusters[1].State)
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
