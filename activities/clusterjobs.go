@@ -48,7 +48,7 @@ func (in ClusterJob) run() jobRun {
 	}
 }
 
-// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: JobFailed, JobTimedOut, InvalidSpec (there is no
+// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: Held, JobFailed, JobTimedOut, InvalidSpec (there is no
 // place for it, the API server refuses it, or we may not make it).
 func (j *Jobs) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
@@ -58,6 +58,7 @@ func (j *Jobs) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	job := in.Work.Job(in.name())
 	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
 	run := in.run()
+	run.allowed = func(ctx context.Context) error { return j.Waits.unlessHeld(ctx, in.Cluster) }
 	if err := startJob(ctx, cluster, job, run); err != nil {
 		return in.forbidden(cluster, err)
 	}

@@ -35,6 +35,8 @@ type DrainInput struct {
 	Before *maintenancev1.DrainStatus `json:"before,omitempty"`
 	// Reports counts how often earlier attempts have reported what they saw: the more, the less often it is reported.
 	Reports int `json:"reports,omitempty"`
+	// Closes is as in TakeNodeInput.
+	Closes *time.Time `json:"closes,omitempty"`
 }
 
 // Drain evicts the pods that must leave and waits until they are gone. It reports its progress as observations; another worker goes on
@@ -50,7 +52,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	before := report.observed().Drain
 	if before == nil {
 		before = in.Before
-		if err := d.Waits.unlessHeld(ctx); err != nil {
+		if err := d.Waits.mayBegin(ctx, in.Closes); err != nil {
 			return maintenancev1.DrainStatus{}, err
 		}
 	}

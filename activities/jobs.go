@@ -44,6 +44,8 @@ type RunJobInput struct {
 	Deadline *time.Time `json:"deadline,omitempty"`
 	// Held is what the cluster is held by: only a Job is looked after that an attempt before has created, of which nobody heard. nil: it is not held.
 	Held *drydockv1.Hold `json:"held,omitempty"`
+	// Closes is as in TakeNodeInput. RemoveJob does not read it.
+	Closes *time.Time `json:"closes,omitempty"`
 }
 
 // RunJob creates the Job if it does not exist yet and waits until it is complete.
@@ -58,7 +60,7 @@ func (j *Jobs) RunJob(ctx context.Context, in RunJobInput) error {
 		return err
 	}
 	run := in.run()
-	run.allowed = func(ctx context.Context) error { return j.Waits.unlessHeld(ctx) }
+	run.allowed = func(ctx context.Context) error { return j.Waits.mayBegin(ctx, in.Closes) }
 	if in.Held != nil {
 		run.allowed = func(context.Context) error {
 			return temporal.Error(temporal.ErrHeld, emergency.Message(*in.Held), nil)

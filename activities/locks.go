@@ -44,6 +44,8 @@ type ClusterLockInput struct {
 	Deadline *time.Time  `json:"deadline,omitempty"`
 	// Requested: the locks are not waited for any longer when our request is gone, for which they would let go.
 	Requested bool `json:"requested,omitempty"`
+	// Closes is as in TakeNodeInput. Only RequestClusterMaintenance reads it.
+	Closes *time.Time `json:"closes,omitempty"`
 }
 
 // NodeLockInput says which node, on whose behalf.
@@ -61,7 +63,7 @@ func (l *Locks) RequestClusterMaintenance(ctx context.Context, in ClusterLockInp
 	if err != nil || !served {
 		return false, err
 	}
-	if err := l.Waits.unlessHeld(ctx); err != nil {
+	if err := l.Waits.mayBegin(ctx, in.Closes); err != nil {
 		return false, err
 	}
 	_, err = requestCluster(ctx, cluster, in.Owner, in.Scope)

@@ -27,6 +27,7 @@ import (
 // ManifestWorks brings manifests to clusters by works in their namespaces on the hub. The clusters themselves are not touched.
 type ManifestWorks struct {
 	Clusters *kube.Clusters
+	Waits    Waits
 }
 
 // WorkRollout is a rollout of manifest works.
@@ -90,6 +91,17 @@ func (r WorkRollout) template(ctx context.Context, hub *kube.Cluster, name strin
 type PlaceWorksInput struct {
 	Rollout WorkRollout   `json:"rollout"`
 	Works   []PlacedWorks `json:"works"`
+	// Closes is as in TakeNodeInput: the earliest of the clusters that get a work.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// added are the clusters on which something new begins.
+func (in PlaceWorksInput) added() []string {
+	var added []string
+	for _, placed := range in.Works {
+		added = append(added, placed.Added...)
+	}
+	return added
 }
 
 // PlacedWorks is what changes with the works of one template.
@@ -116,11 +128,15 @@ type RefusedWork struct {
 // reasonNotPlaced is the reason of a work that the hub refuses for now.
 const reasonNotPlaced = "NotPlaced"
 
-// PlaceManifestWorks makes and deletes works, and returns those that could not be: one cluster must not keep the others waiting. Errors: NotFound and
-// InvalidSpec when a template is not what it was when the rollout began: clusters must not get different things from one rollout.
+// PlaceManifestWorks makes and deletes works, and returns those that could not be: one cluster must not keep the others waiting. Errors: Held when a
+// cluster is that gets one; NotFound and InvalidSpec when a template is not what it was when the rollout began: clusters must not get different things from
+// one rollout.
 func (m *ManifestWorks) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) ([]RefusedWork, error) {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.Waits.mayBeginOn(ctx, in.added(), in.Closes); err != nil {
 		return nil, err
 	}
 	refused := []RefusedWork{}

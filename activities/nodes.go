@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -121,6 +122,8 @@ type CordonInput struct {
 	Locked bool `json:"locked,omitempty"`
 	// Departure is looked at once more, too.
 	Departure Departure `json:"departure,omitzero"`
+	// Closes is as in TakeNodeInput.
+	Closes *time.Time `json:"closes,omitempty"`
 }
 
 // CordonResult says what was found and done.
@@ -142,7 +145,7 @@ type CordonResult struct {
 // it changes nothing more and returns the same.
 // Errors: Held, NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
 func (n *Nodes) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
-	if err := n.Waits.unlessHeld(ctx); err != nil {
+	if err := n.Waits.mayBegin(ctx, in.Closes); err != nil {
 		return CordonResult{}, err
 	}
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)

@@ -23,6 +23,7 @@ import (
 // Policies enforces policies by objects on the hub. The clusters themselves are not touched.
 type Policies struct {
 	Clusters *kube.Clusters
+	Waits    Waits
 }
 
 // PolicyRollout is a rollout that enforces policies.
@@ -160,6 +161,17 @@ type PlaceClustersInput struct {
 	Rollout PolicyRollout `json:"rollout"`
 	// Placements in the order in which they are to be changed; those of the other policies stay as they are.
 	Placements []PlacedClusters `json:"placements"`
+	// Closes is as in TakeNodeInput: the earliest of the clusters that are added.
+	Closes *time.Time `json:"closes,omitempty"`
+}
+
+// added are the clusters on which something new begins.
+func (in PlaceClustersInput) added() []string {
+	var added []string
+	for _, placed := range in.Placements {
+		added = append(added, placed.Added...)
+	}
+	return added
 }
 
 // PlacedClusters are all clusters on which a policy is to be enforced.
@@ -167,15 +179,19 @@ type PlacedClusters struct {
 	// Policy is its number among those of the rollout.
 	Policy   int      `json:"policy"`
 	Clusters []string `json:"clusters"`
-	// Gains: there are some among them on which it was not enforced before.
-	Gains bool `json:"gains,omitempty"`
+	// Added are those among them on which it was not enforced before.
+	Added []string `json:"added,omitempty"`
 }
 
 // PlaceClusters enforces policies on these clusters and on no other. What PreparePolicies has made for those that gain clusters and somebody has deleted is
-// made again first, or no cluster would ever comply; it returns the names of that. Errors: those of PreparePolicies.
+// made again first, or no cluster would ever comply; it returns the names of that. Errors: Held when one of those that are added is, and those of
+// PreparePolicies.
 func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) ([]string, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.Waits.mayBeginOn(ctx, in.added(), in.Closes); err != nil {
 		return nil, err
 	}
 	again, err := makeAgain(ctx, hub, in)
@@ -202,7 +218,7 @@ func makeAgain(ctx context.Context, hub *kube.Cluster, in PlaceClustersInput) ([
 	looks, looking := errgroup.WithContext(ctx)
 	looks.SetLimit(requestsAtOnce)
 	for i, placed := range in.Placements {
-		if placed.Gains {
+		if len(placed.Added) > 0 {
 			looks.Go(func() (err error) {
 				missing[i], err = prepareMissing(looking, hub, in.Rollout, in.Rollout.Policies[placed.Policy])
 				return err

@@ -246,7 +246,7 @@ func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
 				require.NoError(t, s.hub.Client.Delete(t.Context(), object))
 				deleted = append(deleted, nameOf(object))
 			}
-			in := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters[1:], Gains: true}}}
+			in := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters[1:], Added: s.clusters[1:]}}}
 			again, err := s.activities.PlaceClusters(t.Context(), in)
 			require.NoError(t, err)
 			require.Equal(t, deleted, again)

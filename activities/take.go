@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,8 @@ type TakeNodeInput struct {
 	WithCluster bool `json:"withCluster,omitempty"`
 	// Departure is looked at before anything is asked for.
 	Departure Departure `json:"departure,omitzero"`
+	// Closes is when the maintenance windows close for what has not begun, as far as that was known when it was asked for; nil: no such time is in sight.
+	Closes *time.Time `json:"closes,omitempty"`
 }
 
 // TakeNodeResult says how far it came.
@@ -44,7 +47,7 @@ type TakeNodeResult struct {
 // Called again for a node that it has taken, it returns the same, whatever holds the node by now.
 // Errors: Held, NodeGone, NodeBusy, LockRefused when locks hold a node that no maintenance may be requested for, PodsNotEvictable (with blockers).
 func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult, error) {
-	if err := n.Waits.unlessHeld(ctx); err != nil {
+	if err := n.Waits.mayBegin(ctx, in.Closes); err != nil {
 		return TakeNodeResult{}, err
 	}
 	locks := Locks{Clusters: n.Clusters, Waits: n.Waits}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
@@ -13,8 +14,11 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -22,10 +26,14 @@ import (
 type heldWorkflow struct {
 	hold  *drydockv1.Hold
 	asked int
+	// query is what it was asked last, and about is about which clusters.
+	query string
+	about []any
 }
 
-func (w *heldWorkflow) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+func (w *heldWorkflow) QueryWorkflow(_ context.Context, _, _, query string, args ...any) (converter.EncodedValue, error) {
 	w.asked++
+	w.query, w.about = query, args
 	return maintenanceStatus{Held: w.hold}, nil
 }
 
@@ -41,46 +49,58 @@ func (s maintenanceStatus) Get(into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// attempt makes every attempt at an activity that of its number.
+// attempt makes every attempt at an activity that of its number, which was handed out then; the zero time: now.
 type attempt struct {
 	interceptor.WorkerInterceptorBase
 	number int32
+	at     time.Time
 }
 
 func (a *attempt) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	in := &attemptInbound{number: a.number}
+	in := &attemptInbound{attempt: a}
 	in.Next = next
 	return in
 }
 
 type attemptInbound struct {
 	interceptor.ActivityInboundInterceptorBase
-	number int32
+	attempt *attempt
 }
 
 func (i *attemptInbound) Init(next interceptor.ActivityOutboundInterceptor) error {
-	out := &attemptOutbound{number: i.number}
+	out := &attemptOutbound{attempt: i.attempt}
 	out.Next = next
 	return i.Next.Init(out)
 }
 
 type attemptOutbound struct {
 	interceptor.ActivityOutboundInterceptorBase
-	number int32
+	attempt *attempt
 }
 
 func (o *attemptOutbound) GetInfo(ctx context.Context) activity.Info {
 	info := o.Next.GetInfo(ctx)
-	info.Attempt = o.number
+	info.Attempt = o.attempt.number
+	if at := o.attempt.at; !at.IsZero() {
+		info.ScheduledTime, info.StartedTime = at, at
+	}
 	return info
 }
 
 // runAttempt runs an attempt of that number at an activity.
 func runAttempt(number int32, step, in any) error {
+	return attempt{number: number}.run(step, in, nil)
+}
+
+// run makes the attempt. Seen is what those before it have observed; nil: nothing.
+func (a attempt) run(step, in any, seen *temporal.Observation) error {
 	var suite testsuite.WorkflowTestSuite
 	environment := suite.NewTestActivityEnvironment()
-	environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&attempt{number: number}}})
+	environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&a}})
 	environment.RegisterActivity(step)
+	if seen != nil {
+		environment.SetHeartbeatDetails(*seen)
+	}
 	_, err := environment.ExecuteActivity(step, in)
 	return err
 }
@@ -129,4 +149,119 @@ func TestALaterAttemptDisruptsNothingWhileTheClusterIsHeld(t *testing.T) {
 	asked := workflow.asked
 	require.NoError(t, runAttempt(1, nodes.Cordon, CordonInput{NodeRef: ref, Cordon: true}))
 	require.Equal(t, asked, workflow.asked, "the workflow has just looked")
+}
+
+// The workflow that is asked knows as little of the time that has passed as whoever asks: no worker was there.
+func TestNothingBeginsWhenItIsHandedOutAfterTheWindowsHaveClosed(t *testing.T) {
+	workflow := &heldWorkflow{}
+	waits := Waits{Workflows: workflow}
+	nodes, drains, jobs := &Nodes{Clusters: clusters, Waits: waits}, &Drains{Clusters: clusters, Waits: waits}, &Jobs{Clusters: clusters, Waits: waits}
+	closes := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	early, late := attempt{number: 1, at: closes.Add(-time.Second)}, attempt{number: 1, at: closes}
+	requireClosed := func(step, in any) {
+		t.Helper()
+		for _, a := range []attempt{late, {number: 2, at: closes.Add(3 * time.Hour)}} {
+			err := a.run(step, in, nil)
+			require.Equal(t, temporal.ErrHeld, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, "since 2026-11-20 02:00:00Z: the maintenance windows have closed")
+		}
+	}
+	ref, other := testNode(t), testNode(t)
+	take, cordon := TakeNodeInput{NodeRef: ref, Cordon: true, Closes: &closes}, CordonInput{NodeRef: other, Cordon: true, Closes: &closes}
+	locks := initiator()
+	locks.Waits = waits
+	requireClosed(locks.RequestClusterMaintenance, ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner, Closes: &closes})
+	requireClosed(nodes.TakeNode, take)
+	requireClosed(nodes.Cordon, cordon)
+	require.Empty(t, kube.Owner(getNode(t, ref.Node)))
+	require.Empty(t, kube.Owner(getNode(t, other.Node)))
+	require.NoError(t, early.run(nodes.TakeNode, take, nil), "whatever the clock of the worker shows")
+	require.NoError(t, early.run(nodes.Cordon, cordon, nil))
+
+	shop := newTenant(t)
+	shop.pod(t, ref.Node, "web-0")
+	drain := DrainInput{NodeRef: ref, Closes: &closes}
+	requireClosed(drains.Drain, drain)
+	require.Equal(t, []string{"web-0"}, shop.left(t))
+	begun := temporal.Observation{Drain: &maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 1}}
+	require.NoError(t, late.run(drains.Drain, drain, &begun), "it has begun")
+	require.Empty(t, shop.left(t))
+
+	job := firmware(t, ref, lasting("0s"))
+	job.Closes = &closes
+	requireClosed(jobs.RunJob, job)
+	require.Nil(t, jobOf(t, job))
+	require.NoError(t, early.run(jobs.RunJob, job, nil))
+	require.NoError(t, late.run(jobs.RunJob, job, nil), "a Job that is at work is looked after")
+}
+
+func TestNothingBeginsOnClustersOfARolloutWhenItIsHandedOutAfterTheWindowsHaveClosed(t *testing.T) {
+	waits := Waits{Workflows: &heldWorkflow{}}
+	closes := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	late := attempt{number: 1, at: closes}
+	requireClosed := func(step, in any) {
+		t.Helper()
+		err := late.run(step, in, nil)
+		require.Equal(t, temporal.ErrHeld, temporal.ErrorType(err), "%v", err)
+		require.ErrorContains(t, err, "the maintenance windows have closed")
+	}
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	policies := &Policies{Clusters: clusters, Waits: waits}
+	place := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters, Added: s.clusters}}, Closes: &closes}
+	requireClosed(policies.PlaceClusters, place)
+	require.NoError(t, attempt{number: 1, at: closes.Add(-1)}.run(policies.PlaceClusters, place, nil))
+	place.Placements[0].Clusters, place.Placements[0].Added = s.clusters[:1], nil
+	require.NoError(t, late.run(policies.PlaceClusters, place, nil), "a cluster is taken off all the same")
+
+	m := newWorkScene(t)
+	works := &ManifestWorks{Clusters: clusters, Waits: waits}
+	bring := PlaceWorksInput{Rollout: m.rollout, Works: []PlacedWorks{{Template: 0, Pin: m.pins[0], Added: m.clusters}}, Closes: &closes}
+	requireClosed(works.PlaceManifestWorks, bring)
+	require.Equal(t, "UU", string(m.standing(m.clusters[0])), "there is no work")
+}
+
+// What a rollout begins on several clusters by itself, and asks of their locks, is not done by a later attempt, either.
+func TestALaterAttemptBeginsNothingOnAClusterThatIsHeld(t *testing.T) {
+	workflow := &heldWorkflow{}
+	waits := Waits{Workflows: workflow}
+	requireHeld := func(step, in any, query string, about ...any) {
+		t.Helper()
+		workflow.hold = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}
+		err := runAttempt(2, step, in)
+		require.Equal(t, temporal.ErrHeld, temporal.ErrorType(err), "%v", err)
+		require.Equal(t, query, workflow.query)
+		require.Equal(t, about, workflow.about)
+		workflow.hold = nil
+	}
+
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	policies := &Policies{Clusters: clusters, Waits: waits}
+	place := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters, Added: s.clusters[1:]}}}
+	requireHeld(policies.PlaceClusters, place, temporal.QueryHeld, s.clusters[1:])
+	require.NoError(t, runAttempt(2, policies.PlaceClusters, place))
+	workflow.hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
+	place.Placements[0].Clusters, place.Placements[0].Added = s.clusters[:1], nil
+	require.NoError(t, runAttempt(2, policies.PlaceClusters, place), "a cluster is taken off also while it is held")
+
+	m := newWorkScene(t)
+	works := &ManifestWorks{Clusters: clusters, Waits: waits}
+	bring := PlaceWorksInput{Rollout: m.rollout, Works: []PlacedWorks{{Template: 0, Pin: m.pins[0], Added: m.clusters}}}
+	requireHeld(works.PlaceManifestWorks, bring, temporal.QueryHeld, m.clusters)
+	require.Equal(t, "UU", string(m.standing(m.clusters[0])), "there is no work")
+	require.NoError(t, runAttempt(2, works.PlaceManifestWorks, bring))
+	require.Equal(t, "PU", string(m.standing(m.clusters[0])))
+
+	job := preparation("held", precache.Backup)
+	jobs := &Jobs{Clusters: clusters, Waits: waits}
+	requireHeld(jobs.RunClusterJob, job, temporal.QueryHeld, []string{job.Cluster})
+	require.Nil(t, clusterJob(t, job))
+
+	locks := &Locks{Clusters: clusters, Waits: waits}
+	ask := ClusterLockInput{Cluster: spokeName, Owner: "cgu/ops/held/" + spokeName + "/first-run"}
+	requireHeld(locks.RequestClusterMaintenance, ask, temporal.QueryStatus)
+	requests := &lcmv1.ClusterMaintenanceRequestList{}
+	require.NoError(t, testCluster(t).Client.List(t.Context(), requests))
+	for i := range requests.Items {
+		require.NotEqual(t, ask.Owner, kube.Owner(&requests.Items[i]))
+	}
 }

@@ -35,6 +35,27 @@ type Waits struct {
 // askAfter is after how long in its queue an activity asks whether it may begin what its workflow wanted to begin.
 const askAfter = 10 * time.Second
 
+// mayBegin stands before the effect of an activity that disrupts: it does not begin once the maintenance windows have closed, nor while its cluster is held.
+// Errors: Held.
+func (w Waits) mayBegin(ctx context.Context, closes *time.Time) error {
+	if err := unlessClosed(ctx, closes); err != nil {
+		return err
+	}
+	return w.unlessHeld(ctx)
+}
+
+// unlessClosed refuses an attempt that was handed out after the maintenance windows had closed: no worker was there before, and what its workflow
+// answers is as old as that. It goes by Temporal's clock, which has told the workflow that they were open and tells it next that they have closed; a worker's
+// own is not asked. By that, one that is slow would begin too late, and one that is fast would refuse what the workflow wants at once again and again. What was
+// handed out in time may begin a little later, but not after its own time-out.
+// Errors: Held.
+func unlessClosed(ctx context.Context, closes *time.Time) error {
+	if closes == nil || !activity.IsActivity(ctx) || activity.GetInfo(ctx).StartedTime.Before(*closes) {
+		return nil
+	}
+	return temporal.Error(temporal.ErrHeld, "nothing may begin any more since "+closes.UTC().Format("2006-01-02 15:04:05Z")+": the maintenance windows have closed", nil)
+}
+
 // unlessHeld stands before the effect of an activity that disrupts. Its workflow has made sure that the cluster is not held when it wanted the first attempt;
 // later ones, and one that nobody took for long, ask. A workflow that works on several clusters by itself is asked about those that are named. Errors: Held.
 func (w Waits) unlessHeld(ctx context.Context, clusters ...string) error {
@@ -65,6 +86,17 @@ func (w Waits) unlessHeld(ctx context.Context, clusters ...string) error {
 		return temporal.Error(temporal.ErrHeld, "paused: nothing new begins until it is resumed", nil)
 	}
 	return nil
+}
+
+// mayBeginOn is mayBegin for an activity that begins something on these clusters, or on none.
+func (w Waits) mayBeginOn(ctx context.Context, clusters []string, closes *time.Time) error {
+	if len(clusters) == 0 {
+		return nil
+	}
+	if err := unlessClosed(ctx, closes); err != nil {
+		return err
+	}
+	return w.unlessHeld(ctx, clusters...)
 }
 
 // await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check

@@ -15,8 +15,8 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	waits := activities.Waits{Temporal: server, Workflows: server}
 	w.RegisterActivity(&activities.Rollouts{Clusters: clusters, Waits: waits, Images: images})
 	w.RegisterActivity(&activities.Onboarding{Clusters: clusters, Temporal: server})
-	w.RegisterActivity(&activities.Policies{Clusters: clusters})
-	w.RegisterActivity(&activities.ManifestWorks{Clusters: clusters})
+	w.RegisterActivity(&activities.Policies{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&activities.ManifestWorks{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&activities.Holds{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&activities.Windows{Temporal: server})
 	w.RegisterActivity(&activities.Portals{Temporal: server})

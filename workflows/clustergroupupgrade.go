@@ -145,7 +145,8 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	g.record.completed = g.completions.add
-	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
+		workflow.QueryHandlerOptions{Description: "What keeps anything new from being begun on the clusters that are named."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 			status, err := rollout.Page(g.status, rollout.Part(request))
 			return g.withHolds(status), err

@@ -8,6 +8,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // runClock lets the clock of the rollout run or stand still, and says what is held. It is called whenever one of the two may change: with a
@@ -80,6 +81,17 @@ func (b *batch) hold() *drydockv1.Hold {
 		return nil
 	}
 	return closed
+}
+
+// heldOf answers a query: what keeps anything new from being begun on clusters.
+func (g *groupUpgrade) heldOf(clusters []string) (temporal.Held, error) {
+	held, holds := temporal.Held{Paused: g.status.Paused}, g.holds.aside()
+	for _, cluster := range clusters {
+		if held.Held = holds.of(cluster); held.Held != nil {
+			break
+		}
+	}
+	return held, nil
 }
 
 // withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold

@@ -48,7 +48,7 @@ func (n nodeRemedy) startOne(b *batch, cluster *clusterAtWork) {
 		),
 	}), temporal.ClusterUpgrade, in)
 	over := func() bool { return !b.atWork(cluster) }
-	workflow.GoNamed(ctx, "pause "+cluster.name, func(ctx workflow.Context) { n.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "pause "+cluster.name, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
 	workflow.GoNamed(ctx, "hold "+cluster.name, func(ctx workflow.Context) {
 		g.holds.passOn(ctx, func() emergency.State { return g.holds.about(cluster.name) }, in.Held, child, over)
 	})
@@ -61,9 +61,9 @@ func (n nodeRemedy) startOne(b *batch, cluster *clusterAtWork) {
 	})
 }
 
-// passOnPause tells a cluster at work of every pause and resume, in order. A cluster is only started while the rollout is not paused.
-func (n nodeRemedy) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
-	status := &n.group.status
+// passOnPause tells a child at work of every pause and resume, in order. One is only started while the rollout is not paused.
+func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
+	status := &g.status
 	told := false
 	for {
 		_ = workflow.Await(ctx, func() bool { return over() || status.Paused != told })
@@ -75,8 +75,8 @@ func (n nodeRemedy) passOnPause(ctx workflow.Context, child workflow.ChildWorkfl
 		if told {
 			signal = temporal.SignalPause
 		}
-		// A cluster that is over meanwhile needs not be told: nothing to do about an error.
-		_ = child.SignalChildWorkflow(ctx, signal, n.group.pauseRequest).Get(ctx, nil)
+		// A child that is over meanwhile needs not be told: nothing to do about an error.
+		_ = child.SignalChildWorkflow(ctx, signal, g.pauseRequest).Get(ctx, nil)
 	}
 }
 

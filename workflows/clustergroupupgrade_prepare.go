@@ -12,6 +12,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -222,7 +223,7 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
 	meta := g.in.Object.ObjectMeta
 	in := ClusterPreparationInput{
-		Preparation: p.id, Owner: owner(ctx), Work: p.work, ProgressLimit: progressLimit(preparationsAtOnce, p.work.Timeout),
+		Preparation: p.id, Owner: owner(ctx), Work: p.work, ProgressLimit: progressLimit(preparationsAtOnce, p.work.Timeout), Held: g.holds.state,
 	}
 	for _, name := range names {
 		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
@@ -236,8 +237,15 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 			temporal.AttributeGroup.ValueSet(meta.Namespace + "/" + meta.Name),
 		),
 	}), temporal.ClusterPreparation, in)
+	atWork := true
+	over := func() bool { return !atWork }
+	workflow.GoNamed(ctx, "pause "+in.Preparation, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "hold "+in.Preparation, func(ctx workflow.Context) {
+		g.holds.passOn(ctx, func() emergency.State { return g.holds.state }, in.Held, child, over)
+	})
 	var standings map[string]precache.Standing
 	err := child.Get(ctx, &standings)
+	atWork = false
 	if ctx.Err() != nil {
 		return
 	}

@@ -63,7 +63,7 @@ func (r *groupRecord) waitFor(ctx workflow.Context, p *preparation, states map[s
 			continue
 		}
 		hold := p.hold(cluster)
-		if standing.State != ranv1.PreparationNotStarted || hold == nil {
+		if hold == nil || standing.State != ranv1.PreparationNotStarted && standing.State != ranv1.PreparationPreparingToStart {
 			allHeld = false
 		} else {
 			standing.Reason, standing.Message = emergency.ReasonHeld, emergency.Message(*hold)

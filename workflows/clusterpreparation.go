@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -23,6 +25,8 @@ type ClusterPreparationInput struct {
 	Clusters []ClusterToPrepare `json:"clusters"`
 	// ProgressLimit is the longest that the interval between messages to the rollout grows to.
 	ProgressLimit time.Duration `json:"progressLimit"`
+	// Held is what the rollout knows of the emergency stop. It was not paused.
+	Held emergency.State `json:"held,omitzero"`
 }
 
 // ClusterToPrepare is a cluster and who works on it.
@@ -45,9 +49,13 @@ func ClusterPreparation(ctx workflow.Context, in ClusterPreparationInput) (map[s
 	for _, cluster := range in.Clusters {
 		p.standings[cluster.Name] = precache.Standing{State: ranv1.PreparationPreparingToStart}
 	}
-	if err := workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+	p.holds.state = in.Held
+	if err := errors.Join(workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (map[string]precache.Standing, error) { return p.standings, nil },
-		workflow.QueryHandlerOptions{Description: "Where each cluster stands."}); err != nil {
+		workflow.QueryHandlerOptions{Description: "Where each cluster stands."}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld,
+			func(clusters []string) (temporal.Held, error) { return p.heldOf(clusters...), nil },
+			workflow.QueryHandlerOptions{Description: "What keeps a Job from being started on the clusters that are named."})); err != nil {
 		return nil, err
 	}
 	return p.run(ctx)
@@ -58,12 +66,17 @@ type clusterPreparation struct {
 	in        ClusterPreparationInput
 	standings map[string]precache.Standing
 	progress  progress
+	holds     holdKeeper
+	paused    bool
 	jobs      *activities.Jobs
 }
 
 func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Standing, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	onSignal(listening, temporal.SignalObserved, "What an activity of ours waits for.", p.observed)
+	p.holds.listen(listening, func() {})
+	onSignal(listening, temporal.SignalPause, "Start no further Job.", func(temporal.SignalRequest) { p.paused = true })
+	onSignal(listening, temporal.SignalResume, "Go on starting Jobs.", func(temporal.SignalRequest) { p.paused = false })
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		workflow.GoNamed(listening, "progress", func(ctx workflow.Context) {
 			p.progress.report(ctx, parent.ID, temporal.SignalPreparationProgress, p.in.ProgressLimit, func() any {
@@ -85,20 +98,74 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Stan
 	return p.standings, nil
 }
 
-// prepare runs the Job of one cluster to its end, and removes it.
+// heldOf is what keeps a Job from being started on clusters.
+func (p *clusterPreparation) heldOf(clusters ...string) temporal.Held {
+	held := temporal.Held{Paused: p.paused}
+	for _, cluster := range clusters {
+		if held.Held = p.holds.of(cluster); held.Held != nil {
+			break
+		}
+	}
+	return held
+}
+
+// unlessHeld says what keeps the Job of a cluster from being started, unless something has been seen of it; an empty reason: nothing does.
+func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string) {
+	held := p.heldOf(cluster)
+	switch {
+	case p.standings[cluster].State != ranv1.PreparationPreparingToStart:
+		return "", ""
+	case held.Held != nil:
+		return emergency.ReasonHeld, emergency.Message(*held.Held)
+	case held.Paused:
+		return reasonPaused, "no Job is started while the rollout is paused"
+	}
+	return "", ""
+}
+
+// awaitRelease stands before the Job of a cluster: while the cluster is held, or the rollout paused, none starts.
+func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) error {
+	for reason, message := p.unlessHeld(cluster); reason != ""; reason, message = p.unlessHeld(cluster) {
+		p.stand(cluster, precache.Standing{State: ranv1.PreparationPreparingToStart, Reason: reason, Message: message})
+		changed := func() bool {
+			now, why := p.unlessHeld(cluster)
+			return now != reason || why != message
+		}
+		if err := workflow.Await(ctx, changed); err != nil {
+			return err
+		}
+		p.stand(cluster, precache.Standing{State: ranv1.PreparationPreparingToStart})
+	}
+	return nil
+}
+
+// prepare runs the Job of one cluster to its end, and removes it. One that was only tried when the cluster was held has all its time after the release.
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
-	deadline := workflow.Now(ctx).Add(p.in.Work.Timeout + jobGrace)
-	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work, Deadline: deadline}
+	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
 	insist := insistence{taskQueue: cluster.TaskQueue, waiting: func(_ workflow.Context, reason, message string) {
 		standing := p.standings[cluster.Name]
 		standing.Reason, standing.Message = reason, message
 		p.stand(cluster.Name, standing)
 	}}
-	err := insist.wait(ctx, fmt.Sprintf("%s of %s", kind, cluster.Name), &deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, job, nil)
+	insist.before = func() error {
+		if reason, message := p.unlessHeld(cluster.Name); reason != "" {
+			return temporal.Error(temporal.ErrHeld, message, nil)
+		}
+		return nil
+	}
+	err := p.awaitRelease(ctx, cluster.Name)
+	for err == nil {
+		job.Deadline = workflow.Now(ctx).Add(p.in.Work.Timeout + jobGrace)
+		err = insist.wait(ctx, fmt.Sprintf("%s of %s", kind, cluster.Name), &job.Deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, job, nil)
+		if temporal.ErrorType(err) != temporal.ErrHeld {
+			break
+		}
+		err = p.awaitRelease(ctx, cluster.Name)
+	}
 
 	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
-	insist.giveUpAt = workflow.Now(ctx).Add(jobRemovalLimit)
+	insist.before, insist.giveUpAt = nil, workflow.Now(ctx).Add(jobRemovalLimit)
 	if left := insist.effect(cleanUp, "remove the job of "+cluster.Name, p.jobs.RemoveClusterJob, job, nil); left != nil {
 		workflow.GetLogger(ctx).Warn("a job could not be removed, and goes by itself", "cluster", cluster.Name, "error", left)
 	}

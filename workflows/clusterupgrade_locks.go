@@ -76,7 +76,7 @@ func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.Cl
 	c.requested = true
 	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	insist := c.insist()
-	insist.before = c.held
+	insist.before, in.Closes = c.held, c.holds.closes(c.in.Cluster)
 	err := insist.effect(ctx, "request maintenance of "+c.in.Cluster, c.locks.RequestClusterMaintenance, *in, &c.locked)
 	c.answered = err == nil
 	c.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, c.lockNote())

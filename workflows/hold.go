@@ -107,6 +107,35 @@ func (k *holdKeeper) shut(cluster string) *drydockv1.Hold {
 	return k.current().Closed(cluster)
 }
 
+// closes is from when on windows keep anything new from being started in a cluster, or what has begun from going on; nil: no such time is in sight. Whoever begins
+// something for the workflow is told: after an outage it may be first, and the workflow not know what the time is.
+func (k *holdKeeper) closes(cluster string) *time.Time {
+	closing := k.state.Closes
+	if closing == nil {
+		closing = k.windows.closes(cluster)
+	}
+	switch {
+	case closing == nil, k.begun && closing.StopsAt.IsZero():
+		return nil
+	case k.begun:
+		return &closing.StopsAt
+	}
+	return &closing.At
+}
+
+// closesFirst is the earliest such time of several clusters.
+func (k *holdKeeper) closesFirst(clusters []string) (first *time.Time) {
+	if !k.windows.selective() && len(clusters) > 1 {
+		clusters = clusters[:1] // it is the same for all
+	}
+	for _, cluster := range clusters {
+		if closes := k.closes(cluster); closes != nil && (first == nil || closes.Before(*first)) {
+			first = closes
+		}
+	}
+	return first
+}
+
 // all is what keeps anything new from being started in any cluster; nil: nothing does.
 func (k *holdKeeper) all() *drydockv1.Hold {
 	if all := k.state.All(); all != nil {

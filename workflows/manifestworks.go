@@ -52,15 +52,18 @@ func (w *workItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	return items, nil
 }
 
-func (w *workItems) place(ctx workflow.Context, placements []placement) (refused []refusal, err error) {
+func (w *workItems) place(ctx workflow.Context, insist insistence, placements []placement) (refused []refusal, err error) {
 	for _, part := range w.parts(placements) {
-		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Works: part}
+		if err := insist.before(); err != nil {
+			return refused, err
+		}
+		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Works: part, Closes: w.group.holds.closesFirst(addedBy(placements))}
 		var words []string
 		for _, placed := range part {
 			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(placed.Template), len(placed.Added), len(placed.Removed)))
 		}
 		var found []activities.RefusedWork
-		if err := w.group.insist().effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &found); err != nil {
+		if err := insist.effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &found); err != nil {
 			return refused, err
 		}
 		for _, r := range found {

@@ -30,9 +30,6 @@ func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
 	m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+m.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitClusterLocks, in, nil)
 	m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
-	if err == nil {
-		m.clusterLockClock.stop(ctx)
-	}
 	return err
 }
 

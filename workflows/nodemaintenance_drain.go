@@ -67,7 +67,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 }
 
 func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *activities.DrainInput) error {
-	in.Deadline = deadlineIn(ctx, drainTimeout(in.Spec, in.Attempt))
+	in.Deadline, in.Closes = deadlineIn(ctx, drainTimeout(in.Spec, in.Attempt)), m.holds.closes(m.in.Cluster)
 	var result maintenancev1.DrainStatus
 	err := m.awaitBy(ctx, m.insistUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
 	if err == nil {

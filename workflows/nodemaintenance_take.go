@@ -63,6 +63,7 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.marked, m.requested, m.cordoned = true, true, true
 	in := activities.TakeNodeInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure(),
+		Closes: m.holds.closes(m.in.Cluster),
 	}
 	// A rollout has asked the locks of the cluster. When one holds all the same, that request may be gone.
 	in.WithCluster = m.in.Parent == "" || m.clusterHeld || m.clusterRequested
@@ -175,9 +176,6 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
 	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
-	if err == nil {
-		m.nodeLockClock.stop(ctx)
-	}
 	return err
 }
 
@@ -191,7 +189,9 @@ func (m *nodeMaintenance) lockNote() string {
 func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.cordoned = true
-	in := activities.CordonInput{NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.locked, Departure: m.departure()}
+	in := activities.CordonInput{
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.locked, Departure: m.departure(), Closes: m.holds.closes(m.in.Cluster),
+	}
 	var result activities.CordonResult
 	err := m.insistUntilHeld().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
 	m.cordoned = err == nil || mayHaveTaken(err)

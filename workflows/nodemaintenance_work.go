@@ -55,7 +55,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 			if m.in.Parent == "" { // in a rollout, the time of its batch is over before
 				workflow.GoNamed(watching, "staleness", m.followStaleness)
 			}
-			in.Deadline, in.Held = deadlineIn(ctx, in.Job.TimeoutSeconds), nil
+			in.Deadline, in.Held, in.Closes = deadlineIn(ctx, in.Job.TimeoutSeconds), nil, m.holds.closes(m.in.Cluster)
 			insist := m.insist()
 			insist.before = func() error { return m.lookAfterJob(ctx, in) }
 			return m.awaitBy(watching, insist, "RunJob", "run the job on "+m.node.Node, in.Deadline, temporal.ErrJobFailed, m.jobs.RunJob, in, nil)

@@ -223,8 +223,8 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 	for _, in := range w.inputsOf("PlaceClusters") {
 		story = append(story, in.(activities.PlaceClustersInput).Placements)
 	}
-	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c1", "c2"}, Gains: true}}, story[0])
-	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c2"}}, {Policy: 1, Clusters: []string{"c1"}, Gains: true}}, story[1], "taken off first")
+	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}}, story[0])
+	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c2"}}, {Policy: 1, Clusters: []string{"c1"}, Added: []string{"c1"}}}, story[1], "taken off first")
 	require.Equal(t, 2, w.most)
 	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
 	require.Len(t, w.inputsOf("PreparePolicies"), 1)
@@ -256,7 +256,7 @@ func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	play(w.world, "PlaceClusters", func(in activities.PlaceClustersInput) any {
 		w.place(in)
-		if in.Placements[len(in.Placements)-1].Gains {
+		if len(in.Placements[len(in.Placements)-1].Added) > 0 {
 			return []string{"PlacementBinding ops/safe-kernel"}
 		}
 		return nil
@@ -610,5 +610,5 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	status := requireResult[groupStatus](w.world)
 	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
 	require.Equal(t, planned.Policies, w.inputsOf("PreparePolicies")[0].(activities.PolicyRollout).Policies, "by name and namespace")
-	require.Equal(t, []activities.PlacedClusters{{Policy: 1, Clusters: []string{"c2"}, Gains: true}}, w.inputsOf("PlaceClusters")[0].(activities.PlaceClustersInput).Placements)
+	require.Equal(t, []activities.PlacedClusters{{Policy: 1, Clusters: []string{"c2"}, Added: []string{"c2"}}}, w.inputsOf("PlaceClusters")[0].(activities.PlaceClustersInput).Placements)
 }

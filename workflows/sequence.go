@@ -15,8 +15,8 @@ import (
 type items interface {
 	// prepare makes what the whole rollout needs. It puts nothing on any cluster.
 	prepare(ctx workflow.Context) (*preparedItems, error)
-	// place puts items on clusters, and takes them off. What is refused has to do with single clusters; an error is about all of them.
-	place(ctx workflow.Context, placements []placement) (refused []refusal, err error)
+	// place puts items on clusters, and takes them off, as long as it insists. What is refused has to do with single clusters; an error is about all of them.
+	place(ctx workflow.Context, insist insistence, placements []placement) (refused []refusal, err error)
 	// stay: what was put on a cluster last stays there when the cluster is complete.
 	stay() bool
 	// await returns as soon as clusters stand in another way than is known.
@@ -72,8 +72,8 @@ type member struct {
 	standing policies.Standing
 	// refused is why the item could not be put on it; nil: it is there, or nobody has tried yet.
 	refused *refusal
-	// lost: somebody has deleted what was put on it; again: it was put there again.
-	lost, again bool
+	// lost: somebody has deleted what was put on it; again: it was put there again. held: it may not be put there now.
+	lost, again, held bool
 	// withdrawn: it is to be taken off the hub. over: its end has been told.
 	withdrawn, over bool
 }
@@ -208,7 +208,7 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	limit := workflow.Now(ctx).Add(keepLimit)
 	s.stopPlacing(ctx)
 	if succeeded && s.group.keepsObjects() {
-		if len(s.changes()) > 0 {
+		if changes, _ := s.changes(); len(changes) > 0 {
 			s.group.record.note("what the rollout has made on the hub was kept, but could not be taken" + s.stillPlaced() + ", where it is still at work")
 		}
 		return

@@ -178,10 +178,12 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 		status.Reason = reasonPending
 	}
 	s.items.describe(&status, m.turn.Policy, standing)
-	if m.again {
+	if m.again && !m.held {
 		status.Message += "; what was put on it had been deleted, and was put there again"
 	}
 	switch {
+	case m.held:
+		status.Reason, status.Message = s.kept(m)
 	case m.refused != nil:
 		status.Reason, status.Message = m.refused.reason, m.refused.message+"; tried again until the time is over"
 	case m.step.State == ranv1.ClusterSoaking:
@@ -192,10 +194,13 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	return status
 }
 
-// kept says what keeps the next item from beginning on a cluster.
+// kept says what keeps the next item from beginning on a cluster, or one that was to begin.
 func (s *sequence) kept(m *member) (reason, message string) {
 	which := "the next"
-	if !m.turn.Begun {
+	switch {
+	case m.held:
+		which = "it"
+	case !m.turn.Begun:
 		which = "the first"
 	}
 	if hold := s.group.holds.of(m.name); hold != nil {

@@ -7,12 +7,17 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // placing is what a sequence knows of what the hub has been told.
 type placing struct {
 	// placed are the clusters of each item, sorted.
 	placed [][]string
+	// tried are those that an item may be on, too: it was being put there when they were held, and nobody has heard how far that had come.
+	tried [][]string
+	// heldBack are the clusters on which an item is to be, and may not be put now.
+	heldBack []*member
 	// dirty: what is to be placed may have changed; pressing: that cannot wait. writing: the hub is being told.
 	dirty, pressing, writing bool
 	// ctx is that of all that serves clusters at work, nil before the first; stop ends the telling, told is that it has ended.
@@ -40,6 +45,15 @@ const (
 type placement struct {
 	item                     int
 	clusters, added, removed []string
+}
+
+// addedBy are the clusters on which placements begin something.
+func addedBy(placements []placement) []string {
+	var added []string
+	for _, p := range placements {
+		added = append(added, p.added...)
+	}
+	return added
 }
 
 // refusal is that an item could not be put on a cluster, or taken off, for a reason that has to do with that cluster alone.
@@ -72,7 +86,7 @@ func (s *sequence) serve(ctx workflow.Context) workflow.Context {
 	if s.ctx == nil {
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 		s.ctx, s.stop = workflow.WithCancel(ctx)
-		s.placed = make([][]string, s.items.count())
+		s.placed, s.tried = make([][]string, s.items.count()), make([][]string, s.items.count())
 		workflow.GoNamed(s.ctx, "place clusters", func(ctx workflow.Context) {
 			s.keepPlaced(ctx)
 			s.told = true
@@ -81,30 +95,85 @@ func (s *sequence) serve(ctx workflow.Context) workflow.Context {
 	return s.ctx
 }
 
-// keepPlaced is the only one that tells the hub on which clusters items are to be. What changes meanwhile is told together.
+// keepPlaced is the only one that tells the hub on which clusters items are to be. What changes meanwhile is told together. Nothing is put on a cluster that is
+// held: that is told when it is released.
 func (s *sequence) keepPlaced(ctx workflow.Context) {
 	for {
-		if workflow.Await(ctx, func() bool { return s.dirty }) != nil || s.awaitPressing(ctx) != nil {
+		if workflow.Await(ctx, func() bool { return s.dirty || s.released() }) != nil {
+			return
+		}
+		s.pressing = s.pressing || s.released()
+		if s.awaitPressing(ctx) != nil {
 			return
 		}
 		s.dirty, s.pressing = false, false
 		s.forgetLost()
-		placements := s.changes()
+		placements, heldBack := s.changes()
+		s.holdBack(ctx, heldBack)
 		if len(placements) == 0 {
 			continue
 		}
+		insist := s.group.insist()
+		insist.before = func() error { return s.heldOf(placements) }
 		s.writing = true
-		refused, err := s.items.place(ctx, placements)
+		refused, err := s.items.place(ctx, insist, placements)
 		s.writing = false
 		switch {
 		case ctx.Err() != nil:
 			return
+		case temporal.ErrorType(err) == temporal.ErrHeld:
+			s.mayHavePlaced(placements)
+			s.dirty, s.pressing = true, true
+			continue
 		case err != nil:
 			s.fail(ctx, err)
 			return
 		}
 		s.takeAnswer(ctx, placements, refused)
 	}
+}
+
+// heldOf says as an error what keeps one of the placements from being told, because of a cluster that it adds; nil: nothing does.
+func (s *sequence) heldOf(placements []placement) error {
+	for _, cluster := range addedBy(placements) {
+		if !s.mayBegin(cluster) {
+			return temporal.Error(temporal.ErrHeld, "nothing may begin on "+cluster, nil)
+		}
+	}
+	return nil
+}
+
+// mayHavePlaced takes over what may have been told, as far as that puts anything on a cluster.
+func (s *sequence) mayHavePlaced(placements []placement) {
+	for _, p := range placements {
+		s.tried[p.item] = union(s.tried[p.item], p.added)
+	}
+}
+
+// holdBack shows which clusters wait for an item that may not be put on them now, and which do not any more.
+func (s *sequence) holdBack(ctx workflow.Context, heldBack []*member) {
+	before := s.heldBack
+	if s.heldBack = heldBack; len(before)+len(heldBack) == 0 {
+		return
+	}
+	for _, m := range before {
+		m.held = false
+	}
+	for _, m := range heldBack {
+		m.held = true
+	}
+	var stands []ranv1.ClusterStatus
+	for _, m := range slices.Concat(before, heldBack) {
+		if !m.over && !m.withdrawn {
+			stands = append(stands, s.status(m))
+		}
+	}
+	s.group.record.clustersStand(ctx, stands)
+}
+
+// released reports whether an item may be put on a cluster that was held back.
+func (s *sequence) released() bool {
+	return slices.ContainsFunc(s.heldBack, func(m *member) bool { return !m.over && !m.withdrawn && s.mayBegin(m.name) })
 }
 
 // forgetLost lets what somebody has deleted be put on its clusters again.
@@ -127,6 +196,7 @@ func (s *sequence) takeAnswer(ctx workflow.Context, placements []placement, refu
 	var stands []ranv1.ClusterStatus
 	for _, p := range placements {
 		s.placed[p.item] = p.reached(refused)
+		s.tried[p.item] = notAmong(notAmong(s.tried[p.item], p.added), p.removed)
 		for _, name := range p.added {
 			if m := s.atWork[name]; m != nil && (m.refused != nil || m.again) {
 				m.refused = nil
@@ -182,26 +252,40 @@ func (s *sequence) awaitPressing(ctx workflow.Context) error {
 }
 
 // changes are the items whose clusters are others than the hub has been told. Those that only lose clusters come first: never more are at work than may be.
-func (s *sequence) changes() []placement {
-	wanted := make([][]string, len(s.placed))
+// Clusters on which the item is not yet, and may not be put now, are held back. What may have been put there is not taken off by itself until they may, or leave.
+func (s *sequence) changes() (changes []placement, heldBack []*member) {
+	wanted, waiting := make([][]string, len(s.placed)), make([][]string, len(s.placed))
 	for _, name := range workflow.DeterministicKeys(s.atWork) {
-		if m := s.atWork[name]; m.turn.Begun && !m.withdrawn {
+		m := s.atWork[name]
+		if !m.turn.Begun || m.withdrawn {
+			continue
+		}
+		if _, placed := slices.BinarySearch(s.placed[m.turn.Policy], name); placed || s.mayBegin(name) {
 			wanted[m.turn.Policy] = append(wanted[m.turn.Policy], name)
+		} else {
+			waiting[m.turn.Policy], heldBack = append(waiting[m.turn.Policy], name), append(heldBack, m)
 		}
 	}
 	for _, name := range workflow.DeterministicKeys(s.staying) {
 		wanted[s.staying[name]] = append(wanted[s.staying[name]], name)
 	}
-	var changes []placement
 	for item, clusters := range wanted {
 		slices.Sort(clusters)
-		p := placement{item: item, clusters: clusters, added: notAmong(clusters, s.placed[item]), removed: notAmong(s.placed[item], clusters)}
+		leaving := notAmong(notAmong(union(s.placed[item], s.tried[item]), clusters), waiting[item])
+		p := placement{item: item, clusters: clusters, added: notAmong(clusters, s.placed[item]), removed: leaving}
 		if len(p.added)+len(p.removed) > 0 {
 			changes = append(changes, p)
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b placement) int { return min(len(a.added), 1) - min(len(b.added), 1) })
-	return changes
+	return changes, heldBack
+}
+
+// union are the names of both, sorted.
+func union(names, others []string) []string {
+	both := slices.Concat(names, others)
+	slices.Sort(both)
+	return slices.Compact(both)
 }
 
 // notAmong returns the names that are not among the others, which are sorted.
@@ -216,7 +300,7 @@ func notAmong(names, others []string) []string {
 }
 
 func (s *sequence) isPlaced(cluster string) bool {
-	return slices.ContainsFunc(s.placed, func(clusters []string) bool {
+	return slices.ContainsFunc(slices.Concat(s.placed, s.tried), func(clusters []string) bool {
 		_, found := slices.BinarySearch(clusters, cluster)
 		return found
 	})
@@ -261,7 +345,7 @@ func (s *sequence) stopPlacing(ctx workflow.Context) {
 
 // stillPlaced says on which clusters items are, as far as is known.
 func (s *sequence) stillPlaced() string {
-	clusters := slices.Concat(s.placed...)
+	clusters := slices.Concat(slices.Concat(s.placed, s.tried)...)
 	if len(clusters) == 0 {
 		return ""
 	}

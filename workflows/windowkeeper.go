@@ -260,7 +260,7 @@ func (k *windowKeeper) scope(cluster string) drydockv1.HoldScope {
 	return drydockv1.HoldAll
 }
 
-// closes is when nothing new may be started in a cluster any more that may be now; nil: nothing may, or no end is in sight.
+// closes is when nothing new may be started in a cluster any more, and when what is at work stops, of what is open now; nil: nothing is, or no end is in sight.
 func (k *windowKeeper) closes(cluster string) *emergency.Closing {
 	told, known := k.asked(cluster)
 	if !known || len(told) == 0 {
@@ -272,6 +272,9 @@ func (k *windowKeeper) closes(cluster string) *emergency.Closing {
 	}
 	closing := &emergency.Closing{At: *verdict.LastStart, Hold: windows.Closing(told, verdict)}
 	closing.Hold.Scope = k.scope(cluster)
+	if windows.Overrun(told) != drydockv1.OverrunFinish {
+		closing.StopsAt = *verdict.Ends
+	}
 	return closing
 }
 

@@ -410,6 +410,44 @@ func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
 	require.WithinDuration(t, start.Add(3*time.Hour), state.Closes.At, time.Second, "the cutoff")
 	require.Equal(t, nightWindow, state.Closes.Hold.Window)
 	require.Contains(t, state.Closes.Hold.Reason, "was open for new work until")
+	require.Zero(t, state.Closes.StopsAt, "what is at work is finished")
+}
+
+func TestClustersAreToldInAdvanceWhenNodesAtWorkStop(t *testing.T) {
+	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunPause, drydockv1.OverrunCancel} {
+		w := newWorld(t)
+		w.registerAs("told", func(ctx workflow.Context) (emergency.State, error) {
+			open := openUntil(1, workflow.Now(ctx).Add(4*time.Hour))
+			open.OnOverrun, open.Outlook.Openings[0].Cutoff = action, time.Hour
+			k := holdKeeper{windows: windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: open}}}
+			return k.about("c1"), nil
+		})
+		start := w.Now()
+		w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+		closes := requireResult[emergency.State](w).Closes
+		require.WithinDuration(t, start.Add(3*time.Hour), closes.At, time.Second, "nothing new begins")
+		require.WithinDuration(t, start.Add(4*time.Hour), closes.StopsAt, time.Second)
+	}
+}
+
+func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	open := openUntil(1, start.Add(4*time.Hour))
+	open.OnOverrun, open.Outlook.Openings[0].Cutoff = drydockv1.OverrunPause, time.Hour
+	w.windows = map[string]windows.Standing{nightWindow: open}
+	cutOff := open
+	cutOff.Number = 2
+	w.fail["AwaitPodCompletion"] = func(int) error {
+		if w.Now().Before(start.Add(3*time.Hour + time.Minute)) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.tells(3*time.Hour, cutOff)
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.WithinDuration(t, start.Add(4*time.Hour), *w.inputs["Drain"][0].(activities.DrainInput).Closes, time.Second)
 }
 
 // What the emergency stop holds does not even finish.
@@ -459,6 +497,126 @@ func TestNoNodeIsCordonedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
 	require.Len(t, w.inputs["Cordon"], 1)
+}
+
+// closesOf is from when on what a step does is not to begin any more, by its input.
+func closesOf(in any) *time.Time {
+	switch in := in.(type) {
+	case activities.TakeNodeInput:
+		return in.Closes
+	case activities.CordonInput:
+		return in.Closes
+	case activities.DrainInput:
+		return in.Closes
+	case activities.ClusterLockInput:
+		return in.Closes
+	default:
+		return in.(activities.RunJobInput).Closes
+	}
+}
+
+// answersWhen makes the cluster answer a step from then on, and the step refuse by the clock what came too late, as activities do. It returns when it began.
+func (w *world) answersWhen(step string, then time.Time) (began *time.Time) {
+	began = &time.Time{}
+	w.fail[step] = func(call int) error {
+		now := w.Now()
+		if now.Before(then) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		if closes := closesOf(w.inputsOf(step)[call-1]); closes != nil && !now.Before(*closes) {
+			return temporal.Error(temporal.ErrHeld, "the maintenance windows have closed", nil)
+		}
+		if began.IsZero() {
+			*began = now
+		}
+		return nil
+	}
+	return began
+}
+
+// overruns are what becomes, after its window has closed, of a step that was only tried before. Only what has begun is finished.
+var overruns = []struct {
+	step   string
+	action drydockv1.OverrunAction
+	begins bool
+}{
+	{"TakeNode", drydockv1.OverrunFinish, false},
+	{"TakeNode", drydockv1.OverrunPause, false},
+	{"Cordon", drydockv1.OverrunFinish, false},
+	{"Cordon", drydockv1.OverrunCancel, false},
+	{"Drain", drydockv1.OverrunFinish, true},
+	{"Drain", drydockv1.OverrunPause, false},
+	{"RunJob", drydockv1.OverrunFinish, true},
+	{"RunJob", drydockv1.OverrunPause, false},
+}
+
+// The workflow hears only afterwards that the window has closed: no attempt ends before, and nobody tells it.
+func TestWhatAnAttemptIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testing.T) {
+	for _, tt := range overruns {
+		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closes := start.Add(2 * time.Second)
+			w.locked = true
+			open, again := openUntil(1, closes), openUntil(2, start.Add(28*time.Hour))
+			open.OnOverrun, again.OnOverrun = tt.action, tt.action
+			w.windows = map[string]windows.Standing{nightWindow: open}
+			began := w.answersWhen(tt.step, closes)
+			w.tells(24*time.Hour, again)
+			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+			if tt.begins {
+				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
+			} else {
+				require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute, "it begins when the window opens again")
+			}
+		})
+	}
+}
+
+// A rollout's node is told by its parent, which hears of it no earlier.
+func TestWhatAnAttemptOfARolloutIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testing.T) {
+	for _, tt := range overruns {
+		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closes := start.Add(2 * time.Second)
+			w.locked = true
+			in := ofRollout()
+			in.Held = closesAt(2, closes)
+			if tt.action != drydockv1.OverrunFinish {
+				in.Held.Closes.StopsAt = closes
+			}
+			began := w.answersWhen(tt.step, closes)
+			w.releaseAfter(24*time.Hour, 3)
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			state := requireResult[nodeStatus](w).State
+			switch {
+			case tt.begins:
+				require.Equal(t, maintenancev1.NodeCompleted, state)
+				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
+			case tt.step == "TakeNode", tt.step == "Cordon":
+				require.Equal(t, maintenancev1.NodePending, state, "it waits for another turn")
+				require.Zero(t, *began)
+			default:
+				require.Equal(t, maintenancev1.NodeCompleted, state)
+				require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute)
+			}
+		})
+	}
+}
+
+func TestTheLocksOfAClusterAreAskedForNothingAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+	w, _ := newClusterWorld(t, 0, 1, 1)
+	start := w.Now()
+	closes := start.Add(2 * time.Second)
+	in := oneCluster()
+	in.Held = closesAt(1, closes)
+	began := w.answersWhen("RequestClusterMaintenance", closes)
+	w.releaseAfter(24*time.Hour, 2)
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+	require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute)
 }
 
 func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {

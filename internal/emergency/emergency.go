@@ -26,13 +26,22 @@ type State struct {
 type Closing struct {
 	At   time.Time      `json:"at"`
 	Hold drydockv1.Hold `json:"hold"`
+	// StopsAt is when what is at work goes no further, either; zero: the windows let it finish.
+	StopsAt time.Time `json:"stopsAt,omitzero"`
 }
 
-// At returns the state as it is by now.
+// At returns the state as it is by now. Of what was told of windows, and what they said would come, the strictest counts.
 func (s State) At(now time.Time) State {
-	if s.Closes != nil && !now.Before(s.Closes.At) {
-		s.Holds = append(slices.Clone(s.Holds), s.Closes.Hold)
+	if s.Closes == nil || now.Before(s.Closes.At) {
+		return s
 	}
+	hold := s.Closes.Hold
+	if s.Closes.StopsAt.IsZero() || now.Before(s.Closes.StopsAt) {
+		s.Holds = append(slices.Clone(s.Holds), hold)
+		return s
+	}
+	hold.OnOverrun = drydockv1.OverrunPause // whether what is at work is returned, only those can say that follow the windows
+	s.Holds = slices.Concat([]drydockv1.Hold{hold}, s.Holds)
 	return s
 }
 
@@ -122,7 +131,7 @@ func (c *Closing) same(other *Closing) bool {
 	if c == nil || other == nil {
 		return c == other
 	}
-	return c.At.Equal(other.At) && c.Hold.Same(other.Hold)
+	return c.At.Equal(other.At) && c.Hold.Same(other.Hold) && c.StopsAt.Equal(other.StopsAt)
 }
 
 // Hold holds what is asked for. What is held already keeps its beginning, and takes over who and why.

@@ -43,6 +43,22 @@ func TestAClusterIsHeldByItsWindowsOnlyWhereNothingElseHoldsIt(t *testing.T) {
 	require.Nil(t, held(named("c1")).Of(""), "it is not every cluster")
 }
 
+func TestAStateThatSaysWhenWindowsCloseIsBelievedUntilThen(t *testing.T) {
+	window := drydockv1.Hold{Scope: drydockv1.HoldAll, Window: "ops/night", OnOverrun: drydockv1.OverrunFinish}
+	finishes := State{Number: 2, Closes: &Closing{At: noon, Hold: window}}
+	stops := State{Number: 2, Closes: &Closing{At: noon, Hold: window, StopsAt: noon.Add(time.Hour)}}
+	for _, state := range []State{finishes, stops} {
+		require.Nil(t, state.At(noon.Add(-1)).Of("c1"))
+		require.True(t, state.At(noon).Of("c1").LetsFinish(), "nothing new begins, and what is at work has time")
+		require.True(t, state.At(noon.Add(time.Hour-1)).Of("c1").LetsFinish())
+	}
+	require.True(t, finishes.At(noon.Add(time.Hour)).Of("c1").LetsFinish())
+	stops.Holds = []drydockv1.Hold{window}
+	require.True(t, stops.At(noon).Of("c1").LetsFinish(), "the cutoff was told")
+	require.False(t, stops.At(noon.Add(time.Hour)).Of("c1").LetsFinish())
+	require.False(t, stops.Same(finishes))
+}
+
 func TestAHoldHoldsWhatItNamesAndNothingElse(t *testing.T) {
 	state := held(named("c2", "c1"))
 	require.Equal(t, int64(2), state.Number)

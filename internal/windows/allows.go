@@ -45,8 +45,8 @@ type Verdict struct {
 	Reason  Reason `json:"reason"`
 	// Until is when the windows close, if it is allowed; nil: there is no end in sight.
 	Until *time.Time `json:"until"`
-	// LastStart is from when on nothing may start any more, if it is allowed: that of the cutoff. nil: no such time is in sight.
-	LastStart *time.Time `json:"-"`
+	// LastStart and Ends are the cutoff and the end of what is open now, whether it is allowed or not; nil: no such time is in sight.
+	LastStart, Ends *time.Time `json:"-"`
 	// NextOpen is when it will be allowed, if it is not; nil: no such time is in sight.
 	NextOpen *time.Time `json:"nextOpen"`
 	// Window is the name of the one that is open until then, or opens next; empty: none.
@@ -115,13 +115,14 @@ func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, 
 		reason := q.reasonIn(s)
 		if openNow {
 			verdict.Reason = reason
+			if inSight {
+				verdict.LastStart, verdict.Ends = utc(s.end.Add(-s.cutoff)), utc(s.end)
+			}
 		}
 		switch {
 		case reason == ReasonOpen && openNow:
 			verdict.Allowed, verdict.Window = true, s.lastWindow
-			if inSight {
-				verdict.Until, verdict.LastStart = utc(s.end), utc(s.end.Add(-s.cutoff))
-			}
+			verdict.Until = verdict.Ends
 			return verdict, inSight
 		case reason == ReasonOpen:
 			verdict.NextOpen, verdict.Window = utc(s.start), s.firstWindow

@@ -96,7 +96,8 @@ func (s Standing) Opens(now time.Time) (time.Time, bool) {
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
 		if s.Override != nil && now.Before(s.Override.Until) {
-			return Verdict{Allowed: true, Reason: ReasonOpen, Until: utc(s.Override.Until), LastStart: utc(s.Override.Until), Window: s.Window}
+			until := utc(s.Override.Until)
+			return Verdict{Allowed: true, Reason: ReasonOpen, Until: until, LastStart: until, Ends: until, Window: s.Window}
 		}
 	}
 	var outlooks []Outlook

@@ -1,0 +1,78 @@
+package workflows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// A Job that was only tried, as its cluster did not answer, does not start when the cluster answers again and is held, or the rollout paused.
+func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
+	for name, away := range map[string]struct {
+		calls int
+		err   error
+	}{
+		"between rounds": {roundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
+		"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+	} {
+		for by, test := range stops {
+			t.Run(by+" "+name, func(t *testing.T) {
+				w, _ := newPreparedWorld(t, nil, []string{"c1"})
+				var deadlines []time.Time
+				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+					deadlines = append(deadlines, job.Deadline)
+					if len(deadlines) == away.calls {
+						test.stop(w)
+					}
+					if len(deadlines) <= away.calls {
+						return away.err
+					}
+					return nil
+				})
+				start := w.Now()
+				w.lookAfter(99*time.Hour, func() {
+					require.Len(t, deadlines, away.calls)
+					status := statusOf[groupStatus](w)
+					require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart"}, status.Precaching.Status)
+					require.Equal(t, test.reason, status.Wait.Reason)
+				})
+				w.RegisterDelayedCallback(func() { test.goOn(w) }, 100*time.Hour)
+				object := aRollout()
+				object.Spec.PreCaching = true
+				w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+				require.Equal(t, map[string]ranv1.PreparationState{"c1": "Succeeded"}, requireResult[groupStatus](w).Precaching.Status)
+				require.Len(t, deadlines, away.calls+1)
+				require.True(t, deadlines[away.calls].After(start.Add(100*time.Hour+time.Hour)), "it has all its time")
+			})
+		}
+	}
+}
+
+func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
+	w := newWorld(t)
+	calls := 0
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(context.Context, activities.ClusterJob) error {
+		calls++
+		if calls == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: activities.ReasonJobRunning}})
+			stops["held"].stop(w)
+		}
+		if calls <= roundAttempts {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	})
+	w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
+		Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+	})
+	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State)
+}

@@ -1,0 +1,173 @@
+package workflows
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// stops are what keeps anything new from being put on c1, and what ends that.
+var stops = map[string]struct {
+	reason     string
+	stop, goOn func(*world)
+}{
+	"held": {
+		emergency.ReasonHeld,
+		func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) },
+		func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(3)) },
+	},
+	"paused": {
+		reasonPaused,
+		func(w *world) { w.SignalWorkflow(temporal.SignalPause, nil) },
+		func(w *world) { w.SignalWorkflow(temporal.SignalResume, nil) },
+	},
+}
+
+// The hub did not answer when the first item was to be put on the clusters: what was only tried has not begun.
+func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testing.T) {
+	for name, away := range map[string]struct {
+		calls int
+		err   error
+	}{
+		"between rounds": {roundAttempts, errors.New("503")},
+		"in a round":     {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+	} {
+		for by, test := range stops {
+			for _, items := range []string{"policies", "works"} {
+				t.Run(items+" "+by+" "+name, func(t *testing.T) {
+					w, place, story := newPolicyWorld(t, []string{"c1", "c2"}), "PlaceClusters", new([]string)
+					run := func() { w.run() }
+					if items == "works" {
+						w, story = newWorkWorld(t, nil, []string{"c1", "c2"})
+						place, run = "PlaceManifestWorks", func() { w.runWorks() }
+					}
+					w.fail[place] = func(call int) error {
+						if call == away.calls {
+							test.stop(w.world)
+						}
+						if call <= away.calls {
+							return away.err
+						}
+						return nil
+					}
+					w.lookAfter(99*time.Hour, func() {
+						require.NotContains(t, slices.Concat(w.enforced[0], w.enforced[1]), "c1")
+						require.NotContains(t, *story, "+os c1")
+						status := statusOf[groupStatus](w.world)
+						waiting := statusOfCluster(status, "c1")
+						require.Equal(t, test.reason, waiting.Reason)
+						require.Contains(t, waiting.Message, "it may not begin")
+						if by == "held" {
+							require.Equal(t, ranv1.ClusterComplete, statusOfCluster(status, "c2").State, "it goes on")
+						}
+					})
+					w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
+					run()
+					require.Equal(t, int32(2), requireResult[groupStatus](w.world).Counts.Complete)
+				})
+			}
+		}
+	}
+}
+
+func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
+	for by, test := range stops {
+		t.Run(by, func(t *testing.T) {
+			w, story := newWorkWorld(t, nil, []string{"c1"})
+			w.refuses = map[string]activities.RefusedWork{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
+			w.RegisterDelayedCallback(func() { test.stop(w.world) }, 3*time.Minute)
+			w.RegisterDelayedCallback(func() { delete(w.refuses, "c1") }, 5*time.Minute)
+			w.lookAfter(99*time.Hour, func() {
+				require.Empty(t, *story)
+				require.Equal(t, test.reason, statusOfCluster(statusOf[groupStatus](w.world), "c1").Reason)
+			})
+			w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
+			w.runWorks()
+			requireResult[groupStatus](w.world)
+			require.Equal(t, "+os c1", (*story)[0])
+		})
+	}
+}
+
+func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.T) {
+	for by, test := range stops {
+		t.Run(by, func(t *testing.T) {
+			w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
+			w.RegisterDelayedCallback(func() { test.stop(w.world) }, time.Minute)
+			w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Unknown) }, 2*time.Minute)
+			w.lookAfter(99*time.Hour, func() {
+				require.Equal(t, []string{"+os c1"}, *story)
+				waiting := statusOfCluster(statusOf[groupStatus](w.world), "c1")
+				require.Equal(t, test.reason, waiting.Reason)
+				require.NotContains(t, waiting.Message, "put there again")
+			})
+			w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
+			w.lookAfter(100*time.Hour+time.Minute, func() {
+				require.Equal(t, []string{"+os c1", "+os c1"}, *story)
+				require.Contains(t, statusOfCluster(statusOf[groupStatus](w.world), "c1").Message, "put there again")
+			})
+			w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 100*time.Hour+2*time.Minute)
+			w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 100*time.Hour+4*time.Minute)
+			w.runWorks()
+			requireResult[groupStatus](w.world)
+		})
+	}
+}
+
+// An attempt of which nobody has heard may have made the work.
+func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
+	w, _ := newWorkWorld(t, nil, []string{"c1"})
+	w.fail["PlaceManifestWorks"] = func(call int) error {
+		if call > 1 {
+			return nil
+		}
+		stops["held"].stop(w.world)
+		return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+	w.runWorks()
+	requireCancelled[groupStatus](w.world)
+	placed := w.inputsOf("PlaceManifestWorks")
+	require.Len(t, placed, 2)
+	require.Equal(t, []string{"c1"}, placed[1].(activities.PlaceWorksInput).Works[0].Removed)
+}
+
+func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
+	inWindow := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.MaintenanceWindows = []drydockv1.WindowName{nightWindow}
+	}
+	open := func(w *world) time.Time {
+		cutoff := w.Now().Add(3 * time.Hour)
+		standing := openUntil(1, cutoff.Add(time.Hour))
+		standing.Outlook.Openings[0].Cutoff = time.Hour
+		w.windows = map[string]windows.Standing{nightWindow: standing}
+		return cutoff
+	}
+	t.Run("policies", func(t *testing.T) {
+		w := newPolicyWorld(t, []string{"c1"})
+		cutoff := open(w.world)
+		w.run(inWindow)
+		requireResult[groupStatus](w.world)
+		placed := w.inputsOf("PlaceClusters")
+		require.WithinDuration(t, cutoff, *placed[0].(activities.PlaceClustersInput).Closes, time.Second)
+		require.Nil(t, placed[len(placed)-1].(activities.PlaceClustersInput).Closes, "it only takes off")
+	})
+	t.Run("works", func(t *testing.T) {
+		w, _ := newWorkWorld(t, nil, []string{"c1"})
+		cutoff := open(w.world)
+		w.runWorks(inWindow)
+		requireResult[groupStatus](w.world)
+		require.WithinDuration(t, cutoff, *w.inputsOf("PlaceManifestWorks")[0].(activities.PlaceWorksInput).Closes, time.Second)
+	})
+}
