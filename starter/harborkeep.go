@@ -135,7 +135,7 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 	case err == nil:
 		return runID, nil
 	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
-		return "", fmt.Errorf("%s %s: %w", update, target, observe.ErrNoWorker)
+		return "", fmt.Errorf("%s %s: %w", update, target, observe.Unanswered(err))
 	case !unknown && temporal.ErrorType(err) != "":
 		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
 	}

@@ -168,7 +168,7 @@ func (s *server) answered(ctx context.Context, of subject, doing string, answer 
 	case err == nil:
 		return nil
 	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
-		return fmt.Errorf("%s %s: %w", doing, of, observe.ErrNoWorker)
+		return fmt.Errorf("%s %s: %w", doing, of, observe.Unanswered(err))
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
 		return fmt.Errorf("%s %s: %s", doing, of, temporal.ErrorMessage(err))
 	}

@@ -43,6 +43,9 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 	look := func(ctx context.Context, execution *client.WorkflowExecutionDescription) error {
 		status, err := get(ctx, execution, view.limit())
 		switch {
+		case errors.Is(err, observe.ErrTaskFails):
+			view.note(observe.ErrTaskFails.Error())
+			return nil
 		case errors.Is(err, observe.ErrNoWorker):
 			view.note(observe.ErrNoWorker.Error())
 			return nil

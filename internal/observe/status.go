@@ -25,19 +25,38 @@ var (
 	ErrNotUnderstood = errors.New("answers with a status that this version of drydock does not understand")
 )
 
+// ErrTaskFails: workers take up the workflow, and fail at it each time. Whoever does not tell them apart sees ErrNoWorker.
+var ErrTaskFails error = taskFails{}
+
+type taskFails struct{}
+
+func (taskFails) Error() string {
+	return "the workers fail at its next step again and again, so it neither goes on nor answers: see their log, or the failed Workflow Task in the Web UI"
+}
+
+func (taskFails) Is(target error) bool { return target == ErrNoWorker }
+
+// Unanswered says why an error means that nobody has answered: ErrTaskFails or ErrNoWorker.
+func Unanswered(err error) error {
+	if refused, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok && strings.Contains(refused.Message, "failed state") {
+		return ErrTaskFails
+	}
+	return ErrNoWorker
+}
+
 // Queries is what is asked of Temporal for the status of a workflow; its client answers it.
 type Queries interface {
 	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
 }
 
-// Status asks a workflow for its status. Without a worker the error is ErrNoWorker.
+// Status asks a workflow for its status. Without an answer the error is that of Unanswered.
 func Status(ctx context.Context, server Queries, workflowID, runID string, into any, args ...any) error {
 	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	answer, err := server.QueryWorkflow(waiting, workflowID, runID, temporal.QueryStatus, args...)
 	if err != nil {
 		if ctx.Err() == nil && NoWorker(err) {
-			return ErrNoWorker
+			return Unanswered(err)
 		}
 		return err
 	}
@@ -47,7 +66,7 @@ func Status(ctx context.Context, server Queries, workflowID, runID string, into 
 	return nil
 }
 
-// NoWorker reports whether the error says that nobody took a query.
+// NoWorker reports whether the error says that nobody has answered.
 func NoWorker(err error) bool {
 	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
 		return true

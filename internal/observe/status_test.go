@@ -1,0 +1,30 @@
+package observe
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/converter"
+)
+
+// refusal answers every query with an error.
+type refusal struct{ err error }
+
+func (r refusal) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
+	return nil, r.err
+}
+
+func TestWhoDoesNotAnswerIsToldApart(t *testing.T) {
+	ask := func(err error) error { return Status(t.Context(), refusal{err}, "cgu/prod/june", "", nil) }
+	absent := ask(serviceerror.NewWorkflowNotReady("Workflow task is not scheduled yet."))
+	require.ErrorIs(t, absent, ErrNoWorker)
+	require.NotErrorIs(t, absent, ErrTaskFails)
+	fails := ask(serviceerror.NewWorkflowNotReady("Unable to query workflow due to Workflow Task in failed state."))
+	require.ErrorIs(t, fails, ErrTaskFails)
+	require.ErrorIs(t, fails, ErrNoWorker, "nobody has answered")
+	require.ErrorContains(t, fails, "fail at its next step again and again")
+	gone := serviceerror.NewNotFound("no such workflow")
+	require.Equal(t, gone, ask(gone))
+}
