@@ -227,6 +227,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	s.play(t, "changed", "spoke-2", failed)
 	over := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	require.Equal(t, "CHG-7", over.Status.Approvals[0].Comment)
+	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed, too")
 	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "is over (Failed): approve changes nothing any more")
 
 	require.Contains(t, succeeds(t, "upgrade", "retry", "prod/changed", "--reason", "budget fixed"), "rollout prod/changed started; follow it with")
