@@ -294,6 +294,26 @@ func TestAWriterThatFrozeCannotUseATurnThatHasEnded(t *testing.T) {
 	require.Equal(t, []string{"n2"}, r.inactive())
 }
 
+func TestAWriterThatFrozeCannotTakeANodeFromThoseWhoAskedForItSince(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.setRequest("n1", true, 1)
+	r.look()
+	r.finish(r.startNow())
+	r.setRequest("n1", false, 0)
+	r.look()
+	frozen := r.startNow()
+	r.stepUntil(frozen, "patch status of tf-n1") // it is about to hold the node again
+
+	r.setRequest("n1", true, 2)
+	r.setRequest("n2", true, 1)
+	r.look()
+	r.finish(r.startNow())
+	for frozen.next != "" {
+		r.step(frozen)
+		require.Equal(t, []string{"n1"}, r.inactive())
+	}
+}
+
 func TestAWriterThatTakesOverATurnAndOneThatEndsItAreInOneOrder(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)

@@ -301,7 +301,12 @@ func TestAPodThatDoesNotComeBackInTimeFailsTheLockWithoutAnyEvent(t *testing.T) 
 	a.step()
 	a.removePod(a.nodes[0])
 	a.withdraw(request)
-	a.stepUntil(func(report locks.Report) bool { return report.Failed == 1 })
+	a.stepUntil(func(report locks.Report) bool {
+		if report.Failed == 1 {
+			require.Equal(t, string(locks.PodDeadlinePassed), report.Wait().Reason)
+		}
+		return report.Failed == 1
+	})
 	require.Equal(t, lcmv1.LockFailed, a.lock(a.nodes[0]).Status.State)
 	a.addPod(a.nodes[0])
 	a.stepUntil(func(report locks.Report) bool { return report.Active == 1 })

@@ -56,8 +56,8 @@ type LockDecision struct {
 	Progress lcmv1.InactivationProgress `json:"-"`
 	// ReportsLess: the progress of the cluster's lock goes down.
 	ReportsLess bool `json:"-"`
-	// EndsTurn: the node loses its turn. Its lock must be written before that is recorded, so that a writer who still believes in the
-	// turn and has read the lock before cannot make it inactive any more.
+	// EndsTurn: the node loses its turn, or has it for others from now on. Its lock must be written before that is recorded, so that a writer who
+	// still believes in the turn as it was and has read the lock before cannot let go of the node any more, or take it from those others.
 	EndsTurn bool `json:"-"`
 }
 

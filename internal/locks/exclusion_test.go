@@ -144,17 +144,91 @@ func TestANodeLockLetsGoInItsTurnAndComesBackWithItsPod(t *testing.T) {
 				maintained(w)
 				later(w, time.Second)
 				w.request("n2")
+				w.withdraw("n1")
+				w.settle()
+				later(w, time.Second)
+				w.request("n1")
+			},
+			node: "n1", from: active, to: active, reason: locks.MaxInactiveNodes, message: "its turn comes after n2 (at most 1 at once)",
+		},
+		{
+			name: "a request that finds the lock inactive has it: who made it may use it already",
+			story: func(w *world) {
+				maintained(w)
+				later(w, time.Second)
+				w.request("n2")
 				w.settle()
 				w.withdraw("n1")
 				later(w, time.Second)
 				w.request("n1")
 			},
-			node: "n1", from: inactive, to: active, reason: locks.MaxInactiveNodes, message: "its turn comes after n2 (at most 1 at once)",
+			node: "n1", from: inactive, to: inactive, action: locks.Update, reason: locks.RequestStands,
 		},
 		{
-			name:  "a request that was deleted and made again finds the pod not back: it stays inactive",
-			story: func(w *world) { maintained(w); w.removePod("n1"); w.withdraw("n1"); w.request("n1") },
-			node:  "n1", from: inactive, to: inactive, reason: locks.PodNotBack, message: since("00:00", "no pod of the application is on the node"),
+			name: "so does one that finds the pod not back",
+			story: func(w *world) {
+				w.policy.NodePodDeadlineSeconds = ptr.To[int32](600)
+				maintained(w)
+				w.removePod("n1")
+				w.withdraw("n1")
+				w.settle()
+				w.request("n1")
+				w.settle()
+				later(w, time.Hour) // nobody waits for it to come back
+			},
+			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
+		},
+		{
+			name: "it has it also when the pod comes up during its maintenance and others were asked for before",
+			story: func(w *world) {
+				maintained(w)
+				w.removePod("n1")
+				w.withdraw("n1")
+				w.settle()
+				later(w, time.Second)
+				w.request("n2")
+				w.settle()
+				later(w, time.Second)
+				w.request("n1")
+				w.settle()
+				w.setPod("n1", true)
+			},
+			node: "n1", from: inactive, to: inactive, action: locks.Keep, reason: locks.RequestStands,
+		},
+		{
+			name: "since when the pod is awaited begins anew after each maintenance",
+			story: func(w *world) {
+				maintained(w)
+				w.removePod("n1")
+				w.withdraw("n1")
+				w.settle()
+				w.request("n1")
+				w.settle()
+				later(w, time.Minute)
+				w.withdraw("n1")
+			},
+			node: "n1", from: inactive, to: inactive, reason: locks.PodNotBack, message: since("01:00", "no pod of the application is on the node"),
+		},
+		{
+			name: "a lock that someone deleted in the maintenance has let go as before",
+			story: func(w *world) {
+				maintained(w)
+				w.removePod("n1")
+				w.request("n2")
+				w.unlock("n1")
+			},
+			node: "n1", from: none, to: inactive, action: locks.Create, reason: locks.RequestStands,
+		},
+		{
+			name: "and keeps others out until its pod is back",
+			story: func(w *world) {
+				maintained(w)
+				w.removePod("n1")
+				w.request("n2")
+				w.withdraw("n1")
+				w.unlock("n1")
+			},
+			node: "n2", from: active, to: active, reason: locks.MaxInactiveNodes, message: turn,
 		},
 		{
 			name:  "a node that lost the role while it was inactive no longer excludes others",
@@ -249,6 +323,13 @@ func TestAPodThatDoesNotComeBackInTimeFailsTheLock(t *testing.T) {
 	require.Equal(t, locks.PodDeadlinePassed, of(decision, "n1").Reason)
 	require.Equal(t, "its maintenance is over, but since 2026-11-20T11:00:00Z the application is not back: no pod of the application is on the node", of(decision, "n1").Message)
 	require.Nil(t, decision.NextLook)
+	require.Equal(t, locks.PodDeadlinePassed, of(w.decide(), "n1").Reason, "nobody has marked it")
+	w.addPod("n1", false)
+	require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason)
+	require.Contains(t, w.lock("n1").Status.ErrorMessage, "since 2026-11-20T11:00:00Z the application is not back: "+"pod tf/vrouter-n1: container agent is not ready")
+	w.lock("n1").Status.ErrorMessage = "disk is being replaced"
+	require.Equal(t, locks.MarkedFailed, of(w.decide(), "n1").Reason, "somebody has")
+	w.removePod("n1")
 
 	w.request("n2")
 	require.Equal(t, locks.MaxInactiveNodes, of(w.settle(), "n2").Reason, "a node whose application is lost still counts as out")

@@ -84,6 +84,44 @@ func TestWhateverHappensNeverMoreThanMaxInactiveNodesAreInactive(t *testing.T) {
 	})
 }
 
+// users are requests whose makers have found all they need to take their node out.
+type users map[types.UID]bool
+
+// look has the makers of requests look at the locks, and holds those that have gone on to what they rely on. Where someone else marks a lock failed or
+// takes the role from a node, it is he who holds the node, or lets go of it.
+func (u users) look(t *rapid.T, w *world) {
+	for _, r := range w.snapshot.NodeRequests {
+		lock := w.lock(r.Spec.NodeName)
+		inactive := lock != nil && lock.Status.State == inactive
+		if u[r.UID] && lock != nil {
+			require.NotEqual(t, active, lock.Status.State, "the lock of %s is held again in the middle of %s", r.Spec.NodeName, r.UID)
+		}
+		u[r.UID] = u[r.UID] || inactive
+	}
+}
+
+func TestARequestThatFindsALockInactiveHasItUntilItIsWithdrawn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, names...)
+		w.policy.MaxInactiveNodes = ptr.To(int32(rapid.IntRange(1, 3).Draw(t, "maxInactiveNodes")))
+		if rapid.Bool().Draw(t, "deadline") {
+			w.policy.NodePodDeadlineSeconds = ptr.To[int32](60)
+		}
+		u := users{}
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			happenOneOf(t, w, "request", "withdraw", "pod", "noPod", "cluster", "noCluster", "unlocked", "late", "die", "settle")
+			u.look(t, w)
+			out := map[string]bool{}
+			for _, r := range w.snapshot.NodeRequests {
+				if u[r.UID] {
+					out[r.Spec.NodeName] = true
+				}
+			}
+			require.LessOrEqual(t, len(out), int(*w.policy.MaxInactiveNodes), "out of service at once: %v", out)
+		}
+	})
+}
+
 func TestWhateverHappenedEveryLockIsActiveOnceAllRequestsAreGoneAndAllPodsReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, names...)

@@ -56,11 +56,13 @@ func (a *application) lookAt(instant time.Time) {
 func (a *application) settle(n *node) {
 	d := &n.decided
 	inMaintenance := n.turn != nil && stands(n.turn.Requests, n.requests)
-	out := n.turn != nil && (d.From == lcmv1.LockInactive || d.From == lcmv1.LockFailed)
+	out := n.turn != nil && d.From != lcmv1.LockActive
 	switch {
-	case d.From == lcmv1.LockInactive && inMaintenance:
+	case out && d.From != lcmv1.LockFailed && len(n.requests) > 0:
+		// Whoever asks and finds the lock inactive takes the node out, whomever it has let go for. One that was deleted has let go, too.
 		d.be(lcmv1.LockInactive, RequestStands, "")
 		n.keeps = &Turn{Requests: served(n.requests)}
+		d.EndsTurn = !inMaintenance
 	case out && !inMaintenance && !n.presence.ready:
 		a.awaitReturn(n)
 	case d.From == lcmv1.LockFailed && !n.presence.ready:
@@ -88,20 +90,23 @@ func (a *application) awaitReturn(n *node) {
 		since = *n.turn.AwaitedSince
 	}
 	n.keeps = &Turn{Requests: n.turn.Requests, AwaitedSince: &since}
-	message := fmt.Sprintf("its maintenance is over, but since %s the application is not back: %s", since.UTC().Format(time.RFC3339), n.presence.message)
-	if d.From == lcmv1.LockFailed {
-		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
-		return
-	}
+	over := fmt.Sprintf("its maintenance is over, but since %s the application is not back: ", since.UTC().Format(time.RFC3339))
+	var deadline *time.Time
 	if limit := a.policy.NodePodDeadlineSeconds; limit != nil {
-		deadline := since.Add(time.Duration(*limit) * time.Second)
-		if !a.now.Before(deadline) {
-			d.be(lcmv1.LockFailed, PodDeadlinePassed, message)
-			return
-		}
-		a.lookAt(deadline)
+		deadline = new(since.Add(time.Duration(*limit) * time.Second))
 	}
-	d.be(lcmv1.LockInactive, PodNotBack, message)
+	passed := deadline != nil && !a.now.Before(*deadline)
+	switch {
+	case d.From == lcmv1.LockFailed && !(passed && strings.HasPrefix(d.Message, over)):
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
+	case passed:
+		d.be(lcmv1.LockFailed, PodDeadlinePassed, over+n.presence.message)
+	default:
+		d.be(lcmv1.LockInactive, PodNotBack, over+n.presence.message)
+		if deadline != nil {
+			a.lookAt(*deadline)
+		}
+	}
 }
 
 // grant lets nodes go in the order in which they were asked for, as many as may be out at once. A turn that was recorded and not used
@@ -195,7 +200,7 @@ func (a *application) clusterDecision(found Progress) LockDecision {
 func (a *application) nodeDecision(n *node) LockDecision {
 	d := n.decided
 	_, had := a.before.Nodes[n.name]
-	d.EndsTurn = had && n.keeps == nil
+	d.EndsTurn = had && (d.EndsTurn || n.keeps == nil)
 	d.UpdatedFor = a.toRemember(n)
 	d.Progress = nodeProgress(d.To)
 	d.act(n.lock != nil, d.EndsTurn || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))

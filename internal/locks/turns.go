@@ -15,16 +15,15 @@ import (
 // AnnotationTurns on an application's ClusterWorkloadLock holds its Turns, as JSON.
 const AnnotationTurns = "drydock.dev/turns"
 
-// AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses a turn that it has not used, for no other sake than that the
-// lock has been written; see LockDecision.EndsTurn.
+// AnnotationTurnEnded on a NodeWorkloadLock is written when its node loses a turn that it has not used, or has it for others from now on, for no other
+// sake than that the lock has been written; see LockDecision.EndsTurn.
 const AnnotationTurnEnded = "drydock.dev/turn-ended"
 
 // Turns is the book in which the controller of an application writes for whom its locks let go. It is kept on one object, the
 // application's ClusterWorkloadLock, so that writing it under that object's resourceVersion puts all its writers in one order: a node's
 // lock goes inactive only after its turn was recorded, and there are never more turns than nodes that may be inactive.
 //
-// It also tells a request that was deleted and made again from the one that was served, which the lock's state alone does not, and remembers
-// what time alone can tell: whoever goes on after a restart does not begin anew.
+// It also tells whether a lock that was deleted had let go, and what time alone can tell: whoever goes on after a restart does not begin anew.
 type Turns struct {
 	// Cluster are the ClusterMaintenanceRequests that the cluster's lock has let go for.
 	Cluster []Served `json:"cluster,omitempty"`

@@ -115,6 +115,11 @@ func (w *world) lock(node string) *lcmv1.NodeWorkloadLock {
 	return nil
 }
 
+// unlock deletes a node's lock, as a person may.
+func (w *world) unlock(node string) {
+	w.snapshot.NodeLocks = slices.DeleteFunc(w.snapshot.NodeLocks, func(l lcmv1.NodeWorkloadLock) bool { return l.Spec.NodeName == node })
+}
+
 func (w *world) clusterLock() *lcmv1.ClusterWorkloadLock {
 	for i := range w.snapshot.ClusterLocks {
 		if lock := &w.snapshot.ClusterLocks[i]; lock.Spec.ControllerName == controller {
