@@ -27,35 +27,51 @@ func (l *Locks) AwaitHeldAgain(ctx context.Context, in AwaitHeldAgainInput) (new
 	}
 	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{})}
 	err = Waits{}.await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
-		gate, err := nodeGate(ctx, cluster.Cache, in.Node)
-		news = slices.DeleteFunc(gate.Blockers(), func(lock drydockv1.Blocker) bool { return slices.Contains(in.Known, lock.Name) })
+		var err error
+		news, err = holdersOf(ctx, cluster, in.Node, in.Known)
 		return temporal.Observation{}, len(news) > 0, err
 	})
 	return news, err
 }
 
-// heldAgain are the locks of a node that hold it, as the cache has it.
+// heldAgain are the locks of a node that hold it, as far as that can be seen.
 func heldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydockv1.Blocker {
-	gate, err := nodeGate(ctx, cluster.Cache, node)
+	holders, err := holdersOf(ctx, cluster, node, nil)
 	if err != nil {
 		return nil
 	}
-	return gate.Blockers()
+	return holders
 }
 
-// lockProgress is how far all applications have come, as the cache has it; nothing when that cannot be seen.
-func lockProgress(ctx context.Context, cluster *kube.Cluster) []drydockv1.LockProgress {
+// holdersOf are the locks that hold a node, save those that are known to. That there are any is believed only from the API server: the cache may not have
+// seen yet that they have let go.
+func holdersOf(ctx context.Context, cluster *kube.Cluster, node string, known []string) (holders []drydockv1.Blocker, err error) {
+	for _, reader := range []client.Reader{cluster.Cache, cluster.Client} {
+		gate, err := nodeGate(ctx, reader, node)
+		if err != nil {
+			return nil, err
+		}
+		holders = slices.DeleteFunc(gate.Blockers(), func(lock drydockv1.Blocker) bool { return slices.Contains(known, lock.Name) })
+		if len(holders) == 0 {
+			return nil, nil
+		}
+	}
+	return holders, nil
+}
+
+// lockProgress is how far all applications have come, as the cache has it.
+func lockProgress(ctx context.Context, cluster *kube.Cluster) ([]drydockv1.LockProgress, error) {
 	var requests lcmv1.ClusterMaintenanceRequestList
 	var found lcmv1.NodeWorkloadLockList
 	for _, list := range []client.ObjectList{&requests, &found} {
-		if listIfServed(ctx, cluster.Cache, list) != nil {
-			return nil
+		if err := listIfServed(ctx, cluster.Cache, list); err != nil {
+			return nil, err
 		}
 	}
-	return locks.ProgressOfAll(requests.Items, found.Items)
+	return locks.ProgressOfAll(requests.Items, found.Items), nil
 }
 
-// FollowLocks reports how far all applications have come whenever that changes, until the deadline.
+// FollowLocks reports how far all applications have come whenever that changes, until the deadline; of none when the last lock is gone.
 func (l *Locks) FollowLocks(ctx context.Context, in ClusterLockInput) error {
 	cluster, err := l.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -63,7 +79,8 @@ func (l *Locks) FollowLocks(ctx context.Context, in ClusterLockInput) error {
 	}
 	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
 	_, err = l.Waits.awaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
-		return temporal.Observation{LockProgress: lockProgress(ctx, cluster)}, false, nil
+		progress, err := lockProgress(ctx, cluster)
+		return temporal.Observation{LockProgress: progress}, false, err
 	})
 	return err
 }

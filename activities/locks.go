@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -125,6 +126,8 @@ type NodeLocks struct {
 	// Asked: there is a request to them. There is none when the cluster does not serve workload locks, and for a node without locks that no
 	// maintenance may be requested for.
 	Asked bool `json:"asked,omitempty"`
+	// Skipped: no maintenance may be requested for the node.
+	Skipped bool `json:"skipped,omitempty"`
 	// Inactive: the node has no lock, or all have let go. Active: it has none, or all hold it. When neither is said, the wait for it finds out.
 	Inactive bool `json:"inactive,omitempty"`
 	Active   bool `json:"active,omitempty"`
@@ -152,7 +155,7 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 	case err != nil || held:
 		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err
 	case skip:
-		return NodeLocks{Inactive: true, ClusterRequestUID: clusterUID}, nil
+		return NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: clusterUID}, nil
 	}
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
@@ -161,7 +164,7 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 	if err := request(ctx, cluster, ours); err != nil {
 		return NodeLocks{}, err
 	}
-	found := nodeLocks(ctx, cluster, in.Node)
+	found := nodeLocks(ctx, cluster.Cache, in.Node)
 	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterUID
 	return found, nil
 }
@@ -183,7 +186,7 @@ func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) (u
 
 // mayTakePodsAway reports whether locks are held, of the node or of the cluster: whoever lets go may take pods off the node.
 func mayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bool {
-	if !nodeLocks(ctx, cluster, node).Inactive {
+	if !nodeLocks(ctx, cluster.Cache, node).Inactive {
 		return true
 	}
 	gate, err := heldClusterGate(ctx, cluster)
@@ -197,11 +200,11 @@ func scheduledMessage(locksServed bool) string {
 	return "it is the node's turn"
 }
 
-// nodeLocks says how the locks of a node stand that was asked for, as the cache has it: most nodes have none, and an activity that waits for
-// nothing costs as much as one that does something.
-func nodeLocks(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
+// nodeLocks says how the locks of a node stand that was asked for. Most nodes have none, and an activity that waits for nothing costs as much as one that
+// does something.
+func nodeLocks(ctx context.Context, reader client.Reader, node string) NodeLocks {
 	var found lcmv1.NodeWorkloadLockList
-	if err := listIfServed(ctx, cluster.Cache, &found); err != nil {
+	if err := listIfServed(ctx, reader, &found); err != nil {
 		return NodeLocks{Asked: true}
 	}
 	return NodeLocks{
@@ -235,7 +238,17 @@ func withdrawNode(ctx context.Context, cluster *kube.Cluster, ref NodeRef, uid t
 	if err != nil {
 		return NodeLocks{}, err
 	}
-	return nodeLocks(ctx, cluster, ref.Node), nil
+	return locksBack(ctx, cluster, ref.Node), nil
+}
+
+// locksBack is nodeLocks after the maintenance of a node. That locks hold it is believed only from the API server: the cache may not have seen yet that they
+// have let go, and nobody would wait for them.
+func locksBack(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
+	found := nodeLocks(ctx, cluster.Cache, node)
+	if found.Active && !hasNoLocks(ctx, cluster, node) {
+		return nodeLocks(ctx, cluster.Client, node)
+	}
+	return found
 }
 
 // AwaitNodeLocksActive waits until every NodeWorkloadLock of the node is active again, or until the deadline, and returns those that
@@ -336,8 +349,9 @@ func requestedByOthers(ctx context.Context, reader client.Reader, in NodeLockInp
 
 // listIfServed lists nothing of a kind that the cluster no longer serves: its locks are gone with it. The items are not to be changed.
 func listIfServed(ctx context.Context, reader client.Reader, list client.ObjectList) error {
-	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
-		return err
+	err := reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -118,6 +118,23 @@ func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
 	require.Zero(t, progress(returned.LockProgress).Updated, "no maintenance of the cluster is asked for")
 }
 
+func TestALockThatHoldsANodeAfterItWasReturnedHasNotHeldItBefore(t *testing.T) {
+	ref := testNode(t)
+	lock := heldNode(t, "tf", ref.Node)
+	say(t, lock, lcmv1.LockInactive, "")
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	in := ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}
+	returned, err := nodes().ReturnNode(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, returned.LocksHeld)
+	say(t, lock, lcmv1.LockActive, "")
+	returned, err = nodes().ReturnNode(t.Context(), in)
+	require.NoError(t, err, "again, as after a lost reply")
+	require.Empty(t, returned.LocksHeld)
+	require.True(t, returned.Locks.Active)
+}
+
 func TestANodeIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	in := NodeLockInput{NodeRef: testNode(t), Scope: lcmv1.ScopeOS}
 	for range 2 { // the second time as if the first reply had been lost
@@ -211,6 +228,7 @@ func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotO
 	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true})
 	require.NoError(t, err)
 	require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
+	require.True(t, taken.Locks.Skipped)
 	require.NotNil(t, taken.Cordon)
 	in := TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true}
 	heldNode(t, "tf", in.Node)

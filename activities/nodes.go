@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
@@ -137,7 +136,7 @@ type CordonResult struct {
 	Warning string `json:"warning,omitempty"`
 	// HasLocks: the node has workload locks, which may hold it again.
 	HasLocks bool `json:"hasLocks,omitempty"`
-	// LockProgress of the applications that hold locks in the cluster.
+	// LockProgress of the applications that hold locks in the cluster, if that could be seen.
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
@@ -187,7 +186,8 @@ func (n *Nodes) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInpu
 	defer announce(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeCordon), message: cordonMessage(in, result)})()
 	result.NodeUID = ours.UID
 	if in.Locked {
-		result.LockProgress, result.HasLocks = lockProgress(ctx, cluster), !hasNoLocks(ctx, cluster, in.Node)
+		result.LockProgress, _ = lockProgress(ctx, cluster)
+		result.HasLocks = !hasNoLocks(ctx, cluster, in.Node)
 	}
 	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
 		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
@@ -208,22 +208,22 @@ func cordonMessage(in CordonInput, result CordonResult) string {
 	return "the node is cordoned for maintenance"
 }
 
-// lockCheck reads the node's locks from the API server: the cache, by which they were found inactive, may be behind. That tells of the cluster's.
+// lockCheck reads the locks of the node and of the cluster from the API server: the cache, by which they were found inactive, may be behind.
 func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		ofCluster, err := heldClusterGate(ctx, cluster)
-		if err != nil {
+		var ofCluster, gate locks.Gate
+		both, ctx := errgroup.WithContext(ctx)
+		both.Go(func() (err error) {
+			ofCluster, err = clusterGate(ctx, cluster.Client)
+			return err
+		})
+		both.Go(func() (err error) {
+			gate, err = nodeGate(ctx, cluster.Client, node)
+			return err
+		})
+		if err := both.Wait(); err != nil {
 			return explain(cluster, "list workload locks", err)
 		}
-		var found lcmv1.NodeWorkloadLockList
-		err = cluster.Client.List(ctx, &found)
-		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-			return nil // a kind that is not served any more has no locks
-		}
-		if err != nil {
-			return explain(cluster, "list workload locks", err)
-		}
-		gate := locks.NodeGate(found.Items, node)
 		switch {
 		case !ofCluster.Open:
 			gate = ofCluster
@@ -293,16 +293,20 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 			return ReturnNodeResult{}, err
 		}
 	}
-	result, err := returnNode(ctx, cluster, in)
+	result, ours, err := returnNode(ctx, cluster, in)
 	if err != nil {
 		return result, err
 	}
 	if in.AwaitLocks {
-		result.LocksHeld, result.LockProgress = heldAgain(ctx, cluster, in.Node), lockProgress(ctx, cluster)
+		result.LockProgress, _ = lockProgress(ctx, cluster)
+		if ours {
+			// Once an attempt has returned the node whose answer was lost, its locks rightly hold it.
+			result.LocksHeld = heldAgain(ctx, cluster, in.Node)
+		}
 	}
 	defer announceEnd(ctx, cluster, in, result)()
 	// The next node waits for this one: what is left to do here need not be over when no lock has let go.
-	if !in.AwaitLocks || nodeLocks(ctx, cluster, in.Node).Active {
+	if !in.AwaitLocks || locksBack(ctx, cluster, in.Node).Active {
 		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
 	}
 	if in.Withdraw {
@@ -324,22 +328,23 @@ func (n *Nodes) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool
 		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalCall, in.Slot.Return(leftOut)) == nil
 }
 
-func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (ReturnNodeResult, error) {
-	var result ReturnNodeResult
-	err := changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+// returnNode reports also whether the node was out of service for us until then.
+func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (result ReturnNodeResult, ours bool, err error) {
+	err = changeNode(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		// Before the mark: as long as that stands, the conditions are found again.
 		if err := cluster.RemoveNodeConditions(ctx, node, in.Owner); err != nil {
 			return nil, err
 		}
+		ours = kube.OwnedBy(node, in.Owner)
 		var change nodeChange
 		change, result = returnChange(node, in)
 		result.LeftCordoned = change.unschedulable && change.owner == ""
 		return change.patch(node)
 	})
 	if apierrors.IsNotFound(err) {
-		return ReturnNodeResult{Note: "the node is gone"}, nil
+		return ReturnNodeResult{Note: "the node is gone"}, false, nil
 	}
-	return result, explain(cluster, "return node "+in.Node, err)
+	return result, ours, explain(cluster, "return node "+in.Node, err)
 }
 
 // changeSeenNode is changeNode that begins with the node as the cache has it. That is believed only if there is something to patch and the patch, which

@@ -172,7 +172,7 @@ func stands(ctx context.Context, api client.Reader, mark Mark) (bool, error) {
 	return err == nil && slices.Contains(marks(), mark), err
 }
 
-// nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service; false if there is none. The cluster's
+// nodeOutFor returns a mark of a node that the rollout of a ClusterMaintenanceRequest has out of service, or asks for; false if there is none. The cluster's
 // locks stay let go until the last node is back: a terminated ClusterUpgrade has its node maintenances cancelled, and they clean up.
 func nodeOutFor(request Mark, marks []Mark) (Mark, bool) {
 	namespace, name, cluster, isUpgrade := temporal.ParseClusterUpgradeID(request.Workflow())
@@ -180,7 +180,7 @@ func nodeOutFor(request Mark, marks []Mark) (Mark, bool) {
 		return Mark{}, false
 	}
 	at := slices.IndexFunc(marks, func(m Mark) bool {
-		return m.Kind == MarkNode && m.Workflow() == temporal.NodeMaintenanceID(cluster, namespace, rollout.NodeMaintenanceName(name, m.Node))
+		return (m.Kind == MarkNode || m.Kind == MarkNodeRequest) && m.Workflow() == temporal.NodeMaintenanceID(cluster, namespace, rollout.NodeMaintenanceName(name, m.Node))
 	})
 	if at < 0 {
 		return Mark{}, false

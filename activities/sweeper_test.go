@@ -374,6 +374,9 @@ func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *t
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)
 
 	giveBack(t, ref)
+	asked := Mark{Kind: MarkNodeRequest, Name: "drydock-" + ref.Node, Node: ref.Node, Owner: ref.Owner}
+	_, out := nodeOutFor(Mark{Kind: MarkClusterRequest, Owner: upgrade.Owner}, []Mark{asked})
+	require.True(t, out, "the locks of its node are asked to let go still")
 	require.Equal(t, []MarkKind{MarkClusterRequest}, kindsOf(look(t, server, AwaitOrphansInput{}).Orphans))
 	require.NoError(t, initiator().WithdrawClusterMaintenance(t.Context(), upgrade))
 	require.Empty(t, look(t, server, AwaitOrphansInput{}).Orphans)

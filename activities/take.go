@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -39,6 +40,8 @@ type TakeNodeResult struct {
 	Cordon *CordonResult `json:"cordon,omitempty"`
 	// Warning is what a person may want to change before the drain.
 	Warning string `json:"warning,omitempty"`
+	// LockProgress is as in CordonResult, of a node whose locks have to be waited for.
+	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
 // TakeNode looks whether the node can be drained at all, and creates our NodeMaintenanceRequest, beside those that others have made for it. When no lock
@@ -91,6 +94,7 @@ func (n *Nodes) TakeNode(ctx context.Context, in TakeNodeInput) (TakeNodeResult,
 			return result, err
 		}
 	}
+	result.LockProgress, _ = lockProgress(ctx, cluster)
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
 

@@ -97,7 +97,7 @@ func sameInstant(a, b *time.Time) bool {
 const applyRounds = 100
 
 // ApplyWorkloadLocks makes the locks of the application what they should be and reports how they are then. It decides for itself, on what
-// it finds: what was due when it was asked for may be over. Errors: InvalidSpec.
+// it finds: what was due when it was asked for may be over. Errors: InvalidSpec, ClusterUnreachable.
 //
 // At no instant are more node locks inactive than the policy allows, also when this runs several times at once: an attempt that froze and
 // goes on after it was given up and another has taken over, on another machine and with an old cache. What makes it so:
@@ -106,7 +106,8 @@ const applyRounds = 100
 //     written under the lock's resourceVersion, so all writers' changes of them are in one order, each made by one who knew the one before.
 //   - A node's lock is made inactive in this order: read it; write the turns, with the node in them, also if it was in them already; write the
 //     lock under the resourceVersion that was read.
-//   - A node's turn is ended in this order: read the turns; write the node's lock, so that its resourceVersion changes; write the turns.
+//   - A node's turn is ended, or goes over to others, in this order: read the turns; write the node's lock, so that its resourceVersion changes;
+//     write the turns.
 //
 // Suppose a lock were made inactive after its node's turn was ended. Its writer wrote the turns before that end, hence before the ender
 // read them, hence it had read the lock before the ender wrote it. Then the lock has another resourceVersion now, and the write is refused.
@@ -120,6 +121,10 @@ func (w *WorkloadLocks) ApplyWorkloadLocks(ctx context.Context, in WorkloadLocks
 		return locks.Report{}, explain(cluster, "read what the locks of "+in.Policy.ControllerName+" depend on", err)
 	}
 	report, err := keeper.keep(ctx)
+	if err == nil {
+		// Nothing may have been left to do, by a cache that is long out of date.
+		err = cluster.Reachable(ctx)
+	}
 	return report, explain(cluster, "keep the locks of "+in.Policy.ControllerName, err)
 }
 

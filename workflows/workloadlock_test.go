@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -151,6 +152,26 @@ func TestALockControllerSaysWhyItDoesNotGetOnAndTriesAgain(t *testing.T) {
 	})
 	w.run(lockInput())
 	require.NotNil(t, seen)
+	requireCancelled[WorkloadLockControllerStatus](w.world)
+}
+
+func TestALockControllerWhoseClusterDoesNotAnswerForADaySaysSoAllTheTime(t *testing.T) {
+	w := newLockWorld(t)
+	unreachable := temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
+	w.blocked["ObserveWorkloadLocks"] = false
+	w.fail["ObserveWorkloadLocks"] = always(unreachable)
+	w.fail["ApplyWorkloadLocks"] = func(call int) error {
+		if call == 1 {
+			return nil
+		}
+		return unreachable
+	}
+	w.lookAfter(24*time.Hour, func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[WorkloadLockControllerStatus](w.world).Wait.Reason)
+		require.Len(t, w.inputsOf("ObserveWorkloadLocks"), roundAttempts)
+		w.CancelWorkflow()
+	})
+	w.run(lockInput())
 	requireCancelled[WorkloadLockControllerStatus](w.world)
 }
 

@@ -203,6 +203,9 @@ type probe struct {
 // unreachable, and whoever begins a wait meanwhile would wait for that answer, deaf to cancellation.
 const probeTimeout = 5 * time.Second
 
+// Reachable asks the API server whether it lives. What the cache holds of one that does not may be long over. Errors: ClusterUnreachable.
+func (c *Cluster) Reachable(ctx context.Context) error { return c.reachable(ctx, 0) }
+
 // reachable asks the API server whether it lives, unless it said so within maxAge, whoever asked then. Informers do not tell: they
 // reconnect in silence and go on serving what they had.
 func (c *Cluster) reachable(ctx context.Context, maxAge time.Duration) error {

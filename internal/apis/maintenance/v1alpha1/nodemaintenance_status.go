@@ -113,8 +113,8 @@ type NodeMaintenanceStatus struct {
 	// (addition).
 	// +optional
 	NotReturned bool `json:"notReturned,omitempty"`
-	// LockProgress is how far the maintenance of the cluster had come with the nodes of each application that holds locks there, when this node was taken
-	// out of service or returned (addition).
+	// LockProgress is how far the maintenance of the cluster had come with the nodes of each application that holds locks there, when this node was asked for,
+	// taken out of service or returned (addition).
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// LockTimeLeft is what is left of lockTimeoutSeconds to the workload locks that were asked to let go, while the maintenance waits for its turn again

@@ -1,0 +1,105 @@
+package activities
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// staleLocks is a cluster with a node whose cache has these locks as they are now and does not see what becomes of them.
+func staleLocks(t *testing.T, name, resource string, list client.ObjectList) (faultyClusters, *kube.Cluster, NodeRef) {
+	t.Helper()
+	bareNodes(t, name)
+	f := newFaultyClusters(t)
+	seen, err := f.clusters.Cluster(t.Context(), hubName)
+	require.NoError(t, err)
+	require.NoError(t, seen.Cache.List(t.Context(), list))
+	f.loseWatch(t, seen, "default", resource)
+	return f, seen, NodeRef{Cluster: hubName, Node: name, Owner: "node/" + hubName + "/default/" + name + "/first-run"}
+}
+
+func TestALockOfTheClusterThatTheWatchDoesNotShowKeepsANodeFromBeingCordoned(t *testing.T) {
+	f, seen, ref := staleLocks(t, "stale-1", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
+	hub := bareCluster(t)
+	lock := create(t, hub, &lcmv1.ClusterWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
+	})
+	gate, err := clusterGate(t.Context(), seen.Cache)
+	require.NoError(t, err)
+	require.True(t, gate.Open, "the cache does not have it")
+	_, err = (&Nodes{Clusters: f.clusters}).Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true, Locked: true})
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "ClusterWorkloadLock "+lock.Name)
+	node := &corev1.Node{}
+	require.NoError(t, hub.Client.Get(t.Context(), client.ObjectKey{Name: ref.Node}, node))
+	require.False(t, node.Spec.Unschedulable)
+}
+
+func TestThatALockHoldsANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
+	hub := bareCluster(t)
+	lock := create(t, hub, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: "stale-2"},
+	})
+	become := func(state lcmv1.LockState) {
+		patch := client.MergeFrom(lock.DeepCopy())
+		lock.Status.State = state
+		require.NoError(t, hub.Client.Status().Patch(t.Context(), lock, patch))
+	}
+	become(lcmv1.LockActive)
+	f, seen, ref := staleLocks(t, "stale-2", "nodeworkloadlocks", &lcmv1.NodeWorkloadLockList{})
+	become(lcmv1.LockInactive)
+	require.True(t, nodeLocks(t.Context(), seen.Cache, ref.Node).Active, "the cache has it so")
+
+	l := &Locks{Clusters: f.clusters}
+	news := ended(func() error {
+		_, err := l.AwaitHeldAgain(t.Context(), AwaitHeldAgainInput{NodeRef: ref})
+		return err
+	})
+	require.Never(t, func() bool { return len(news) > 0 }, 300*time.Millisecond, 20*time.Millisecond)
+	found, err := l.WithdrawNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref})
+	require.NoError(t, err)
+	require.False(t, found.Active, "it has to be waited for")
+	become(lcmv1.LockActive)
+	require.Len(t, heldAgain(t.Context(), seen, ref.Node), 1)
+}
+
+func TestLocksAreNotCalledKeptWhileTheAPIServerDoesNotAnswer(t *testing.T) {
+	hub := bareCluster(t)
+	app := devstacktest.Namespace(t, stack.Cluster(hubName))
+	in := WorkloadLocksInput{Cluster: hubName, Owner: "locks/" + hubName + "/" + app + "/run", Policy: drydockv1.WorkloadLockPolicySpec{
+		ControllerName: app, NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{app: "enabled"}},
+		Namespace: app, NodePodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "vrouter"}},
+	}}
+	t.Cleanup(func() {
+		lock := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: app}}
+		require.NoError(t, client.IgnoreNotFound(hub.Client.Delete(context.Background(), lock)))
+	})
+	kept, err := (&WorkloadLocks{Clusters: clusters}).ApplyWorkloadLocks(t.Context(), in)
+	require.NoError(t, err)
+
+	f := newFaultyClusters(t)
+	controller := &WorkloadLocks{Clusters: f.clusters}
+	again, err := controller.ApplyWorkloadLocks(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, kept, again)
+	require.Equal(t, string(locks.NoMaintenance), again.Wait().Reason)
+	f.proxy.Inject(faultproxy.Rule{Fault: faultproxy.HangUp()})
+	_, err = controller.ApplyWorkloadLocks(t.Context(), in)
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "nothing is to be done, by what the cache holds")
+	f.proxy.Heal()
+	_, err = controller.ApplyWorkloadLocks(t.Context(), in)
+	require.NoError(t, err)
+}
