@@ -93,7 +93,7 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	for i := range r.status.Nodes {
 		if n := &r.status.Nodes[i]; n.Name == status.Name {
 			status.ControlPlane = n.ControlPlane
-			if !r.followsLocks {
+			if !r.followsLocks && len(status.LockProgress) > 0 {
 				r.lockProgress(status.LockProgress)
 			}
 			status.LockProgress = nil
@@ -106,12 +106,10 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	r.show()
 }
 
-// lockProgress takes over how far applications that hold locks have come, if that was seen.
+// lockProgress takes over how far applications that hold locks have come; none: no application holds any.
 func (r *clusterRecord) lockProgress(seen []drydockv1.LockProgress) {
-	if len(seen) > 0 {
-		r.status.LockProgress = seen
-		r.show()
-	}
+	r.status.LockProgress = seen
+	r.show()
 }
 
 func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintenanceStatus) {

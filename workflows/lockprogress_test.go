@@ -103,8 +103,29 @@ func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
 		require.Len(t, w.inputsOf("FollowLocks"), 1)
 		require.Equal(t, updated(1), statusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "what the node had seen is older")
 	}, 10*time.Minute)
+	at(11*time.Minute, temporal.SignalObserved, temporal.Observation{Activity: "FollowLocks"})
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, statusOf[ranv1.ClusterUpgradeStatus](w).LockProgress, "the last lock is gone")
+	}, 12*time.Minute)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	requireResult[ranv1.ClusterStatus](w)
+}
+
+func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
+	w := newWorld(t)
+	play(w, "TakeNode", func(activities.TakeNodeInput) any {
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true}, LockProgress: updated(0)}
+	})
+	w.blocked["AwaitNodeLocks"] = true
+	seen := false
+	w.when(func() bool { return len(w.inputsOf("AwaitNodeLocks")) > 0 }, func() {
+		seen = true
+		require.Equal(t, updated(0), statusOf[nodeStatus](w).LockProgress, "its node is not taken yet")
+		w.CancelWorkflow()
+	})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.True(t, seen)
+	requireCancelled[nodeStatus](w)
 }
 
 func TestTheNodeThatIsNamedIsTheOneWhoseLockHasFailed(t *testing.T) {

@@ -77,8 +77,9 @@ type nodeMaintenance struct {
 	observed bool
 	// draining is the input of the drain; every attempt goes on from what was observed of those before.
 	draining *activities.DrainInput
-	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: it does.
-	requested, answered, locked bool
+	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: the node's were asked; skipped:
+	// it may not be asked for.
+	requested, answered, locked, skipped bool
 	// requestUID is that of our NodeMaintenanceRequest, if known.
 	requestUID types.UID
 	// clusterRequested: our ClusterMaintenanceRequest may exist; clusterRequestUID is its, if known. A rollout makes its own, and

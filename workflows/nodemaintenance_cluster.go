@@ -25,6 +25,19 @@ func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, er
 	return taken, err
 }
 
+// recordClusterAsked records that the workloads of the cluster were asked to let go together with those of the node, and had if none holds it.
+func (m *nodeMaintenance) recordClusterAsked(ctx workflow.Context, err error) {
+	if err == nil && m.clusterRequestUID == "" {
+		m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, nil, m.lockNote())
+		return
+	}
+	m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, "")
+	if err == nil && !m.clusterHeld {
+		m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
+		m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, nil, "")
+	}
+}
+
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
 	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.clusterLockClock), Requested: true}
 	m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -39,18 +41,30 @@ func TestTheWorkloadsOfTheClusterLetGoBeforeThoseOfTheNodeAndGoBackToWorkAfter(t
 	require.Equal(t, []string{"TakeNode", "AwaitClusterLocks", "TakeNode", "AwaitPodCompletion"}, w.called()[3:7])
 	require.True(t, w.inputs["TakeNode"][0].(activities.TakeNodeInput).WithCluster)
 	require.NotContains(t, w.called(), "WithdrawClusterMaintenance", "it went with the node")
-	stage := stageKeeper{stages: &status.Stages}.stage(ranv1.StageClusterWorkloadLocksInactive)
-	require.True(t, stage.Succeeded)
+	for _, name := range []drydockv1.Stage{ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved} {
+		stage := stageKeeper{stages: &status.Stages}.stage(name)
+		require.NotNil(t, stage, "%s", name)
+		require.True(t, stage.Succeeded)
+		require.Empty(t, stage.Message)
+	}
 }
 
 func TestTheRequestForTheClusterIsWithdrawnAlsoWhereTheNodeIsNotAsked(t *testing.T) {
 	w := newWorld(t)
 	play(w, "TakeNode", func(activities.TakeNodeInput) any {
-		locks := activities.NodeLocks{Inactive: true, ClusterRequestUID: "uid-of-request"}
+		locks := activities.NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: "uid-of-request"}
 		return activities.TakeNodeResult{Locks: locks, Cordon: &activities.CordonResult{CordonedByUs: true}}
 	})
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
-	requireResult[nodeStatus](w)
+	status := requireResult[nodeStatus](w)
+	stages := stageKeeper{stages: &status.Stages}
+	require.Equal(t, "no lock holds the node, and annotation lcm.mirantis.com/skip-maintenance forbids to ask for it",
+		stages.stage(maintenancev1.StageNodeMaintenanceRequested).Message)
+	require.True(t, stages.stage(ranv1.StageClusterMaintenanceRequested).Succeeded)
+	require.True(t, stages.stage(ranv1.StageClusterWorkloadLocksInactive).Succeeded, "nobody had to be waited for")
+	for _, stage := range status.Stages {
+		require.NotContains(t, stage.Message, "no workload locks", "%s", stage.Stage)
+	}
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).WithdrawCluster)
 }
 

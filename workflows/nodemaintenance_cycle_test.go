@@ -34,7 +34,7 @@ func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testin
 	status := requireResult[nodeStatus](w)
 	require.Equal(t, []string{
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks",
-		"WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed",
+		"WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance", "AwaitRequestsServed",
 		"TakeNode", "AwaitNodeLocks", "Cordon",
 	}, w.called()[:12])
 	first := w.inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput)

@@ -10,6 +10,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -152,7 +153,11 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
 		m.requested = false
 	}
-	m.clusterRequested = m.clusterRequested && !result.ClusterWithdrawn
+	if result.ClusterWithdrawn {
+		m.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
+		m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRemoved, nil, "")
+		m.clusterRequested = false
+	}
 	return result.Locks
 }
 

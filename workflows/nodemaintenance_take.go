@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
@@ -19,7 +20,7 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 		switch temporal.ErrorType(err) {
 		case temporal.ErrNodeBusy:
 			m.record.note("queued again: " + temporal.ErrorMessage(err))
-			m.queueAgain(ctx)
+			m.queueAgain(ctx, false)
 			m.stopLockClocks(ctx)
 			if err := m.whileOpen(ctx, m.awaitNodeFree); err != nil {
 				return err
@@ -68,13 +69,20 @@ func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	// A rollout has asked the locks of the cluster. When one holds all the same, that request may be gone.
 	in.WithCluster = m.in.Parent == "" || m.clusterHeld || m.clusterRequested
 	m.clusterRequested = in.WithCluster
+	if in.WithCluster {
+		m.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
+	}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.TakeNodeResult
 	err = m.insistUntilHeld().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
-	m.answered, m.locked, m.requestUID = err == nil, found.Locks.Asked, found.Locks.RequestUID
+	m.answered, m.locked, m.skipped, m.requestUID = err == nil, found.Locks.Asked, found.Locks.Skipped, found.Locks.RequestUID
 	m.clusterHeld, m.clusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
 	m.clusterRequested = m.clusterRequested && (err != nil || m.locked || m.clusterRequestUID != "")
 	m.record.note(found.Warning)
+	m.record.lockProgress(found.LockProgress)
+	if in.WithCluster {
+		m.recordClusterAsked(ctx, err)
+	}
 	if !m.clusterHeld {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	}
@@ -120,14 +128,18 @@ func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) error {
 	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
 }
 
-// queueAgain lets the locks go back to work while the node is somebody else's. The stages of the locks begin anew.
-func (m *nodeMaintenance) queueAgain(ctx workflow.Context) {
+// queueAgain lets the locks go back to work while the node is somebody else's: those of the node first, which are waited for if they may have let go, and
+// then the cluster's. The stages of the locks begin anew.
+func (m *nodeMaintenance) queueAgain(ctx workflow.Context, mayHaveLetGo bool) {
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	insist := m.cleanUpInsistence(clean)
 	m.withdrawRequest(clean, insist)
+	if mayHaveLetGo {
+		m.awaitLocksActive(ctx)
+	}
 	m.withdrawCluster(clean, insist)
 	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved,
-		ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved)
+		ranv1.StageClusterMaintenanceRequested, ranv1.StageClusterWorkloadLocksInactive, ranv1.StageClusterMaintenanceRemoved)
 }
 
 // giveWay ends a cycle of locks: the node's locks hold it again, its slot is free for others, and it does not queue anew before those have been served
@@ -148,11 +160,10 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 
 // requeue lets the node's locks hold it again, and gives its slot back.
 func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
-	mayHaveLetGo := m.mayHaveLetGo()
-	if m.requested {
-		m.queueAgain(ctx)
-	}
-	if mayHaveLetGo {
+	switch mayHaveLetGo := m.mayHaveLetGo(); {
+	case m.requested:
+		m.queueAgain(ctx, mayHaveLetGo)
+	case mayHaveLetGo:
 		m.awaitLocksActive(ctx)
 	}
 	if ctx.Err() != nil {
@@ -180,7 +191,10 @@ func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 }
 
 func (m *nodeMaintenance) lockNote() string {
-	if m.answered && !m.locked {
+	switch {
+	case m.skipped:
+		return "no lock holds the node, and annotation " + lcmv1.AnnotationSkipMaintenance + " forbids to ask for it"
+	case m.answered && !m.locked:
 		return "the cluster has no workload locks"
 	}
 	return ""

@@ -689,7 +689,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	w.tells(time.Hour, opensAt(2, start.Add(24*time.Hour)))
 	w.lookAfter(2*time.Hour, func() {
 		called := w.called()
-		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "WithdrawClusterMaintenance", "AwaitNodeLocksActive"}, called[len(called)-5:])
+		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
 		require.True(t, w.book.Empty(), "others can have the slot")
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, maintenancev1.NodePending, status.State)
