@@ -438,6 +438,8 @@ func harborRetains(t *testing.T, played *operators.Operators) {
 	requireDisowned(harbor.Secret, "minio-main-creds")
 	r.own(harbor.Secret, "minio-main-creds")
 
+	// Nobody keeps it any more, so that nothing holds it: what it owns would go with it.
+	require.NoError(t, r.harbor().ReleaseHarborCluster(t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref}))
 	r.end(nil)
 	for kind, name := range data {
 		requireDisowned(kind, name)

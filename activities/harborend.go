@@ -66,7 +66,8 @@ func (h *Harbor) ReleaseHarborCluster(ctx context.Context, in ReleaseHarborClust
 	})
 }
 
-// DeleteHarborCluster deletes a HarborCluster, whose finalizer holds it until what belongs to it is gone. Errors: NotFound.
+// DeleteHarborCluster deletes a HarborCluster, which our finalizer holds until what belongs to it is gone. One that nobody keeps has none: without it the
+// object would be gone at once, and all that belongs to it would stay, or go, whatever the deletionPolicy says. Errors: NotFound.
 func (h *Harbor) DeleteHarborCluster(ctx context.Context, in HarborRef) error {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -75,6 +76,12 @@ func (h *Harbor) DeleteHarborCluster(ctx context.Context, in HarborRef) error {
 	hc, err := readHarborCluster(ctx, cluster.Client, in)
 	if err == nil && hc == nil {
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", cluster.Name, in), nil)
+	}
+	if err == nil && hc.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(hc, HarborFinalizer) {
+		in.UID = hc.UID
+		if err := h.HoldHarborCluster(ctx, in); err != nil {
+			return err
+		}
 	}
 	if err == nil && hc.DeletionTimestamp == nil {
 		err = kube.DeleteExactly(ctx, cluster.Client, hc)

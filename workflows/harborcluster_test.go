@@ -95,7 +95,7 @@ func newHarborWorld(t *testing.T) *harborWorld {
 		return activities.ApplyHarborClusterResult{Generation: h.object.Generation}
 	})
 	play(h.world, "DeleteHarborCluster", func(activities.HarborRef) any {
-		h.change(func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+		h.change(func() { h.object.DeletionTimestamp, h.held = &metav1.Time{Time: h.Now()}, true })
 		return nil
 	})
 	return h
