@@ -181,6 +181,7 @@ func TestHarborClusters(t *testing.T) {
 			"are held and let go, and not changed by that":                     harborHeldAsItIs,
 			"have a status that others may write at the same time, and change": harborStatusConflicts,
 			"are looked at although a watch has missed a change":               harborResync,
+			"are neither applied nor removed while their cluster is held":      harborHeld,
 		} {
 			t.Run(name, func(t *testing.T) { run(t, played) })
 		}

@@ -31,10 +31,13 @@ type ApplyHarborPartInput struct {
 const applyTimeout = 8 * time.Second
 
 // ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. Applied once more it changes nothing. Errors: NotFound when the
-// HarborCluster is gone, is being deleted, or is another one; InvalidSpec when an object is refused, or is somebody else's.
+// HarborCluster is gone, is being deleted, or is another one; InvalidSpec when an object is refused, or is somebody else's; Held when the cluster is held.
 func (h *Harbor) ApplyHarborPart(ctx context.Context, in ApplyHarborPartInput) (harbor.Applied, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
+		return harbor.Applied{}, err
+	}
+	if err := h.Waits.unlessHeld(ctx); err != nil {
 		return harbor.Applied{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)

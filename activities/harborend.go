@@ -131,7 +131,7 @@ type RemoveHarborPartResult struct {
 
 // RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
 // services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
-// soon as nobody uses them, which is not waited for.
+// soon as nobody uses them, which is not waited for. Errors: Held when the cluster is held.
 func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput) (RemoveHarborPartResult, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -141,6 +141,9 @@ func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput)
 	hc, err := readHarborCluster(ctx, cluster.Client, in.HarborRef)
 	if err != nil || hc == nil || hc.UID != in.UID || hc.DeletionTimestamp == nil {
 		return RemoveHarborPartResult{}, explainHarbor(cluster, in.HarborRef, doing, err)
+	}
+	if err := h.Waits.unlessHeld(ctx); err != nil {
+		return RemoveHarborPartResult{}, err
 	}
 	r := harborRemoval{cluster: cluster, hc: hc, part: in.Part, waits: h.Waits}
 	err = r.run(ctx, harbor.RemovalOf(hc, in.Part))

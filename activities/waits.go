@@ -57,7 +57,8 @@ func unlessClosed(ctx context.Context, closes *time.Time) error {
 }
 
 // unlessHeld stands before the effect of an activity that disrupts. Its workflow has made sure that the cluster is not held when it wanted the first attempt;
-// later ones, and one that nobody took for long, ask. A workflow that works on several clusters by itself is asked about those that are named. Errors: Held.
+// later ones, and one that nobody took for long, ask. A workflow that works on several clusters by itself is asked about those that are named. Errors: Held;
+// HoldUnknown when it does not answer.
 func (w Waits) unlessHeld(ctx context.Context, clusters ...string) error {
 	if w.Workflows == nil || !activity.IsActivity(ctx) {
 		return nil
@@ -79,7 +80,7 @@ func (w Waits) unlessHeld(ctx context.Context, clusters ...string) error {
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("ask workflow %s whether its cluster is held: %w", info.WorkflowExecution.ID, err)
+		return temporal.Error(emergency.ReasonUnknown, fmt.Sprintf("ask workflow %s whether its cluster is held: %v", info.WorkflowExecution.ID, err), err)
 	case status.Held != nil:
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*status.Held), nil)
 	case status.Paused:

@@ -319,6 +319,8 @@ func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due, generati
 	case err == nil:
 		h.known.Applied[part.Part] = applied
 		return nil
+	case temporal.ErrorType(err) == temporal.ErrHeld:
+		return nil // it is due still when the cluster is not held any more
 	case ctx.Err() != nil || unanswered(err):
 		return err
 	}
@@ -335,7 +337,7 @@ func unanswered(err error) bool {
 		return true
 	}
 	switch temporal.ErrorType(err) {
-	case temporal.ErrHandedOver, temporal.ErrClusterUnreachable, temporal.ErrNotFound:
+	case temporal.ErrHandedOver, temporal.ErrClusterUnreachable, temporal.ErrNotFound, emergency.ReasonUnknown:
 		return true
 	}
 	return false

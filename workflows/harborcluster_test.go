@@ -458,6 +458,27 @@ func TestNothingIsAppliedOrRemovedWhileTheClusterIsHeldAndTheStatusSaysSo(t *tes
 	require.Len(t, h.removed, 4)
 }
 
+func TestWhatFindsTheClusterHeldWhenItComesToBeAppliedIsNoFailureAndIsAppliedLater(t *testing.T) {
+	h := newHarborWorld(t)
+	h.after(time.Minute, func() { h.slow[harbor.PartCache], h.edits[harbor.PartCache] = true, "theirs" })
+	h.RegisterDelayedCallback(func() {
+		h.refused[harbor.PartCache] = temporal.Error(temporal.ErrHeld, "held by ann: flood", nil)
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 2, Holds: []drydockv1.Hold{{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"}}})
+	}, time.Minute+time.Second/2)
+	h.RegisterDelayedCallback(func() {
+		status := statusOf[HarborClusterStatus](h.world)
+		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
+		require.Empty(t, status.Failures)
+		require.Nil(t, status.Wait)
+		require.Equal(t, 2, count(h.begun, harbor.PartCache))
+		clear(h.refused)
+		h.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
+	}, 10*time.Minute)
+	h.keep(time.Hour)
+	require.Equal(t, 3, count(h.begun, harbor.PartCache))
+	require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.said)
+}
+
 func TestWhatIsLeftSinceItIsSomebodyElsesIsNoted(t *testing.T) {
 	h := newHarborWorld(t)
 	h.foreign = map[harbor.Part]string{harbor.PartCache: "RedisFailover registry/main-redis"}
@@ -540,13 +561,15 @@ func TestAWorkerThatStopsAtAnyStepIsNoFailureOfTheHarbor(t *testing.T) {
 		require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
 		require.Equal(t, []goharborv1.ClusterStatus{"creating", "healthy"}, h.said)
 	}
-	for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
-		h := newHarborWorld(t)
-		h.refused[part] = sdktemporal.NewApplicationError("the worker stops", temporal.ErrHandedOver)
-		h.after(time.Minute, func() { clear(h.refused) })
-		require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
-		require.NotContains(t, h.said, goharborv1.StatusUnhealthy)
-		require.Less(t, count(h.begun, part), 30, "it is not tried all the time")
+	for _, errType := range []string{temporal.ErrHandedOver, emergency.ReasonUnknown} {
+		for _, part := range []harbor.Part{harbor.PartDatabase, harbor.PartBucket, harbor.PartHarbor} {
+			h := newHarborWorld(t)
+			h.refused[part] = sdktemporal.NewApplicationError("the worker stops, or hears nothing", errType)
+			h.after(time.Minute, func() { clear(h.refused) })
+			require.Equal(t, goharborv1.StatusHealthy, h.keep(time.Hour).Harbor.Status)
+			require.NotContains(t, h.said, goharborv1.StatusUnhealthy)
+			require.Less(t, count(h.begun, part), 30, "it is not tried all the time")
+		}
 	}
 }
 
