@@ -28,6 +28,10 @@ func (h *harborKeeper) checkApply(r HarborApplyRequest) error {
 	if r.Object.Namespace != h.in.Namespace || r.Object.Name != h.in.Name {
 		return refused(fmt.Errorf("object: is HarborCluster %s/%s, not %s/%s", r.Object.Namespace, r.Object.Name, h.in.Namespace, h.in.Name))
 	}
+	if h.status.State == HarborDeleting {
+		// Somebody may have taken its finalizer away. Another object of the name would lose what the removal finds of its own, and be kept by nobody.
+		return refused(fmt.Errorf("cluster %s: %s is being deleted: apply it again when that is over", h.in.Cluster, h.ref))
+	}
 	return nil
 }
 
@@ -81,6 +85,11 @@ func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
 		return err
 	}
 	if err := h.removeParts(ctx, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage); err != nil {
+		return err
+	}
+	// Whoever asks for a change now means another object, perhaps of a release whose answer is lost: the next run keeps that.
+	h.ending = true
+	if err := workflow.Await(ctx, func() bool { return h.changing == 0 }); err != nil {
 		return err
 	}
 	released := activities.ReleaseHarborClusterInput{HarborRef: h.ref, Removed: true}

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -84,4 +85,36 @@ func TestAllThatGoesWrongAtOnceIsSaid(t *testing.T) {
 	require.Equal(t, []string{"the database stays; the storage stays"}, status.Notes)
 	require.Contains(t, h.removed, harbor.PartCache, "what fails stops no other")
 	require.True(t, h.held, "it is not let go")
+}
+
+func TestAnObjectIsNotMadeAnewByTheRunThatRemovesTheFormerWhichWouldNotKeepIt(t *testing.T) {
+	// A release was carried out, and its answer is lost.
+	h := newHarborWorld(t)
+	wanted := *h.object
+	var said *string
+	ask := func() { said = answerTo(h, temporal.UpdateApply, HarborApplyRequest{Object: wanted}) }
+	h.fail["ReleaseHarborCluster"] = func(call int) error {
+		if call > 1 {
+			return nil
+		}
+		h.object = nil
+		h.RegisterDelayedCallback(ask, firstRetry/2)
+		return errors.New("no answer")
+	}
+	h.after(time.Minute, func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	require.Equal(t, HarborDeleted, requireResult[HarborClusterStatus](h.world).State)
+	require.Contains(t, *said, "rejected: the workflow is about to end: try again")
+	require.Nil(t, h.object)
+
+	// Somebody has taken the finalizer away while the removal goes on.
+	h = newHarborWorld(t)
+	h.slow[harbor.PartDatabase] = true
+	h.after(time.Minute, func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.after(2*time.Minute, func() { h.object = nil })
+	h.RegisterDelayedCallback(ask, 3*time.Minute)
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	require.Equal(t, HarborDeleted, requireResult[HarborClusterStatus](h.world).State)
+	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted: apply it again when that is over")
+	require.Nil(t, h.object)
 }
