@@ -166,6 +166,7 @@ func TestHarborClusters(t *testing.T) {
 			"come up, Harbor last, and nothing is written twice":               harborComesUp,
 			"are gates that no stale status opens":                             harborIsGate,
 			"are put right when somebody changes or deletes what they have":    harborDrifts,
+			"send nobody to MinIO itself once they are not to":                 harborIsExposedNoMore,
 			"say it when a service falls over, and when it is back":            harborFallsOver,
 			"say what their operators say, and when it takes too long":         harborSaysWhy,
 			"on services that run elsewhere wait for their secrets":            harborElsewhere,
@@ -259,6 +260,27 @@ func harborDrifts(t *testing.T, played *operators.Operators) {
 		require.NotNil(t, r.object(object.GroupVersionKind(), object.GetName()))
 	}
 	r.untilIs(goharborv1.StatusHealthy)
+}
+
+func harborIsExposedNoMore(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	r.untilIs(goharborv1.StatusHealthy)
+	require.NotNil(t, r.object(harbor.Ingress, "minio-main"))
+	redirects := func(enable bool) {
+		hc := r.harborCluster()
+		r.patch(hc, fmt.Sprintf(`{"spec":{"storage":{"spec":{"redirect":{"enable":%t}}}}}`, enable))
+		r.until(func(s goharborv1.HarborClusterStatus) bool {
+			return s.Status == goharborv1.StatusHealthy && s.ObservedGeneration == hc.Generation
+		})
+	}
+	redirects(false)
+	require.Nil(t, r.object(harbor.Ingress, "minio-main"))
+	redirects(true)
+	require.NotNil(t, r.object(harbor.Ingress, "minio-main"))
+
+	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"another"}}}`)
+	redirects(false)
+	require.NotNil(t, r.object(harbor.Ingress, "minio-main"), "it is somebody else's")
 }
 
 func harborFallsOver(t *testing.T, played *operators.Operators) {

@@ -81,7 +81,21 @@ func (a *harborApply) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return a.applyAll(ctx, hc, manifest.Objects)
+	if err := a.applyAll(ctx, hc, manifest.Objects); err != nil {
+		return err
+	}
+	return a.removeUnwanted(ctx, hc, manifest.Unwanted)
+}
+
+// removeUnwanted deletes objects, but for those that do not belong to the HarborCluster.
+func (a *harborApply) removeUnwanted(ctx context.Context, hc *goharborv1.HarborCluster, unwanted []harbor.Object) error {
+	removal := harborRemoval{cluster: a.cluster, hc: hc, part: a.in.Part}
+	for _, object := range unwanted {
+		if _, err := removal.remove(ctx, metadataOf(object.Kind, hc.Namespace, object.Name)); err != nil {
+			return fmt.Errorf("%s %s/%s: %w", object.Kind.Kind, hc.Namespace, object.Name, err)
+		}
+	}
+	return nil
 }
 
 // read reads the HarborCluster: from the cache, if that has the one that was looked at, as it was then.

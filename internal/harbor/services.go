@@ -15,6 +15,8 @@ type Manifest struct {
 	Objects []*unstructured.Unstructured
 	// Credentials are Secrets that must exist before the objects. They are created once and never written again.
 	Credentials []Credentials
+	// Unwanted are objects that an earlier spec has asked for. They hold no data, and are deleted.
+	Unwanted []Object
 }
 
 // Credentials is a Secret with random values.

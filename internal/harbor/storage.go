@@ -46,6 +46,8 @@ func Storage(hc *goharborv1.HarborCluster) Manifest {
 	}
 	if expose := exposed(hc); expose != nil {
 		manifest.Objects = append(manifest.Objects, minioIngress(hc, expose))
+	} else {
+		manifest.Unwanted = []Object{{Ingress, minioName(hc)}}
 	}
 	return manifest
 }
