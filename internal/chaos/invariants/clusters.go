@@ -86,7 +86,7 @@ type maintenance struct {
 type lock struct {
 	node     string
 	inactive bool
-	// kept by Drydock. served are the requests that it had let go for.
+	// kept by Drydock. served are the requests that it has let go for: those that stood then, and when the node was taken out of service.
 	kept   bool
 	served []string
 }
@@ -155,12 +155,7 @@ func (r *replay) takeLock() {
 		}
 		return
 	}
-	now.served = nil
-	for _, request := range sorted(r.requests) {
-		if r.requests[request] == now.node {
-			now.served = append(now.served, request)
-		}
-	}
+	now.served = r.requestsFor(now.node)
 	r.locks[d.Object] = now
 	if len(now.served) == 0 {
 		r.violated("lock %s lets go of %s, and nobody has asked for it", d.Object, now.node)
@@ -170,6 +165,16 @@ func (r *replay) takeLock() {
 			r.violated("lock %s lets go of %s while %s has let go of %s", d.Object, now.node, other, l.node)
 		}
 	}
+}
+
+// requestsFor are the requests for a node.
+func (r *replay) requestsFor(node string) (requests []string) {
+	for _, request := range sorted(r.requests) {
+		if r.requests[request] == node {
+			requests = append(requests, request)
+		}
+	}
+	return requests
 }
 
 // takeMaintenance is about what is done in a maintenance, and people's cordons.
@@ -208,6 +213,12 @@ func (r *replay) takeOut() {
 	}
 	n.owner = d.Owner
 	r.requireLetGo("take out of service", d.Node)
+	for name, l := range r.locks {
+		if l.node == d.Node && l.inactive {
+			l.served = r.requestsFor(d.Node) // whomever it had let go for, it has let go for them
+			r.locks[name] = l
+		}
+	}
 	r.requireRoom(d.Node)
 	if !d.At.Before(r.cluster.Since) {
 		m := n.maintenanceOf(d.Owner)
