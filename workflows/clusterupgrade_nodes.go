@@ -57,7 +57,12 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	for {
 		r.changed = false
 		r.endGone(ctx)
-		r.startGranted(ctx)
+		if r.startGranted(ctx) == childrenAtOnce { // what is left has to wait for another task
+			if err := workflow.Sleep(waiting, time.Millisecond); err != nil {
+				return err
+			}
+			continue
+		}
 		r.joinHolders(ctx)
 		if r.mustLeave(ctx) {
 			r.leaveHolders()
@@ -159,10 +164,10 @@ func (r *nodeRollout) endGone(ctx workflow.Context) {
 	}
 }
 
-// startGranted starts a NodeMaintenance for every pending node that has a slot, as far as one task can.
-func (r *nodeRollout) startGranted(ctx workflow.Context) {
+// startGranted starts a NodeMaintenance for every pending node that has a slot, as far as one task can, and returns how many.
+func (r *nodeRollout) startGranted(ctx workflow.Context) int {
 	if !r.starts(ctx) {
-		return
+		return 0
 	}
 	var granted []string
 	for _, slot := range r.slots.slots {
@@ -170,12 +175,11 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) {
 			granted = append(granted, slot.Node)
 		}
 	}
-	// What is left for the next task wakes the loop again.
-	r.changed = len(granted) == childrenAtOnce
 	atWork := len(r.running) + len(granted)
 	for _, node := range granted {
 		r.start(ctx, node, atWork, nil)
 	}
+	return len(granted)
 }
 
 // childrenAtOnce is how many children are started in one workflow task: all its commands together must stay under 4 MB.

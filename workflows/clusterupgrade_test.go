@@ -29,11 +29,14 @@ type children struct {
 	takes  time.Duration
 	// ends is how a child of that name ends; absent: well.
 	ends map[string]func(workflow.Context) error
+	// began counts those that began at a moment.
+	began map[time.Time]int
 }
 
 func (c *children) run(ctx workflow.Context, name string) error {
 	c.events = append(c.events, "+"+name)
 	c.atWork++
+	c.began[workflow.Now(ctx)]++
 	c.most = max(c.most, c.atWork)
 	defer func() {
 		c.atWork--
@@ -60,7 +63,7 @@ func (c *children) story() []string {
 }
 
 func newChildren() *children {
-	return &children{takes: time.Minute, ends: map[string]func(workflow.Context) error{}}
+	return &children{takes: time.Minute, ends: map[string]func(workflow.Context) error{}, began: map[time.Time]int{}}
 }
 
 // playNodes registers a NodeMaintenance that only takes its time, and gives its slot back.
@@ -279,6 +282,9 @@ func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Equal(t, int32(400), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.LessOrEqual(t, nodes.most, 200)
+	for _, together := range nodes.began {
+		require.LessOrEqual(t, together, 2*childrenAtOnce, "they are spread over several tasks")
+	}
 }
 
 func TestNodesAreHandedOverOnlyWhenTheRolloutSaysSo(t *testing.T) {

@@ -298,7 +298,7 @@ func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err erro
 			m.sharing = sharing{number: m.sharing.number}
 			return false, nil
 		}
-		if err := m.useShared(ctx); err != nil || m.sharing.lost == "" {
+		if err := m.useShared(ctx); err != nil || m.sharing.lost == "" || !m.requestors.needed() {
 			return true, err
 		}
 		m.sharing = sharing{holder: m.sharing.holder, number: m.sharing.number}

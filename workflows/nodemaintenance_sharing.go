@@ -133,7 +133,7 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if s.lost != "" {
+	if s.lost != "" && (m.in.Join != nil || m.requestors.needed()) {
 		m.lose(ctx)
 	}
 	return nil

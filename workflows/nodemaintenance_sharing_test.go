@@ -457,6 +457,21 @@ func TestAJoinedMaintenanceThatLosesTheNodeWaitsForItsOwnSlot(t *testing.T) {
 	}
 }
 
+// Pods would be evicted once more, for work that is done.
+func TestAJoinedMaintenanceThatIsDoneWhenItLosesTheNodeDoesNotTakeItAgain(t *testing.T) {
+	w := newWorld(t)
+	w.occupy(peer)
+	w.say(w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), func() {
+		w.sendTogether(
+			sending{temporal.SignalDone, temporal.SignalRequest{}},
+			sending{temporal.SignalShare, scheduling.Share{From: peer, To: w.lastClaim().From, Number: 2, Refused: "its workflow is over"}},
+		)
+	}, w.vacate)
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.NotContains(t, w.called(), "TakeNode")
+}
+
 func TestAJoinedMaintenanceThatIsCancelledLeavesTheNodeToTheOther(t *testing.T) {
 	w := newWorld(t)
 	w.occupy(peer)
