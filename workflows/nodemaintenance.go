@@ -331,8 +331,8 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	return nil
 }
 
-// awaitRelease stands before every step that disrupts: while the cluster is held, none begins.
-// awaitRelease waits until the cluster is not held. Locks that have let go are not asked meanwhile, and keep what is left of their time.
+// awaitRelease stands before every step that disrupts: while the cluster is held, none begins. Locks that have let go are not asked meanwhile, and keep what
+// is left of their time.
 func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
 	if m.holds.of(m.in.Cluster) != nil {
 		m.stopLockClocks(ctx)
