@@ -183,6 +183,7 @@ func TestHarborClusters(t *testing.T) {
 			"have a status that others may write at the same time, and change": harborStatusConflicts,
 			"are looked at although a watch has missed a change":               harborResync,
 			"are neither applied nor removed while their cluster is held":      harborHeld,
+			"are not well by what a watch shows of before they were applied":   harborOutrunsWatch,
 		} {
 			t.Run(name, func(t *testing.T) { run(t, played) })
 		}

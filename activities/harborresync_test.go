@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
@@ -45,6 +46,28 @@ func harborResync(t *testing.T, played *operators.Operators) {
 	for failed := changed; harbor.ConditionOf(failed.Status, goharborv1.DatabaseReady).Reason != "SyncFailed"; r.known.Status = failed.Status {
 		failed = await()
 	}
+}
+
+// harborOutrunsWatch changes Harbor where the watch does not tell of it: that it is well there is of before the change.
+func harborOutrunsWatch(t *testing.T, played *operators.Operators) {
+	r := newRegistry(t, played, "incluster.yaml")
+	through := newFaultyClusters(t)
+	r.clusters = through.clusters
+	r.untilIs(goharborv1.StatusHealthy)
+	cluster, err := through.clusters.Cluster(t.Context(), hubName)
+	require.NoError(t, err)
+	played.Play(operators.Harbor, r.ref.Namespace, "main-harbor", operators.Behaviour{Absent: true})
+	through.loseWatch(t, cluster, r.ref.Namespace, "harbors")
+	r.patch(r.harborCluster(), `{"spec":{"version":"2.6.0"}}`)
+	r.until(func(s goharborv1.HarborClusterStatus) bool {
+		return s.ObservedGeneration == 2 && harbor.ConditionOf(s, goharborv1.ConfigurationReady).Status == yes
+	})
+	require.Equal(t, int64(2), r.object(harbor.Harbor, "main-harbor").GetGeneration())
+	require.Equal(t, harbor.ReasonGenerationNotObserved, harbor.ConditionOf(r.known.Status, goharborv1.ServiceReady).Reason)
+	require.Equal(t, goharborv1.StatusCreating, r.known.Status.Status)
+	cached := r.object(harbor.Harbor, "main-harbor")
+	require.NoError(t, cluster.Cache.Get(t.Context(), client.ObjectKeyFromObject(cached), cached))
+	require.Equal(t, int64(1), cached.GetGeneration(), "no watch has told of it")
 }
 
 // faultyClusters reach the hub with the shipped roles through a proxy.

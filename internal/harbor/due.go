@@ -85,6 +85,8 @@ type Judgement struct {
 	Again *time.Time
 	// Moot are the parts that could not be applied as they were wanted then, which is not what is wanted now.
 	Moot []Part
+	// Drifted: something that was applied, and is wanted so still, is not seen as it was then. Somebody has changed it, or it is not seen yet.
+	Drifted bool
 }
 
 // parts in the order in which their failures count: a condition has one.
@@ -107,6 +109,9 @@ func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, no
 		}
 		if was.Failure != nil && !current {
 			j.Moot = append(j.Moot, part)
+		}
+		if current && was.Failure == nil && was.drift(part, seen.Versions) != "" {
+			j.Drifted = true
 		}
 		if isWanted && !current && part != PartBucket {
 			unapplied[part.Condition()] = neverOrChanged(was)
@@ -194,15 +199,21 @@ func (a Applied) due(part Part, wanted string, versions map[string]string) (why 
 		return neverOrChanged(a), time.Time{}
 	case a.Failure != nil:
 		return "it could not be applied", a.At.Add(min(shortestPause<<min(10, max(0, a.Failures-1)), longestPause))
-	case part == PartBucket:
-		return "the Job is gone", a.At.Add(repairPause)
+	}
+	return a.drift(part, versions), a.At.Add(repairPause)
+}
+
+// drift says what of a part that is wanted still is not seen as it was applied; empty: nothing. The Job of the bucket is wanted only while there is none.
+func (a Applied) drift(part Part, versions map[string]string) string {
+	if part == PartBucket {
+		return "the Job is gone"
 	}
 	for _, object := range slices.Sorted(maps.Keys(a.Versions)) {
 		if versions[object] != a.Versions[object] {
-			return object + " was changed", a.At.Add(repairPause)
+			return object + " was changed"
 		}
 	}
-	return "", time.Time{}
+	return ""
 }
 
 // neverOrChanged says why what is wanted is not what was applied.

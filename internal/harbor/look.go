@@ -46,10 +46,11 @@ type Look struct {
 	// Moot are parts of which it does not matter any more that they could not be applied.
 	Moot []Part `json:"moot,omitempty"`
 
-	// known is what was known before. Another: of another object. News: something is to be said that was not said before.
-	known         Known
-	another, news bool
-	again         *time.Time
+	// known is what was known before. Another: of another object. News: something is to be said that was not said before. Drifted: something is not seen as
+	// it was applied.
+	known                  Known
+	another, news, drifted bool
+	again                  *time.Time
 }
 
 // LookAt says what is to be done or said about a HarborCluster that is kept, of which that was known of the object with that UID. Nil: there is none. Of
@@ -76,7 +77,7 @@ func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	remembered.Status = l.known.Status
 	judged := Judge(&remembered, seen, l.known.Applied, now)
 	l.Status = goharborv1.HarborClusterStatus{Status: judged.Status, ObservedGeneration: hc.Generation, Conditions: judged.Conditions}
-	l.Moot = judged.Moot
+	l.Moot, l.drifted = judged.Moot, judged.Drifted
 	l.news = l.news || !SameStatus(l.known.Status, l.Status)
 	if !l.known.Held {
 		l.Parts, l.again = judged.Due, judged.Again
@@ -129,12 +130,12 @@ func (l Look) Due() bool {
 // Again is when to look again although nothing changes; nil: only a change tells.
 func (l Look) Again() *time.Time { return l.again }
 
-// Doubtful reports whether what was seen may be of before what is known: the HarborCluster was made, changed or written later, or a Secret was made of
-// which a watch of its own tells. Who has looked at a cache should look at what the API server says then.
+// Doubtful reports whether what was seen may be of before what is known: the HarborCluster was made, changed or written later, or something of it was
+// applied later, or a Secret was made of which a watch of its own tells. Who has looked at a cache should look at what the API server says then.
 func (l Look) Doubtful() bool {
 	known := l.known.Status
 	switch {
-	case l.Gone, l.Deleting, l.another, l.Generation < known.ObservedGeneration:
+	case l.Gone, l.Deleting, l.another, l.drifted, l.Generation < known.ObservedGeneration:
 		return true
 	case !l.news:
 		return l.Outdated && l.known.StatusWritten != nil || l.Unheld && l.known.FinalizerWritten != nil

@@ -128,6 +128,31 @@ func TestWhatEndsAHarborClusterIsBelievedToNoCache(t *testing.T) {
 	require.True(t, w.look().Doubtful(), "it is older than what was seen")
 }
 
+func TestWhatIsNotSeenAsItWasAppliedIsBelievedToNoCache(t *testing.T) {
+	w := newWatched(t)
+	w.hc.Spec.Version = "2.6.0"
+	w.hc.Generation++
+	changed := w.look()
+	require.Len(t, changed.Parts, 1)
+	require.False(t, changed.Doubtful(), "nothing that is wanted now was applied later")
+	w.write()
+	w.applied[harbor.PartHarbor] = harbor.Applied{Wanted: changed.Parts[0].Wanted, Versions: map[string]string{"harbor": "2"}, At: w.now}
+	before := w.look()
+	require.Equal(t, goharborv1.StatusHealthy, before.Status.Status, "Harbor is well as it was before")
+	require.True(t, before.Due() && before.Doubtful())
+	w.seen.Versions["harbor"] = "2"
+	require.True(t, w.look().Due())
+	require.False(t, w.look().Doubtful())
+	w.write()
+
+	w.seen.Versions["cache"] = "theirs"
+	require.False(t, w.look().Due())
+	w.pass(2 * time.Second)
+	repair := w.look()
+	require.Len(t, repair.Parts, 1)
+	require.True(t, repair.Doubtful(), "it may have been put right already")
+}
+
 func TestASecretThatOneWatchShowsBeforeAnotherIsNotMissed(t *testing.T) {
 	w := newWatched(t)
 	secrets := w.seen.Secrets
