@@ -15,6 +15,7 @@ import (
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/kube"
 )
 
@@ -163,8 +164,11 @@ func (r request) tell(deed *Deed) {
 		var job batchv1.Job
 		r.read(&job)
 		deed.What, deed.Node, deed.Owner = DeedJob, pinnedTo(&job), kube.Owner(&job)
-		if r.prepares() {
+		switch {
+		case r.prepares():
 			deed.What = DeedPreparation
+		case job.Labels[harbor.LabelCluster] != "":
+			deed.What = "" // it makes the bucket of a Harbor, and is no work on a node
 		}
 	case r.is("clustermaintenancerequests create"):
 		deed.What = DeedRequestCluster

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
@@ -27,6 +28,39 @@ func TestOnlyWhatHadAnEffectIsADeedAndAWithdrawalThatMayHaveHadOne(t *testing.T)
 				ObjectRef:      &auditv1.ObjectReference{Resource: tt.resource, Name: "x"},
 				ResponseStatus: &metav1.Status{Code: tt.code},
 			}})
+			if tt.want == "" {
+				require.Empty(t, deeds)
+				return
+			}
+			require.Len(t, deeds, 1)
+			require.Equal(t, tt.want, deeds[0].What)
+		})
+	}
+}
+
+func TestWhatBelongsToAHarborIsNotForeignAndItsJobIsNoWorkOnANode(t *testing.T) {
+	for _, tt := range []struct{ name, verb, group, resource, subresource, body, want string }{
+		{"a service", "patch", "acid.zalan.do", "postgresqls", "", "", ""},
+		{"a service that is not written so", "update", "acid.zalan.do", "postgresqls", "", "", DeedForeign},
+		{"a password", "create", "", "secrets", "", "", ""},
+		{"claims", "deletecollection", "", "persistentvolumeclaims", "", "", ""},
+		{"one claim", "delete", "", "persistentvolumeclaims", "", "", DeedForeign},
+		{"a status", "update", "goharbor.io", "harborclusters", "status", "", ""},
+		{"the status of a service", "update", "acid.zalan.do", "postgresqls", "status", "", DeedForeign},
+		{"the Job that makes the bucket", "create", "batch", "jobs", "", `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`, ""},
+		{"a Job on a node", "create", "batch", "jobs", "", `{}`, DeedJob},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			event := auditv1.Event{
+				Stage: auditv1.StageResponseComplete, Verb: tt.verb,
+				ObjectRef:      &auditv1.ObjectReference{APIGroup: tt.group, Resource: tt.resource, Subresource: tt.subresource, Namespace: "registry", Name: "x"},
+				ResponseStatus: &metav1.Status{Code: http.StatusOK},
+			}
+			event.User.Username = drydockAccounts + initiatorAccount
+			if tt.body != "" {
+				event.RequestObject = &runtime.Unknown{Raw: []byte(tt.body)}
+			}
+			deeds := DeedsOf([]auditv1.Event{event})
 			if tt.want == "" {
 				require.Empty(t, deeds)
 				return

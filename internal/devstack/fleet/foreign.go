@@ -18,6 +18,14 @@ var ours = []string{
 	"nodeworkloadlocks create", "nodeworkloadlocks patch", "nodeworkloadlocks delete", "nodeworkloadlocks/status patch",
 }
 
+// registries are what Drydock writes for HarborClusters, as deploy/rbac/harbor.yaml has it. That is bound only in the namespaces that have some, so that a
+// write elsewhere is refused.
+var registries = []string{
+	"harborclusters patch", "harborclusters delete", "harborclusters/status update", "harbors patch", "harbors delete", "postgresqls patch", "postgresqls delete",
+	"redisfailovers patch", "redisfailovers delete", "tenants patch", "tenants delete", "ingresses patch", "ingresses delete",
+	"secrets create", "secrets patch", "secrets delete", "persistentvolumeclaims deletecollection",
+}
+
 // foreign names what a request of Drydock writes that is not Drydock's; "" if nothing.
 func (r request) foreign() string {
 	switch {
@@ -27,7 +35,7 @@ func (r request) foreign() string {
 		return r.foreignOnNode()
 	case r.is("nodes/status patch"):
 		return r.foreignCondition()
-	case slices.ContainsFunc(ours, r.is), r.is("configmaps create") && r.prepares():
+	case slices.ContainsFunc(ours, r.is), slices.ContainsFunc(registries, r.is), r.is("configmaps create") && r.prepares():
 		return ""
 	}
 	return r.Verb + " " + strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")
