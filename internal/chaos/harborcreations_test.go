@@ -1,0 +1,79 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	temporalclient "go.temporal.io/sdk/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows"
+)
+
+// harborCreations are one for each request of bringing up a Harbor, for each end of it.
+func harborCreations(s *scene, spoke *devstack.Cluster) []*harborPlace {
+	var all []*harborPlace
+	for _, answered := range []bool{false, true} {
+		for _, request := range []faultproxy.Match{
+			requestTo("patch", "harborclusters", "main"), requestTo("update", "harborclusters/status", "main"), requestTo("create", "secrets", ""),
+			requestTo("patch", "postgresqls", "*"), requestTo("patch", "redisfailovers", "*"), requestTo("patch", "tenants", "*"), requestTo("patch", "ingresses", "*"),
+			requestTo("create", "jobs", ""), requestTo("patch", "secrets", "main-database-password"), requestTo("patch", "secrets", "minio-main"), requestTo("patch", "harbors", "*"),
+		} {
+			p := &harborPlace{request: request, answered: answered}
+			p.locate(s, spoke, len(all))
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// harborsBroughtUp: all is made, and nothing twice.
+func harborsBroughtUp(t *testing.T, s *scene) {
+	spoke, api := s.harborSpoke(t)
+	all := harborCreations(s, spoke)
+	for _, p := range all {
+		require.NoError(t, s.AddHarborNamespace(t.Context(), spoke, p.namespace))
+		p.stop(s, spoke)
+		p.start(t, s, spoke, api)
+	}
+	s.dieAt(t, spoke, all)
+	for _, p := range all {
+		require.NoError(t, p.awaitHealthy(t.Context(), s, spoke))
+	}
+	events := settledEvents(t, spoke)
+	for _, p := range all {
+		made := map[string]int{}
+		for _, object := range []string{
+			"postgresqls/postgresql-" + p.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "ingresses/minio-main", "jobs/minio-main", "harbors/main-harbor",
+			"secrets/main-redis", "secrets/minio-main-creds", "secrets/main-database-password", "secrets/minio-main",
+		} {
+			made[object] = 1
+		}
+		require.Equal(t, made, writesOf(events, p.namespace, func(e auditv1.Event) bool { return e.ResponseStatus.Code == http.StatusCreated }), "%s", p)
+		require.NoError(t, api.Delete(t.Context(), &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "main"}}))
+	}
+	s.requireEnds(t)
+	s.removeNamespaces(t, spoke, api, all)
+}
+
+// start makes the HarborCluster, and starts its workflow, as another program than the CLI would.
+func (p *harborPlace) start(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal(fmt.Appendf(nil, someHarbor, p.namespace, goharborv1.DeleteData), &object.Object))
+	require.NoError(t, api.Create(t.Context(), object))
+	_, err := s.temporal.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: p.workflow, TaskQueue: temporal.TaskQueue},
+		temporal.HarborCluster, workflows.HarborClusterInput{Cluster: spoke.Name, Namespace: p.namespace, Name: "main"})
+	require.NoError(t, err)
+	s.started(&work{name: p.namespace, workflow: p.workflow, end: ended})
+}

@@ -1,0 +1,196 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/workflows"
+)
+
+// harborDeletion is that of a HarborCluster at one of whose steps the worker dies.
+type harborDeletion struct {
+	harborPlace
+	policy goharborv1.DeletionPolicy
+	// held is, instead of a request, an object that does not go while somebody else's finalizer holds it.
+	held *harbor.Object
+	// data is what holds data, by kind, as it was before.
+	data map[string]types.UID
+}
+
+func (d *harborDeletion) String() string {
+	if d.held != nil {
+		return fmt.Sprintf("%s, by policy %s, while %s is held", d.namespace, d.policy, d.held.Kind.Kind)
+	}
+	return d.harborPlace.String() + ", by policy " + string(d.policy)
+}
+
+// harborDeletions are one for each request of a deletion, for each end of it, and some that wait.
+func harborDeletions(s *scene, spoke *devstack.Cluster) []*harborDeletion {
+	always := []faultproxy.Match{
+		requestTo("delete", "harbors", "main-harbor"), requestTo("delete", "secrets", "main-database-password"), requestTo("delete", "jobs", "minio-main"),
+		requestTo("delete", "ingresses", "minio-main"), requestTo("patch", "harborclusters", "main"),
+	}
+	data := []faultproxy.Match{
+		requestTo("delete", "postgresqls", "*"), requestTo("delete", "redisfailovers", "main-redis"), requestTo("delete", "secrets", "main-redis"),
+		requestTo("delete", "tenants", "minio-main"), requestTo("delete", "secrets", "minio-main-creds"), requestTo("deletecollection", "persistentvolumeclaims", ""),
+	}
+	var all []*harborDeletion
+	for _, answered := range []bool{false, true} {
+		for _, request := range always {
+			all = append(all, &harborDeletion{policy: goharborv1.RetainData, harborPlace: harborPlace{request: request, answered: answered}})
+		}
+		for _, request := range data {
+			all = append(all, &harborDeletion{policy: goharborv1.DeleteData, harborPlace: harborPlace{request: request, answered: answered}})
+		}
+	}
+	for _, held := range []harbor.Object{{Kind: harbor.Harbor, Name: "main-harbor"}, {Kind: harbor.Tenant, Name: "minio-main"}} {
+		all = append(all, &harborDeletion{policy: goharborv1.DeleteData, held: &held})
+	}
+	for i, d := range all {
+		d.locate(s, spoke, i)
+	}
+	return all
+}
+
+// harborsDeleted: all is gone in the end, or all but the data, and nothing was deleted twice.
+func harborsDeleted(t *testing.T, s *scene) {
+	spoke, api := s.harborSpoke(t)
+	all := harborDeletions(s, spoke)
+	s.bringUp(t, spoke, all)
+	var everywhere, stopped []*harborPlace
+	for _, d := range all {
+		d.begin(t, s, spoke, api)
+		everywhere = append(everywhere, &d.harborPlace)
+		if d.held == nil {
+			stopped = append(stopped, &d.harborPlace)
+		}
+	}
+	waiting := slices.DeleteFunc(slices.Clone(all), func(d *harborDeletion) bool { return d.held == nil })
+	for _, d := range waiting {
+		awaitStatus(t, s, d.workflow, "waits for "+d.held.Name, func(status workflows.HarborClusterStatus) bool {
+			return status.Wait != nil && len(status.Wait.Blockers) > 0
+		})
+	}
+	s.dieAt(t, spoke, stopped)
+	for _, d := range waiting {
+		d.setFinalizers(t, api, "null")
+	}
+	s.requireEnds(t)
+	events := settledEvents(t, spoke)
+	for _, d := range all {
+		d.judge(t, api, events)
+	}
+	s.removeNamespaces(t, spoke, api, everywhere)
+}
+
+// bringUp brings up the Harbors.
+func (s *scene) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDeletion) {
+	t.Helper()
+	dir := t.TempDir()
+	var group errgroup.Group
+	group.SetLimit(4)
+	for _, d := range all {
+		s.started(&work{name: d.namespace, workflow: d.workflow, end: ended})
+		group.Go(func() error {
+			if err := s.AddHarborNamespace(t.Context(), spoke, d.namespace); err != nil {
+				return err
+			}
+			file := filepath.Join(dir, d.namespace+".yaml")
+			if err := os.WriteFile(file, fmt.Appendf(nil, someHarbor, d.namespace, d.policy), 0o600); err != nil {
+				return err
+			}
+			if err := s.Run(t.Context(), io.Discard, "harbor", "apply", "-f", file, "--cluster", spoke.Name); err != nil {
+				return err
+			}
+			return d.awaitHealthy(t.Context(), s, spoke)
+		})
+	}
+	require.NoError(t, group.Wait())
+}
+
+// begin deletes the HarborCluster, as anybody may, and stops its removal at the step.
+func (d *harborDeletion) begin(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
+	t.Helper()
+	d.data = d.dataLeft(t, api)
+	require.Len(t, d.data, 3)
+	if d.held != nil {
+		d.setFinalizers(t, api, `["example.org/theirs"]`)
+	} else {
+		d.stop(s, spoke)
+	}
+	require.NoError(t, api.Delete(t.Context(), &goharborv1.HarborCluster{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "main"}}))
+}
+
+// setFinalizers sets those of the object that is held.
+func (d *harborDeletion) setFinalizers(t *testing.T, api client.Client, finalizers string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(d.held.Kind)
+	object.SetNamespace(d.namespace)
+	object.SetName(d.held.Name)
+	patch := fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers)
+	require.NoError(t, api.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// dataLeft are the objects that hold data, by their kinds.
+func (d *harborDeletion) dataLeft(t *testing.T, api client.Client) map[string]types.UID {
+	t.Helper()
+	left := map[string]types.UID{}
+	for _, kind := range []schema.GroupVersionKind{harbor.Postgresql, harbor.RedisFailover, harbor.Tenant} {
+		for _, object := range d.list(t, api, kind) {
+			left[kind.Kind] = object.UID
+		}
+	}
+	return left
+}
+
+// list lists the objects of a kind that are not being deleted.
+func (d *harborDeletion) list(t *testing.T, api client.Client, kind schema.GroupVersionKind) []metav1.PartialObjectMetadata {
+	t.Helper()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	require.NoError(t, api.List(t.Context(), list, client.InNamespace(d.namespace)))
+	return slices.DeleteFunc(list.Items, func(object metav1.PartialObjectMetadata) bool { return object.DeletionTimestamp != nil })
+}
+
+// judge compares what is left, and what was deleted, with what the policy says.
+func (d *harborDeletion) judge(t *testing.T, api client.Client, events []auditv1.Event) {
+	t.Helper()
+	deleted := map[string]int{
+		"harbors/main-harbor": 1, "secrets/main-database-password": 1, "secrets/minio-main": 1, "jobs/minio-main": 1, "ingresses/minio-main": 1,
+	}
+	claims := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
+	if d.policy == goharborv1.DeleteData {
+		for _, object := range []string{"postgresqls/postgresql-" + d.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "secrets/main-redis", "secrets/minio-main-creds"} {
+			deleted[object] = 1
+		}
+		deleted["persistentvolumeclaims/"] = 3 // those of each service, in one request
+		require.Empty(t, d.dataLeft(t, api), "%s", d)
+		require.Empty(t, d.list(t, api, claims), "%s", d)
+	} else {
+		require.Equal(t, d.data, d.dataLeft(t, api), "%s", d)
+		require.Len(t, d.list(t, api, claims), 3, "%s", d)
+	}
+	for _, kind := range []schema.GroupVersionKind{harbor.Harbor, harbor.Job, harbor.Ingress, goharborv1.GroupVersion.WithKind("HarborCluster")} {
+		require.Empty(t, d.list(t, api, kind), "%s: %s", d, kind.Kind)
+	}
+	require.Equal(t, deleted, writesOf(events, d.namespace, func(e auditv1.Event) bool { return e.Verb == "delete" || e.Verb == "deletecollection" }), "%s", d)
+}
