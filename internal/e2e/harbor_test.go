@@ -10,14 +10,19 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/operators"
+	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // harborSpoke is a spoke whose operators for Harbor and what it needs are played.
@@ -125,9 +130,16 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 		}
 	}
 	harborSpeaks(t, spoke, namespaces[0])
+	must(t, "harbor", "cancel", "main", "-n", namespaces[1], "--cluster", spoke.Name)
+	err := temporalClient(t).GetWorkflow(t.Context(), temporal.HarborClusterID(spoke.Name, namespaces[1], "main"), "").Get(t.Context(), nil)
+	require.True(t, sdktemporal.IsCanceledError(err), "%v", err)
 	for _, namespace := range namespaces {
 		must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 		require.Error(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &goharborv1.HarborCluster{}))
+		left := &unstructured.Unstructured{}
+		left.SetGroupVersionKind(harbor.Harbor)
+		err := spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main-harbor"}, left)
+		require.True(t, apierrors.IsNotFound(err), "Harbor of %s, which may have been kept or not: %v", namespace, err)
 	}
 }
 
