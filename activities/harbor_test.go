@@ -181,6 +181,7 @@ func TestHarborClusters(t *testing.T) {
 			"that cannot be are refused":                                       harborRefused,
 			"are held and let go, and not changed by that":                     harborHeldAsItIs,
 			"have a status that others may write at the same time, and change": harborStatusConflicts,
+			"say it when an API server does not answer for one of them":        harborHangs,
 			"are looked at although a watch has missed a change":               harborResync,
 			"are neither applied nor removed while their cluster is held":      harborHeld,
 			"are not well by what a watch shows of before they were applied":   harborOutrunsWatch,

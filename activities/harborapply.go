@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/kube"
@@ -27,8 +29,12 @@ type ApplyHarborPartInput struct {
 	Generation int64 `json:"generation,omitempty"`
 }
 
-// applyTimeout is how long an API server may take: an admission webhook that does not answer is named as such, before the attempt is given up.
-const applyTimeout = 8 * time.Second
+const (
+	// applyTimeout is how long an API server may take: less than an attempt has, in which what is not answered is named.
+	applyTimeout = 8 * time.Second
+	// answerTimeout is how long one may take that answers, though not that.
+	answerTimeout = time.Second
+)
 
 // ApplyHarborPart applies a part of a HarborCluster, as the API server has its spec now. Applied once more it changes nothing. Errors: NotFound when the
 // HarborCluster is gone, is being deleted, or is another one; InvalidSpec when an object is refused, or is somebody else's; Held when the cluster is held.
@@ -40,18 +46,32 @@ func (h *Harbor) ApplyHarborPart(ctx context.Context, in ApplyHarborPartInput) (
 	if err := h.Waits.unlessHeld(ctx); err != nil {
 		return harbor.Applied{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	doing := fmt.Sprintf("apply the %s of %s", in.Part, in.HarborRef)
+	defer h.Waits.tell(ctx, temporal.Observation{Part: string(in.Part), Wait: &drydockv1.Wait{Reason: harbor.ReasonApplying, Message: doing + ": there is no answer yet"}})()
+	applying, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	a := harborApply{cluster: cluster, in: in, versions: map[string]string{}}
-	err = a.run(ctx)
-	if apierrors.IsForbidden(err) {
+	err = a.run(applying)
+	switch {
+	case err == nil:
+	case apierrors.IsForbidden(err):
 		// The cluster answers: this part cannot be applied.
-		return harbor.Applied{}, temporal.Error(temporal.ErrInvalidSpec, temporal.ErrorMessage(explainHarbor(cluster, in.HarborRef, "apply the "+string(in.Part), err)), err)
-	}
-	if err != nil {
-		return harbor.Applied{}, explainHarbor(cluster, in.HarborRef, fmt.Sprintf("apply the %s of %s", in.Part, in.HarborRef), err)
+		return harbor.Applied{}, temporal.Error(temporal.ErrInvalidSpec, temporal.ErrorMessage(explainHarbor(cluster, in.HarborRef, doing, err)), err)
+	case errors.Is(applying.Err(), context.DeadlineExceeded) && answers(ctx, cluster, in.HarborRef):
+		return harbor.Applied{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s: its API server answers, but not this within %s, as when an admission webhook hangs: %v",
+			cluster.Name, doing, applyTimeout, err), err)
+	default:
+		return harbor.Applied{}, explainHarbor(cluster, in.HarborRef, doing, err)
 	}
 	return harbor.Applied{Wanted: in.Wanted, Versions: a.versions, At: time.Now()}, nil
+}
+
+// answers reports whether an API server answers at all.
+func answers(ctx context.Context, cluster *kube.Cluster, ref HarborRef) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, err := readHarborCluster(ctx, cluster.Client, ref)
+	return err == nil
 }
 
 // harborApply is one attempt at ApplyHarborPart.

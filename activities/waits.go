@@ -119,6 +119,13 @@ func (w Waits) awaitAlarm(ctx context.Context, alarm <-chan time.Time, cluster *
 	return typed(cluster, cluster.AwaitAlarm(ctx, kinds, alarm, r.observing(check)))
 }
 
+// tell lets an activity's workflow know, if it takes long, what it waits for. It does so until stop is called.
+func (w Waits) tell(ctx context.Context, observation temporal.Observation) (stop func()) {
+	r := newReport(ctx, nil)
+	r.observe(observation)
+	return r.start(ctx, w.Temporal)
+}
+
 // awaitUntil is await with a deadline; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
 // the API server itself, so that a wait is called over only after a last real look. It returns false when check was not done then
 // either.

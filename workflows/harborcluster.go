@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,6 +73,10 @@ type harborKeeper struct {
 	changing int
 	// ending: no change can be asked for any more.
 	ending bool
+	// applying are the parts that are being applied; true: one that takes long, which nothing else waits for.
+	applying map[harbor.Part]bool
+	// trouble is why it is not known what came of something.
+	trouble []error
 	// removing are the parts that are being removed, and seen what each waits for.
 	removing []harbor.Part
 	seen     map[harbor.Part]drydockv1.Wait
@@ -85,7 +90,7 @@ type harborKeeper struct {
 }
 
 func newHarborKeeper(ctx workflow.Context, in HarborClusterInput) (*harborKeeper, error) {
-	h := &harborKeeper{in: in, seen: map[harbor.Part]drydockv1.Wait{}}
+	h := &harborKeeper{in: in, applying: map[harbor.Part]bool{}, seen: map[harbor.Part]drydockv1.Wait{}}
 	h.ref = activities.HarborRef{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
 		h.taskQueue, h.ref.UID, h.known, h.holds.state = c.TaskQueue, c.UID, c.Known, c.Held
@@ -119,11 +124,12 @@ func (h *harborKeeper) run(ctx workflow.Context) (HarborClusterStatus, error) {
 		h.ending = true
 		h.withdraw()
 	})
-	onSignal(listening, temporal.SignalObserved, "What the removal of a part waits for.", func(o temporal.Observation) { h.observed(listening, o) })
+	onSignal(listening, temporal.SignalObserved, "What applying or removing a part waits for.", func(o temporal.Observation) { h.observed(listening, o) })
 	h.holds.listen(listening, h.showHold)
 	h.holds.follow(work, h.in.Cluster)
 	err := h.keep(work)
 	h.ending = true
+	h.awaitApplied(listening)
 	if h.taskQueue == "" {
 		h.unlocated = err
 	}
@@ -144,6 +150,7 @@ func (h *harborKeeper) keep(ctx workflow.Context) error {
 		return err
 	}
 	for {
+		h.settle(ctx)
 		// The object may be about to be made.
 		if err := workflow.Await(ctx, func() bool { return h.changing == 0 }); err != nil {
 			return err
@@ -159,6 +166,7 @@ func (h *harborKeeper) keep(ctx workflow.Context) error {
 		case due.Gone:
 			return h.gone()
 		case due.Deleting:
+			h.awaitApplied(ctx)
 			return h.remove(ctx, due)
 		case due.UID != "":
 			h.take(ctx, due)
@@ -186,20 +194,23 @@ func (h *harborKeeper) showHold() {
 }
 
 // awaitDue watches the HarborCluster and all that belongs to it. The zero value is returned when the run must end first, or something else is to be
-// waited for since the cluster is held, or is not any more.
+// waited for since the cluster is held, or is not any more, or since a part that took long is applied.
 func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
-	held := h.held()
+	held, applying := h.held(), len(h.applying)
 	watching, breakOff := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "end the run in time", func(ctx workflow.Context) {
-		if workflow.Await(ctx, func() bool { return mustContinueAsNew(ctx, h.signals) || h.held() != held }) == nil {
+		if workflow.Await(ctx, func() bool {
+			return mustContinueAsNew(ctx, h.signals) || h.held() != held || len(h.applying) != applying
+		}) == nil {
 			breakOff()
 		}
 	})
 	in := activities.AwaitHarborDueInput{HarborRef: h.ref, Known: h.known}
-	in.Known.Status, in.Known.Held = h.status.Harbor, held
+	in.Known.Status, in.Known.Held, in.Known.Applying = h.status.Harbor, held, workflow.DeterministicKeys(h.applying)
 	var due harbor.Look
 	insist := h.insist()
 	insist.silence = blindTime
+	insist.abandon = applying > 0 // it hears only after seconds that it is cancelled
 	err := insist.wait(watching, "watch "+h.ref.String(), nil, "", h.harbor.AwaitHarborDue, in, &due)
 	breakOff()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
@@ -223,22 +234,19 @@ func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
 	h.record.seen(ctx, due.Status)
 }
 
-// act does all that is due at once, each for itself: what fails neither stops nor cancels anything else. It returns when all of it is over, and a
-// little later when it is not known what came of something, which is due still then.
+// act does all that is due at once, each for itself: what fails neither stops nor cancels anything else. It returns when all of it is over, but for
+// parts that take long.
 func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
-	var trouble []error
-	atWork := 0
-	start := func(name string, run func(workflow.Context) error) {
-		atWork++
+	writing := 0
+	write := func(name string, run func(workflow.Context) error) {
+		writing++
 		workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-			if err := run(ctx); err != nil {
-				trouble = append(trouble, err)
-			}
-			atWork--
+			h.over(run(ctx))
+			writing--
 		})
 	}
 	if due.Unheld {
-		start("hold", func(ctx workflow.Context) error {
+		write("hold", func(ctx workflow.Context) error {
 			err := h.tryOnce(ctx, "hold "+h.ref.String(), h.harbor.HoldHarborCluster, h.ref, nil)
 			return written(ctx, err, &h.known.FinalizerWritten)
 		})
@@ -247,22 +255,50 @@ func (h *harborKeeper) act(ctx workflow.Context, due harbor.Look) {
 		if h.held() {
 			break
 		}
-		start("apply "+string(part.Part), func(ctx workflow.Context) error { return h.applyPart(ctx, part, due.Generation) })
+		h.applying[part.Part] = false
+		workflow.GoNamed(ctx, "apply "+string(part.Part), func(ctx workflow.Context) {
+			h.over(h.applyPart(ctx, part, due.Generation))
+			delete(h.applying, part.Part)
+		})
 	}
 	if due.Outdated {
-		start("status", func(ctx workflow.Context) error {
+		write("status", func(ctx workflow.Context) error {
 			in := activities.WriteHarborStatusInput{HarborRef: h.ref, Status: due.Status}
 			err := h.tryOnce(ctx, "say that it is "+string(due.Status.Status), h.harbor.WriteHarborStatus, in, nil)
 			return written(ctx, err, &h.known.StatusWritten)
 		})
 	}
-	// What has begun is ended: a cancelled run knows what it did.
+	awaitEnd(ctx, func() bool {
+		return writing == 0 && !slices.ContainsFunc(workflow.DeterministicKeys(h.applying), func(part harbor.Part) bool { return !h.applying[part] })
+	})
+}
+
+// awaitApplied waits until nothing is being applied any more.
+func (h *harborKeeper) awaitApplied(ctx workflow.Context) {
+	awaitEnd(ctx, func() bool { return len(h.applying) == 0 })
+}
+
+// awaitEnd waits also in a run that is cancelled: what has begun is ended, and the run knows what it did.
+func awaitEnd(ctx workflow.Context, ended func() bool) {
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.Await(waiting, func() bool { return atWork == 0 })
+	_ = workflow.Await(waiting, ended)
 	stopWaiting()
+}
+
+// over takes in that something is: with an error, it is not known what came of it.
+func (h *harborKeeper) over(err error) {
+	if err != nil {
+		h.trouble = append(h.trouble, err)
+	}
+}
+
+// settle says what could not be applied, and waits a little when it is not known what came of something, which is due still then.
+func (h *harborKeeper) settle(ctx workflow.Context) {
+	trouble := together(h.trouble)
+	h.trouble = nil
 	h.record.failures(h.failures())
-	if err := together(trouble); err != nil && ctx.Err() == nil {
-		h.record.reason.set(ctx, reasonOf(err), temporal.ErrorMessage(err))
+	if trouble != nil && ctx.Err() == nil {
+		h.record.reason.set(ctx, reasonOf(trouble), temporal.ErrorMessage(trouble))
 		_ = workflow.NewTimerWithOptions(ctx, lookAgainAfter, workflow.TimerOptions{Summary: "before it is tried again"}).Get(ctx, nil)
 		h.record.reason.set(ctx, "", "")
 	}
@@ -313,9 +349,11 @@ func (h *harborKeeper) failures() error {
 // applyPart applies a part. A failure is an answer, which is remembered; an error leaves open what came of it.
 func (h *harborKeeper) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
 	var applied harbor.Applied
-	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart,
-		activities.ApplyHarborPartInput{HarborRef: h.ref, Due: part, Generation: generation}, &applied)
+	in := activities.ApplyHarborPartInput{HarborRef: h.ref, Due: part, Generation: generation}
+	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart, in, &applied)
 	switch {
+	case in.UID != h.ref.UID: // of another object now, nothing is applied
+		return nil
 	case err == nil:
 		h.known.Applied[part.Part] = applied
 		return nil
@@ -348,8 +386,9 @@ func (h *harborKeeper) insist() insistence {
 	return insistence{taskQueue: h.taskQueue, waiting: h.record.reason.set}
 }
 
-// continueAsNew hands the state to a new run. No activity runs, and nobody waits for an answer.
+// continueAsNew hands the state to a new run. Nothing is being changed, and nobody waits for an answer.
 func (h *harborKeeper) continueAsNew(ctx workflow.Context) error {
+	h.awaitApplied(ctx)
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return err
 	}

@@ -155,10 +155,14 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 	}
 }
 
-// observed takes in what the removal of a part waits for.
+// observed takes in that a part takes long to be applied, or what its removal waits for.
 func (h *harborKeeper) observed(ctx workflow.Context, o temporal.Observation) {
 	h.signals++
-	if part := harbor.Part(o.Part); o.Wait != nil && slices.Contains(h.removing, part) {
+	part := harbor.Part(o.Part)
+	if _, applying := h.applying[part]; applying {
+		h.applying[part] = true
+	}
+	if o.Wait != nil && slices.Contains(h.removing, part) {
 		h.seen[part] = *o.Wait
 		h.showRemoval(ctx)
 	}

@@ -44,7 +44,9 @@ type harborWorld struct {
 	begun, ended []harbor.Part
 	times        map[harbor.Part][]time.Time
 	slow         map[harbor.Part]bool
-	refused      map[harbor.Part]error
+	// hangs is how long applying a part takes that hangs. Its activity says so after a while.
+	hangs   map[harbor.Part]time.Duration
+	refused map[harbor.Part]error
 	// undone: somebody undoes at once what is written of the object's status and finalizer.
 	undone  bool
 	removed []harbor.Part
@@ -58,7 +60,7 @@ type harborWorld struct {
 func newHarborWorld(t *testing.T) *harborWorld {
 	h := &harborWorld{
 		world: newWorld(t), object: wholeHarborCluster(t), there: map[harbor.Part]bool{}, down: map[harbor.Part]bool{}, edits: map[harbor.Part]string{},
-		slow: map[harbor.Part]bool{}, refused: map[harbor.Part]error{}, times: map[harbor.Part][]time.Time{},
+		slow: map[harbor.Part]bool{}, hangs: map[harbor.Part]time.Duration{}, refused: map[harbor.Part]error{}, times: map[harbor.Part][]time.Time{},
 	}
 	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
 	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
@@ -116,6 +118,7 @@ func wholeHarborCluster(t *testing.T) *goharborv1.HarborCluster {
 func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPartInput) (harbor.Applied, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	require.Equal(h.t, count(h.begun, in.Part), count(h.ended, in.Part), "%s is applied twice at once", in.Part)
 	h.begun = append(h.begun, in.Part)
 	h.times[in.Part] = append(h.times[in.Part], h.Now())
 	end := func() (harbor.Applied, error) {
@@ -128,7 +131,15 @@ func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPa
 		h.edits[in.Part] = "ours"
 		return harbor.Applied{Wanted: in.Wanted, Versions: map[string]string{string(in.Part): "ours"}, At: h.Now()}, nil
 	}
-	if !h.slow[in.Part] {
+	takes := h.hangs[in.Part]
+	switch {
+	case takes > 0:
+		h.RegisterDelayedCallback(func() {
+			h.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "ApplyHarborPart", Part: string(in.Part)})
+		}, hangSaidAfter)
+	case h.slow[in.Part]:
+		takes = time.Second
+	default:
 		return end()
 	}
 	token := activity.GetInfo(ctx).TaskToken
@@ -137,9 +148,12 @@ func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPa
 		applied, err := end()
 		h.mu.Unlock()
 		require.NoError(h.t, h.CompleteActivity(token, applied, err))
-	}, time.Second)
+	}, takes)
 	return harbor.Applied{}, activity.ErrResultPending
 }
+
+// hangSaidAfter is after how long an activity says that applying a part hangs.
+const hangSaidAfter = 1500 * time.Millisecond
 
 // awaitDue returns what is due, or will be.
 func (h *harborWorld) awaitDue(ctx context.Context, in activities.AwaitHarborDueInput) (harbor.Look, error) {

@@ -49,6 +49,8 @@ type insistence struct {
 	attempts int32
 	// before, unless nil, stands before every round but the first. Its error ends the insistence.
 	before func() error
+	// abandon: an activity that is cancelled is not waited for. It must be one that changes nothing.
+	abandon bool
 }
 
 // until returns an insistence that gives up then.
@@ -79,7 +81,7 @@ func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Ti
 
 func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
 	options.TaskQueue = i.taskQueue
-	options.WaitForCancellation = true
+	options.WaitForCancellation = !i.abandon
 	said := false
 	for failed := 0; ; {
 		i.plan(ctx, &options, failed)

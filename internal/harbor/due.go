@@ -62,6 +62,9 @@ type Due struct {
 	Why string `json:"why"`
 }
 
+// ReasonApplying is that of waiting until a part is applied.
+const ReasonApplying = "Applying"
+
 const (
 	// repairPause is how long a part is left alone that was applied: who changes it back all the time is not answered each time at once.
 	repairPause = 2 * time.Second

@@ -22,6 +22,8 @@ type Known struct {
 	FinalizerWritten *time.Time `json:"finalizerWritten,omitempty"`
 	// Held: nothing may be applied, so that nothing is due.
 	Held bool `json:"held,omitempty"`
+	// Applying are the parts that are being applied, and not due before that is over.
+	Applying []Part `json:"applying,omitempty"`
 }
 
 // Look is what a look at a HarborCluster that is kept shows.
@@ -64,7 +66,7 @@ func LookAt(hc *goharborv1.HarborCluster, seen Seen, uid types.UID, known Known,
 		known: known, another: uid != "" && uid != hc.UID, news: uid != hc.UID,
 	}
 	if look.news {
-		look.known = Known{Status: hc.Status, Held: known.Held}
+		look.known = Known{Status: hc.Status, Held: known.Held, Applying: known.Applying}
 	}
 	if !look.Deleting {
 		look.judge(hc, seen, now)
@@ -80,7 +82,7 @@ func (l *Look) judge(hc *goharborv1.HarborCluster, seen Seen, now time.Time) {
 	l.Moot, l.drifted = judged.Moot, judged.Drifted
 	l.news = l.news || !SameStatus(l.known.Status, l.Status)
 	if !l.known.Held {
-		l.Parts, l.again = judged.Due, judged.Again
+		l.Parts, l.again = slices.DeleteFunc(judged.Due, func(due Due) bool { return slices.Contains(l.known.Applying, due.Part) }), judged.Again
 	}
 	if next := NextLook(&remembered, seen.Observed, judged.Evaluation, now); next != nil && next.After(now) {
 		l.again = earlier(l.again, next)

@@ -128,6 +128,21 @@ func TestWhatEndsAHarborClusterIsBelievedToNoCache(t *testing.T) {
 	require.True(t, w.look().Doubtful(), "it is older than what was seen")
 }
 
+func TestWhatIsBeingAppliedIsNotDueBeforeThatIsOver(t *testing.T) {
+	w := newWatched(t)
+	*w.hc.Spec.Cache.Spec.RedisFailover.Server.Replicas = 2
+	w.hc.Spec.Database.Spec.Zalando.Version = "16"
+	w.known.Applying = []harbor.Part{harbor.PartCache}
+	look := w.look()
+	require.Len(t, look.Parts, 1)
+	require.Equal(t, harbor.PartDatabase, look.Parts[0].Part)
+	require.Equal(t, harbor.ReasonNotApplied, harbor.ConditionOf(look.Status, goharborv1.CacheReady).Reason)
+	w.hc.UID = "uid-2"
+	for _, due := range w.look().Parts {
+		require.NotEqual(t, harbor.PartCache, due.Part, "not of another object either")
+	}
+}
+
 func TestWhatIsNotSeenAsItWasAppliedIsBelievedToNoCache(t *testing.T) {
 	w := newWatched(t)
 	w.hc.Spec.Version = "2.6.0"
