@@ -405,6 +405,10 @@ func (r *registry) end(foreign map[harbor.Part]string) {
 			require.Equal(r.t, foreign[part], result.Foreign)
 		}
 	}
+	hc, err := readHarborCluster(r.t.Context(), r.cluster.Client, r.ref)
+	require.NoError(r.t, err)
+	require.Equal(r.t, goharborv1.StatusUnhealthy, hc.Status.Status)
+	require.Equal(r.t, harbor.ReasonRemoving, harbor.ConditionOf(hc.Status, goharborv1.ServiceReady).Reason, "nobody looks any more, and Harbor is gone")
 	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref}))
 	require.True(r.t, r.await().Deleting, "who only leaves it does not let it go")
 	require.NoError(r.t, r.harbor().ReleaseHarborCluster(r.t.Context(), ReleaseHarborClusterInput{HarborRef: r.ref, Removed: true}))

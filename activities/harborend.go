@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -131,7 +133,7 @@ type RemoveHarborPartResult struct {
 
 // RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
 // services that hold data stay: their operators would delete the data with them. Objects that do not belong to the HarborCluster stay. Claims go as
-// soon as nobody uses them, which is not waited for. Errors: Held when the cluster is held.
+// soon as nobody uses them, which is not waited for. When Harbor goes, the object says so: nobody looks any more how it is. Errors: Held when the cluster is held.
 func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput) (RemoveHarborPartResult, error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -144,6 +146,12 @@ func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput)
 	}
 	if err := h.Waits.unlessHeld(ctx); err != nil {
 		return RemoveHarborPartResult{}, err
+	}
+	if in.Part == harbor.PartHarbor {
+		said := WriteHarborStatusInput{HarborRef: in.HarborRef, Status: harbor.BeingRemoved(hc.Status, hc.Generation, time.Now())}
+		if err := h.WriteHarborStatus(ctx, said); err != nil && activity.IsActivity(ctx) {
+			activity.GetLogger(ctx).Warn("The object does not say that it is being removed.", "Error", err) // no reason not to remove it
+		}
 	}
 	r := harborRemoval{cluster: cluster, hc: hc, part: in.Part, waits: h.Waits}
 	err = r.run(ctx, harbor.RemovalOf(hc, in.Part))

@@ -156,7 +156,7 @@ func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
 	}
 	for _, well := range []harborStatus{
 		status(workflows.HarborKept, goharborv1.StatusHealthy, ""), status(workflows.HarborKept, goharborv1.StatusCreating, ""),
-		status(workflows.HarborKept, "", emergency.ReasonUnknown), status(workflows.HarborDeleting, goharborv1.StatusHealthy, harbor.ReasonRemoving),
+		status(workflows.HarborKept, "", emergency.ReasonUnknown), status(workflows.HarborDeleting, goharborv1.StatusUnhealthy, harbor.ReasonRemoving),
 	} {
 		require.NoError(t, well.verdict(target))
 		require.NotContains(t, well.frame(time.Now(), frameStyle{}), "may be over")

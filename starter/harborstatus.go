@@ -80,7 +80,7 @@ func (s harborStatus) verdict(target subject) error {
 		return fmt.Errorf("%s: nobody keeps it: apply it again", target)
 	case s.unseen():
 		return fmt.Errorf("%s: what is known of it may be over: %s", target, s.Status.Wait.Message)
-	case s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
+	case s.Status.State == workflows.HarborKept && s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
 		return fmt.Errorf("%s is unhealthy", target)
 	}
 	return nil

@@ -143,6 +143,9 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 			return err
 		}
 		h.showRemoval(ctx)
+		if part == harbor.PartHarbor {
+			h.record.seen(ctx, harbor.BeingRemoved(h.status.Harbor, h.status.Harbor.ObservedGeneration, workflow.Now(ctx))) // as the object says then
+		}
 		var result activities.RemoveHarborPartResult
 		err := insist.wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}, &result)
 		if temporal.ErrorType(err) == temporal.ErrHeld {

@@ -48,6 +48,10 @@ func TestWhatDoesNotGoIsSaidWhileItIsWaitedFor(t *testing.T) {
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, harbor.ReasonRemoving, waits().Reason)
 		require.Equal(t, "what is removed: database, storage", waits().Message)
+		said := statusOf[HarborClusterStatus](h.world).Harbor
+		require.Equal(t, goharborv1.StatusUnhealthy, said.Status, "Harbor is gone")
+		require.Equal(t, harbor.ReasonRemoving, harbor.ConditionOf(said, goharborv1.ServiceReady).Reason)
+		require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(said, goharborv1.DatabaseReady).Status, "as it was seen last")
 		going(harbor.PartStorage, "Tenant", "minio-main")
 	}, deleted+time.Second)
 	h.RegisterDelayedCallback(func() {

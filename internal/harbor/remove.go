@@ -2,7 +2,9 @@ package harbor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -81,6 +83,27 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 
 // ReasonRemoving is that of waiting until objects of a HarborCluster that was deleted are gone.
 const ReasonRemoving = "Removing"
+
+// BeingRemoved is the status of a HarborCluster that was deleted, of which Harbor is removed from now on. What it says of the other services stays as it was
+// seen last.
+func BeingRemoved(status goharborv1.HarborClusterStatus, generation int64, now time.Time) goharborv1.HarborClusterStatus {
+	before, at := ConditionOf(status, goharborv1.ServiceReady), metav1.NewTime(now)
+	if before.Reason == ReasonRemoving {
+		return status
+	}
+	said := *status.DeepCopy()
+	said.Status, said.ObservedGeneration = goharborv1.StatusUnhealthy, generation
+	removing := goharborv1.HarborClusterCondition{
+		Type: goharborv1.ServiceReady, Status: metav1.ConditionFalse, Reason: ReasonRemoving, Message: "the HarborCluster is being deleted, and Harbor with it",
+		LastTransitionTime: &at, ObservedGeneration: generation, FirstReadyTime: before.FirstReadyTime,
+	}
+	if i := slices.IndexFunc(said.Conditions, func(c goharborv1.HarborClusterCondition) bool { return c.Type == goharborv1.ServiceReady }); i >= 0 {
+		said.Conditions[i] = removing
+	} else {
+		said.Conditions = append(said.Conditions, removing)
+	}
+	return said
+}
 
 // Going is the wait for an object that was deleted, and who holds it.
 func Going(object *metav1.PartialObjectMetadata) *drydockv1.Wait {
