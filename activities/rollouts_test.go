@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -153,4 +154,42 @@ func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.Less(t, time.Since(deleted), time.Second, "an event tells, not a look now and then")
 	require.Equal(t, []string{"goes"}, vanished)
+}
+
+func TestASelectorPicksClustersByTheLabelsOfTheirManagedClusters(t *testing.T) {
+	for name, site := range map[string]string{"site-a": "a", "site-b": "b"} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(managedClusterKind)
+		object.SetName(name)
+		object.SetLabels(map[string]string{"site": site})
+		create(t, bareCluster(t), object)
+	}
+	in := SelectClustersInput{Clusters: []string{"site-a", "site-b", "was-here"}, Selectors: []*metav1.LabelSelector{
+		{MatchLabels: map[string]string{"site": "a"}},
+		nil,
+		{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "site", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a"}}}},
+		{MatchLabels: map[string]string{"site": "c"}},
+	}}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // once the hub's cache has both
+		selected, err := (&Rollouts{Clusters: clusters}).SelectClusters(t.Context(), in)
+		assert.NoError(c, err)
+		assert.Equal(c, [][]string{{"site-a"}, {"site-a", "site-b"}, {"site-b"}, nil}, selected)
+	}, 5*time.Second, 20*time.Millisecond)
+}
+
+func TestASelectorIsNotGuessedAt(t *testing.T) {
+	in := SelectClustersInput{Clusters: []string{spokeName}, Selectors: []*metav1.LabelSelector{
+		nil, {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "site", Operator: "Like"}}},
+	}}
+	_, err := (&Rollouts{Clusters: clusters}).SelectClusters(t.Context(), in)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "Like")
+}
+
+func TestAWorkerWithoutAHubSaysThatItCannotSelectClusters(t *testing.T) {
+	without := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
+	t.Cleanup(without.Close)
+	_, err := (&Rollouts{Clusters: without}).SelectClusters(t.Context(), SelectClustersInput{Clusters: []string{spokeName}})
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "knows no hub")
 }

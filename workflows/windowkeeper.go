@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,12 +25,15 @@ type windowKeeper struct {
 	told  map[string]windows.Standing
 	// version grows with everything that is told.
 	version int64
-	// clusters are those of which it must be known which windows are for them; selected has the answer, as of version selectedAt.
-	clusters   func() []string
-	selected   map[string][]string
-	selectedAt int64
-	answers    map[string]windowAnswer
-	changed    func()
+	// clusters are those of which it must be known which windows are for them; selected has the answer, by the selectors that were told; nil: there is none.
+	clusters func() []string
+	selected map[string][]string
+	// outdated: something was told since that was asked last, and labels may have changed, too.
+	outdated bool
+	// trouble is why that could not be found out.
+	trouble string
+	answers map[string]windowAnswer
+	changed func()
 }
 
 // CarriedWindows is what a run hands to the next one of what it knows of windows.
@@ -70,14 +74,26 @@ func windowNames(namespace string, given []drydockv1.WindowName) []string {
 func (k *windowKeeper) listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
 	onSignal(ctx, temporal.SignalWindow, "How a maintenance window stands.", func(standing windows.Standing) {
-		if slices.Contains(k.names, standing.Window) && standing.Number > k.told[standing.Window].Number {
+		known := k.told[standing.Window]
+		if slices.Contains(k.names, standing.Window) && standing.Number > known.Number {
+			//workflowcheck:ignore to compare values has no order that shows
+			if !reflect.DeepEqual(standing.Selector, known.Selector) {
+				k.selected = nil // it answers another question
+			}
 			k.told[standing.Window] = standing
 			k.renew()
 		}
 	})
 }
 
+// renew takes in that something was told.
 func (k *windowKeeper) renew() {
+	k.outdated = true
+	k.news()
+}
+
+// news makes those ask again who wait.
+func (k *windowKeeper) news() {
 	k.version++
 	k.changed()
 }
@@ -179,37 +195,62 @@ func (k *windowKeeper) known() bool { return !k.selective() || k.selected != nil
 // selectAtOnce is how many clusters one activity is asked about.
 const selectAtOnce = 500
 
-// keepSelecting finds out which windows are for which clusters, whenever something is told: labels may have changed since.
+// keepSelecting finds out which windows are for which clusters, whenever something is told: labels may have changed since. What is not found out is said, and
+// tried again: another worker may know the hub.
 func (k *windowKeeper) keepSelecting(ctx workflow.Context) {
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
-	var hub *activities.Rollouts
-	unselected := func() bool { return k.selective() && k.selectedAt != k.version && len(k.clusters()) > 0 }
-	for workflow.Await(ctx, unselected) == nil {
-		version, selected := k.version, map[string][]string{}
-		in := activities.SelectClustersInput{}
-		for _, name := range k.names {
-			in.Selectors = append(in.Selectors, k.told[name].Selector)
-		}
-		for some := range slices.Chunk(k.clusters(), selectAtOnce) {
-			in.Clusters = some
-			var found [][]string
-			if insist.effect(ctx, "find which windows are for which clusters", hub.SelectClusters, in, &found) != nil {
+	pause := usualRound
+	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.clusters()) > 0 }) == nil {
+		k.outdated = false
+		selected, err := k.selectClusters(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			k.say(temporal.ErrorMessage(err))
+			if awaitFor(ctx, pause, "it is to be found out which windows are for which clusters", func() bool { return k.outdated }) != nil {
 				return
 			}
-			for _, cluster := range some {
-				selected[cluster] = []string{}
-			}
-			for i, clusters := range found {
-				for _, cluster := range clusters {
-					selected[cluster] = append(selected[cluster], k.names[i])
-				}
+			k.outdated, pause = true, min(2*pause, longestRound)
+		case !k.outdated:
+			k.selected, pause = selected, usualRound
+			k.news()
+		}
+	}
+}
+
+// selectClusters returns which windows are for which clusters.
+func (k *windowKeeper) selectClusters(ctx workflow.Context) (map[string][]string, error) {
+	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.say(message) }}
+	var hub *activities.Rollouts
+	selected, names := map[string][]string{}, k.names
+	in := activities.SelectClustersInput{}
+	for _, name := range names {
+		in.Selectors = append(in.Selectors, k.told[name].Selector)
+	}
+	for some := range slices.Chunk(k.clusters(), selectAtOnce) {
+		in.Clusters = some
+		var found [][]string
+		if err := insist.effect(ctx, "find which windows are for which clusters", hub.SelectClusters, in, &found); err != nil {
+			return nil, err
+		}
+		for _, cluster := range some {
+			selected[cluster] = []string{}
+		}
+		for i, clusters := range found {
+			for _, cluster := range clusters {
+				selected[cluster] = append(selected[cluster], names[i])
 			}
 		}
-		if k.version == version {
-			k.selected = selected
-			k.renew()
-			k.selectedAt = k.version
-		}
+	}
+	k.say("")
+	return selected, nil
+}
+
+// say takes down why it cannot be found out which windows are for which clusters; empty: it can.
+func (k *windowKeeper) say(trouble string) {
+	if k.trouble != trouble {
+		k.trouble = trouble
+		k.news()
 	}
 }
 
@@ -240,9 +281,11 @@ func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold 
 	told, known := k.asked(cluster)
 	scope := k.scope(cluster)
 	if !known {
-		return &drydockv1.Hold{
-			Scope: scope, Window: strings.Join(k.names, ", "), Reason: "it is not known yet which of the windows are for the cluster", Since: metav1.NewTime(workflow.Now(k.ctx)),
+		reason := "it is not known yet which of the windows are for the cluster"
+		if k.trouble != "" {
+			reason += ": " + k.trouble
 		}
+		return &drydockv1.Hold{Scope: scope, Window: strings.Join(k.names, ", "), Reason: reason, Since: metav1.NewTime(workflow.Now(k.ctx))}
 	}
 	if hold := k.ask(told, need); hold != nil {
 		hold := *hold

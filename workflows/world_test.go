@@ -178,15 +178,15 @@ func (w *world) register() {
 		}
 		return nil
 	}, activity.RegisterOptions{Name: "FollowWindow"})
-	w.RegisterActivityWithOptions(func(_ context.Context, in activities.SelectClustersInput) ([][]string, error) {
+	play(w, "SelectClusters", func(in activities.SelectClustersInput) any {
 		selected := make([][]string, len(in.Selectors))
 		for i := range selected {
 			selected[i] = slices.DeleteFunc(slices.Clone(in.Clusters), func(name string) bool {
 				return in.Selectors[i] != nil && !slices.Contains(w.selected, name)
 			})
 		}
-		return selected, nil
-	}, activity.RegisterOptions{Name: "SelectClusters"})
+		return selected
+	})
 	// Beside others, so that its place among the calls is not sure.
 	w.RegisterActivityWithOptions(func(_ context.Context, in activities.WakeSweeperInput) error {
 		w.mu.Lock()

@@ -1,0 +1,118 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+const otherWindow = "ops/other"
+
+// onlyFor lets a window be for the clusters of a site.
+func onlyFor(site string, standing windows.Standing) windows.Standing {
+	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
+	return standing
+}
+
+func ofOther(standing windows.Standing) windows.Standing {
+	standing.Window, standing.Outlook.Name = otherWindow, otherWindow
+	return standing
+}
+
+// noMoreSelecting lets nobody find out from then on which windows are for which clusters.
+func (w *world) noMoreSelecting(after time.Duration) {
+	w.lookAfter(after, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.blocked["SelectClusters"] = true
+	})
+}
+
+// The window was for all clusters as long as it had told no selector.
+func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testing.T) {
+	start := time.Now()
+	for name, tt := range map[string]struct{ before, then windows.Standing }{
+		"that answers late":           {windows.Standing{}, onlyFor("b", ofOther(openUntil(2, start.AddDate(10, 0, 0))))},
+		"that was for others before":  {onlyFor("b", ofOther(opensAt(1, start.AddDate(1, 0, 0)))), onlyFor("c", ofOther(openUntil(2, start.AddDate(10, 0, 0))))},
+		"that was for all before":     {ofOther(opensAt(1, start.AddDate(1, 0, 0))), onlyFor("c", ofOther(openUntil(2, start.AddDate(10, 0, 0))))},
+		"that is for all from now on": {onlyFor("b", ofOther(opensAt(1, start.AddDate(1, 0, 0)))), ofOther(openUntil(2, start.AddDate(10, 0, 0)))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"})
+			w.windows = map[string]windows.Standing{nightWindow: onlyFor("a", opensAt(1, w.Now().AddDate(1, 0, 0)))}
+			if tt.before.Number > 0 {
+				w.windows[otherWindow] = tt.before
+			}
+			w.noMoreSelecting(30 * time.Minute)
+			w.tells(time.Hour, tt.then)
+			w.lookAfter(2*time.Hour, func() {
+				require.Empty(t, clusters.events)
+				requireWindowWait(t, statusOf[groupStatus](w), "it is not known yet which of the windows are for the cluster")
+				w.SignalWorkflow(temporal.SignalCancel, nil)
+			})
+			in := inWindows()
+			in.Object.Spec.MaintenanceWindows = append(in.Object.Spec.MaintenanceWindows, drydockv1.WindowName("other"))
+			w.ExecuteWorkflow(ClusterGroupUpgrade, in)
+			requireCancelled[groupStatus](w)
+		})
+	}
+}
+
+func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOnceItIs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		errType, message string
+		failures         int
+	}{
+		"a worker without a hub was asked":   {temporal.ErrNotFound, "this worker knows no hub", 3},
+		"the selector could not be read":     {temporal.ErrInvalidSpec, "\"?\" is not a valid label selector operator", 1},
+		"the hub does not answer for a time": {temporal.ErrClusterUnreachable, "the hub does not answer", 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			in := maintenanceInWindow()
+			w.windows = map[string]windows.Standing{nightWindow: onlyFor("a", openUntil(1, w.Now().Add(4*time.Hour)))}
+			w.selected = []string{in.Cluster}
+			w.fail["SelectClusters"] = func(call int) error {
+				if call <= tt.failures {
+					return temporal.Error(tt.errType, tt.message, nil)
+				}
+				return nil
+			}
+			w.lookAfter(45*time.Second, func() {
+				require.Empty(t, w.schedulerCalls)
+				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "it is not known yet which of the windows are for the cluster")
+				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, tt.message)
+			})
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+		})
+	}
+}
+
+// It was labelled meanwhile; who is asked first does not know the hub.
+func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	start := w.Now()
+	w.windows, w.selected = map[string]windows.Standing{nightWindow: onlyFor("a", openUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
+	w.fail["SelectClusters"] = func(call int) error {
+		if call == 2 {
+			return temporal.Error(temporal.ErrNotFound, "this worker knows no hub", nil)
+		}
+		return nil
+	}
+	w.lookAfter(time.Hour, func() {
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.story())
+		w.selected = []string{"c1", "c2"}
+		w.SignalWorkflow(temporal.SignalWindow, onlyFor("a", openUntil(2, start.Add(4*time.Hour))))
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
+	require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
+}
