@@ -188,7 +188,8 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	now := workflow.Now(ctx)
 	next, changes := w.course.Next(now)
 	untold := w.unannounced()
-	ends := !changes && len(w.followers) == 0 && !untold
+	idle := !changes || w.course.Phase(now) == windows.PhaseOver // what is left are exclusions, for those that follow it
+	ends := idle && len(w.followers) == 0 && !untold
 	summary := fmt.Sprintf("%s until %s", w.course.Phase(now), next.UTC().Format(clockFormat))
 	if ends {
 		next, summary = now.Add(forgotten), "ends unless somebody follows it"

@@ -279,6 +279,21 @@ func TestAWindowThatNobodyNeedsEnds(t *testing.T) {
 	require.WithinDuration(t, noon.Add(time.Hour+forgotten), w.Now(), 2*time.Second, "while somebody follows it, it waits to be defined")
 }
 
+// Its exclusions count for other windows of those that follow it: of nobody.
+func TestAWindowThatOpensNoMoreDoesNotWaitForItsExclusions(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	frozen := defined()
+	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
+		Name: "audit", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{Recurrence: "FREQ=DAILY;BYHOUR=14", Duration: "1h"},
+	}}
+	w.order(0, temporal.UpdateDefine, frozen)
+	w.order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
+	require.NoError(t, w.GetWorkflowError())
+	require.Empty(t, w.refusals)
+	require.WithinDuration(t, noon.Add(time.Minute+forgotten), w.Now(), 2*time.Second)
+}
+
 func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
 	w := newWindowWorld(t, noon)
 	w.order(0, temporal.UpdateDefine, defined())

@@ -31,7 +31,7 @@ type Course struct {
 	Cancelled bool `json:"cancelled,omitempty"`
 	// Confirmed is the start of the opening that takes place unless somebody orders otherwise, as those that follow the window have been told.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// Announced are the leads that have had their turn of the opening that starts next.
+	// Announced are the leads that have had their turn of openings that are to come.
 	Announced []Lead `json:"announced,omitempty"`
 	// CutOff: everybody was told that nothing new starts in the opening at hand.
 	CutOff bool `json:"cutOff,omitempty"`
@@ -56,12 +56,16 @@ type Override struct {
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
 	Until  time.Time `json:"until"`
+	// Ended is who has ended it before its time, and why; nil: nobody.
+	Ended *Request `json:"ended,omitempty"`
 }
 
 // Lead is word to be sent to a webhook some time before a start.
 type Lead struct {
-	URL  string `json:"url"`
-	Lead string `json:"lead"`
+	// Start of the opening by the calendar; zero in what was written down before there was word of more than the opening that starts next.
+	Start time.Time `json:"start"`
+	URL   string    `json:"url"`
+	Lead  string    `json:"lead"`
 }
 
 // Phase is how a window stands.
@@ -190,18 +194,22 @@ func (c *Course) Pass(now time.Time) []Event {
 			}
 			continue
 		}
-		if len(ahead) > 0 {
-			for _, e := range c.announce(ahead[0], now) {
+		for _, next := range ahead {
+			for _, e := range c.announce(next, now) {
 				add(e)
 			}
-			if !now.Before(c.confirmsAt(ahead[0].Opening)) {
-				c.Confirmed = ahead[0].Start
-			}
+		}
+		if len(ahead) > 0 && !now.Before(c.confirmsAt(ahead[0].Opening)) {
+			c.Confirmed = ahead[0].Start
 		}
 		break
 	}
 	if c.Override != nil && !now.Before(c.Override.Until) {
-		add(Event{Kind: EventOverrideEnded, By: c.Override.By, Message: "the emergency override has expired"})
+		ended := Event{Kind: EventOverrideEnded, By: c.Override.By, Message: "the emergency override has expired"}
+		if by := c.Override.Ended; by != nil {
+			ended.By, ended.Reason, ended.Message = by.Actor, by.Reason, "the emergency override was ended before its time"
+		}
+		add(ended)
 		c.Override = nil
 	}
 	c.record(happened...)
@@ -223,7 +231,7 @@ func (c *Course) Crossed(now time.Time) bool {
 func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 	c.Dealt = next.planned
 	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.Dealt) })
-	c.Announced = nil
+	c.Announced = slices.DeleteFunc(c.Announced, func(l Lead) bool { return !l.Start.After(c.Dealt) })
 	opening := next.Opening
 	opening.Begun = true
 	begun := c.confirmed(opening) && now.Before(opening.End) // by those that follow the window
@@ -247,17 +255,16 @@ func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 // lateness is what is said: less is the way of timers.
 const lateness = 2 * time.Second
 
-// announce returns the word to be sent before the next opening. Of several leads of a receiver that are due together, only the last counts.
+// announce returns the word to be sent before an opening. Of several leads of a receiver that are due together, only the last counts.
 func (c *Course) announce(next coming, now time.Time) []Event {
 	var events []Event
 	for _, receiver := range c.Window.Spec.Notify {
 		var due *drydockv1.Duration
 		for _, lead := range receiver.Leads {
-			announced := Lead{URL: receiver.URL, Lead: string(lead)}
-			if now.Before(next.Start.Add(-length(lead))) || slices.Contains(c.Announced, announced) {
+			if now.Before(next.Start.Add(-length(lead))) || c.announced(next, receiver.URL, lead) {
 				continue
 			}
-			c.Announced = append(c.Announced, announced)
+			c.Announced = append(c.Announced, Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)})
 			if due == nil || length(lead) < length(*due) {
 				due = &lead
 			}
@@ -270,6 +277,12 @@ func (c *Course) announce(next coming, now time.Time) []Event {
 	return events
 }
 
+func (c *Course) announced(next coming, url string, lead drydockv1.Duration) bool {
+	return slices.ContainsFunc(c.Announced, func(l Lead) bool {
+		return (l.Start.Equal(next.planned) || l.Start.IsZero()) && l.URL == url && l.Lead == string(lead)
+	})
+}
+
 // length of what was found to be a length when the window was defined.
 func length(d drydockv1.Duration) time.Duration {
 	elapsed, _ := d.Elapsed()
@@ -278,23 +291,36 @@ func length(d drydockv1.Duration) time.Duration {
 
 // Next returns the next moment at which the window has something to do by itself, after now; false: it has nothing.
 func (c *Course) Next(now time.Time) (time.Time, bool) {
-	return c.next(now, func(o Opening) []time.Time {
+	return c.next(now, func(ahead []coming) []time.Time {
+		o := ahead[0].Opening
 		moments := []time.Time{o.Start, c.confirmsAt(o)}
 		if c.confirmed(o) {
 			moments = []time.Time{o.Start.Add(c.recordAfter(o))}
 		}
-		for _, receiver := range c.Window.Spec.Notify {
-			for _, lead := range receiver.Leads {
-				moments = append(moments, o.Start.Add(-length(lead)))
+		for _, lead := range c.leads() {
+			for _, o := range ahead {
+				moments = append(moments, o.Start.Add(-lead))
 			}
 		}
 		return moments
 	})
 }
 
+// leads are how long before a start word is sent of it.
+func (c *Course) leads() []time.Duration {
+	var leads []time.Duration
+	for _, receiver := range c.Window.Spec.Notify {
+		for _, lead := range receiver.Leads {
+			leads = append(leads, length(lead))
+		}
+	}
+	return leads
+}
+
 // nextTold returns the next moment at which those that follow the window are told something, whatever anybody orders; false: they are told nothing more.
 func (c *Course) nextTold(now time.Time) (time.Time, bool) {
-	return c.next(now, func(o Opening) []time.Time {
+	return c.next(now, func(ahead []coming) []time.Time {
+		o := ahead[0].Opening
 		if c.confirmed(o) {
 			return []time.Time{o.CutoffAt(), o.End}
 		}
@@ -302,8 +328,8 @@ func (c *Course) nextTold(now time.Time) (time.Time, bool) {
 	})
 }
 
-// next returns the first moment after now at which something happens by itself. About the opening that starts next, ahead says at which.
-func (c *Course) next(now time.Time, ahead func(Opening) []time.Time) (time.Time, bool) {
+// next returns the first moment after now at which something happens by itself. About the openings that are to come, ahead says at which.
+func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Time, bool) {
 	var next time.Time
 	at := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -313,25 +339,22 @@ func (c *Course) next(now time.Time, ahead func(Opening) []time.Time) (time.Time
 	if c.Override != nil {
 		at(c.Override.Until)
 	}
-	if c.Window == nil || c.Cancelled && c.Running == nil {
+	if c.Window == nil {
 		return next, !next.IsZero()
 	}
 	if c.Running != nil {
 		at(c.Running.End)
 		at(c.Running.CutoffAt())
 	}
-	if !c.Outlook.Last {
+	if !c.Outlook.Last && !c.Cancelled {
 		at(c.Outlook.Until)
 	}
-	coming := c.coming()
-	if c.Running != nil || len(coming) > 0 {
-		for _, excluded := range c.Outlook.Excluded {
-			at(excluded.Start)
-			at(excluded.End)
-		}
+	for _, excluded := range c.Outlook.Excluded { // which count for other windows also when this one opens no more
+		at(excluded.Start)
+		at(excluded.End)
 	}
-	if len(coming) > 0 {
-		for _, moment := range ahead(coming[0].Opening) {
+	if coming := c.coming(); len(coming) > 0 {
+		for _, moment := range ahead(coming) {
 			at(moment)
 		}
 	}
@@ -346,7 +369,12 @@ func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	case !now.Before(c.Outlook.Until):
 		return c.Outlook.Until, true
 	}
-	return earlier(c.Free, now), len(c.coming()) < 2 && c.Free.After(c.Read)
+	return earlier(c.Free, now), c.Free.After(c.Read) && (len(c.coming()) < 2 || c.shortSighted(now))
+}
+
+// shortSighted reports whether word may be due of an opening that is not known yet, before the next has had its turn.
+func (c *Course) shortSighted(now time.Time) bool {
+	return slices.ContainsFunc(c.leads(), func(lead time.Duration) bool { return c.Outlook.Until.Before(now.Add(2 * lead)) })
 }
 
 // Foresee takes over what the calendar says from a moment on.

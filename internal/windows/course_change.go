@@ -186,13 +186,18 @@ func (c *Course) CheckEnd(r EndRequest, now time.Time) error {
 // End closes the window before its time. What has happened is told when it does, see Pass.
 func (c *Course) End(r EndRequest, now time.Time) Event {
 	end := later(r.End, now)
-	if c.Override != nil {
-		c.Override.Until = earlier(c.Override.Until, end)
-	}
+	c.endOverride(r.Request, end)
 	if c.Running != nil {
 		c.Running.End = earlier(c.Running.End, end)
 	}
 	return c.ordered(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
+}
+
+// endOverride ends an emergency override before its time.
+func (c *Course) endOverride(r Request, end time.Time) {
+	if c.Override != nil && end.Before(c.Override.Until) {
+		c.Override.Until, c.Override.Ended = end, &r
+	}
 }
 
 // CheckCancel says why an opening cannot be cancelled; nil: it can.
@@ -241,9 +246,6 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	if next.planned.IsZero() {
 		c.Running.End = now
 		return c.ordered(EventCancelled, r.Request, c.Running, "the opening is cancelled, and ends now", now)
-	}
-	if ahead := c.coming(); ahead[0].planned.Equal(next.planned) {
-		c.Announced = nil // another is the next
 	}
 	c.amend(Amendment{Start: next.planned, Cancelled: true})
 	return c.ordered(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)

@@ -7,7 +7,7 @@ import (
 // EventKind is what has happened to a window.
 type EventKind string
 
-// The kinds of events. Of the first six, an opening has at most one for each receiver; people may order the others again and again.
+// The kinds of events. Of the first five, an opening has at most one for each receiver; people may order the others again and again.
 const (
 	// EventUpcoming: it opens soon.
 	EventUpcoming EventKind = "upcoming"
@@ -16,10 +16,10 @@ const (
 	EventCutoff EventKind = "cutoff"
 	EventEnded  EventKind = "ended"
 	// EventMissed: it should have opened, and nobody was there.
-	EventMissed    EventKind = "missed"
-	EventCancelled EventKind = "cancelled"
+	EventMissed EventKind = "missed"
 
-	EventExtended EventKind = "extended"
+	EventCancelled EventKind = "cancelled"
+	EventExtended  EventKind = "extended"
 	// EventCut: it is to end before its time.
 	EventCut           EventKind = "cut"
 	EventOverridden    EventKind = "overridden"

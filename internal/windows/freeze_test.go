@@ -45,6 +45,41 @@ func TestAFreezeThatIsLaidOverAnOpeningAtHandClosesIt(t *testing.T) {
 	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff, windows.EventEnded}, d.happened)
 }
 
+func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
+	for name, over := range map[string]func(d *driven){
+		"as its last opening is over":  func(*driven) {},
+		"as somebody has cancelled it": func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ending := frozen("2026-12-02T20:00:00Z", "2026-12-03T00:00:00Z")
+			ending.NotAfter = at("2026-12-02T12:00:00Z")
+			first, second := drive(t, ending, "2026-12-01T12:00:00Z"), drive(t, night(), "2026-12-01T12:00:00Z")
+			first.walk("2026-12-02T12:00:00Z")
+			over(first)
+			require.Equal(t, windows.PhaseOver, first.Phase(first.now))
+			ask := func() windows.Verdict {
+				return windows.Ask([]windows.Standing{told(first), told(second)}, second.now, 0)
+			}
+			for _, moment := range []string{"2026-12-02T20:00:00Z", "2026-12-03T00:00:00Z"} {
+				first.Crossed(first.now)
+				require.Equal(t, at(moment).UTC(), told(first).Next.UTC())
+				next, changes := first.Next(first.now)
+				require.True(t, changes)
+				require.Equal(t, at(moment).UTC(), next.UTC())
+				first.passTo(moment)
+				require.True(t, first.Crossed(first.now), "those that follow it are told")
+			}
+			_, changes := first.Next(first.now)
+			require.False(t, changes)
+			second.walk("2026-12-02T23:00:00Z")
+			require.Equal(t, windows.PhaseOpen, second.Phase(second.now))
+			require.Equal(t, windows.ReasonExcluded, ask().Reason)
+			second.walk("2026-12-03T00:00:00Z")
+			require.True(t, ask().Allowed)
+		})
+	}
+}
+
 func TestAFreezeClosesAnOpeningThatWasForcedIntoAnotherExclusion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		until string

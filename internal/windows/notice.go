@@ -52,14 +52,15 @@ func Notices(name string, spec drydockv1.MaintenanceWindowSpec, e Event) []Notic
 	return notices
 }
 
-// occasion tells an event from all others of its window. What the clock does to an opening it does once; what people order they may order again.
+// occasion tells an event from all others of its window. What the clock does to an opening it does once; what people order they may order again: an opening
+// that was cancelled may be cancelled once more when the window was edited meanwhile.
 func occasion(e Event) string {
 	when := e.At
 	if e.Opening != nil {
 		when = e.Opening.Start
 	}
 	text := when.UTC().Format("20060102T150405Z") + "/" + string(e.Kind) + e.Lead
-	if e.Kind == EventExtended || e.Kind == EventCut || e.Kind == EventOverridden {
+	if e.Kind == EventCancelled && e.Opening != nil || e.Kind == EventExtended || e.Kind == EventCut || e.Kind == EventOverridden {
 		text += fmt.Sprintf("-%d", e.At.UnixMicro())
 	}
 	return text

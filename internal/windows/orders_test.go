@@ -1,0 +1,89 @@
+package windows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// overridden is the night that somebody has opened at noon for two hours.
+func overridden(t *testing.T) *driven {
+	d := drive(t, night(), "2026-12-01T12:00:00Z")
+	d.Overriding(windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: at("2026-12-01T14:00:00Z").Time}, d.now)
+	require.True(t, d.ask().Allowed)
+	return d
+}
+
+func TestAnEmergencyThatSomebodyElseEndsIsSaidToBeEndedByThem(t *testing.T) {
+	by := windows.Request{Actor: "bob", Reason: "patched"}
+	for name, order := range map[string]func(d *driven){
+		"by closing the window":       func(d *driven) { d.End(windows.EndRequest{Request: by}, d.now) },
+		"by closing the window later": func(d *driven) { d.End(windows.EndRequest{Request: by, End: at("2026-12-01T13:00:00Z").Time}, d.now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := overridden(t)
+			order(d)
+			d.walk("2026-12-01T13:00:00Z")
+			require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
+			require.Equal(t, "bob", d.events[0].By)
+			require.Equal(t, "patched", d.events[0].Reason)
+			require.Equal(t, "the emergency override was ended before its time", d.events[0].Message)
+		})
+	}
+	expired := overridden(t)
+	expired.walk("2026-12-01T14:00:00Z")
+	require.Equal(t, "ann", expired.events[0].By)
+	require.Equal(t, "the emergency override has expired", expired.events[0].Message)
+}
+
+// The window is edited in between, after which the opening takes place again.
+func TestAnOpeningThatIsCancelledTwiceIsToldOfTwice(t *testing.T) {
+	s := night()
+	s.Notify = []drydockv1.WindowNotification{{URL: "https://a"}}
+	d := drive(t, s, "2026-12-01T12:00:00Z")
+	cancel := func() string {
+		event := d.Cancel(windows.CancelRequest{Start: at("2026-12-01T22:00:00Z").Time}, d.now)
+		notices := windows.Notices("prod/night", s, event)
+		require.Len(t, notices, 1)
+		return notices[0].ID
+	}
+	first := cancel()
+	d.passTo("2026-12-01T13:00:00Z")
+	d.define(s)
+	d.passTo("2026-12-01T14:00:00Z")
+	require.NotEqual(t, first, cancel())
+}
+
+func TestWordOfAnOpeningIsSentInTimeAlsoWhenOthersComeBeforeIt(t *testing.T) {
+	for _, lead := range []time.Duration{48 * time.Hour, 100 * time.Hour} {
+		s := night()
+		s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{drydockv1.Duration(lead.String()), "1h"}}}
+		d := drive(t, s, "2026-11-20T12:00:00Z")
+		defined := d.now
+		d.walk("2026-12-20T12:00:00Z")
+		sent := map[string]int{}
+		for _, e := range d.events {
+			if e.Kind != windows.EventUpcoming {
+				continue
+			}
+			due := e.Opening.Start.Add(-length(t, e.Lead))
+			if due.Before(defined) {
+				due = defined
+			}
+			require.Equal(t, due.UTC(), e.At.UTC(), "%s before %s", e.Lead, e.Opening.Start)
+			sent[e.Lead]++
+		}
+		require.Equal(t, 30, sent["1h"])
+		require.Equal(t, 30+int(lead/(24*time.Hour)), sent[string(s.Notify[0].Leads[0])])
+	}
+}
+
+func length(t *testing.T, lead string) time.Duration {
+	elapsed, ok := drydockv1.Duration(lead).Elapsed()
+	require.True(t, ok)
+	return elapsed
+}
