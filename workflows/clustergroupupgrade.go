@@ -65,6 +65,8 @@ type BatchBudget struct {
 	Budget time.Duration `json:"budget"`
 	// ChargedBefore is what was charged to the rollout when the batch began.
 	ChargedBefore time.Duration `json:"chargedBefore"`
+	// After is the number of the batch that was begun before it, counted from 1; 0: none was.
+	After int32 `json:"after,omitempty"`
 }
 
 // ClusterGroupUpgrade rolls a remediation over a group of clusters: canaries first, then batch after batch, each with its budget of

@@ -13,19 +13,16 @@ import (
 
 // awaitApproval waits until somebody has approved the next batch, if that is asked for. The clock of the rollout stands still.
 func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
-	approvals := g.spec.Approvals
-	begun := int(g.status.Status.CurrentBatch)
-	point := rollout.ApprovalBefore(approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, begun, g.nextBatch)
-	awaited := rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
-	if point == "" || g.approved(ctx, awaited) {
+	if !g.mustApprove(ctx) {
 		return ""
 	}
+	awaited := g.nextApproval()
 	g.awaited = &awaited
 	g.runClock(ctx)
 	expired := func() bool { return false }
 	var until *time.Time
 	timing, stop := workflow.WithCancel(ctx)
-	if expiry := rollout.ApprovalExpiry(approvals); expiry > 0 {
+	if expiry := rollout.ApprovalExpiry(g.spec.Approvals); expiry > 0 {
 		until = new(workflow.Now(ctx).Add(expiry))
 		expired = workflow.NewTimerWithOptions(timing, expiry, workflow.TimerOptions{Summary: fmt.Sprintf("%s must be approved within %v", awaited, expiry)}).IsReady
 	}
@@ -37,12 +34,28 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	g.record.awaitingApproval(ctx, nil, nil)
 	g.runClock(ctx)
 	switch {
-	case err != nil:
+	case err != nil || ctx.Err() != nil: // the timer is over at once then, too
 		return rollout.EndCancelled
 	case unapproved:
 		return rollout.EndNotApproved
 	}
 	return ""
+}
+
+// nextApproval is what has to be approved before a cluster of the next batch is started; its point is "" if nothing has.
+func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
+	begun := g.status.Status.CurrentBatch
+	if g.begun != nil {
+		begun = g.begun.After
+	}
+	point := rollout.ApprovalBefore(g.spec.Approvals, g.status.RemediationPlan, g.spec.RemediationStrategy.Canaries, int(begun), g.nextBatch)
+	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
+}
+
+// mustApprove reports whether the next batch needs an approval, and there is none that holds still.
+func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
+	awaited := g.nextApproval()
+	return awaited.Point != "" && !g.approved(ctx, awaited)
 }
 
 // approved reports whether an approval was given that holds still.

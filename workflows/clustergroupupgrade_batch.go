@@ -58,6 +58,9 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 			if end, err := g.awaitHealth(ctx); end != "" || err != nil {
 				return end, err
 			}
+			if g.hasGate() && g.mustApprove(ctx) {
+				continue // what was approved has grown old while the checks were made
+			}
 			switch end := g.runBatch(ctx, next); end {
 			case "":
 			case endGate:
@@ -76,7 +79,9 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
-		g.begun = &BatchBudget{Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used}
+		g.begun = &BatchBudget{
+			Budget: rollout.BatchBudget(g.timeout(), used, g.batchesLeft()), ChargedBefore: used, After: g.status.Status.CurrentBatch,
+		}
 		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
 	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:next]...)
@@ -102,8 +107,8 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	return b.end(ctx)
 }
 
-// awaitTurn waits until a batch may begin, or go on in a new run: nothing is paused, it is known what is held, and who has to has approved it. A batch
-// for which there is no time left does not begin.
+// awaitTurn waits until a batch may begin, or go on in a new run: nothing is paused, it is known what is held, and who has to has approved it; one that goes on
+// needs that only if it is the first and no cluster of it was started. A batch for which there is no time left does not begin.
 func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	for {
 		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.reason) != nil {
@@ -112,10 +117,10 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 		if mustContinueAsNew(ctx, g.signals) {
 			return endRun
 		}
-		if g.begun != nil {
+		switch {
+		case g.begun != nil && !g.hasGate():
 			return ""
-		}
-		if g.charged.total(workflow.Now(ctx)) >= g.timeout() {
+		case g.begun == nil && g.charged.total(workflow.Now(ctx)) >= g.timeout():
 			return rollout.EndTimedOut
 		}
 		end := g.awaitApproval(ctx)

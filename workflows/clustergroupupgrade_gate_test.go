@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"drydock.dev/drydock/activities"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -143,6 +145,39 @@ func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T
 			require.Len(t, looksAt(w), 3)
 			requireLookedAgain(w, 1, start.Add(14*time.Hour))
 		})
+	}
+}
+
+// The approval is given at once, and holds for an hour.
+func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T) {
+	for _, stop := range everyStop() {
+		for when, activity := range map[string]string{"while checks are made": "AwaitClusterHealthy", "after them": "VanishedClusters"} {
+			for _, point := range []ranv1.Approvals{{BeforeCanaries: true, Expiry: 60}, {BeforeEachBatch: true, Expiry: 60}} {
+				t.Run(stop.name+" "+when, func(t *testing.T) {
+					w, clusters := newGroupWorld(t, []string{"c1"})
+					in := gatedInWindows(w)
+					in.Object.Spec.Approvals = &point
+					askWhen(w, awaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+					w.fail[activity] = func(call int) error {
+						if call == 1 {
+							stop.begin(w)
+						}
+						return nil
+					}
+					w.lookAfter(13*time.Hour, func() { requireStopped(w, clusters, stop.reason) })
+					w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
+					w.lookAfter(14*time.Hour+10*time.Minute, func() {
+						require.Empty(t, clusters.events)
+						require.True(t, awaitsApproval(statusOf[groupStatus](w)))
+						w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
+					})
+					w.ExecuteWorkflow(ClusterGroupUpgrade, in)
+					status := requireResult[groupStatus](w)
+					require.Len(t, status.Approvals, 2)
+					require.Equal(t, status.Approvals[0].Point, status.Approvals[1].Point)
+				})
+			}
+		}
 	}
 }
 

@@ -73,6 +73,10 @@ func conditionRows() []row {
 			{progressing, "True InProgress: Paused; ", []string{"upgrade", "cancel", "unapproved"}},
 			{succeeded, "False Cancelled: ", nil},
 		}},
+		{"unapproved-in-time", on("spoke-1", noNodes+"\n  approvals: {beforeEachBatch: true, expiry: 60}"), []seen{
+			{progressing, "True InProgress: WaitingForApproval; ", []string{"upgrade", "cancel", "unapproved-in-time"}},
+			{succeeded, "False Cancelled: ", nil},
+		}},
 		{"outside-window", on("spoke-1", noNodes+"\n  maintenanceWindows: [defined-by-nobody]"), []seen{
 			{progressing, "True InProgress: WaitingForWindow; ", []string{"upgrade", "cancel", "outside-window"}},
 			{succeeded, "False Cancelled: ", nil},
