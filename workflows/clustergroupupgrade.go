@@ -158,7 +158,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 
 // insist returns the insistence of this rollout on the hub: its status says why an activity does not succeed.
 func (g *groupUpgrade) insist() insistence {
-	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.reason.set}
+	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.troubled}
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {

@@ -116,9 +116,9 @@ func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused
 	c.due = append(c.due[len(some):], namesOf(again)...)
 	switch {
 	case len(c.refused) > 0:
-		g.record.reason.set(ctx, reasonRefused, "afterCompletion: "+answers(c.refused))
+		g.record.troubled(ctx, reasonRefused, "afterCompletion: "+answers(c.refused))
 	case before > 0:
-		g.record.reason.set(ctx, "", "")
+		g.record.troubled(ctx, "", "")
 	}
 }
 

@@ -52,6 +52,7 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	for g.nextBatch < len(plan) {
 		next := rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch)
 		if g.begun != nil || len(g.record.pending(slices.Concat(plan[g.nextBatch:next]...))) > 0 {
+			g.record.withdrawn(ctx)
 			if end := g.awaitTurn(ctx); end != "" {
 				return end, nil
 			}
@@ -171,7 +172,10 @@ func (b *batch) run(ctx workflow.Context) {
 		stopped := work.Err() != nil
 		if stopped || b.timedOut && b.busy() > 0 {
 			b.disarm()
-			b.group.record.withdrawing(waiting, b.timedOut)
+			if b.busy() > 0 {
+				b.group.record.withdrawing(b.timedOut)
+			}
+			b.group.record.deadlines(waiting, nil, nil)
 		} else {
 			b.arm(waiting)
 			b.startClusters(starting)

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,7 +98,10 @@ func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.Sig
 	}
 	switch {
 	case paused:
-		r.reason.set(ctx, "Paused", "paused"+byWhom(who)+"; what is at work finishes; waiting for resume")
+		r.pause = &drydockv1.Wait{
+			Reason: reasonPaused, Message: "paused" + byWhom(who) + "; what is at work finishes; waiting for resume", Since: *r.now(ctx),
+		}
+		r.reason.replace(r.pause.DeepCopy())
 	case r.before != nil:
 		r.reason.replace(new(*r.before))
 	case r.status.Status.StartedAt == nil:
@@ -125,13 +129,46 @@ func (r *groupRecord) cancelling(ctx workflow.Context, who temporal.SignalReques
 }
 
 // withdrawing records that the clusters at work are withdrawn.
-func (r *groupRecord) withdrawing(ctx workflow.Context, timedOut bool) {
+func (r *groupRecord) withdrawing(timedOut bool) {
+	r.withdrawal = "Cancelling"
 	if timedOut {
 		r.withdrawal = "WithdrawingTimedOut"
-	} else {
-		r.withdrawal = "Cancelling"
 	}
-	r.deadlines(ctx, nil, nil)
+}
+
+// withdrawn records that what was withdrawn is not at work any more, and that the next batch is due. A rollout that is cancelled says so to its end.
+func (r *groupRecord) withdrawn(ctx workflow.Context) {
+	if ctx.Err() != nil || r.withdrawal == "" {
+		return
+	}
+	r.withdrawal = ""
+	if stands := r.stands(); stands != nil {
+		r.reason.replace(stands)
+	}
+}
+
+// stands is why the rollout starts nothing more until somebody has said so; nil: nobody needs to.
+func (r *groupRecord) stands() *drydockv1.Wait {
+	wait := r.approval
+	if r.status.Paused {
+		wait = r.pause
+	}
+	return wait.DeepCopy()
+}
+
+// troubled records why something does not succeed yet; without a reason it does now, and what stands is said again.
+func (r *groupRecord) troubled(ctx workflow.Context, reason, message string) {
+	stands := r.stands()
+	switch {
+	case reason != "" || r.withdrawal != "":
+		r.reason.set(ctx, reason, message)
+	case stands != nil:
+		r.reason.replace(stands)
+	case slices.ContainsFunc(r.status.Clusters, func(c ranv1.ClusterStatus) bool { return working(&c) || c.State == ranv1.ClusterSoaking }):
+		r.explainBatch(ctx)
+	default:
+		r.reason.set(ctx, "", "")
+	}
 }
 
 // explain keeps the rollout's one current reason: the approval that is missing, or the batch at work, with the clusters that wait as its blockers.

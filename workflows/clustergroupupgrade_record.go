@@ -23,6 +23,8 @@ type groupRecord struct {
 	reason      reasonKeeper
 	// before is why remediation does not begin yet.
 	before *drydockv1.Wait
+	// pause is that which lasts.
+	pause *drydockv1.Wait
 	// approval is that which is waited for.
 	approval *drydockv1.Wait
 	// index is where in the status a cluster is.
@@ -42,6 +44,9 @@ type groupRecord struct {
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, status: status, remediation: remediation}
 	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
+	if status.Paused && status.Wait != nil && status.Wait.Reason == reasonPaused {
+		r.pause = status.Wait.DeepCopy()
+	}
 	r.list(status.Clusters)
 	return r
 }
@@ -139,7 +144,6 @@ func (r *groupRecord) approved(approval ranv1.Approval) {
 }
 
 func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
-	r.withdrawal = ""
 	r.reason.replace(nil) // the wait for this batch begins now
 	r.status.Status.CurrentBatchStartedAt = r.now(ctx)
 	r.status.Status.CurrentBatch = 0
