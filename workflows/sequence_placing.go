@@ -113,11 +113,7 @@ func (s *sequence) keepPlaced(ctx workflow.Context) {
 		if len(placements) == 0 {
 			continue
 		}
-		insist := s.group.insist()
-		insist.before = func() error { return s.heldOf(placements) }
-		s.writing = true
-		refused, err := s.items.place(ctx, insist, placements)
-		s.writing = false
+		refused, err := s.tell(ctx, placements)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -126,11 +122,40 @@ func (s *sequence) keepPlaced(ctx workflow.Context) {
 			s.dirty, s.pressing = true, true
 			continue
 		case err != nil:
+			s.mayHavePlaced(placements)
 			s.fail(ctx, err)
+			s.takeOff(ctx)
 			return
 		}
 		s.takeAnswer(ctx, placements, refused)
 	}
+}
+
+// tell insists on placements, unless a cluster that they add is held.
+func (s *sequence) tell(ctx workflow.Context, placements []placement) ([]refusal, error) {
+	insist := s.group.insist()
+	insist.before = func() error { return s.heldOf(placements) }
+	s.writing = true
+	refused, err := s.items.place(ctx, insist, placements)
+	s.writing = false
+	return refused, err
+}
+
+// takeOff takes the clusters off the hub that are not at work any more since the sequence has failed: the rollout may wait for days before it ends. What the
+// hub refuses of one item keeps no other; it is removed with all that the rollout has made.
+func (s *sequence) takeOff(ctx workflow.Context) {
+	placements, _ := s.changes()
+	for _, p := range placements {
+		if refused, err := s.tell(ctx, []placement{p}); err == nil {
+			s.placedNow(p, refused)
+		}
+	}
+}
+
+// placedNow takes over what the hub has done of a placement.
+func (s *sequence) placedNow(p placement, refused []refusal) {
+	s.placed[p.item] = p.reached(refused)
+	s.tried[p.item] = notAmong(notAmong(s.tried[p.item], p.added), p.removed)
 }
 
 // heldOf says as an error what keeps one of the placements from being told, because of a cluster that it adds; nil: nothing does.
@@ -195,8 +220,7 @@ func (s *sequence) forgetLost() {
 func (s *sequence) takeAnswer(ctx workflow.Context, placements []placement, refused []refusal) {
 	var stands []ranv1.ClusterStatus
 	for _, p := range placements {
-		s.placed[p.item] = p.reached(refused)
-		s.tried[p.item] = notAmong(notAmong(s.tried[p.item], p.added), p.removed)
+		s.placedNow(p, refused)
 		for _, name := range p.added {
 			if m := s.atWork[name]; m != nil && (m.refused != nil || m.again) {
 				m.refused = nil
@@ -327,7 +351,7 @@ func (s *sequence) awaitOff(ctx workflow.Context, m *member) {
 }
 
 // settled: nothing is under way, and nothing is to be told.
-func (s *sequence) settled() bool { return s.failure != nil || s.ctx == nil || !s.dirty && !s.writing }
+func (s *sequence) settled() bool { return s.ctx == nil || s.told || !s.dirty && !s.writing }
 
 // stopPlacing tells the hub what is left to be told, and nothing from then on. It does not insist for longer than keepLimit.
 func (s *sequence) stopPlacing(ctx workflow.Context) {

@@ -13,6 +13,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -169,5 +170,63 @@ func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
 		w.runWorks(inWindow)
 		requireResult[groupStatus](w.world)
 		require.WithinDuration(t, cutoff, *w.inputsOf("PlaceManifestWorks")[0].(activities.PlaceWorksInput).Closes, time.Second)
+	})
+}
+
+// The second item cannot be put on c1, nor on any cluster, while c2 has the first; the second batch waits for its approval.
+func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
+	gone := temporal.Error(temporal.ErrInvalidSpec, "it has been changed since the rollout began", nil)
+	failed := func(w *policyWorld) {
+		status := statusOf[groupStatus](w.world)
+		require.True(t, awaitsApproval(status))
+		require.Equal(t, ranv1.ClusterFailed, statusOfCluster(status, "c1").State)
+		require.Equal(t, ranv1.ClusterFailed, statusOfCluster(status, "c2").State)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}
+	approved := func(w *policyWorld) func(*ranv1.ClusterGroupUpgradeSpec) {
+		return func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
+			askWhen(w.world, awaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+		}
+	}
+	t.Run("policies", func(t *testing.T) {
+		w := newPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
+		w.takes = func(cluster string, _ int) time.Duration {
+			if cluster == "c2" {
+				return -1
+			}
+			return time.Minute
+		}
+		w.fail["PlaceClusters"] = func(call int) error {
+			if placed := w.inputsOf("PlaceClusters")[call-1].(activities.PlaceClustersInput).Placements; placed[len(placed)-1].Policy == 1 {
+				return gone
+			}
+			return nil
+		}
+		w.lookAfter(10*time.Hour, func() {
+			require.Empty(t, w.enforced[0])
+			failed(w)
+		})
+		w.run(approved(w))
+		requireCancelled[groupStatus](w.world)
+	})
+	t.Run("works", func(t *testing.T) {
+		w, story := newWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
+		w.fail["PlaceManifestWorks"] = func(call int) error {
+			for _, placed := range w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works {
+				if placed.Template == 1 && len(placed.Added) > 0 {
+					return gone
+				}
+			}
+			return nil
+		}
+		w.lookAfter(10*time.Hour, func() {
+			require.Contains(t, *story, "-os c1")
+			require.Contains(t, *story, "-os c2")
+			require.NotContains(t, *story, "+firmware c1")
+			failed(w)
+		})
+		w.runWorks(approved(w))
+		requireCancelled[groupStatus](w.world)
 	})
 }
