@@ -78,7 +78,8 @@ func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) 
 	return names, nil
 }
 
-// OnboardingRollout brings a new cluster to what its policies say. Without policies it only labels.
+// OnboardingRollout brings a new cluster to what its policies say. Without policies it only labels. What it leaves out has no default: an edit, which is completed
+// before it is compared, changes only what it says.
 func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgrade {
 	return ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
@@ -87,11 +88,14 @@ func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgra
 			Clusters:            []string{cluster},
 			Enable:              new(true),
 			ManagedPolicies:     managed,
-			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240},
+			PolicyEnforcement:   ranv1.EnforceCopy,
+			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched},
 			BatchTimeoutAction:  ranv1.BatchTimeoutContinue,
 			Actions: ranv1.Actions{
-				BeforeEnable:    &ranv1.BeforeEnable{AddClusterLabels: map[string]string{LabelOnboarding: ""}},
-				AfterCompletion: &ranv1.AfterCompletion{AddClusterLabels: map[string]string{LabelOnboarded: ""}, RemoveClusterLabels: []string{LabelOnboarding}},
+				BeforeEnable: &ranv1.BeforeEnable{AddClusterLabels: map[string]string{LabelOnboarding: ""}},
+				AfterCompletion: &ranv1.AfterCompletion{
+					AddClusterLabels: map[string]string{LabelOnboarded: ""}, RemoveClusterLabels: []string{LabelOnboarding}, DeleteObjects: new(true),
+				},
 			},
 		},
 	}

@@ -1,0 +1,20 @@
+package manifest_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/manifest"
+	rollouts "drydock.dev/drydock/internal/rollout"
+)
+
+// An edit is completed before it is compared with what was started.
+func TestARolloutThatOnboardsLeavesOutNothingThatHasADefault(t *testing.T) {
+	for _, managed := range [][]string{nil, {"a"}} {
+		started := rollouts.OnboardingRollout("spoke-1", managed)
+		edited := *started.DeepCopy()
+		require.NoError(t, manifest.Complete(&edited))
+		require.Empty(t, rollouts.ChangedFields(started.Spec, edited.Spec))
+	}
+}
