@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,13 +131,21 @@ func (r *Rollouts) AwaitVanished(ctx context.Context, clusters []string) ([]stri
 }
 
 func vanishedOf(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
+	isGone := make([]bool, len(clusters))
+	looks, looking := errgroup.WithContext(ctx)
+	looks.SetLimit(requestsAtOnce)
+	for i, cluster := range clusters {
+		looks.Go(func() (err error) {
+			isGone[i], err = vanished(looking, hub, cluster)
+			return err
+		})
+	}
+	if err := looks.Wait(); err != nil {
+		return nil, err
+	}
 	found := []string{}
-	for _, cluster := range clusters {
-		gone, err := vanished(ctx, hub, cluster)
-		if err != nil {
-			return nil, err
-		}
-		if gone {
+	for i, cluster := range clusters {
+		if isGone[i] {
 			found = append(found, cluster)
 		}
 	}

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -123,9 +124,14 @@ func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t 
 
 func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {
 	managedCluster(t, spokeName, nil)
-	vanished, err := (&Rollouts{Clusters: clusters}).VanishedClusters(t.Context(), []string{spokeName, "was-here"})
+	var asked, gone []string
+	for i := range 3 * requestsAtOnce {
+		gone = append(gone, fmt.Sprintf("was-here-%d", i))
+		asked = append(asked, spokeName, gone[i])
+	}
+	vanished, err := (&Rollouts{Clusters: clusters}).VanishedClusters(t.Context(), asked)
 	require.NoError(t, err)
-	require.Equal(t, []string{"was-here"}, vanished)
+	require.Equal(t, gone, vanished, "in the order in which they were asked for")
 }
 
 func TestTheMomentAManagedClusterIsDeletedThoseWhoWaitAreTold(t *testing.T) {
