@@ -237,6 +237,7 @@ func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
 func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	if r.All {
 		c.Cancelled = true
+		c.endOverride(r.Request, now)
 		if c.Running != nil {
 			c.Running.End = earlier(c.Running.End, now)
 		}

@@ -18,11 +18,27 @@ func overridden(t *testing.T) *driven {
 	return d
 }
 
+func TestAWindowThatIsCancelledAltogetherIsNotOpenInAnEmergencyEither(t *testing.T) {
+	d := overridden(t)
+	d.now = at("2026-12-01T13:00:00Z").Time
+	request := windows.CancelRequest{Request: windows.Request{Actor: "bob", Reason: "not today"}, All: true}
+	require.NoError(t, d.CheckCancel(request, d.now))
+	d.Cancel(request, d.now)
+	require.False(t, d.ask().Allowed)
+	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
+	d.passTo("2026-12-01T13:00:00Z")
+	require.Equal(t, []windows.EventKind{windows.EventOverrideEnded}, d.happened)
+	_, changes := d.Next(d.now)
+	require.False(t, changes)
+	require.NoError(t, d.CheckOverride(windows.OverrideRequest{Request: request.Request, Until: d.now.Add(time.Hour)}, d.now), "the next emergency needs a word of its own")
+}
+
 func TestAnEmergencyThatSomebodyElseEndsIsSaidToBeEndedByThem(t *testing.T) {
 	by := windows.Request{Actor: "bob", Reason: "patched"}
 	for name, order := range map[string]func(d *driven){
-		"by closing the window":       func(d *driven) { d.End(windows.EndRequest{Request: by}, d.now) },
-		"by closing the window later": func(d *driven) { d.End(windows.EndRequest{Request: by, End: at("2026-12-01T13:00:00Z").Time}, d.now) },
+		"by closing the window":            func(d *driven) { d.End(windows.EndRequest{Request: by}, d.now) },
+		"by closing the window later":      func(d *driven) { d.End(windows.EndRequest{Request: by, End: at("2026-12-01T13:00:00Z").Time}, d.now) },
+		"by cancelling the window for all": func(d *driven) { d.Cancel(windows.CancelRequest{Request: by, All: true}, d.now) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := overridden(t)
