@@ -47,8 +47,7 @@ spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: 1h, title: Nightly, port
 `, time.Now().Add(3*time.Second).UTC().Format("20060102T150405Z"), recordedPortal)
 }
 
-// keepPortals lets a portal show what is applied and a window that opens, has what it shows moved to another, and keeps the histories of both to their
-// ends.
+// keepPortals lets a portal show what is applied and a window that opens, has what it shows moved to another, and keeps the histories of both.
 func (r *recorder) keepPortals(ctx context.Context) error {
 	window := filepath.Join(r.Dir, "shown.yaml")
 	if err := os.WriteFile(window, windowOnPortal(), 0o600); err != nil {
@@ -74,15 +73,15 @@ func (r *recorder) keepPortals(ctx context.Context) error {
 	if err := r.Run(ctx, io.Discard, "portal", "delete", movedTo, "--all"); err != nil {
 		return err
 	}
-	var ids []string
-	for _, name := range []string{recordedPortal, movedTo} {
-		id := temporal.StatusPortalID(name)
-		if err := r.server.GetWorkflow(ctx, id, "").Get(ctx, nil); err != nil { // it ends when there is nothing left to show
-			return err
-		}
-		ids = append(ids, id)
+	shown, moved := temporal.StatusPortalID(recordedPortal), temporal.StatusPortalID(movedTo)
+	if err := r.server.GetWorkflow(ctx, moved, "").Get(ctx, nil); err != nil { // it ends when there is nothing left to show
+		return err
 	}
-	return r.keep(ctx, "portals", ids...)
+	// What is over is shown for days.
+	if err := r.server.TerminateWorkflow(ctx, shown, "", "recorded"); err != nil {
+		return err
+	}
+	return r.keep(ctx, "portals", shown, moved)
 }
 
 func (r *recorder) applyToPortal(ctx context.Context, name string) error {

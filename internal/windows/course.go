@@ -62,7 +62,7 @@ type Override struct {
 
 // Lead is word to be sent to a webhook some time before a start.
 type Lead struct {
-	// Start of the opening by the calendar; zero in what was written down before there was word of more than the opening that starts next.
+	// Start of the opening by the calendar.
 	Start time.Time `json:"start"`
 	URL   string    `json:"url"`
 	Lead  string    `json:"lead"`
@@ -279,7 +279,7 @@ func (c *Course) announce(next coming, now time.Time) []Event {
 
 func (c *Course) announced(next coming, url string, lead drydockv1.Duration) bool {
 	return slices.ContainsFunc(c.Announced, func(l Lead) bool {
-		return (l.Start.Equal(next.planned) || l.Start.IsZero()) && l.URL == url && l.Lead == string(lead)
+		return l.Start.Equal(next.planned) && l.URL == url && l.Lead == string(lead)
 	})
 }
 
