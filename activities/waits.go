@@ -36,12 +36,12 @@ type Waits struct {
 const askAfter = 10 * time.Second
 
 // mayBegin stands before the effect of an activity that disrupts: it does not begin once the maintenance windows have closed, nor while its cluster is held.
-// Errors: Held.
-func (w Waits) mayBegin(ctx context.Context, closes *time.Time) error {
+// Of a workflow that works on several clusters by itself, those are named. Errors: those of unlessHeld.
+func (w Waits) mayBegin(ctx context.Context, closes *time.Time, clusters ...string) error {
 	if err := unlessClosed(ctx, closes); err != nil {
 		return err
 	}
-	return w.unlessHeld(ctx)
+	return w.unlessHeld(ctx, clusters...)
 }
 
 // unlessClosed refuses an attempt that was handed out after the maintenance windows had closed: no worker was there before, and what its workflow
@@ -94,10 +94,7 @@ func (w Waits) mayBeginOn(ctx context.Context, clusters []string, closes *time.T
 	if len(clusters) == 0 {
 		return nil
 	}
-	if err := unlessClosed(ctx, closes); err != nil {
-		return err
-	}
-	return w.unlessHeld(ctx, clusters...)
+	return w.mayBegin(ctx, closes, clusters...)
 }
 
 // await calls check until it is done or fails, whenever an object of one of these kinds has changed (kube.Cluster.Await). What check

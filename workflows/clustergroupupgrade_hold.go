@@ -85,13 +85,7 @@ func (b *batch) hold() *drydockv1.Hold {
 
 // heldOf answers a query: what keeps anything new from being begun on clusters.
 func (g *groupUpgrade) heldOf(clusters []string) (temporal.Held, error) {
-	held, holds := temporal.Held{Paused: g.status.Paused}, g.holds.aside()
-	for _, cluster := range clusters {
-		if held.Held = holds.of(cluster); held.Held != nil {
-			break
-		}
-	}
-	return held, nil
+	return temporal.Held{Paused: g.status.Paused, Held: g.holds.aside().ofAny(clusters...)}, nil
 }
 
 // withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold

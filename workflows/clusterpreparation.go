@@ -100,13 +100,7 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Stan
 
 // heldOf is what keeps a Job from being started on clusters.
 func (p *clusterPreparation) heldOf(clusters ...string) temporal.Held {
-	held := temporal.Held{Paused: p.paused}
-	for _, cluster := range clusters {
-		if held.Held = p.holds.of(cluster); held.Held != nil {
-			break
-		}
-	}
-	return held
+	return temporal.Held{Paused: p.paused, Held: p.holds.ofAny(clusters...)}
 }
 
 // unlessHeld says what keeps the Job of a cluster from being started, unless something has been seen of it; an empty reason: nothing does.

@@ -78,6 +78,16 @@ func (k *holdKeeper) aside() *holdKeeper {
 // of is what keeps anything new from being started in a cluster; nil: nothing does.
 func (k *holdKeeper) of(cluster string) *drydockv1.Hold { return k.unlessFits(cluster, 0) }
 
+// ofAny is what keeps anything new from being started in one of several clusters; nil: nothing does.
+func (k *holdKeeper) ofAny(clusters ...string) *drydockv1.Hold {
+	for _, cluster := range clusters {
+		if hold := k.of(cluster); hold != nil {
+			return hold
+		}
+	}
+	return nil
+}
+
 // unlessFits is what keeps something new that takes that long from being started in a cluster; nil: nothing does.
 func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.Hold {
 	hold := k.current().Of(cluster)
