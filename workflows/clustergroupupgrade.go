@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
@@ -58,6 +59,8 @@ type ClusterGroupUpgradeCarried struct {
 	Slowest time.Duration `json:"slowest,omitempty"`
 	// Starters are who brought the rollout on its way.
 	Starters []string `json:"starters,omitempty"`
+	// Pause is that which lasts.
+	Pause *drydockv1.Wait `json:"pause,omitempty"`
 }
 
 // BatchBudget is how much time a batch has.
@@ -147,6 +150,10 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	g.record.completed = g.completions.add
+	if c := in.Carried; c != nil && c.Pause != nil {
+		g.record.pause = c.Pause
+		g.record.reason.replace(c.Pause.DeepCopy())
+	}
 	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
 		workflow.QueryHandlerOptions{Description: "What keeps anything new from being begun on the clusters that are named."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
@@ -259,7 +266,7 @@ func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	return &ClusterGroupUpgradeCarried{
 		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
 		Completed: g.completions.due, Prepared: g.prepared, Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
-		Slowest: g.slowest, Starters: g.starters, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
+		Slowest: g.slowest, Starters: g.starters, Pause: g.record.pause, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
 	}
 }
 

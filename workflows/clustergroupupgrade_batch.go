@@ -9,6 +9,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // clustersAtOnce is how many clusters one run keeps at work at most that have a child each: the server blocks a run with too many.
@@ -98,7 +99,9 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 		g.record.deadlines(ctx, nil, nil)
 		return endGate
 	}
-	b.dropVanished(ctx, b.clusters)
+	if err := b.dropVanished(ctx, b.clusters); err != nil && ctx.Err() == nil {
+		g.record.note(fmt.Sprintf("whether clusters of batch %d have vanished could not be found out: %s", b.first, temporal.ErrorMessage(err)))
+	}
 	g.batch = nil
 	if len(b.pending) > 0 && !b.timedOut && !b.exhausted() && ctx.Err() == nil {
 		return endRun
@@ -112,7 +115,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 // needs that only if it is the first and no cluster of it was started. A batch for which there is no time left does not begin.
 func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	for {
-		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.reason) != nil {
+		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.notTold) != nil {
 			return rollout.EndCancelled
 		}
 		if mustContinueAsNew(ctx, g.signals) {
@@ -222,7 +225,11 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 			return next
 		}
 		asked := b.waiting(max(b.window().Free(), askedAhead))
-		if b.dropVanished(ctx, asked) != nil {
+		if err := b.dropVanished(ctx, asked); err != nil {
+			if temporal.Final(err) { // nobody will ever say whether they can be worked on
+				failure := failureOf(err)
+				b.lose(ctx, asked, failure.Reason, failure.Message)
+			}
 			return nil
 		}
 		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)

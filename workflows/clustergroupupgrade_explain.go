@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -90,18 +91,26 @@ func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.Aw
 	r.explain(ctx)
 }
 
+// paused records that the rollout is paused, or not any more. A pause that lasts stays that of who has paused first.
 func (r *groupRecord) paused(ctx workflow.Context, paused bool, who temporal.SignalRequest) {
 	r.status.Paused = paused
+	if !paused {
+		r.pause = nil
+	}
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
 	if r.status.Status.StartedAt != nil {
 		r.progressing(ctx)
 	}
 	switch {
 	case paused:
-		r.pause = &drydockv1.Wait{
-			Reason: reasonPaused, Message: "paused" + byWhom(who) + "; what is at work finishes; waiting for resume", Since: *r.now(ctx),
+		if r.pause == nil {
+			r.pause = &drydockv1.Wait{
+				Reason: reasonPaused, Message: "paused" + byWhom(who) + "; what is at work finishes; waiting for resume", Since: *r.now(ctx),
+			}
 		}
 		r.reason.replace(r.pause.DeepCopy())
+	case r.unknown != nil:
+		r.reason.replace(new(*r.unknown))
 	case r.before != nil:
 		r.reason.replace(new(*r.before))
 	case r.status.Status.StartedAt == nil:
@@ -149,11 +158,16 @@ func (r *groupRecord) withdrawn(ctx workflow.Context) {
 
 // stands is why the rollout starts nothing more until somebody has said so; nil: nobody needs to.
 func (r *groupRecord) stands() *drydockv1.Wait {
-	wait := r.approval
-	if r.status.Paused {
-		wait = r.pause
+	return cmp.Or(r.pause, r.approval, r.unknown).DeepCopy()
+}
+
+// notTold records that it is not known what is held, and why; without a reason it is.
+func (r *groupRecord) notTold(ctx workflow.Context, reason, message string) {
+	r.unknown = nil
+	if reason != "" {
+		r.unknown = &drydockv1.Wait{Reason: reason, Message: message, Since: *r.now(ctx)}
 	}
-	return wait.DeepCopy()
+	r.troubled(ctx, reason, message)
 }
 
 // troubled records why something does not succeed yet; without a reason it does now, and what stands is said again.

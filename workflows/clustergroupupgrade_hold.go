@@ -33,9 +33,9 @@ func (g *groupUpgrade) runClock(ctx workflow.Context) {
 }
 
 // standsStill reports whether the rollout's clock stands still: nobody is to run out of time because of a pause or a hold, or of an approval that
-// is not given; and the health checks before the first cluster have their own time.
+// is not given, nor while nobody says what is held; and the health checks before the first cluster have their own time.
 func (g *groupUpgrade) standsStill() bool {
-	return g.status.Paused || g.awaited != nil || g.gate.standing || g.batch != nil && g.batch.hold() != nil
+	return g.status.Paused || !g.holds.known() || g.awaited != nil || g.gate.standing || g.batch != nil && g.batch.hold() != nil
 }
 
 // hold is what keeps the rollout from going on as planned.

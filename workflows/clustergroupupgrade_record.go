@@ -27,6 +27,8 @@ type groupRecord struct {
 	pause *drydockv1.Wait
 	// approval is that which is waited for.
 	approval *drydockv1.Wait
+	// unknown is the wait until it is known what is held.
+	unknown *drydockv1.Wait
 	// index is where in the status a cluster is.
 	index map[string]int
 	// failures is how many clusters have failed on which work was begun.
@@ -44,9 +46,6 @@ type groupRecord struct {
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, status: status, remediation: remediation}
 	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
-	if status.Paused && status.Wait != nil && status.Wait.Reason == reasonPaused {
-		r.pause = status.Wait.DeepCopy()
-	}
 	r.list(status.Clusters)
 	return r
 }

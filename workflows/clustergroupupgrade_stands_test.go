@@ -8,9 +8,11 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	sdktemporal "go.temporal.io/sdk/temporal"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -117,4 +119,81 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Whoever pauses and resumes meanwhile, the rollout says what it waits for.
+func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) {
+	for name, object := range map[string]ranv1.ClusterGroupUpgrade{"before the first batch": aRollout(), "before clusters are precached": prepared(aRollout())} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := newPreparedWorld(t, nil, []string{"c1"})
+			w.untold = true
+			requireReason := func(after time.Duration, reason string) {
+				w.lookAfter(after, func() {
+					wait := statusOf[groupStatus](w).Wait
+					require.NotNil(t, wait, "after %v", after)
+					require.Equal(t, reason, wait.Reason, "after %v: %s", after, wait.Message)
+				})
+			}
+			signal := func(after time.Duration, name string) {
+				w.RegisterDelayedCallback(func() { w.SignalWorkflow(name, temporal.SignalRequest{Actor: "bob"}) }, after)
+			}
+			signal(time.Hour, temporal.SignalPause)
+			requireReason(2*time.Hour, reasonPaused)
+			signal(3*time.Hour, temporal.SignalResume)
+			requireReason(4*time.Hour, emergency.ReasonUnknown)
+			signal(5*time.Hour, temporal.SignalPause)
+			w.hear(6*time.Hour, heldState(1))
+			requireReason(7*time.Hour, reasonPaused)
+			signal(8*time.Hour, temporal.SignalResume)
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+			require.Nil(t, requireResult[groupStatus](w).Wait)
+			require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
+		})
+	}
+}
+
+// c1 refuses what afterCompletion asks for, which is what the rollout waits for last when its run ends.
+func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
+	first, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c2"] = takes(20 * time.Minute)
+	first.refuseChanges(first.Now().Add(300*time.Hour), false, "c1")
+	var paused metav1.Time
+	first.RegisterDelayedCallback(func() {
+		first.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob", Reason: "audit"})
+		first.SetContinueAsNewSuggested(true)
+		paused = metav1.NewTime(first.Now())
+	}, 30*time.Second)
+	first.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollingRollout())})
+	in := handedOn[ClusterGroupUpgradeInput](first)
+	require.NotNil(t, in, "%v", first.GetWorkflowError())
+	require.Equal(t, reasonRefused, in.Carried.Status.Wait.Reason)
+
+	second, again := newGroupWorld(t)
+	second.refuseChanges(second.Now().Add(time.Hour), false, "c1")
+	second.lookAfter(5*time.Hour, func() {
+		require.Empty(t, again.events)
+		wait := statusOf[groupStatus](second).Wait
+		require.NotNil(t, wait)
+		require.Equal(t, "paused by bob: audit; what is at work finishes; waiting for resume", wait.Message)
+		require.WithinDuration(t, paused.Time, wait.Since.Time, time.Second)
+		second.SignalWorkflow(temporal.SignalResume, nil)
+	})
+	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
+	require.Equal(t, int32(3), requireResult[groupStatus](second).Counts.Complete)
+}
+
+func TestAnApprovalDoesNotBeginThePauseAnew(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	start := w.Now()
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "eve"}) }, 10*time.Minute)
+	w.RegisterDelayedCallback(func() { w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, 20*time.Minute)
+	w.lookAfter(time.Hour, func() {
+		wait := statusOf[groupStatus](w).Wait
+		require.Equal(t, reasonPaused, wait.Reason)
+		require.Contains(t, wait.Message, "paused by eve")
+		require.WithinDuration(t, start.Add(10*time.Minute), wait.Since.Time, time.Second)
+		w.SignalWorkflow(temporal.SignalResume, nil)
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: approvedRollout(), StartedBy: "ann"})
+	requireResult[groupStatus](w)
 }

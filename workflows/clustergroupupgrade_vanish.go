@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -77,13 +78,18 @@ func (b *batch) begun() []string {
 	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
 }
 
-// vanish fails clusters that are no ManagedClusters any more, also those that are complete. One at work is withdrawn.
+// vanish fails clusters that are no ManagedClusters any more, also those that are complete.
 func (b *batch) vanish(ctx workflow.Context, names []string) {
+	b.lose(ctx, names, ranv1.ReasonClusterVanished, messageVanished)
+}
+
+// lose fails clusters that cannot be worked on any more. One at work is withdrawn.
+func (b *batch) lose(ctx workflow.Context, names []string, reason, message string) {
 	if len(names) == 0 {
 		return
 	}
 	g := b.group
-	g.record.vanished(ctx, names)
+	g.record.lost(ctx, names, reason, message)
 	for _, name := range names {
 		cluster := b.running[name]
 		if cluster == nil {

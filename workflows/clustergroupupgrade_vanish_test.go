@@ -100,3 +100,38 @@ func TestARollingRolloutWatchesWhoFollowsWithThoseAtWork(t *testing.T) {
 	requireResult[groupStatus](w)
 	require.Len(t, w.inputsOf("AwaitVanished"), 3, "not one for each cluster")
 }
+
+func TestAHubThatRefusesToBeAskedFailsTheClustersThatWaitWithTheReason(t *testing.T) {
+	for name, test := range map[string]struct {
+		canaries []string
+		states   map[string]ranv1.ClusterState
+	}{
+		"a batch":  {nil, map[string]ranv1.ClusterState{"c1": "failed", "c2": "failed", "c3": "failed"}},
+		"a canary": {[]string{"c1"}, map[string]ranv1.ClusterState{"c1": "failed", "c2": "pending", "c3": "pending"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
+			w.fail["VanishedClusters"] = always(temporal.Error(temporal.ErrNotFound, "there is no hub", nil))
+			start := w.Now()
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout(test.canaries...)})
+			status := requireFailure[groupStatus](w, ranv1.ReasonFailed)
+			require.Empty(t, clusters.events)
+			require.Equal(t, test.states, clusterStates(status))
+			require.Equal(t, "NotFound: there is no hub", statusOfCluster(status, "c1").Reason+": "+statusOfCluster(status, "c1").Message)
+			require.WithinDuration(t, start, w.Now(), 10*time.Second, "not only when the time is over")
+		})
+	}
+}
+
+func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	w.fail["VanishedClusters"] = func(call int) error {
+		if call == 2 {
+			return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
+		}
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	status := requireResult[groupStatus](w)
+	require.Equal(t, []string{"whether clusters of batch 1 have vanished could not be found out: there is no hub"}, status.Notes)
+}

@@ -142,7 +142,7 @@ func (h *harborKeeper) keep(ctx workflow.Context) error {
 	if err := h.locate(ctx); err != nil {
 		return err
 	}
-	if err := h.holds.awaitKnown(ctx, h.record.reason); err != nil {
+	if err := h.holds.awaitKnown(ctx, h.record.reason.set); err != nil {
 		return err
 	}
 	for {

@@ -174,25 +174,28 @@ func (k *holdKeeper) about(cluster string) emergency.State {
 // known reports whether it is known what is held.
 func (k *holdKeeper) known() bool { return k.subscription == nil || k.state.Number > 0 }
 
-// awaitKnown waits until it is known what is held.
-func (k *holdKeeper) awaitKnown(ctx workflow.Context, reason reasonKeeper) error {
+// awaitKnown waits until it is known what is held. Waiting is told why that is not known yet, and an empty reason once it is.
+func (k *holdKeeper) awaitKnown(ctx workflow.Context, waiting func(ctx workflow.Context, reason, message string)) error {
+	if k.known() {
+		return nil
+	}
 	for !k.known() {
 		trouble, message := k.trouble, "waiting to be told what is held (workflow "+temporal.EmergencyStopID+")"
 		if trouble != "" {
 			message += ": " + trouble
 		}
-		reason.set(ctx, emergency.ReasonUnknown, message)
+		waiting(ctx, emergency.ReasonUnknown, message)
 		if err := workflow.Await(ctx, func() bool { return k.known() || k.trouble != trouble }); err != nil {
 			return err
 		}
-		reason.set(ctx, "", "")
 	}
+	waiting(ctx, "", "")
 	return nil
 }
 
 // awaitRelease waits until it is known that a cluster is not held. It stands before every step that disrupts something new.
 func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason reasonKeeper) error {
-	if err := k.awaitKnown(ctx, reason); err != nil {
+	if err := k.awaitKnown(ctx, reason.set); err != nil {
 		return err
 	}
 	for hold := k.of(cluster); hold != nil; hold = k.of(cluster) {

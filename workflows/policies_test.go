@@ -322,6 +322,20 @@ func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
 	require.Equal(t, 31*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
 }
 
+func TestAHubThatRefusesTheLookAtTheEndOfASoakFailsTheClustersWithTheReason(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.soaks[0] = 10 * time.Minute
+	w.fail["ReadCompliance"] = always(temporal.Error(temporal.ErrNotFound, "there is no hub", nil))
+	w.run()
+	status := requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
+	for _, c := range status.Clusters {
+		require.Equal(t, ranv1.ClusterFailed, c.State)
+		require.Equal(t, "NotFound: there is no hub", c.Reason+": "+c.Message)
+		require.Equal(t, 11*time.Minute, c.CompletedAt.Sub(c.StartedAt.Time).Round(time.Minute), "not only when its time was over")
+	}
+	w.requireNothingEnforced()
+}
+
 func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	w.takes = func(cluster string, policy int) time.Duration {

@@ -226,6 +226,9 @@ func (f *flight) keepTime(ctx workflow.Context) {
 		}
 		seen, err := f.due(ctx)
 		if err != nil {
+			if ctx.Err() == nil { // for good: nobody would ever say when their soak is over
+				f.endAll(ctx, err)
+			}
 			return
 		}
 		if len(seen) > 0 {
