@@ -301,7 +301,7 @@ func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err erro
 		if err := m.useShared(ctx); err != nil || m.sharing.lost == "" || !m.requestors.needed() {
 			return true, err
 		}
-		m.sharing = sharing{holder: m.sharing.holder, number: m.sharing.number}
+		m.forgetHolder()
 	}
 }
 

@@ -29,8 +29,8 @@ func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 	switch {
 	case err == nil && (m.sharing.vain || m.gaveWay):
 		return maintenancev1.NodePending
-	case err == nil && m.status.Failure == nil && m.withdrawn == nil:
-		return maintenancev1.NodeCompleted
+	case err == nil && m.status.Failure == nil && (m.withdrawn == nil || m.requestors.own().State == maintenancev1.RequestorDone):
+		return maintenancev1.NodeCompleted // whoever was done when cancel was said has nothing to take back
 	case m.status.Failure == nil:
 		return maintenancev1.NodeCancelled
 	case temporal.ErrorType(err) == temporal.ErrNodeGone:

@@ -116,7 +116,8 @@ func (m *nodeMaintenance) heed(joined *requestor, claim scheduling.Claim) {
 func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, refused string) {
 	m.shares++
 	share := scheduling.Share{
-		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, State: m.status.State, Ready: m.status.HandedOver && refused == "",
+		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, Later: refused != "" && m.mayHaveNodeLater(),
+		State: m.status.State, Ready: m.status.HandedOver && refused == "",
 	}
 	// One that is over needs not be told: nothing to do about an error.
 	m.unheard++
@@ -125,6 +126,11 @@ func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, ref
 		_ = told.Get(ctx, nil)
 		m.unheard--
 	})
+}
+
+// mayHaveNodeLater reports whether the maintenance has no slot, and waits for one, or will.
+func (m *nodeMaintenance) mayHaveNodeLater() bool {
+	return m.in.Parent == "" && !m.returning && !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name)
 }
 
 // shareStates tells those that joined how the node stands, whenever that changes.
@@ -167,8 +173,8 @@ func (m *nodeMaintenance) part(ctx workflow.Context, reason string) {
 
 // giveSlotBack gives the slot back, or the request for it, of a node that was not taken. Whoever gets the node then knows nothing of those that joined.
 func (m *nodeMaintenance) giveSlotBack(ctx workflow.Context, why string) {
-	m.part(ctx, why)
 	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	m.part(ctx, why)
 	m.withdrawUnneeded()
 }
 

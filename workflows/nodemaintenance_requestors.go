@@ -175,7 +175,9 @@ func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
 func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 	switch who := m.spokenFor(r, "fail"); {
 	case who == nil:
-	case !m.status.HandedOver || !who.State.NeedsNode():
+	case !who.State.NeedsNode():
+		m.record.note(m.said("fail", who, r) + ", but " + who.RequestorID + " does not need the node any more: nothing done")
+	case !m.status.HandedOver:
 		m.record.note(m.said("fail", who, r) + ", but the node is not handed over: nothing done")
 	default:
 		m.requestors.set(who, maintenancev1.RequestorFailed, byWhom(r))
@@ -185,14 +187,16 @@ func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 }
 
 func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
-	who := m.spokenFor(r, "recover")
-	if who == nil || !m.status.HandedOver || who.State != maintenancev1.RequestorFailed {
-		return
+	switch who := m.spokenFor(r, "recover"); {
+	case who == nil:
+	case who.State != maintenancev1.RequestorFailed:
+		m.record.note(m.said("recover", who, r) + ", but the work of " + who.RequestorID + " has not failed: nothing done")
+	default:
+		who.failure = nil
+		m.requestors.set(who, maintenancev1.RequestorAtWork, "")
+		m.record.note(m.said("recover", who, r) + "; the work of " + who.RequestorID + ", which had failed, goes on")
+		m.showFailure()
 	}
-	who.failure = nil
-	m.requestors.set(who, maintenancev1.RequestorAtWork, "")
-	m.record.note(m.said("recover", who, r))
-	m.showFailure()
 }
 
 // takeBack takes in that a requestor does not want the node any more.

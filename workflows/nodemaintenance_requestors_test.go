@@ -85,6 +85,68 @@ func TestOneThatIsCancelledLeavesTheNodeToTheOthers(t *testing.T) {
 	}
 }
 
+// Its work is done, and the node was returned well: nothing was taken back.
+func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
+	for _, by := range []string{"signal", "Temporal"} {
+		t.Run(by, func(t *testing.T) {
+			w := newWorld(t)
+			cancel := w.signal(temporal.SignalCancel, "")
+			if by == "Temporal" {
+				cancel = w.CancelWorkflow
+			}
+			w.say(
+				w.signal(temporal.SignalDone, ""), cancel, w.keepsNode(maintenancev1.NodeReady), func() {
+					require.Equal(t, maintenancev1.RequestorDone, statusOf[nodeStatus](w).Requestors[0].State)
+				},
+				w.signal(temporal.SignalDone, "gpu.example.com"),
+			)
+			w.ExecuteWorkflow(NodeMaintenance, forTwo())
+			status := requireResult[nodeStatus](w)
+			require.Equal(t, maintenancev1.NodeCompleted, status.State)
+			require.Contains(t, status.Notes, "cancel was said for ops.example.com: the node is kept for gpu.example.com")
+			returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
+			require.Equal(t, maintenancev1.NodeCompleted, returned.Ended.State, "the node is told so, too")
+		})
+	}
+}
+
+// What is cancelled then is the check of the node, of which nobody knows what it would have found.
+func TestOneThatIsCancelledWhileItsNodeIsCheckedIsCancelled(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["AwaitNodeHealthy"] = true
+	w.say(w.signal(temporal.SignalDone, ""), w.signal(temporal.SignalCancel, ""))
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](w).State)
+}
+
+func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
+	w := newWorld(t)
+	says := func(signal, requestor, reason string) func() {
+		return func() {
+			w.SignalWorkflow(signal, temporal.SignalRequest{Requestor: requestor, Actor: "ann", Reason: reason})
+		}
+	}
+	w.say(
+		says(temporal.SignalRecover, "", ""),
+		says(temporal.SignalFail, "gpu.example.com", "no firmware"),
+		func() {
+			require.Equal(t, "the work of gpu.example.com failed, says ann: no firmware", statusOf[nodeStatus](w).Failure.Message)
+		},
+		says(temporal.SignalRecover, "gpu.example.com", "found it"),
+		says(temporal.SignalDone, "gpu.example.com", ""),
+		says(temporal.SignalFail, "gpu.example.com", ""),
+		says(temporal.SignalDone, "", ""),
+	)
+	w.ExecuteWorkflow(NodeMaintenance, forTwo())
+	require.Equal(t, []string{
+		"recover was said for ops.example.com by ann, but the work of ops.example.com has not failed: nothing done",
+		"recover was said for gpu.example.com by ann: found it; the work of gpu.example.com, which had failed, goes on",
+		"done was said for gpu.example.com by ann",
+		"fail was said for gpu.example.com by ann, but gpu.example.com does not need the node any more: nothing done",
+		"done was said for ops.example.com by ann",
+	}, requireResult[nodeStatus](w).Notes)
+}
+
 func TestANodeThatNobodyNeedsAnyMoreIsNotPreparedToTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.blocked["Drain"] = true

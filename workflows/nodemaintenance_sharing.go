@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -29,9 +30,10 @@ type sharing struct {
 	// vain: nothing came of it, and nobody waits for a slot instead.
 	vain bool
 
-	// said is what the holder was told last, number how many claims there were.
+	// said is what the holder was told last, number how many claims there were. again is the pause before the last that only said once more what was said.
 	said   maintenancev1.RequestorState
 	number int64
+	again  time.Duration
 	// want is what it is to be told.
 	want    maintenancev1.RequestorState
 	telling bool
@@ -41,7 +43,7 @@ type sharing struct {
 // tellHolder tells the holder how our requestors stand, one message after the other, until ctx is cancelled.
 func (m *nodeMaintenance) tellHolder(ctx workflow.Context) {
 	s := &m.sharing
-	for workflow.Await(ctx, func() bool { return s.want != s.said }) == nil {
+	for m.awaitClaim(ctx) == nil {
 		s.number++
 		s.said, s.telling = s.want, true
 		claim := scheduling.Claim{
@@ -51,6 +53,36 @@ func (m *nodeMaintenance) tellHolder(ctx workflow.Context) {
 		_ = workflow.SignalExternalWorkflow(ctx, s.holder.WorkflowID, "", temporal.SignalClaim, claim).Get(ctx, nil)
 		s.telling = false
 	}
+}
+
+// awaitClaim waits until the holder has to be told how our requestors stand: that has changed, or there is no answer, and what was said may be lost. It is
+// asked again as a slot is: soon, and then less and less often.
+func (m *nodeMaintenance) awaitClaim(ctx workflow.Context) error {
+	s := &m.sharing
+	for {
+		err := workflow.Await(ctx, func() bool { return s.want != s.said || m.unanswered() })
+		if err != nil || s.want != s.said {
+			return err
+		}
+		pause := min(max(2*s.again, askAgainFirst), askAgainAtMost)
+		err = awaitFor(ctx, pause, "ask "+s.holder.WorkflowID+" again to share "+m.node.Node, func() bool { return s.want != s.said || !m.unanswered() })
+		switch {
+		case err != nil || s.want != s.said:
+			return err
+		case m.unanswered():
+			s.again = pause
+			return nil
+		}
+	}
+}
+
+// unanswered reports whether the holder was asked to share the node that it has, and has not said yet whether it does.
+func (m *nodeMaintenance) unanswered() bool {
+	s, has := &m.sharing, m.in.Join
+	if has == nil {
+		has = m.slots.holder
+	}
+	return s.said.NeedsNode() && !s.joined && s.lost == "" && (s.heard.Number == 0 || s.heard.Later) && has != nil && *has == s.holder
 }
 
 // takeShare takes in what the holder tells.
@@ -180,6 +212,15 @@ func (m *nodeMaintenance) lose(ctx workflow.Context) {
 	m.setBegun(false)
 	m.record.stages.forget(maintenancev1.StageWorkDone)
 	m.record.enter(ctx, maintenancev1.NodePending)
+}
+
+// forgetHolder drops what is known of the one that shared the node. It is asked once more only if it waits for the node again, and has it then.
+func (m *nodeMaintenance) forgetHolder() {
+	before := m.sharing
+	m.sharing = sharing{number: before.number}
+	if !before.heard.Later {
+		m.sharing.holder = before.holder
+	}
 }
 
 // join shares the node that another maintenance has, for a rollout. What is the rollout's is done when the holder has returned the node well, as if it

@@ -277,6 +277,7 @@ func TestAClaimThatIsNotCoveredOrComesTooLateIsRefused(t *testing.T) {
 	in.Object.Spec.DrainSpec = nil
 	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() {
 		require.Equal(t, "it does not drain the node", w.lastShare().Refused)
+		require.False(t, w.lastShare().Later)
 	}, w.signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	require.Empty(t, requireResult[nodeStatus](w).Requestors)
@@ -285,6 +286,7 @@ func TestAClaimThatIsNotCoveredOrComesTooLateIsRefused(t *testing.T) {
 	w.blocked["AwaitNodeHealthy"] = true
 	w.say(w.signal(temporal.SignalDone, ""), w.claims(1, maintenancev1.RequestorAtWork), func() {
 		require.Equal(t, "it is returning the node", w.lastShare().Refused)
+		require.False(t, w.lastShare().Later)
 	}, w.CancelWorkflow)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	requireCancelled[nodeStatus](w)
@@ -323,6 +325,7 @@ func TestAClaimThatNoGrantFollowsIsRefusedSoon(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		require.Len(t, w.toldOf(temporal.SignalShare), 1)
 		require.Equal(t, "it does not have the node", w.lastShare().Refused)
+		require.True(t, w.lastShare().Later, "it waits for it")
 		w.claims(2, maintenancev1.RequestorAtWork)()
 	}, time.Minute+2*grantOnItsWay)
 	w.RegisterDelayedCallback(w.claims(3, maintenancev1.RequestorLeft), time.Minute+2*grantOnItsWay+time.Second)
@@ -404,6 +407,75 @@ func TestAMaintenanceJoinsTheOneThatHasItsNode(t *testing.T) {
 	require.Equal(t, peer, w.lastClaim().To)
 	for _, deed := range []string{"TakeNode", "Drain", "AwaitNodeHealthy"} {
 		require.NotContains(t, w.called(), deed, "the holder has done so")
+	}
+}
+
+// asked is how often the peer was asked to share its node.
+func (w *world) asked() int {
+	return len(slices.DeleteFunc(w.toldOf(temporal.SignalClaim), func(told any) bool { return !told.(scheduling.Claim).State.NeedsNode() }))
+}
+
+// What was said, or the answer, may be lost: that of a holder which continues as new in that moment, say.
+func TestAHolderThatDoesNotAnswerIsAskedAgainSoonAndThenLessAndLessOften(t *testing.T) {
+	for name, in := range map[string]NodeMaintenanceInput{"a maintenance of its own": handOver(), "a node of a rollout": joining()} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.occupy(peer)
+			var asked []int
+			for i := range 9 {
+				w.RegisterDelayedCallback(func() { asked = append(asked, w.asked()) }, time.Duration(i+1)*time.Minute)
+			}
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, []int{2, 3, 3, 4, 4, 4, 4, 5, 5}, asked, "after every minute: after 30 s, 90 s, 210 s, 450 s")
+				require.Equal(t, int64(5), w.lastClaim().Number, "each is another, by which it is told from those before")
+				w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeDraining})()
+			}, 10*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.Equal(t, peer.WorkflowID, statusOf[nodeStatus](w).JoinedTo)
+				require.Equal(t, 5, w.asked(), "it has answered")
+				w.CancelWorkflow()
+			}, 10*time.Hour)
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			requireCancelled[nodeStatus](w)
+		})
+	}
+}
+
+func TestAHolderThatDoesNotHaveTheNodeYetIsAskedAgain(t *testing.T) {
+	for _, later := range []bool{true, false} {
+		w := newWorld(t)
+		w.occupy(peer)
+		w.say(w.shares(scheduling.Share{Number: 1, Refused: "it does not have the node", Later: later}))
+		w.RegisterDelayedCallback(func() {
+			require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "cannot be joined: it does not have the node")
+			require.Equal(t, later, w.asked() > 2, "what will not change is not asked again")
+			w.CancelWorkflow()
+		}, time.Hour)
+		w.ExecuteWorkflow(NodeMaintenance, handOver())
+		requireCancelled[nodeStatus](w)
+	}
+}
+
+// It waits for the node itself then, and may have it before.
+func TestAHolderThatGaveTheNodeBackIsAskedAgainWhenItHasItOnceMore(t *testing.T) {
+	for _, later := range []bool{true, false} {
+		w := newWorld(t)
+		w.occupy(peer)
+		before := 0
+		w.say(
+			w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeScheduled}),
+			w.shares(scheduling.Share{Number: 2, Refused: "it waits for the node again", Later: later}), func() {
+				require.Equal(t, maintenancev1.NodePending, statusOf[nodeStatus](w).State)
+			},
+			w.shares(scheduling.Share{Number: 3, State: maintenancev1.NodeScheduled}), func() {
+				require.Equal(t, later, w.asked() > before)
+				require.Equal(t, later, statusOf[nodeStatus](w).JoinedTo == peer.WorkflowID)
+				w.CancelWorkflow()
+			},
+		)
+		w.RegisterDelayedCallback(func() { before = w.asked() }, 90*time.Second)
+		w.ExecuteWorkflow(NodeMaintenance, handOver())
+		requireCancelled[nodeStatus](w)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestANodeEndsAsWasSaidInOneMoment(t *testing.T) {
 		{[]string{again, fail, cancel}, maintenancev1.NodeFailed},
 		{[]string{fail, again, cancel}, maintenancev1.NodeCancelled},
 		{[]string{cancel, done}, maintenancev1.NodeCancelled},
-		{[]string{done, cancel}, maintenancev1.NodeCancelled},
+		{[]string{done, cancel}, maintenancev1.NodeCompleted},
 	} {
 		t.Run(fmt.Sprint(tt.said), func(t *testing.T) {
 			w := newWorld(t)

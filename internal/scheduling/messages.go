@@ -144,6 +144,8 @@ type Share struct {
 	Number int64 `json:"number"`
 	// Refused is why the node is not shared, or no longer; empty: it is.
 	Refused string `json:"refused,omitempty"`
+	// Later: it is refused because the maintenance waits for the node itself, and may be asked once more when it has it.
+	Later bool `json:"later,omitempty"`
 	// State of the maintenance that has the node. Ready: the node is handed over.
 	State maintenancev1.NodeState `json:"state"`
 	Ready bool                    `json:"ready,omitempty"`
