@@ -348,6 +348,7 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 	}
 	if !c.Outlook.Last && !c.Cancelled {
 		at(c.Outlook.Until)
+		at(c.Free) // when an opening was missed: see Stale
 	}
 	for _, excluded := range c.Outlook.Excluded { // which count for other windows also when this one opens no more
 		at(excluded.Start)
@@ -361,7 +362,8 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 	return next, !next.IsZero()
 }
 
-// Stale reports whether the calendar must be read once more, and from when on. Openings that were slept through must have had their turn: see Pass.
+// Stale reports whether the calendar must be read once more, and from when on. Openings that were slept through must have had their turn: see Pass. Of one
+// that was missed the end is waited for: what is read before is stale at once.
 func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	switch {
 	case c.Window == nil || c.Cancelled || c.Outlook.Last:
@@ -369,7 +371,7 @@ func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	case !now.Before(c.Outlook.Until):
 		return c.Outlook.Until, true
 	}
-	return earlier(c.Free, now), c.Free.After(c.Read) && (len(c.coming()) < 2 || c.shortSighted(now))
+	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && (len(c.coming()) < 2 || c.shortSighted(now))
 }
 
 // shortSighted reports whether word may be due of an opening that is not known yet, before the next has had its turn.

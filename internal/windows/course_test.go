@@ -57,6 +57,7 @@ func (d *driven) pass(now time.Time) {
 		if !stale {
 			return
 		}
+		require.True(d.t, from.After(d.Read), "the calendar is read again and again from %s on", from)
 		d.Foresee(from, d.outlook(from))
 	}
 }
@@ -104,6 +105,33 @@ func TestAnOutageOverTheStartOfAWindow(t *testing.T) {
 			require.Contains(t, d.events[0].Message, tt.message)
 			d.passTo(tt.back)
 			require.Equal(t, tt.happened, d.happened, "it is said once")
+		})
+	}
+}
+
+func TestTheCalendarIsNotReadAgainAndAgainUntilAMissedOpeningIsOver(t *testing.T) {
+	early := night()
+	early.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{"100h"}}}
+	cancelled := func(d *driven) {
+		for _, o := range d.Coming()[1:] {
+			d.Cancel(windows.CancelRequest{Start: o.Start}, d.now)
+		}
+	}
+	for name, tt := range map[string]struct {
+		spec    drydockv1.MaintenanceWindowSpec
+		defined string
+		before  func(*driven)
+	}{
+		"when word is sent of openings that are not known yet": {early, "2026-12-01T12:00:00Z", func(*driven) {}},
+		"when it was defined that late":                        {early, "2026-12-02T01:40:00Z", func(*driven) {}},
+		"when all others are cancelled":                        {night(), "2026-12-01T12:00:00Z", cancelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, tt.spec, tt.defined)
+			tt.before(d)
+			d.passTo("2026-12-02T01:45:00Z")
+			d.walk("2026-12-02T02:00:00Z")
+			require.NotEmpty(t, d.Coming(), "it is read further when the opening is over")
 		})
 	}
 }
