@@ -312,6 +312,23 @@ func TestAPodThatDoesNotComeBackInTimeFailsTheLockWithoutAnyEvent(t *testing.T) 
 	a.stepUntil(func(report locks.Report) bool { return report.Active == 1 })
 }
 
+func TestAPodThatIsMissingWhileItsNodeIsAskedForFailsTheLockWithoutAnyEvent(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.NodePodDeadlineSeconds = ptr.To[int32](2)
+	a.removePod(a.nodes[0])
+	a.step()
+	a.request(a.nodes[0])
+	a.stepUntil(func(report locks.Report) bool {
+		if report.Failed == 1 {
+			require.Equal(t, string(locks.PodDeadlinePassed), report.Wait().Reason)
+		}
+		return report.Failed == 1
+	})
+	require.Equal(t, lcmv1.LockFailed, a.lock(a.nodes[0]).Status.State)
+	a.addPod(a.nodes[0])
+	a.stepUntil(func(report locks.Report) bool { return report.Inactive == 1 })
+}
+
 func TestAPolicyThatCannotBeFollowedIsRefused(t *testing.T) {
 	a := newApplication(t, 0)
 	a.in.Policy.NodeSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Is"}}

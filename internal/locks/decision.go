@@ -107,7 +107,7 @@ const (
 	MaxInactiveNodes Reason = "MaxInactiveNodes"
 	// PodNotBack: the maintenance is over, but the pod is not ready yet.
 	PodNotBack Reason = "PodNotBack"
-	// PodDeadlinePassed: the pod has not come back in time.
+	// PodDeadlinePassed: the pod has not come back in time, or has not become ready in time while the lock was asked for.
 	PodDeadlinePassed Reason = "PodDeadlinePassed"
 	// NodeNotEnabled: the node has lost the role; NodeGone: it does not exist.
 	NodeNotEnabled Reason = "NodeNotEnabled"
@@ -139,8 +139,9 @@ func (d LockDecision) LetsGo() bool {
 	return d.To == lcmv1.LockInactive && d.From != lcmv1.LockInactive
 }
 
-// Grave reports whether the change must not be made on old information: a lock lets go or holds again, is removed, or loses its turn, or what
+// Grave reports whether the change must not be made on old information: a lock lets go or holds again, fails, is removed, or loses its turn, or what
 // was reached is taken back. All others can be put right afterwards without anybody having noticed.
 func (d LockDecision) Grave() bool {
-	return d.Action == Delete || d.EndsTurn || d.ReportsLess || d.Action == Update && (d.From == lcmv1.LockInactive) != (d.To == lcmv1.LockInactive)
+	flips := func(state lcmv1.LockState) bool { return d.Action == Update && (d.From == state) != (d.To == state) }
+	return d.Action == Delete || d.EndsTurn || d.ReportsLess || flips(lcmv1.LockInactive) || flips(lcmv1.LockFailed)
 }

@@ -65,48 +65,91 @@ func (a *application) settle(n *node) {
 		d.EndsTurn = !inMaintenance
 	case out && !inMaintenance && !n.presence.ready:
 		a.awaitReturn(n)
-	case d.From == lcmv1.LockFailed && !n.presence.ready:
+	case out && !n.presence.ready:
 		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
-		if inMaintenance {
-			n.keeps = &Turn{Requests: served(n.requests)}
-		}
+		n.keeps = &Turn{Requests: served(n.requests)}
+	case !n.presence.ready && (len(n.requests) > 0 || d.From == lcmv1.LockFailed):
+		a.awaitPod(n)
 	case len(n.requests) == 0 && out:
 		d.be(lcmv1.LockActive, RequestGone, "")
 	case len(n.requests) == 0:
 		d.be(lcmv1.LockActive, NoRequest, "")
-	case !n.presence.ready:
-		d.be(lcmv1.LockActive, PodNotReady, n.presence.message)
 	default:
 		n.wants = true
 	}
 }
 
-// awaitReturn keeps a node that was maintained out, and others held back for it, until its pod is ready. Past the deadline the lock is
-// failed, which tells a person, but the node still counts as out.
+// awaitReturn keeps a node that was maintained out, and others held back for it, until its pod is ready. One whose lock is failed still
+// counts as out.
 func (a *application) awaitReturn(n *node) {
-	d := &n.decided
 	since := a.wholeNow()
 	if n.turn.AwaitedSince != nil {
 		since = *n.turn.AwaitedSince
 	}
 	n.keeps = &Turn{Requests: n.turn.Requests, AwaitedSince: &since}
-	over := fmt.Sprintf("its maintenance is over, but since %s the application is not back: ", since.UTC().Format(time.RFC3339))
-	var deadline *time.Time
-	if limit := a.policy.NodePodDeadlineSeconds; limit != nil {
-		deadline = new(since.Add(time.Duration(*limit) * time.Second))
+	if !a.fails(n, since, notBack(since)) {
+		n.decided.be(lcmv1.LockInactive, PodNotBack, notBack(since)+n.presence.message)
 	}
-	passed := deadline != nil && !a.now.Before(*deadline)
-	switch {
-	case d.From == lcmv1.LockFailed && !(passed && strings.HasPrefix(d.Message, over)):
-		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
-	case passed:
-		d.be(lcmv1.LockFailed, PodDeadlinePassed, over+n.presence.message)
-	default:
-		d.be(lcmv1.LockInactive, PodNotBack, over+n.presence.message)
-		if deadline != nil {
-			a.lookAt(*deadline)
+}
+
+// awaitPod holds a node that is asked for while its pod is not ready: it would go down twice. Once the lock is failed it stays so until the pod is ready,
+// whoever asks.
+func (a *application) awaitPod(n *node) {
+	d := &n.decided
+	since, known := a.before.MissingSince[n.name]
+	if !known {
+		since = a.wholeNow()
+	}
+	if !a.fails(n, since, notReadySince(since)) {
+		d.be(lcmv1.LockActive, PodNotReady, n.presence.message)
+	}
+	if a.policy.NodePodDeadlineSeconds == nil || d.Reason == MarkedFailed {
+		return
+	}
+	if a.after.MissingSince == nil {
+		a.after.MissingSince = map[string]metav1.Time{}
+	}
+	a.after.MissingSince[n.name] = since
+}
+
+// notBack and notReadySince are what a lock says of a node before what is missing there.
+func notBack(since metav1.Time) string {
+	return fmt.Sprintf("its maintenance is over, but since %s the application is not back: ", since.UTC().Format(time.RFC3339))
+}
+
+func notReadySince(since metav1.Time) string {
+	return fmt.Sprintf("it cannot let go, the application has not been ready since %s: ", since.UTC().Format(time.RFC3339))
+}
+
+// fails has the lock of a node failed whose pod has not been ready since then, and reports whether it is: a person has marked it, or the deadline has passed,
+// which tells whoever waits for it. What the lock says then begins with these words.
+func (a *application) fails(n *node, since metav1.Time, words string) bool {
+	d := &n.decided
+	limit := a.policy.NodePodDeadlineSeconds
+	passed := false
+	if limit != nil {
+		deadline := since.Add(time.Duration(*limit) * time.Second)
+		if passed = !a.now.Before(deadline); !passed && d.From != lcmv1.LockFailed {
+			a.lookAt(deadline)
 		}
 	}
+	switch {
+	case d.From == lcmv1.LockFailed && !(passed && strings.HasPrefix(d.Message, words)):
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
+	case passed:
+		d.be(lcmv1.LockFailed, PodDeadlinePassed, words+n.presence.message)
+	}
+	return d.To == lcmv1.LockFailed
+}
+
+// markedFailed reports whether it was a person who has marked the lock of a node failed, and no deadline.
+func (a *application) markedFailed(n *node) bool {
+	d := n.decided
+	overdue := n.turn != nil && n.turn.AwaitedSince != nil && strings.HasPrefix(d.Message, notBack(*n.turn.AwaitedSince))
+	if since, known := a.before.MissingSince[n.name]; known {
+		overdue = overdue || strings.HasPrefix(d.Message, notReadySince(since))
+	}
+	return d.From == lcmv1.LockFailed && !overdue
 }
 
 // grant lets nodes go in the order in which they were asked for, as many as may be out at once. A turn that was recorded and not used
@@ -138,7 +181,7 @@ func (a *application) grant() {
 
 // queue holds a node whose turn has not come.
 func (a *application) queue(n *node, out []string) {
-	if n.decided.From == lcmv1.LockFailed {
+	if a.markedFailed(n) {
 		n.decided.be(lcmv1.LockFailed, MaxInactiveNodes, n.decided.Message)
 		return
 	}

@@ -29,6 +29,8 @@ type Turns struct {
 	Cluster []Served `json:"cluster,omitempty"`
 	// HealthySince is since when the checks that must hold for a while were found to, as long as the cluster's lock is held for them.
 	HealthySince map[string]metav1.Time `json:"healthySince,omitempty"`
+	// MissingSince is since when the application has not been ready on nodes that are asked for, by node, where the policy has a deadline for that.
+	MissingSince map[string]metav1.Time `json:"missingSince,omitempty"`
 	// Nodes that are inactive, or about to be.
 	Nodes map[string]Turn `json:"nodes,omitempty"`
 	// Follows is the resourceVersion of the lock that this entry was written over. It makes every entry different from the one before:
@@ -77,7 +79,8 @@ func (t Turns) Annotation(follows string) (string, error) {
 // same reports whether two books say the same; when they were written does not matter.
 func (t Turns) same(other Turns) bool {
 	sameTime := func(a, b metav1.Time) bool { return a.Equal(&b) }
-	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) || !maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) {
+	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) ||
+		!maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) || !maps.EqualFunc(t.MissingSince, other.MissingSince, sameTime) {
 		return false
 	}
 	for node, turn := range t.Nodes {

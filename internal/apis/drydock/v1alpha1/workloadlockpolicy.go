@@ -36,7 +36,7 @@ type WorkloadLockPolicySpec struct {
 	// +optional
 	MaxInactiveNodes *int32 `json:"maxInactiveNodes,omitempty"`
 	// NodePodDeadlineSeconds is how long the application's pod may be missing or not ready on a node after its
-	// maintenance before the lock is failed. Absent: no limit.
+	// maintenance, or while the node is asked for, before the lock is failed. Absent: no limit.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	NodePodDeadlineSeconds *int32 `json:"nodePodDeadlineSeconds,omitempty"`

@@ -1,0 +1,121 @@
+package locks_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/locks"
+)
+
+const noPod = "no pod of the application is on the node"
+
+// withoutPod is a world in which the first node has lost its pod, and pods may be missing for ten minutes.
+func withoutPod(t *testing.T) *world {
+	w := newWorld(t, "n1", "n2")
+	w.policy.NodePodDeadlineSeconds = ptr.To[int32](600)
+	w.settle()
+	w.removePod("n1")
+	return w
+}
+
+func (w *world) later(d time.Duration) { w.now = w.now.Add(d) }
+
+func TestAPodThatIsNotReadyInTimeWhileItsNodeIsAskedForFailsTheLock(t *testing.T) {
+	w := withoutPod(t)
+	decision := w.settle()
+	require.Equal(t, locks.NoRequest, of(decision, "n1").Reason)
+	require.Nil(t, decision.NextLook, "nobody waits for it")
+
+	w.later(time.Hour)
+	w.request("n1")
+	decision = w.settle()
+	require.Equal(t, active, of(decision, "n1").To)
+	require.Equal(t, locks.PodNotReady, of(decision, "n1").Reason)
+	require.Equal(t, t0.Add(time.Hour+10*time.Minute), decision.NextLook.UTC())
+	w.request("n2")
+	require.Equal(t, inactive, of(w.settle(), "n2").To, "it holds up nobody")
+
+	w.later(10*time.Minute - time.Second)
+	require.True(t, w.decide().Settled(), "a second before the deadline")
+	w.later(time.Second)
+	require.True(t, of(w.decide(), "n1").Grave(), "whoever waits is told at once")
+	decision = w.settle()
+	require.Equal(t, failed, of(decision, "n1").To)
+	require.Equal(t, locks.PodDeadlinePassed, of(decision, "n1").Reason)
+	require.Equal(t, "it cannot let go, the application has not been ready since 2026-11-20T11:00:00Z: "+noPod, of(decision, "n1").Message)
+	require.Nil(t, decision.NextLook)
+	require.Equal(t, []string{"n2"}, w.inactive(), "it is not out")
+
+	w.withdraw("n1")
+	require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "nobody has marked it")
+	w.request("n1")
+	w.addPod("n1", false)
+	w.settle()
+	require.Equal(t, failed, w.state("n1"), "whoever asks next does not wait for the deadline once more")
+	require.Contains(t, w.lock("n1").Status.ErrorMessage, "since 2026-11-20T11:00:00Z: pod tf/vrouter-n1: container agent is not ready")
+
+	w.setPod("n1", true)
+	decision = w.settle()
+	require.Equal(t, active, of(decision, "n1").To, "what had failed it is over")
+	require.Equal(t, locks.MaxInactiveNodes, of(decision, "n1").Reason)
+	w.withdraw("n2")
+	require.Equal(t, inactive, of(w.settle(), "n1").To)
+}
+
+func TestTheDeadlineOfAPodCountsOnlyWhileItsNodeIsAskedForAndItIsNotReady(t *testing.T) {
+	for name, between := range map[string]func(*world){
+		"the request was withdrawn in between": func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
+		"the pod was ready in between": func(w *world) {
+			w.request("n2") // older, by its name
+			w.snapshot.NodeRequests[1].Name = "a"
+			w.settle()
+			w.setPod("n1", true)
+			w.settle()
+			w.removePod("n1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := withoutPod(t)
+			w.request("n1")
+			w.settle()
+			w.later(9 * time.Minute)
+			between(w)
+			require.Equal(t, t0.Add(19*time.Minute), w.settle().NextLook.UTC())
+			w.later(9 * time.Minute)
+			require.True(t, w.decide().Settled())
+			w.later(time.Minute)
+			require.Equal(t, failed, of(w.settle(), "n1").To)
+		})
+	}
+	t.Run("there is none", func(t *testing.T) {
+		w := withoutPod(t)
+		w.policy.NodePodDeadlineSeconds = nil
+		w.request("n1")
+		require.Nil(t, w.settle().NextLook)
+		w.later(1000 * time.Hour)
+		require.True(t, w.decide().Settled())
+	})
+}
+
+func TestWhatAPersonWritesOfALockWhosePodIsNotReadyStays(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"before it is asked for":    func(*world) {},
+		"while it is asked for":     func(w *world) { w.request("n1"); w.settle(); w.later(time.Minute) },
+		"when it had failed itself": func(w *world) { w.request("n1"); w.settle(); w.later(time.Hour); w.settle() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := withoutPod(t)
+			before(w)
+			w.lock("n1").Status = lcmv1.WorkloadLockStatus{State: failed, ErrorMessage: "disk is being replaced"}
+			w.request("n1")
+			w.settle()
+			w.later(time.Hour)
+			require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason)
+			require.Equal(t, "disk is being replaced", w.lock("n1").Status.ErrorMessage)
+		})
+	}
+}
