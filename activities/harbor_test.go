@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -152,6 +153,11 @@ func (r *registry) harborCluster() *goharborv1.HarborCluster {
 
 func (r *registry) postgres() string { return "postgresql-" + r.ref.Namespace + "-main" }
 
+// credentials names the Secret that the operator of the database makes.
+func (r *registry) credentials() string {
+	return "harbor." + r.postgres() + ".credentials.postgresql.acid.zalan.do"
+}
+
 func (r *registry) patch(object client.Object, patch string) {
 	r.t.Helper()
 	require.NoError(r.t, r.cluster.Client.Patch(r.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
@@ -209,6 +215,10 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	secret := r.object(harbor.Secret, "main-database-password")
 	require.Equal(t, "bWFkZS1ieS10aGUtb3BlcmF0b3I=", secret.Object["data"].(map[string]any)["postgresql-password"])
 
+	require.Equal(t, []string{
+		"get " + r.credentials(), "get minio-main-creds", "patch main-database-password", "patch minio-main",
+	}, r.askedForSecrets(), "what was not there is not asked for before")
+
 	before := r.versions()
 	for part, applied := range r.known.Applied {
 		_, err := r.harbor().ApplyHarborPart(t.Context(), ApplyHarborPartInput{HarborRef: r.ref, Due: harbor.Due{Part: part, Wanted: applied.Wanted}})
@@ -217,9 +227,33 @@ func harborComesUp(t *testing.T, played *operators.Operators) {
 	require.Equal(t, before, r.versions(), "applied once more, nothing is written")
 
 	// Another password, and Harbor has it.
-	r.patch(r.object(harbor.Secret, "harbor."+r.postgres()+".credentials.postgresql.acid.zalan.do"), `{"stringData":{"password":"new"}}`)
+	r.patch(r.object(harbor.Secret, r.credentials()), `{"stringData":{"password":"new"}}`)
 	require.Equal(t, harbor.PartHarbor, r.await().Parts[0].Part)
 	require.Equal(t, "bmV3", r.object(harbor.Secret, "main-database-password").Object["data"].(map[string]any)["postgresql-password"])
+}
+
+// askedForSecrets is what Drydock has asked for of single Secrets until Harbor was applied.
+func (r *registry) askedForSecrets() []string {
+	r.t.Helper()
+	var asked []string
+	require.Eventually(r.t, func() bool {
+		events, err := stack.Cluster(hubName).AuditEvents()
+		require.NoError(r.t, err)
+		asked = nil
+		applied := false
+		for _, event := range events {
+			if event.ObjectRef == nil || event.ObjectRef.Namespace != r.ref.Namespace || !strings.HasSuffix(event.User.Username, ":drydock-initiator") {
+				continue
+			}
+			applied = applied || event.ObjectRef.Resource == "harbors" && event.Verb == "patch"
+			if event.ObjectRef.Resource == "secrets" && (event.Verb == "get" || event.Verb == "patch") {
+				asked = append(asked, event.Verb+" "+event.ObjectRef.Name)
+			}
+		}
+		return applied
+	}, 20*time.Second, 50*time.Millisecond, "the audit log does not say that Harbor was applied")
+	slices.Sort(asked)
+	return asked
 }
 
 // versions are those of all that was applied.
@@ -369,6 +403,16 @@ func harborElsewhere(t *testing.T, played *operators.Operators) {
 	}
 	r.untilIs(goharborv1.StatusHealthy)
 	require.Equal(t, []harbor.Part{harbor.PartHarbor}, r.order)
+	for _, kind := range []goharborv1.ConditionType{goharborv1.DatabaseReady, goharborv1.CacheReady, goharborv1.StorageReady} {
+		r.becomes(kind, yes, harbor.ReasonExternal)
+	}
+
+	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"s3":{"bucket":null}}}}}`)
+	r.becomes(goharborv1.StorageReady, no, harbor.ReasonSettingsMissing)
+	require.Equal(t, "must be set: spec.storage.spec.s3.bucket", harbor.ConditionOf(r.known.Status, goharborv1.StorageReady).Message)
+	require.Equal(t, goharborv1.StatusUnhealthy, r.known.Status.Status)
+	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"s3":{"bucket":"images"}}}}}`)
+	r.untilIs(goharborv1.StatusHealthy)
 }
 
 func harborOfOthers(t *testing.T, played *operators.Operators) {
@@ -382,6 +426,12 @@ func harborOfOthers(t *testing.T, played *operators.Operators) {
 	require.Equal(t, metav1.ConditionFalse, failed.Status)
 	require.Contains(t, failed.Message, "RedisFailover "+r.ref.Namespace+"/main-redis exists and is not of this HarborCluster: delete it, or hand it over with the label goharbor.io/harbor-cluster=main")
 	r.untilReason(goharborv1.StorageReady, harbor.ReasonReady)
+
+	// Whoever looked before it was made does not take it over either.
+	before := r.object(harbor.RedisFailover, "main-redis")
+	_, err := r.harbor().ApplyHarborPart(t.Context(), ApplyHarborPartInput{HarborRef: r.ref, Due: harbor.Due{Part: harbor.PartCache, Absent: []string{"RedisFailover/main-redis"}}})
+	require.ErrorContains(t, err, "is not of this HarborCluster")
+	require.Equal(t, before, r.object(harbor.RedisFailover, "main-redis"))
 
 	r.patch(theirs, `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`)
 	r.untilIs(goharborv1.StatusHealthy)

@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,7 +53,7 @@ func (h *Harbor) ApplyHarborPart(ctx context.Context, in ApplyHarborPartInput) (
 	defer h.Waits.tell(ctx, temporal.Observation{Part: string(in.Part), Wait: &drydockv1.Wait{Reason: harbor.ReasonApplying, Message: doing + ": there is no answer yet"}})()
 	applying, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	a := harborApply{cluster: cluster, in: in, versions: map[string]string{}}
+	a := &harborApply{cluster: cluster, in: in, versions: map[string]string{}}
 	err = a.run(applying)
 	switch {
 	case err == nil:
@@ -76,8 +79,10 @@ func answers(ctx context.Context, cluster *kube.Cluster, ref HarborRef) bool {
 
 // harborApply is one attempt at ApplyHarborPart.
 type harborApply struct {
-	cluster  *kube.Cluster
-	in       ApplyHarborPartInput
+	cluster *kube.Cluster
+	in      ApplyHarborPartInput
+
+	mu       sync.Mutex
 	versions map[string]string
 }
 
@@ -127,35 +132,60 @@ func (a *harborApply) read(ctx context.Context) (*goharborv1.HarborCluster, erro
 	return readHarborCluster(ctx, a.cluster.Client, a.in.HarborRef)
 }
 
-// applyService applies Harbor with the values that its services have given.
+// applyService applies Harbor with the values that its services have given: first the Secrets that it reads, then itself.
 func (a *harborApply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
-	secrets := map[string]map[string][]byte{}
-	for _, names := range harbor.SourceSecrets(hc) {
-		if err := a.readFirst(ctx, hc.Namespace, names, secrets); err != nil {
-			return err
-		}
+	secrets, err := a.readSources(ctx, hc)
+	if err != nil {
+		return err
 	}
 	objects, err := harbor.Service(hc, harbor.ReadValues(hc, secrets))
 	if err != nil {
 		return err
 	}
-	return a.applyAll(ctx, hc, objects)
+	last := len(objects) - 1
+	var applying errgroup.Group
+	for _, object := range objects[:last] {
+		applying.Go(func() error { return a.apply(ctx, hc, object) })
+	}
+	if err := applying.Wait(); err != nil {
+		return err
+	}
+	return a.apply(ctx, hc, objects[last])
 }
 
-// readFirst reads the first of the Secrets that is there.
-func (a *harborApply) readFirst(ctx context.Context, namespace string, names []string, secrets map[string]map[string][]byte) error {
+// readSources reads what the Secrets say that Harbor's are made of, by name.
+func (a *harborApply) readSources(ctx context.Context, hc *goharborv1.HarborCluster) (map[string]map[string][]byte, error) {
+	sources := harbor.SourceSecrets(hc)
+	found := make([]*corev1.Secret, len(sources))
+	var reading errgroup.Group
+	for i, names := range sources {
+		reading.Go(func() (err error) {
+			found[i], err = a.readFirst(ctx, hc.Namespace, names)
+			return err
+		})
+	}
+	if err := reading.Wait(); err != nil {
+		return nil, err
+	}
+	secrets := map[string]map[string][]byte{}
+	for _, secret := range found {
+		if secret != nil {
+			secrets[secret.Name] = secret.Data
+		}
+	}
+	return secrets, nil
+}
+
+// readFirst reads the first of the Secrets that is there; nil: none is.
+func (a *harborApply) readFirst(ctx context.Context, namespace string, names []string) (*corev1.Secret, error) {
 	for _, name := range names {
 		secret := &corev1.Secret{}
 		err := a.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, secret)
-		if err == nil {
-			secrets[name] = secret.Data
-			return nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return err
+		if err == nil || !apierrors.IsNotFound(err) {
+			return secret, err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster, objects []*unstructured.Unstructured) error {
@@ -168,9 +198,13 @@ func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster
 }
 
 // apply applies an object, and makes fields ours that somebody else has written. One that the Harbor operator has made for the HarborCluster is taken
-// over; one that is somebody else's is not.
+// over; one that is somebody else's is not. One that was not there is not asked for first, but then no field is taken from anybody who made it meanwhile.
 func (a *harborApply) apply(ctx context.Context, hc *goharborv1.HarborCluster, object *unstructured.Unstructured) error {
-	what := object.GetKind() + " " + object.GetNamespace() + "/" + object.GetName()
+	if slices.Contains(a.in.Absent, harbor.VersionKey(object.GetKind(), object.GetName())) {
+		if err := a.write(ctx, object); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
 	there := metadataOf(object.GroupVersionKind(), object.GetNamespace(), object.GetName())
 	err := ownByLabel(ctx, a.cluster.Client, hc, there)
 	switch {
@@ -178,13 +212,25 @@ func (a *harborApply) apply(ctx context.Context, hc *goharborv1.HarborCluster, o
 		return err
 	case err == nil && !harbor.Belongs(there, hc.Name):
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
-			a.cluster.Name, what, harbor.LabelCluster, hc.Name), nil)
+			a.cluster.Name, nameOf(object), harbor.LabelCluster, hc.Name), nil)
 	}
-	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	return a.write(ctx, object, client.ForceOwnership)
+}
+
+// write applies an object, and takes down its version.
+func (a *harborApply) write(ctx context.Context, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
+		return fmt.Errorf("%s: %w", nameOf(object), err)
 	}
-	a.versions[harbor.VersionKey(object.GetKind(), object.GetName())] = harbor.VersionOf(object)
+	a.took(object.GetKind(), object)
 	return nil
+}
+
+// took takes down the version of an object as it is now.
+func (a *harborApply) took(kind string, object metav1.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.versions[harbor.VersionKey(kind, object.GetName())] = harbor.VersionOf(object)
 }
 
 // createCredentials makes a Secret with random values, unless it is there: what it says is in use then.
@@ -206,7 +252,7 @@ func (a *harborApply) createCredentials(ctx context.Context, hc *goharborv1.Harb
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	a.versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(there)
+	a.took(harbor.Secret.Kind, there)
 	return nil
 }
 

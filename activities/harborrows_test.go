@@ -70,13 +70,13 @@ func databaseRows(r *registry) {
 		says(status)
 		r.becomes(goharborv1.DatabaseReady, unknown, status)
 	}
-	for _, status := range []string{"CreateFailed", "UpdateFailed", "SyncFailed"} {
+	for _, status := range []string{"CreateFailed", "UpdateFailed", "SyncFailed", "Invalid"} {
 		says(status)
 		r.becomes(goharborv1.DatabaseReady, no, status)
 	}
 	says("Running")
 	r.becomes(goharborv1.DatabaseReady, unknown, harbor.ReasonSecretMissing)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: "harbor." + r.postgres() + ".credentials.postgresql.acid.zalan.do"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.ref.Namespace, Name: r.credentials()}}
 	secret.StringData = map[string]string{"password": "made"}
 	create(r.t, r.cluster, secret.DeepCopy())
 	r.becomes(goharborv1.DatabaseReady, yes, harbor.ReasonReady)
@@ -166,6 +166,13 @@ func serviceRows(r *registry) {
 	r.becomes(goharborv1.ServiceReady, no, "Busy")
 	says(no, no, 1)
 	r.untilIs(goharborv1.StatusHealthy)
+
+	r.patch(r.object(harbor.Secret, r.credentials()), `{"data":{"password":null}}`)
+	r.becomes(goharborv1.ServiceReady, no, harbor.ReasonApplyFailed)
+	require.Contains(r.t, harbor.ConditionOf(r.known.Status, goharborv1.ServiceReady).Message, r.credentials()+" has no password")
+	require.Equal(r.t, harbor.ReasonApplyFailed, harbor.ConditionOf(r.known.Status, goharborv1.ConfigurationReady).Reason)
+	r.patch(r.object(harbor.Secret, r.credentials()), `{"stringData":{"password":"made"}}`)
+	r.untilIs(goharborv1.StatusHealthy)
 }
 
 // configurationRows: it says of each generation whether that is applied, whatever becomes of the services.
@@ -208,6 +215,9 @@ func harborWithoutOperators(t *testing.T, played *operators.Operators) {
 	result, err := r.harbor().ApplyHarborCluster(t.Context(), ApplyHarborClusterInput{Cluster: spokeName, Object: *object})
 	require.NoError(t, err)
 	r.ref = result.HarborRef
+	for _, kind := range []goharborv1.ConditionType{goharborv1.CacheReady, goharborv1.StorageReady, goharborv1.ServiceReady, goharborv1.ConfigurationReady} {
+		r.becomes(kind, no, harbor.ReasonCRDMissing)
+	}
 	missing := r.untilReason(goharborv1.DatabaseReady, harbor.ReasonCRDMissing)
 	require.Equal(t, "the cluster does not serve postgresql of acid.zalan.do/v1: install its operator", missing.Message)
 	require.Equal(t, goharborv1.StatusUnhealthy, r.known.Status.Status)
