@@ -90,21 +90,6 @@ func postgresOf(namespace string) string { return "postgresql-" + namespace + "-
 
 const harborTenant = "minio-main"
 
-// harborManifest is a Harbor with all its services in the cluster.
-const harborManifest = `
-apiVersion: goharbor.io/v1beta1
-kind: HarborCluster
-metadata: {namespace: %s, name: main}
-spec:
-  version: 2.5.0
-  externalURL: https://registry.example.com
-  harborAdminPasswordRef: harbor-admin
-  expose: {core: {ingress: {host: registry.example.com}}}
-  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
-  cache: {kind: RedisFailover, spec: {redisFailover: {}}}
-  storage: {kind: MinIO, spec: {minIO: {replicas: 4, volumesPerServer: 1}}}
-`
-
 func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
 	if err := h.bringUp(ctx); err != nil {
 		return HarborResult{}, err
@@ -151,7 +136,7 @@ func (h harborScene) bringUp(ctx context.Context) error {
 				return err
 			}
 			file := filepath.Join(dir, namespace+".yaml")
-			if err := os.WriteFile(file, fmt.Appendf(nil, harborManifest, namespace), 0o600); err != nil {
+			if err := os.WriteFile(file, fleet.HarborCluster{Namespace: namespace}.Manifest(), 0o600); err != nil {
 				return err
 			}
 			return h.fleet.Run(ctx, io.Discard, "harbor", "apply", "-f", file, "--cluster", h.spoke.Name)

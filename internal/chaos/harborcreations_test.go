@@ -1,21 +1,19 @@
 package chaos
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	temporalclient "go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
@@ -69,10 +67,10 @@ func harborsBroughtUp(t *testing.T, s *scene) {
 // start makes the HarborCluster, and starts its workflow, as another program than the CLI would.
 func (p *harborPlace) start(t *testing.T, s *scene, spoke *devstack.Cluster, api client.Client) {
 	t.Helper()
-	object := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal(fmt.Appendf(nil, someHarbor, p.namespace, goharborv1.DeleteData), &object.Object))
+	object, err := fleet.HarborCluster{Namespace: p.namespace, Redirected: true, DeletionPolicy: goharborv1.DeleteData}.Object()
+	require.NoError(t, err)
 	require.NoError(t, api.Create(t.Context(), object))
-	_, err := s.temporal.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: p.workflow, TaskQueue: temporal.TaskQueue},
+	_, err = s.temporal.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: p.workflow, TaskQueue: temporal.TaskQueue},
 		temporal.HarborCluster, workflows.HarborClusterInput{Cluster: spoke.Name, Namespace: p.namespace, Name: "main"})
 	require.NoError(t, err)
 	s.started(&work{name: p.namespace, workflow: p.workflow, end: ended})

@@ -75,21 +75,6 @@ func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 	return spoke, api
 }
 
-const someHarbor = `
-apiVersion: goharbor.io/v1beta1
-kind: HarborCluster
-metadata: {namespace: %s, name: main}
-spec:
-  version: 2.5.0
-  externalURL: https://registry.example.com
-  harborAdminPasswordRef: harbor-admin
-  expose: {core: {ingress: {host: registry.example.com}}}
-  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
-  cache: {kind: RedisFailover, spec: {redisFailover: {}}}
-  storage: {kind: MinIO, spec: {redirect: {enable: true, expose: {ingress: {host: minio.example.com}}}, minIO: {replicas: 4, volumesPerServer: 1}}}
-  deletionPolicy: %s
-`
-
 // awaitHealthy waits until the object itself says so.
 func (p *harborPlace) awaitHealthy(ctx context.Context, s *scene, spoke *devstack.Cluster) error {
 	return s.AwaitHarbor(ctx, spoke, p.namespace, "main", "healthy", func(status goharborv1.HarborClusterStatus) bool { return status.Status == goharborv1.StatusHealthy })

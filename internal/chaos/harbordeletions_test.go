@@ -21,6 +21,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/workflows"
 )
@@ -114,7 +115,7 @@ func (s *scene) bringUp(t *testing.T, spoke *devstack.Cluster, all []*harborDele
 				return err
 			}
 			file := filepath.Join(dir, d.namespace+".yaml")
-			if err := os.WriteFile(file, fmt.Appendf(nil, someHarbor, d.namespace, d.policy), 0o600); err != nil {
+			if err := os.WriteFile(file, fleet.HarborCluster{Namespace: d.namespace, Redirected: true, DeletionPolicy: d.policy}.Manifest(), 0o600); err != nil {
 				return err
 			}
 			if err := s.Run(t.Context(), io.Discard, "harbor", "apply", "-f", file, "--cluster", spoke.Name); err != nil {

@@ -37,11 +37,18 @@ func newHarborSpoke(t *testing.T, spoke *devstack.Cluster) *harborSpoke {
 	played, err := theFleet.PlayHarborOperators(t.Context(), spoke)
 	require.NoError(t, err)
 	t.Cleanup(played.Stop)
+	s := newHarborSpokeWithoutOperators(t, spoke)
+	s.operators = played
+	return s
+}
+
+func newHarborSpokeWithoutOperators(t *testing.T, spoke *devstack.Cluster) *harborSpoke {
+	t.Helper()
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	api, err := client.New(spoke.Config, client.Options{Scheme: scheme})
 	require.NoError(t, err)
-	return &harborSpoke{Cluster: spoke, operators: played, api: api}
+	return &harborSpoke{Cluster: spoke, api: api}
 }
 
 func (s *harborSpoke) apply(t *testing.T, namespace string) {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,31 +16,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/activities"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/devstack/operators"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
 )
-
-// someHarbor has its database in the cluster; the rest of what it needs runs elsewhere.
-const someHarbor = `
-apiVersion: goharbor.io/v1beta1
-kind: HarborCluster
-metadata: {namespace: %s, name: main}
-spec:
-  version: 2.5.0
-  externalURL: https://registry.example.com
-  harborAdminPasswordRef: harbor-admin
-  expose: {core: {ingress: {host: registry.example.com}}}
-  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
-  cache: {kind: Redis, spec: {redis: {host: redis.example.com}}}
-  storage: {kind: S3, spec: {s3: {region: eu-1, bucket: images, accesskey: key, secretkeyRef: s3}}}
-`
 
 // start makes some Harbor and starts its workflow, as another program than the CLI would.
 func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespace string, secrets ...string) error {
@@ -51,14 +37,14 @@ func (s *harborSpoke) start(t *testing.T, server temporalclient.Client, namespac
 			return err
 		}
 	}
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, someHarbor, namespace), &object.Object); err != nil {
+	object, err := fleet.HarborCluster{Namespace: namespace, Elsewhere: true}.Object()
+	if err != nil {
 		return err
 	}
 	if err := s.api.Create(t.Context(), object); err != nil {
 		return err
 	}
-	_, err := server.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: temporal.HarborClusterID(s.Name, namespace, "main"), TaskQueue: temporal.TaskQueue},
+	_, err = server.ExecuteWorkflow(t.Context(), temporalclient.StartWorkflowOptions{ID: temporal.HarborClusterID(s.Name, namespace, "main"), TaskQueue: temporal.TaskQueue},
 		temporal.HarborCluster, workflows.HarborClusterInput{Cluster: s.Name, Namespace: namespace, Name: "main"})
 	return err
 }
@@ -122,6 +108,29 @@ func TestFiftyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
 	spoke.awaitGone(t)
 }
 
+// isFalse reports whether all of these conditions are, for that reason.
+func isFalse(s goharborv1.HarborClusterStatus, reason string, kinds ...goharborv1.ConditionType) bool {
+	return !slices.ContainsFunc(kinds, func(kind goharborv1.ConditionType) bool {
+		condition := harbor.ConditionOf(s, kind)
+		return condition.Status != metav1.ConditionFalse || condition.Reason != reason
+	})
+}
+
+func TestAHarborSaysWhichOperatorsItsClusterLacksAndIsDeletedWithoutThem(t *testing.T) {
+	spoke := newHarborSpokeWithoutOperators(t, theFleet.Spokes[2])
+	require.NoError(t, spoke.Apply(t.Context(), "deploy/rbac/harbor.yaml"))
+	const namespace = "harbor-alone"
+	require.NoError(t, spoke.start(t, temporalClient(t), namespace, "s3"))
+	spoke.becomes(t, namespace, "unhealthy for want of operators", func(s goharborv1.HarborClusterStatus) bool {
+		return s.Status == goharborv1.StatusUnhealthy && isFalse(s, harbor.ReasonCRDMissing, goharborv1.DatabaseReady, goharborv1.ServiceReady, goharborv1.ConfigurationReady) &&
+			harbor.ConditionOf(s, goharborv1.CacheReady).Reason == harbor.ReasonExternal && harbor.ConditionOf(s, goharborv1.StorageReady).Status == metav1.ConditionTrue
+	})
+	a := drydock(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name)
+	require.Equal(t, 1, a.code)
+	require.Contains(t, a.out, "the cluster does not serve postgresql of acid.zalan.do/v1: install its operator")
+	must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
+}
+
 // applying is what the history of a workflow says of the first time that a part was applied.
 type applying struct {
 	scheduled, ended time.Time
@@ -173,6 +182,7 @@ func TestTheServicesOfAHarborAreAppliedAtOnceAndOneThatFailsHoldsUpNoOther(t *te
 	spoke.apply(t, namespace)
 	spoke.becomes(t, namespace, "ready but for its cache", func(s goharborv1.HarborClusterStatus) bool {
 		return harbor.ConditionOf(s, goharborv1.DatabaseReady).Status == metav1.ConditionTrue && harbor.ConditionOf(s, goharborv1.StorageReady).Status == metav1.ConditionTrue &&
+			isFalse(s, harbor.ReasonApplyFailed, goharborv1.CacheReady, goharborv1.ConfigurationReady) &&
 			strings.Contains(harbor.ConditionOf(s, goharborv1.CacheReady).Message, "is not of this HarborCluster")
 	})
 	runs, err := history.Read(t.Context(), temporalClient(t), temporal.HarborClusterID(spoke.Name, namespace, "main"))
