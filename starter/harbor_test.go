@@ -168,3 +168,11 @@ func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
 	require.EqualError(t, status(workflows.HarborKept, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
 	require.ErrorContains(t, status(workflows.HarborLeft, goharborv1.StatusHealthy, "").verdict(target), "nobody keeps it")
 }
+
+func TestWhoFollowsAHarborIsToldThatNothingIsAppliedWhileItIsHeld(t *testing.T) {
+	s := harborStatus{Status: workflows.HarborClusterStatus{
+		Namespace: "registry", Name: "main", State: workflows.HarborKept, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
+		Held: &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"},
+	}}
+	require.Regexp(t, "^HarborCluster registry/main: creating; held: .* by ann: flood \\(`drydock release --all`\\)$", s.lines()[0].text)
+}

@@ -113,23 +113,15 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 // harborTimeout is how long a change may take, which is written to the cluster before it is answered.
 const harborTimeout = 30 * time.Second
 
-// changeHarbor asks the workflow of a HarborCluster for a change, and starts it if it does not run. It returns the run that answered.
+// changeHarbor asks the workflow of a HarborCluster for a change, and starts it if it does not run. A run that is about to end, as after a cancel, is waited
+// for: the next one is asked. It returns the run that answered.
 func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
 	waiting, cancel := context.WithTimeout(ctx, harborTimeout)
 	defer cancel()
-	ref := observe.RefOf(target.workflowID, "")
-	sent, err := s.UpdateWithStartWorkflow(waiting, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: s.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-			ID: target.workflowID, TaskQueue: temporal.TaskQueue,
-			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-			WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:            temporal.Cut("Harbor "+hc.Namespace+"/"+hc.Name+" in "+ref.Cluster, summaryLimit),
-			TypedSearchAttributes:    sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(ref.Cluster)),
-		}, temporal.HarborCluster, workflows.HarborClusterInput{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}),
-		UpdateOptions: client.UpdateWorkflowOptions{UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
-	})
-	if err == nil {
-		runID, err = sent.RunID(), sent.Get(waiting, answer)
+	runID, err = s.updateHarbor(waiting, target, hc, update, request, answer)
+	for temporal.ErrorType(err) == temporal.ErrEnding && waiting.Err() == nil {
+		_ = s.GetWorkflow(waiting, target.workflowID, runID).Get(waiting, nil) // however it ends
+		runID, err = s.updateHarbor(waiting, target, hc, update, request, answer)
 	}
 	switch _, unknown := errors.AsType[*serviceerror.NotFound](err); {
 	case err == nil:
@@ -140,6 +132,25 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
 	}
 	return "", s.explain(update, target, err)
+}
+
+// updateHarbor asks once. It returns the run that was asked also when that refuses.
+func (s *server) updateHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
+	ref := observe.RefOf(target.workflowID, "")
+	sent, err := s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: s.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
+			ID: target.workflowID, TaskQueue: temporal.TaskQueue,
+			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+			WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+			StaticSummary:            temporal.Cut("Harbor "+hc.Namespace+"/"+hc.Name+" in "+ref.Cluster, summaryLimit),
+			TypedSearchAttributes:    sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(ref.Cluster)),
+		}, temporal.HarborCluster, workflows.HarborClusterInput{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}),
+		UpdateOptions: client.UpdateWorkflowOptions{UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
+	})
+	if err != nil {
+		return "", err
+	}
+	return sent.RunID(), sent.Get(ctx, answer)
 }
 
 func newHarborDelete(c *cli) *cobra.Command {

@@ -124,6 +124,9 @@ func (s harborStatus) lines() []statusLine {
 	if wait := s.Status.Wait; wait != nil {
 		whole += "; waiting: " + wait.Reason + ": " + wait.Message
 	}
+	if held := holdLine(s.Status.Held, reasonOf(s.Status.Wait)); held != "" {
+		whole += "; " + held
+	}
 	return append(lines, statusLine{"whole", whole})
 }
 

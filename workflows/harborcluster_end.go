@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +22,7 @@ const releaseLimit = 30 * time.Second
 
 func (h *harborKeeper) checkApply(r HarborApplyRequest) error {
 	if h.ending {
-		return refused(errEnding)
+		return errEnding
 	}
 	if r.Object.Namespace != h.in.Namespace || r.Object.Name != h.in.Name {
 		return refused(fmt.Errorf("object: is HarborCluster %s/%s, not %s/%s", r.Object.Namespace, r.Object.Name, h.in.Namespace, h.in.Name))
@@ -37,13 +36,13 @@ func (h *harborKeeper) checkApply(r HarborApplyRequest) error {
 
 func (h *harborKeeper) checkDelete(temporal.SignalRequest) error {
 	if h.ending {
-		return refused(errEnding)
+		return errEnding
 	}
 	return nil
 }
 
 // errEnding: another run would do it.
-var errEnding = errors.New("the workflow is about to end: try again")
+var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end: try again", nil)
 
 // apply writes the object as somebody wants it. What follows from that is seen by watching it, as if anybody else had written it.
 func (h *harborKeeper) apply(ctx workflow.Context, r HarborApplyRequest) (result activities.ApplyHarborClusterResult, err error) {
@@ -68,7 +67,7 @@ func (h *harborKeeper) change(ctx workflow.Context, summary string, activity, in
 	case h.unlocated != nil && !sdktemporal.IsCanceledError(h.unlocated):
 		err = h.unlocated
 	case h.ending || h.unlocated != nil: // it may have been cancelled just before
-		err = refused(errEnding)
+		err = errEnding
 	default:
 		h.signals++                                            // an update is as much history as a signal
 		err = h.tryOnce(ctx, summary, activity, input, result) // somebody waits for the answer

@@ -136,10 +136,11 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 			require.Equal(t, 1, times, "%s was created more than once", object)
 		}
 	}
-	harborSpeaks(t, spoke, namespaces[0])
-	must(t, "harbor", "cancel", "main", "-n", namespaces[1], "--cluster", spoke.Name)
-	err := temporalClient(t).GetWorkflow(t.Context(), temporal.HarborClusterID(spoke.Name, namespaces[1], "main"), "").Get(t.Context(), nil)
-	require.True(t, sdktemporal.IsCanceledError(err), "%v", err)
+	harborSpeaks(t, spoke, namespaces[1])
+	server, workflow := temporalClient(t), temporal.HarborClusterID(spoke.Name, namespaces[0], "main")
+	kept, err := server.DescribeWorkflowExecution(t.Context(), workflow, "")
+	require.NoError(t, err)
+	must(t, "harbor", "cancel", "main", "-n", namespaces[0], "--cluster", spoke.Name) // its run may be ending still when the next is asked to delete it
 	for _, namespace := range namespaces {
 		must(t, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait")
 		require.Error(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, &goharborv1.HarborCluster{}))
@@ -148,6 +149,8 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 		err := spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main-harbor"}, left)
 		require.True(t, apierrors.IsNotFound(err), "Harbor of %s, which may have been kept or not: %v", namespace, err)
 	}
+	err = server.GetWorkflow(t.Context(), workflow, kept.WorkflowExecutionInfo.Execution.RunId).Get(t.Context(), nil)
+	require.True(t, sdktemporal.IsCanceledError(err), "%v", err)
 }
 
 // harborSpeaks asks the command line how a Harbor is, which falls over and comes back.

@@ -43,6 +43,8 @@ const (
 	ErrNodeNotReturned = "NodeNotReturned"
 	// ErrHeld: the emergency stop holds the cluster, and what would disrupt it has not begun.
 	ErrHeld = "Held"
+	// ErrEnding: the workflow is about to end and does not do what it is asked for; another run would.
+	ErrEnding = "Ending"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
 	ErrClusterUnreachable = "ClusterUnreachable"
 )
