@@ -144,6 +144,7 @@ func TestInABrowser(t *testing.T) {
 	t.Run("a rollout and its nodes are reached by clicking", b.clicks)
 	t.Run("nothing jumps when things are not known any more", b.staysInPlace)
 	t.Run("who cannot see the page hears how a node stands", b.saysStates)
+	t.Run("what should have happened is not said to be to come", b.saysWhatIsLate)
 	t.Run("a page that nobody sees keeps no connection", b.hides)
 	t.Run("tones differ by more than their colours", b.tones)
 	t.Run("every page fits a phone and can be read in light and dark", b.fits)
@@ -353,6 +354,13 @@ const structure = `(() => {
   return bad;
 })()`
 
+// brokenNames are those that have more than one line.
+const brokenNames = `[...document.querySelectorAll(".line > h1, .clusters h4")].filter((e) => {
+	const range = document.createRange();
+	range.selectNodeContents(e.lastChild);
+	return range.getClientRects().length > 1;
+}).map((e) => e.textContent)`
+
 func (b *browser) fits(t *testing.T) {
 	everything := fleet()
 	everything.Portal.Components[0].Status, everything.Portal.Components[0].Declared = sreportalv1.StatusMajorOutage, sreportalv1.StatusMajorOutage
@@ -372,6 +380,7 @@ func (b *browser) fits(t *testing.T) {
 				b.width(t, width)
 				require.LessOrEqual(t, ask[int](t, b, "document.documentElement.scrollWidth"), int(width), "%s: nothing is beyond the edge", path)
 				require.Empty(t, ask[[]string](t, b, contrasts), "%s in %s", path, scheme)
+				require.Empty(t, ask[[]string](t, b, brokenNames), "%s at %d", path, width)
 				b.picture(t, strings.Join([]string{name, scheme, map[int64]string{1200: "wide", 360: "phone"}[width]}, "-"))
 			}
 		}
@@ -380,6 +389,22 @@ func (b *browser) fits(t *testing.T) {
 		require.NotEqual(t, dark, ask[string](t, b, "getComputedStyle(document.body).backgroundColor"))
 		b.width(t, 1200)
 	}
+}
+
+// Nobody has told the page for hours how things are.
+func (b *browser) saysWhatIsLate(t *testing.T) {
+	late, soon := time.Now().Add(-150*time.Minute), time.Now().Add(150*time.Minute)
+	view := fleet()
+	view.Portal.InProgress[0].End, view.Portal.Upcoming[0].Start = late, late
+	b.server.show(view)
+	defer b.server.show(fleet())
+	b.open(t, "/")
+	const said = "[...document.querySelectorAll('.when .soft')].map((e) => e.textContent).join()"
+	b.becomes(t, said, "(should have ended 2 hours ago),(should have started 2 hours ago)")
+	view = fleet()
+	view.Portal.InProgress[0].End, view.Portal.Upcoming[0].Start = soon, soon
+	b.server.show(view)
+	b.becomes(t, said, "(ends in 2 hours),(starts in 2 hours)")
 }
 
 func (b *browser) withoutScripts(t *testing.T) {

@@ -22,7 +22,8 @@
       if (!element.dateTime) continue;
       const at = new Date(element.dateTime);
       const near = element.dataset.as !== "moment";
-      const text = near ? fromNow(at) : moments.format(at);
+      const { coming = "", past = "" } = element.dataset; // what it does then, and what it should have done
+      const text = near ? `${at > Date.now() ? coming : past} ${fromNow(at)}`.trim() : moments.format(at);
       if (element.textContent !== text) element.textContent = text;
       if (near) element.title = moments.format(at);
     }
