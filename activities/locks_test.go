@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -110,6 +111,7 @@ func TestATakenNodeAndAReturnedOneTellHowTheLocksStand(t *testing.T) {
 	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true})
 	require.NoError(t, err)
 	require.Equal(t, half, progress(taken.Cordon.LockProgress))
+	require.True(t, taken.Cordon.HasLocks, "they may hold it again")
 	say(t, lock, lcmv1.LockActive, "")
 	returned, err := nodes().ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true})
 	require.NoError(t, err)
@@ -216,6 +218,22 @@ func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
 	_, err = initiator().WithdrawNodeMaintenance(t.Context(), in)
 	require.NoError(t, err)
 	require.Len(t, requestsFor(t, in.Node), 1)
+}
+
+func TestARequestOfOursThatIsStillBeingDeletedAsksNobody(t *testing.T) {
+	in := NodeLockInput{NodeRef: testNode(t), Requested: true}
+	heldNode(t, "tf", in.Node)
+	meta := requestMeta(in.Owner, "drydock", in.Node)
+	meta.Finalizers = []string{"ceph.example.com/slow"}
+	ours := created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
+	t.Cleanup(func() {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		require.NoError(t, testCluster(t).Client.Patch(context.Background(), ours, patch))
+	})
+	require.NoError(t, testCluster(t).Client.Delete(t.Context(), ours))
+	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	require.ErrorContains(t, err, "is still being deleted: one of its finalizers [ceph.example.com/slow] holds it")
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(initiator().AwaitNodeLocks(t.Context(), in)))
 }
 
 func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
@@ -397,7 +415,7 @@ func TestTheClusterIsAskedForANodeThatNoMaintenanceMayBeRequestedFor(t *testing.
 func requireClusterAskedFirst(t *testing.T, ref NodeRef, requests int) {
 	t.Helper()
 	lock := heldCluster(t, "ceph")
-	in := TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true}
+	in := TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true, Scope: lcmv1.ScopeDrain}
 	for range 2 { // the second time as if the first reply had been lost
 		taken, err := nodes().TakeNode(t.Context(), in)
 		require.NoError(t, err)
@@ -414,7 +432,10 @@ func requireClusterAskedFirst(t *testing.T, ref NodeRef, requests int) {
 	require.NoError(t, err)
 	require.False(t, taken.Locks.ClusterHeld)
 	require.NotNil(t, taken.Cordon)
-	require.Equal(t, clusterRequestsOf(t, ref.Owner)[0].UID, taken.Locks.ClusterRequestUID)
+	require.False(t, taken.Cordon.HasLocks, "nobody has to be followed")
+	whole := clusterRequestsOf(t, ref.Owner)[0]
+	require.Equal(t, whole.UID, taken.Locks.ClusterRequestUID)
+	require.Equal(t, lcmv1.ScopeDrain, whole.Spec.Scope)
 	require.Len(t, requestsFor(t, ref.Node), requests)
 
 	for range 2 {

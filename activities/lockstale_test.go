@@ -31,7 +31,7 @@ func staleLocks(t *testing.T, name, resource string, list client.ObjectList) (fa
 	return f, seen, NodeRef{Cluster: hubName, Node: name, Owner: "node/" + hubName + "/default/" + name + "/first-run"}
 }
 
-func TestALockOfTheClusterThatTheWatchDoesNotShowKeepsANodeFromBeingCordoned(t *testing.T) {
+func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsIt(t *testing.T) {
 	f, seen, ref := staleLocks(t, "stale-1", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
 	hub := bareCluster(t)
 	lock := create(t, hub, &lcmv1.ClusterWorkloadLock{
@@ -40,6 +40,14 @@ func TestALockOfTheClusterThatTheWatchDoesNotShowKeepsANodeFromBeingCordoned(t *
 	gate, err := clusterGate(t.Context(), seen.Cache)
 	require.NoError(t, err)
 	require.True(t, gate.Open, "the cache does not have it")
+	whole := ClusterLockInput{Cluster: hubName, Owner: ref.Owner, Deadline: soon(300 * time.Millisecond)}
+	err = (&Locks{Clusters: f.clusters}).AwaitClusterLocks(t.Context(), whole)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "nobody looks again before the first node is asked for")
+	taken, err := (&Nodes{Clusters: f.clusters}).TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
+	require.NoError(t, err)
+	require.True(t, taken.Locks.ClusterHeld)
+	require.Empty(t, taken.Locks.RequestUID, "the node is not asked for")
+	require.NoError(t, (&Locks{Clusters: f.clusters}).WithdrawClusterMaintenance(t.Context(), whole))
 	_, err = (&Nodes{Clusters: f.clusters}).Cordon(t.Context(), CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "ClusterWorkloadLock "+lock.Name)
@@ -48,19 +56,67 @@ func TestALockOfTheClusterThatTheWatchDoesNotShowKeepsANodeFromBeingCordoned(t *
 	require.False(t, node.Spec.Unschedulable)
 }
 
+// becomes writes the state of a lock, which need not be seen by anybody.
+func becomes(t *testing.T, lock client.Object, state lcmv1.LockState) {
+	t.Helper()
+	patch := client.MergeFrom(lock.DeepCopyObject().(client.Object))
+	switch lock := lock.(type) {
+	case *lcmv1.NodeWorkloadLock:
+		lock.Status.State = state
+	case *lcmv1.ClusterWorkloadLock:
+		lock.Status.State = state
+	}
+	require.NoError(t, bareCluster(t).Client.Status().Patch(t.Context(), lock, patch))
+}
+
+func TestThatALockHoldsTheClusterIsBelievedOnlyFromTheAPIServer(t *testing.T) {
+	lock := create(t, bareCluster(t), &lcmv1.ClusterWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "tf"},
+	})
+	becomes(t, lock, lcmv1.LockActive)
+	f, seen, ref := staleLocks(t, "stale-3", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
+	becomes(t, lock, lcmv1.LockInactive)
+	gate, err := clusterGate(t.Context(), seen.Cache)
+	require.NoError(t, err)
+	require.False(t, gate.Open, "the cache has it so")
+	taken, err := (&Nodes{Clusters: f.clusters}).TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	require.False(t, taken.Locks.ClusterHeld)
+	require.NotNil(t, taken.Cordon)
+	returned, err := (&Nodes{Clusters: f.clusters}).ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, Withdraw: true})
+	require.NoError(t, err)
+	require.False(t, returned.NotWithdrawn)
+}
+
+func TestALockOfANodeThatTheWatchDoesNotShowIsWaitedFor(t *testing.T) {
+	f, seen, ref := staleLocks(t, "stale-4", "nodeworkloadlocks", &lcmv1.NodeWorkloadLockList{})
+	hub := bareCluster(t)
+	lock := create(t, hub, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "ceph", NodeName: ref.Node},
+	})
+	require.True(t, nodeLocks(t.Context(), seen.Cache, ref.Node).Inactive, "the cache does not have it")
+	in := TakeNodeInput{NodeRef: ref, Cordon: true}
+	taken, err := (&Nodes{Clusters: f.clusters}).TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.Nil(t, taken.Cordon)
+	require.False(t, taken.Locks.Inactive, "it has to be waited for")
+	require.NotEmpty(t, taken.Locks.RequestUID, "it is asked to let go")
+	becomes(t, lock, lcmv1.LockInactive)
+	taken, err = (&Nodes{Clusters: f.clusters}).TakeNode(t.Context(), in)
+	require.NoError(t, err)
+	require.NotNil(t, taken.Cordon)
+	_, err = (&Nodes{Clusters: f.clusters}).ReturnNode(t.Context(), ReturnNodeInput{NodeRef: ref, Withdraw: true})
+	require.NoError(t, err)
+}
+
 func TestThatALockHoldsANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	hub := bareCluster(t)
 	lock := create(t, hub, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: "stale-2"},
 	})
-	become := func(state lcmv1.LockState) {
-		patch := client.MergeFrom(lock.DeepCopy())
-		lock.Status.State = state
-		require.NoError(t, hub.Client.Status().Patch(t.Context(), lock, patch))
-	}
-	become(lcmv1.LockActive)
+	becomes(t, lock, lcmv1.LockActive)
 	f, seen, ref := staleLocks(t, "stale-2", "nodeworkloadlocks", &lcmv1.NodeWorkloadLockList{})
-	become(lcmv1.LockInactive)
+	becomes(t, lock, lcmv1.LockInactive)
 	require.True(t, nodeLocks(t.Context(), seen.Cache, ref.Node).Active, "the cache has it so")
 
 	l := &Locks{Clusters: f.clusters}
@@ -72,7 +128,7 @@ func TestThatALockHoldsANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	found, err := l.WithdrawNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref})
 	require.NoError(t, err)
 	require.False(t, found.Active, "it has to be waited for")
-	become(lcmv1.LockActive)
+	becomes(t, lock, lcmv1.LockActive)
 	require.Len(t, heldAgain(t.Context(), seen, ref.Node), 1)
 }
 

@@ -293,6 +293,28 @@ func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T
 	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, 10*time.Second, 5*time.Millisecond)
 }
 
+func TestTheHealthOfAnApplicationIsLookedAtWhenItsLockTurnsOutToBeHeld(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.ClusterHealth = []drydockv1.HealthCheck{{Name: "control", Workload: &drydockv1.WorkloadCheck{
+		Namespace: a.in.Policy.Namespace, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "control"}},
+	}}}
+	created(t, control(a.in.Policy.Namespace))
+	a.step()
+	created(t, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "maintenance-"}})
+	a.stepUntil(func(locks.Report) bool { return a.clusterLock().Status.State == lcmv1.LockInactive })
+	a.request(a.nodes[0])
+	cluster, err := clusters.Cluster(t.Context(), spokeName)
+	require.NoError(t, err)
+	keeper := &lockKeeper{cluster: cluster, in: a.in}
+	require.NoError(t, keeper.read(t.Context()))
+
+	say(t, a.clusterLock(), lcmv1.LockActive, "") // somebody has it hold again
+	_, err = keeper.keep(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, lcmv1.LockInactive, a.clusterLock().Status.State)
+	require.Empty(t, a.clusterLock().Status.ErrorMessage)
+}
+
 func TestAPodThatDoesNotComeBackInTimeFailsTheLockWithoutAnyEvent(t *testing.T) {
 	a := newApplication(t, 1)
 	a.in.Policy.NodePodDeadlineSeconds = ptr.To[int32](2)

@@ -8,6 +8,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -136,4 +137,34 @@ func TestARequestThatSomebodyDeletedIsMadeAgain(t *testing.T) {
 	require.Len(t, w.inputs["RequestClusterMaintenance"], 2)
 	require.Equal(t, w.inputs["AwaitClusterLocks"][0], w.inputs["AwaitClusterLocks"][1], "until the same deadline")
 	require.True(t, w.inputs["AwaitClusterLocks"][0].(activities.ClusterLockInput).Requested)
+}
+
+// An application may let go of a node that is only drained, and not of one that is restarted.
+func TestLocksAreAskedForARestartUnlessTheWorkIsKnownToDoWithout(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		action *maintenancev1.Action
+		scope  lcmv1.Scope
+	}{
+		{"nothing is known of the work", nil, lcmv1.ScopeOS},
+		{"nothing is known of the job", &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: "ops"}}, lcmv1.ScopeOS},
+		{"it restarts the node", &maintenancev1.Action{RebootsNode: new(true)}, lcmv1.ScopeOS},
+		{"it does not", &maintenancev1.Action{RebootsNode: new(false)}, lcmv1.ScopeDrain},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			in := ofRollout()
+			in.Object.Spec.Action = tt.action
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			requireResult[nodeStatus](w)
+			require.Equal(t, tt.scope, w.inputs["TakeNode"][0].(activities.TakeNodeInput).Scope)
+
+			c, _ := newClusterWorld(t, 0, 1, 1)
+			whole := oneCluster()
+			whole.Remediation.Action = tt.action
+			c.ExecuteWorkflow(ClusterUpgrade, whole)
+			requireResult[ranv1.ClusterStatus](c)
+			require.Equal(t, tt.scope, c.inputs["RequestClusterMaintenance"][0].(activities.ClusterLockInput).Scope)
+		})
+	}
 }
