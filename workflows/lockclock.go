@@ -11,10 +11,10 @@ import (
 // lockClock measures for how long workload locks have been asked to let go, against lockTimeoutSeconds. It never begins anew before they have: while the
 // maintenance waits for its turn again, they are not asked, and the clock stands still.
 type lockClock struct {
-	// left is what was left when it stopped last; nil: it has not run.
-	left *time.Duration
-	// runsOut is when there is nothing left; nil: it stands still, or there is no limit.
-	runsOut *time.Time
+	// Left is what was left when it stopped last; nil: it has not run.
+	Left *time.Duration `json:"left,omitempty"`
+	// RunsOut is when there is nothing left; nil: it stands still, or there is no limit.
+	RunsOut *time.Time `json:"runsOut,omitempty"`
 }
 
 // lockClockOf is one that goes on with those seconds, or has not run if there are none.
@@ -22,33 +22,33 @@ func lockClockOf(seconds *int32) lockClock {
 	if seconds == nil {
 		return lockClock{}
 	}
-	return lockClock{left: new(time.Duration(*seconds) * time.Second)}
+	return lockClock{Left: new(time.Duration(*seconds) * time.Second)}
 }
 
 // run lets it go on, and returns when it runs out; nil: there is no limit.
 func (c *lockClock) run(ctx workflow.Context, limitSeconds *int32) *time.Time {
 	switch {
-	case limitSeconds == nil || c.runsOut != nil:
-	case c.left != nil:
-		c.runsOut = new(workflow.Now(ctx).Add(*c.left))
+	case limitSeconds == nil || c.RunsOut != nil:
+	case c.Left != nil:
+		c.RunsOut = new(workflow.Now(ctx).Add(*c.Left))
 	default:
-		c.runsOut = deadlineIn(ctx, *limitSeconds)
+		c.RunsOut = deadlineIn(ctx, *limitSeconds)
 	}
-	return c.runsOut
+	return c.RunsOut
 }
 
 func (c *lockClock) stop(ctx workflow.Context) {
-	if c.runsOut != nil {
-		c.left, c.runsOut = new(max(0, c.runsOut.Sub(workflow.Now(ctx)))), nil
+	if c.RunsOut != nil {
+		c.Left, c.RunsOut = new(max(0, c.RunsOut.Sub(workflow.Now(ctx)))), nil
 	}
 }
 
 // seconds are those that are left; nil: it has not run.
 func (c *lockClock) seconds() *int32 {
-	if c.left == nil {
+	if c.Left == nil {
 		return nil
 	}
-	return new(int32(*c.left / time.Second))
+	return new(int32(*c.Left / time.Second))
 }
 
 // runLockClock lets one of the clocks go on, and returns when it runs out.

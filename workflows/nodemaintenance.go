@@ -218,15 +218,22 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 	})
 }
 
-// awaitAndTake waits for the turn of the node and takes it out of service, once more after each time that it had to give way, or that its window closed before. It
-// returns false when there is nothing left to do with the node: another maintenance did all of it, or the rollout waits for the next turn.
+// awaitAndTake waits for the turn of the node, unless a run before has had that, and takes it out of service, once more after each time that it had to give way,
+// or that its window closed before. It returns false when there is nothing left to do with the node: another maintenance did all of it, or the rollout waits for the next turn.
 func (m *nodeMaintenance) awaitAndTake(ctx workflow.Context) (taken bool, err error) {
 	for {
-		if shared, err := m.awaitNode(ctx); shared || err != nil {
-			return false, err
+		if !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name) {
+			if shared, err := m.awaitNode(ctx); shared || err != nil {
+				return false, err
+			}
 		}
 		err := m.takeOutOfService(ctx)
 		switch {
+		case errors.Is(err, errLong):
+			if err := m.continueAsNew(ctx, m.takes); err != nil {
+				return false, err
+			}
+			continue
 		case errors.Is(err, errShut):
 			err = m.standBack(ctx)
 		case temporal.ErrorType(err) == temporal.ErrLockCycle:

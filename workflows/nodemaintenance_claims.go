@@ -71,7 +71,7 @@ func (m *nodeMaintenance) covers(claim scheduling.Claim) scheduling.Coverage {
 	return scheduling.Covers(m.spec, m.status.State, claim.Spec)
 }
 
-// admit adds a requestor that joins, and looks whether its maintenance goes on: whoever ends without a word needs the node no longer.
+// admit adds a requestor that joins, and looks after it: whoever ends without a word needs the node no longer.
 func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
 	joined := &requestor{
 		RequestorStatus: maintenancev1.RequestorStatus{RequestorID: claim.Spec.RequestorID, Maintenance: claim.From.WorkflowID, State: claim.State},
@@ -80,9 +80,14 @@ func (m *nodeMaintenance) admit(ctx workflow.Context, claim scheduling.Claim) {
 	m.requestors.all = append(m.requestors.all, joined)
 	m.requestors.publish()
 	m.record.note(joined.RequestorID + " joined with " + joined.Maintenance)
+	m.lookAfterJoined(ctx, joined)
+}
+
+// lookAfterJoined looks whether the maintenance of a requestor that joined goes on, for as long as that needs the node.
+func (m *nodeMaintenance) lookAfterJoined(ctx workflow.Context, joined *requestor) {
 	watching, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "look after "+joined.Maintenance, func(ctx workflow.Context) {
-		if _, err := m.awaitEnd(ctx, claim.From); err == nil && joined.State.NeedsNode() {
+		if _, err := m.awaitEnd(ctx, joined.joiner); err == nil && joined.State.NeedsNode() {
 			if m.status.HandedOver && joined.keepsOnFailure { // nobody can say any more that its work has not failed
 				m.keepFor = joined
 			}
@@ -144,10 +149,8 @@ func (m *nodeMaintenance) shareStates(ctx workflow.Context) {
 
 // shareWithAll tells those that joined and need the node.
 func (m *nodeMaintenance) shareWithAll(ctx workflow.Context, refused string) {
-	for _, r := range m.requestors.who(needsNode) {
-		if r.Maintenance != "" {
-			m.share(ctx, r.joiner, refused)
-		}
+	for _, r := range m.requestors.sharing() {
+		m.share(ctx, r.joiner, refused)
 	}
 }
 
@@ -164,10 +167,8 @@ func (m *nodeMaintenance) partWithAll(ctx workflow.Context, err error) {
 // part tells those that joined and need the node why it is not shared any more. They wait for a slot of their own then.
 func (m *nodeMaintenance) part(ctx workflow.Context, reason string) {
 	m.shareWithAll(ctx, reason)
-	for _, r := range m.requestors.who(needsNode) {
-		if r.Maintenance != "" {
-			m.requestors.set(r, maintenancev1.RequestorLeft, reason)
-		}
+	for _, r := range m.requestors.sharing() {
+		m.requestors.set(r, maintenancev1.RequestorLeft, reason)
 	}
 }
 

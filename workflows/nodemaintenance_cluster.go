@@ -5,7 +5,6 @@ import (
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // takeAfterCluster is take, once the workloads of the cluster have let go, whoever has asked them to.
@@ -40,10 +39,7 @@ func (m *nodeMaintenance) recordClusterAsked(ctx workflow.Context, err error) {
 
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
 	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.clusterLockClock), Requested: true}
-	m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
-	err := m.await(ctx, "AwaitClusterLocks", "wait for the workload locks of "+m.in.Cluster, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitClusterLocks, in, nil)
-	m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, err, "")
-	return err
+	return m.awaitLetGo(ctx, ranv1.StageClusterWorkloadLocksInactive, "AwaitClusterLocks", m.in.Cluster, in.Deadline, m.locks.AwaitClusterLocks, in)
 }
 
 // withdrawCluster lets the workloads of the cluster go back to work, once those of the node were asked to. While that could not be done, the request is

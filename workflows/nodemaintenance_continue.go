@@ -1,22 +1,29 @@
 package workflows
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/types"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// NodeMaintenanceCarried is what a run hands to the next one that waits for a maintenance window to open, and has nothing in hand: neither the node nor
-// a slot. It may wait so for thousands of openings before it has its turn.
+// NodeMaintenanceCarried is what a run hands to the next one before the node is taken. It may wait for thousands of openings of its maintenance window
+// before it has its turn, and then have to ask the workload locks again and again.
 type NodeMaintenanceCarried struct {
 	Status     maintenancev1.NodeMaintenanceStatus `json:"status"`
 	Requestors []maintenancev1.RequestorStatus     `json:"requestors"`
-	Withdrawn  *temporal.SignalRequest             `json:"withdrawn,omitempty"`
-	Windows    CarriedWindows                      `json:"windows"`
+	// Joined are those that joined with maintenances of their own, and need the node.
+	Joined []CarriedRequestor `json:"joined,omitempty"`
+	// Taking is how far it has come with taking the node; nil: it has not begun.
+	Taking    *CarriedTaking          `json:"taking,omitempty"`
+	Withdrawn *temporal.SignalRequest `json:"withdrawn,omitempty"`
+	Windows   CarriedWindows          `json:"windows"`
 	// Asked, Turn and Scheduler are the number of the last slot, that of the last answer, and when the scheduler began that gave it.
 	Asked     int64     `json:"asked"`
 	Turn      int64     `json:"turn"`
@@ -25,6 +32,31 @@ type NodeMaintenanceCarried struct {
 	Claims    int64 `json:"claims,omitempty"`
 	Shares    int64 `json:"shares,omitempty"`
 	Announced int32 `json:"announced,omitempty"`
+}
+
+// CarriedRequestor is one that joined with a maintenance of its own.
+type CarriedRequestor struct {
+	maintenancev1.RequestorStatus
+	Joiner         scheduling.Asker `json:"joiner"`
+	Claim          int64            `json:"claim"`
+	KeepsOnFailure bool             `json:"keepsOnFailure,omitempty"`
+}
+
+// CarriedTaking is how far a run has come with taking the node. Its fields are those of nodeMaintenance.
+type CarriedTaking struct {
+	// Slots that were asked for, and granted: that of the node, unless it is the parent's.
+	Slots             []scheduling.Slot `json:"slots,omitempty"`
+	Requested         bool              `json:"requested,omitempty"`
+	RequestUID        types.UID         `json:"requestUID,omitempty"`
+	Answered          bool              `json:"answered,omitempty"`
+	Locked            bool              `json:"locked,omitempty"`
+	Skipped           bool              `json:"skipped,omitempty"`
+	ClusterRequested  bool              `json:"clusterRequested,omitempty"`
+	ClusterRequestUID types.UID         `json:"clusterRequestUID,omitempty"`
+	ClusterHeld       bool              `json:"clusterHeld,omitempty"`
+	Cordoned          bool              `json:"cordoned,omitempty"`
+	NodeLockClock     lockClock         `json:"nodeLockClock,omitzero"`
+	ClusterLockClock  lockClock         `json:"clusterLockClock,omitzero"`
 }
 
 func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
@@ -36,8 +68,57 @@ func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
 	for i, r := range m.requestors.ours() {
 		r.RequestorStatus = c.Requestors[i]
 	}
+	for _, r := range c.Joined {
+		m.requestors.all = append(m.requestors.all, &requestor{
+			RequestorStatus: r.RequestorStatus, joiner: r.Joiner, claim: r.Claim, keepsOnFailure: r.KeepsOnFailure,
+		})
+	}
 	m.requestors.publish()
+	if c.Taking != nil {
+		m.restoreTaking(*c.Taking)
+	}
 }
+
+func (m *nodeMaintenance) restoreTaking(t CarriedTaking) {
+	m.slots.slots = t.Slots
+	m.requested, m.requestUID, m.answered, m.locked, m.skipped = t.Requested, t.RequestUID, t.Answered, t.Locked, t.Skipped
+	m.clusterRequested, m.clusterRequestUID, m.clusterHeld = t.ClusterRequested, t.ClusterRequestUID, t.ClusterHeld
+	m.cordoned, m.nodeLockClock, m.clusterLockClock = t.Cordoned, t.NodeLockClock, t.ClusterLockClock
+}
+
+func (m *nodeMaintenance) taking() *CarriedTaking {
+	return &CarriedTaking{
+		Slots:     m.slots.slots,
+		Requested: m.requested, RequestUID: m.requestUID, Answered: m.answered, Locked: m.locked, Skipped: m.skipped,
+		ClusterRequested: m.clusterRequested, ClusterRequestUID: m.clusterRequestUID, ClusterHeld: m.clusterHeld,
+		Cordoned: m.cordoned, NodeLockClock: m.nodeLockClock, ClusterLockClock: m.clusterLockClock,
+	}
+}
+
+// errLong ends an attempt at taking the node, for the next run to go on with: the history has grown long by those before, or by what was told of this one.
+var errLong = errors.New("the history of the run is long")
+
+// changeTakingCarried marks runs that hand an attempt at taking the node to the next one; those of earlier programs did not.
+const changeTakingCarried = "taking a node carried to the next run"
+
+// isLong reports whether the next run is to go on with taking the node.
+func (m *nodeMaintenance) isLong(ctx workflow.Context) bool {
+	return mustContinueAsNew(ctx, 0) && workflow.GetVersion(ctx, changeTakingCarried, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// whileShort waits for workload locks, for as long as the history may grow: what is told of such a wait may change for weeks. Then it returns errLong.
+func (m *nodeMaintenance) whileShort(ctx workflow.Context, wait func(workflow.Context) error) error {
+	return unless(ctx, "while the history is short", errLong, wait, func(ctx workflow.Context) error {
+		err := workflow.Await(ctx, func() bool { return mustContinueAsNew(ctx, 0) })
+		if err == nil && !m.isLong(ctx) {
+			err = workflow.Await(ctx, func() bool { return false })
+		}
+		return err
+	})
+}
+
+// takes reports whether the next run may go on with taking the node.
+func (m *nodeMaintenance) takes(ctx workflow.Context) bool { return ctx.Err() == nil }
 
 // rests reports whether the run may end here: its history is long enough, its window is closed, and it has nothing in hand that only this run knows of.
 func (m *nodeMaintenance) rests(ctx workflow.Context) bool {
@@ -45,8 +126,8 @@ func (m *nodeMaintenance) rests(ctx workflow.Context) bool {
 		!m.requested && !m.clusterRequested && !m.cordoned && m.requestors.failing() == nil
 }
 
-// continueAsNew hands everything to a new run, unless something was said in the last moment that changes how it stands: then it returns nil.
-func (m *nodeMaintenance) continueAsNew(ctx workflow.Context) error {
+// continueAsNew hands everything to a new run, unless something was said in the last moment by which it may not: then it returns nil.
+func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.Context) bool) error {
 	m.leaveHolder(ctx)
 	if err := m.slots.settle(ctx); err != nil {
 		return err
@@ -55,7 +136,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context) error {
 		return err
 	}
 	hearSignals(ctx)
-	if !m.rests(ctx) || m.unheard > 0 || m.slots.news() {
+	if !may(ctx) || m.unheard > 0 || m.slots.news() {
 		return nil
 	}
 	m.record.attributes.flush()
@@ -64,22 +145,27 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context) error {
 	in.Carried = &NodeMaintenanceCarried{
 		Status: m.status, Withdrawn: m.withdrawn, Windows: m.holds.windows.carry(),
 		Asked: m.slots.number, Turn: m.slots.turn, Scheduler: m.slots.scheduler,
-		Claims: m.sharing.number, Shares: m.shares, Announced: m.announced,
+		Claims: m.sharing.number, Shares: m.shares, Announced: m.announced, Taking: m.taking(),
 	}
-	in.Carried.Status.States = latest(m.status.States)
+	in.Carried.Status.States, in.Carried.Status.Notes = latest(m.status.States), latest(m.status.Notes)
 	for _, r := range m.requestors.ours() {
 		in.Carried.Requestors = append(in.Carried.Requestors, r.RequestorStatus)
+	}
+	for _, r := range m.requestors.sharing() {
+		in.Carried.Joined = append(in.Carried.Joined, CarriedRequestor{
+			RequestorStatus: r.RequestorStatus, Joiner: r.joiner, Claim: r.claim, KeepsOnFailure: r.keepsOnFailure,
+		})
 	}
 	return workflow.NewContinueAsNewError(ctx, temporal.NodeMaintenance, in)
 }
 
-// statesCarried is how many of the states that a maintenance went through are handed to the next run.
-const statesCarried = 200
+// mostCarried is how many of the states that a maintenance went through are handed to the next run, and how many of its notes.
+const mostCarried = 200
 
-// latest keeps the first state, and as many of the last as are handed on.
-func latest(states []maintenancev1.StateTime) []maintenancev1.StateTime {
-	if len(states) <= statesCarried {
-		return states
+// latest keeps the first, and as many of the last as are handed on.
+func latest[T any](all []T) []T {
+	if len(all) <= mostCarried {
+		return all
 	}
-	return slices.Concat(states[:1], states[len(states)-statesCarried+1:])
+	return slices.Concat(all[:1], all[len(all)-mostCarried+1:])
 }

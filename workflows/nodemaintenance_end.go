@@ -25,6 +25,9 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
 	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
 	workflow.GoNamed(ctx, "tell those that joined", m.shareStates)
+	for _, joined := range m.requestors.sharing() {
+		m.lookAfterJoined(ctx, joined)
+	}
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
 	if m.in.Slot == nil {
 		m.slots.listen(ctx, func() {})

@@ -52,6 +52,11 @@ func (k *requestorKeeper) ours() []*requestor {
 	return slices.DeleteFunc(slices.Clone(k.all), func(r *requestor) bool { return r.Maintenance != "" })
 }
 
+// sharing are those that joined and need the node.
+func (k *requestorKeeper) sharing() []*requestor {
+	return k.who(func(r *requestor) bool { return r.Maintenance != "" && needsNode(r) })
+}
+
 // named finds one of ours; the empty name is that of the first. Nil: it is none of ours.
 func (k *requestorKeeper) named(id string) *requestor {
 	for _, r := range k.ours() {

@@ -1,9 +1,13 @@
 package workflows
 
 import (
+	"errors"
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -12,7 +16,7 @@ import (
 )
 
 // takeOutOfService waits for the locks of the node to let go, and cordons it. Whoever else was faster, and a lock that was taken back in the last
-// moment, send it back to wait again.
+// moment, send it back to wait again, perhaps for weeks: then it returns errLong from time to time.
 func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 	pause := lockRefusedPause
 	for {
@@ -39,6 +43,9 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 			// The release is waited for before it is tried again.
 		default:
 			return err
+		}
+		if m.isLong(ctx) {
+			return errLong
 		}
 	}
 }
@@ -149,7 +156,7 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	if err := m.requeue(ctx); err != nil {
 		return err
 	}
-	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.nodeLockClock.runsOut}
+	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.nodeLockClock.RunsOut}
 	for _, first := range temporal.Blockers(cycle) {
 		in.Requests = append(in.Requests, first.Name)
 	}
@@ -184,9 +191,18 @@ func (m *nodeMaintenance) mayHaveLetGo() bool { return m.locked || m.requested &
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
 	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.nodeLockClock), Requested: true}
-	m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
-	err := m.await(ctx, "AwaitNodeLocks", "wait for the workload locks of "+m.node.Node, in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitNodeLocks, in, nil)
-	m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, err, "")
+	return m.awaitLetGo(ctx, maintenancev1.StageNodeWorkloadLocksInactive, "AwaitNodeLocks", m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in)
+}
+
+// awaitLetGo waits for the workload locks of the node, or for those of the cluster, which is a stage of the maintenance.
+func (m *nodeMaintenance) awaitLetGo(ctx workflow.Context, stage drydockv1.Stage, name, of string, deadline *time.Time, activity, in any) error {
+	m.record.stages.begin(ctx, stage)
+	err := m.whileShort(ctx, func(ctx workflow.Context) error {
+		return m.await(ctx, name, "wait for the workload locks of "+of, deadline, temporal.ErrLockTimedOut, activity, in, nil)
+	})
+	if !errors.Is(err, errLong) { // the next run goes on with it
+		m.record.stages.end(ctx, stage, err, "")
+	}
 	return err
 }
 

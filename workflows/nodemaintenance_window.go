@@ -38,7 +38,7 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 			return err
 		}
 		if m.rests(ctx) {
-			if err := m.continueAsNew(ctx); err != nil {
+			if err := m.continueAsNew(ctx, m.rests); err != nil {
 				return err
 			}
 		}
@@ -78,18 +78,23 @@ const standsBackAfter = time.Minute
 
 // whileOpen waits for something that stands before the cordon. It returns errShut instead when the window has been closed for a while.
 func (m *nodeMaintenance) whileOpen(ctx workflow.Context, wait func(workflow.Context) error) error {
-	shut := false
+	return unless(ctx, "while the window is open", errShut, wait, m.awaitShut)
+}
+
+// unless waits for something, and returns that error instead when something else comes first.
+func unless(ctx workflow.Context, name string, instead error, wait, other func(workflow.Context) error) error {
+	first := false
 	err := within(ctx, func(ctx workflow.Context) error {
 		waiting, stop := workflow.WithCancel(ctx)
-		workflow.GoNamed(ctx, "while the window is open", func(ctx workflow.Context) {
-			if shut = m.awaitShut(ctx) == nil; shut {
+		workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
+			if first = other(ctx) == nil; first {
 				stop()
 			}
 		})
 		return wait(waiting)
 	})
-	if shut && err != nil && ctx.Err() == nil {
-		return errShut
+	if first && err != nil && ctx.Err() == nil {
+		return instead
 	}
 	return err
 }
