@@ -42,13 +42,17 @@ type CallSchedulerInput struct {
 // CallScheduler tells the scheduler of a cluster what an asker wants, and starts it where it does not run. One that is started learns whether another
 // one ran before, which may have granted slots in its last moments.
 func (s *Scheduler) CallScheduler(ctx context.Context, in CallSchedulerInput) error {
+	return callScheduler(ctx, s.Temporal, in)
+}
+
+func callScheduler(ctx context.Context, server Workflows, in CallSchedulerInput) error {
 	// As workflows.MaintenanceSchedulerInput reads it.
 	type start struct {
 		Cluster string `json:"cluster"`
 		First   bool   `json:"first,omitempty"`
 	}
 	call := func(reuse enumspb.WorkflowIdReusePolicy, start start) error {
-		_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), temporal.SignalCall, in.Call,
+		_, err := server.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), temporal.SignalCall, in.Call,
 			client.StartWorkflowOptions{
 				TaskQueue:             temporal.TaskQueue,
 				WorkflowIDReusePolicy: reuse,
@@ -69,11 +73,15 @@ func (s *Scheduler) CallScheduler(ctx context.Context, in CallSchedulerInput) er
 // FindAskers returns the ids of the workflows that may have slots of a cluster or wait for one: its rollouts, and its maintenances that belong to
 // none. Whoever was started within the last moments may be missing.
 func (s *Scheduler) FindAskers(ctx context.Context, cluster string) ([]string, error) {
+	return findAskers(ctx, s.Temporal, cluster)
+}
+
+func findAskers(ctx context.Context, server Lister, cluster string) ([]string, error) {
 	quoted := strings.ReplaceAll(cluster, "'", "''")
 	query := fmt.Sprintf("ExecutionStatus = 'Running' AND (WorkflowType = '%s' AND %s = '%s' OR WorkflowType = '%s' AND WorkflowId STARTS_WITH 'node/%s/')",
 		temporal.ClusterUpgrade, temporal.AttributeCluster.GetName(), quoted, temporal.NodeMaintenance, quoted)
 	askers := []string{}
-	err := eachWorkflow(ctx, s.Temporal, query, func(execution *workflowpb.WorkflowExecutionInfo) {
+	err := eachWorkflow(ctx, server, query, func(execution *workflowpb.WorkflowExecutionInfo) {
 		// The slots of a rollout's maintenances are the rollout's.
 		if _, _, _, ofRollout := temporal.ParseClusterUpgradeID(execution.GetParentExecution().GetWorkflowId()); !ofRollout {
 			askers = append(askers, execution.GetExecution().GetWorkflowId())
@@ -83,6 +91,20 @@ func (s *Scheduler) FindAskers(ctx context.Context, cluster string) ([]string, e
 		return nil, fmt.Errorf("find those that may have slots of %s: %w", cluster, err)
 	}
 	return askers, nil
+}
+
+// reviveScheduler starts the scheduler of a cluster anew that does not run though somebody may have a slot of it, or wait for one: it was terminated.
+// Whoever waits asks again by itself, but after an hour at times.
+func reviveScheduler(ctx context.Context, server SweeperClient, cluster string) error {
+	open, err := temporal.Open(ctx, server, temporal.MaintenanceSchedulerID(cluster))
+	if err != nil || open {
+		return err
+	}
+	askers, err := findAskers(ctx, server, cluster)
+	if err != nil || len(askers) == 0 {
+		return err
+	}
+	return callScheduler(ctx, server, CallSchedulerInput{Cluster: cluster})
 }
 
 // FindGoneInput says which nodes of which cluster to look for.

@@ -12,6 +12,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	temporalclient "go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -36,6 +37,10 @@ func (s *aScheduler) SignalWorkflow(_ context.Context, _, _, _ string, payload a
 	defer s.mu.Unlock()
 	s.book.See(payload.(scheduling.Sight))
 	return nil
+}
+
+func (s *aScheduler) ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return s.pages.ListWorkflow(ctx, request)
 }
 
 // watching watches the nodes of the hub for the time of a test, for an asker that wants these nodes, in this order.

@@ -13,10 +13,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Sweeper finds marks whose workflow is over. It takes nothing back itself: the workflow does, by the same activities as a clean-up.
+// Sweeper finds marks whose workflow is over. It takes nothing back itself: the workflow does, by the same activities as a clean-up. And it starts the
+// scheduler of its cluster anew that was terminated.
 type Sweeper struct {
 	Clusters *kube.Clusters
-	Temporal Workflows
+	Temporal SweeperClient
 	// Quiet is how long a cluster without any mark is watched before the sweeper rests; a minute by default. It outlasts the writes of
 	// an activity whose workflow is gone: no effect takes longer than ten seconds.
 	Quiet time.Duration
@@ -26,6 +27,12 @@ type Sweeper struct {
 type Workflows interface {
 	temporal.Executions
 	SignalWithStartWorkflow(ctx context.Context, workflowID, signal string, payload any, options client.StartWorkflowOptions, workflow any, args ...any) (client.WorkflowRun, error)
+}
+
+// SweeperClient is what the sweeper asks of Temporal besides.
+type SweeperClient interface {
+	Workflows
+	Lister
 }
 
 const (
@@ -82,7 +89,7 @@ func (s *Sweeper) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orpha
 	if err != nil {
 		return Orphans{}, err
 	}
-	look := &lookout{cluster: cluster, in: in, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
+	look := &lookout{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
 	if look.quiet == 0 {
 		look.quiet = quietTime
 	}
@@ -99,10 +106,13 @@ func (s *Sweeper) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orpha
 type lookout struct {
 	cluster *kube.Cluster
 	in      AwaitOrphansInput
+	server  SweeperClient
 	owners  *owners
 	quiet   time.Duration
 	// emptySince is since when there has been no mark.
 	emptySince time.Time
+	// revived is when the scheduler was looked after last.
+	revived time.Time
 }
 
 // look looks at all marks.
@@ -114,6 +124,12 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 	now := time.Now()
 	if len(marks) > 0 {
 		l.emptySince = now
+	}
+	if now.Sub(l.revived) >= askOpenAfter {
+		if err := reviveScheduler(ctx, l.server, l.in.Cluster); err != nil {
+			return Orphans{}, err
+		}
+		l.revived = now
 	}
 	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet}
 	l.owners.forget(marks)
@@ -156,8 +172,12 @@ func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, 
 	return err
 }
 
-// AnyMarks reports whether anything in a cluster bears a mark. It lists what could, once, and watches nothing: a cluster at rest costs no more.
+// AnyMarks reports whether anything in a cluster bears a mark. It lists what could, once, and watches nothing: a cluster at rest costs no more. Rollouts may
+// wait there all the same.
 func (s *Sweeper) AnyMarks(ctx context.Context, cluster string) (bool, error) {
+	if err := reviveScheduler(ctx, s.Temporal, cluster); err != nil {
+		return false, err
+	}
 	c, err := s.Clusters.Cluster(ctx, cluster)
 	if err != nil {
 		return false, err

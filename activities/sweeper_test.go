@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
@@ -33,6 +34,8 @@ type someWorkflows struct {
 	status map[string]enumspb.WorkflowExecutionStatus
 	asked  map[string]int
 	woken  []temporalclient.StartWorkflowOptions
+	// listed are the workflows that a list finds.
+	listed []string
 }
 
 func newWorkflows() *someWorkflows {
@@ -75,6 +78,14 @@ func (w *someWorkflows) SignalWithStartWorkflow(_ context.Context, id, signal st
 	return nil, nil
 }
 
+func (w *someWorkflows) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	response := &workflowservice.ListWorkflowExecutionsResponse{}
+	for _, id := range w.listed {
+		response.Executions = append(response.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
+	}
+	return response, nil
+}
+
 type noEvents struct {
 	temporalclient.HistoryEventIterator
 }
@@ -91,7 +102,7 @@ func newLookout(t *testing.T, server *someWorkflows, in AwaitOrphansInput) *look
 	t.Helper()
 	cluster, err := clusters.Cluster(t.Context(), spokeName)
 	require.NoError(t, err)
-	return &lookout{cluster: cluster, in: in, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
+	return &lookout{cluster: cluster, in: in, server: server, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
 }
 
 // now looks at the cluster as the API server has it.
@@ -150,7 +161,7 @@ func TestAGlanceAtAClusterIsFourRequestsAndSeesWhetherAnythingIsMarked(t *testin
 	}
 	both := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: counted(spokeName), hubName: counted(hubName)}), kube.Options{})
 	t.Cleanup(both.Close)
-	sweeper := &Sweeper{Clusters: both}
+	sweeper := &Sweeper{Clusters: both, Temporal: newWorkflows()}
 	for name, marked := range map[string]bool{spokeName: true, hubName: false} {
 		for range 2 { // what the cluster serves is asked the first time
 			requests.Store(0)
@@ -400,6 +411,42 @@ func TestAClusterWithoutMarksIsQuietAfterAWhile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Orphans{Quiet: true}, found)
 	require.Less(t, time.Since(began), 20*time.Second)
+}
+
+// Those that wait for a slot ask again by themselves, but after an hour at times.
+func TestASchedulerThatWasTerminatedIsStartedAnewWhereSomebodyMayWaitForIt(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		status  enumspb.WorkflowExecutionStatus
+		askers  []string
+		started bool
+	}{
+		{"it was terminated", wasTerminated, []string{"cgu/default/june/spoke"}, true},
+		{"it goes on", stillRunning, []string{"cgu/default/june/spoke"}, false},
+		{"nobody is there who could wait", wasTerminated, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			id := temporal.MaintenanceSchedulerID(spokeName)
+			for what, looks := range map[string]func(*someWorkflows){
+				"while something is marked": func(server *someWorkflows) {
+					lookout := newLookout(t, server, AwaitOrphansInput{Cluster: spokeName})
+					lookout.now(t)
+					lookout.now(t) // a moment later nobody is asked again
+				},
+				"at rest": func(server *someWorkflows) {
+					_, err := (&Sweeper{Clusters: clusters, Temporal: server}).AnyMarks(t.Context(), spokeName)
+					require.NoError(t, err)
+				},
+			} {
+				server := newWorkflows()
+				server.set(id+"/run", tt.status)
+				server.listed = tt.askers
+				looks(server)
+				require.Equal(t, 1, server.timesAsked(id+"/run"), what)
+				require.Equal(t, tt.started, len(server.woken) == 1 && server.woken[0].ID == id, what)
+			}
+		})
+	}
 }
 
 func TestAWakeStartsTheSweeperOfTheCluster(t *testing.T) {

@@ -80,9 +80,11 @@ type maintenanceScheduler struct {
 	// unswept: maintenances have ended without returning their slots, and the sweeper may not have been woken.
 	unswept bool
 
-	// changed wakes the loop. doubtful: somebody could not be told, and may be over. telling is how many messages are under way.
+	// changed wakes the loop. doubtful: somebody could not be told, and may be over. telling is how many messages are under way. untold are the turns that
+	// did not reach their askers.
 	changed, doubtful bool
 	telling           int
+	untold            []scheduling.Turn
 	messages          int
 
 	hub       *activities.Rollouts
@@ -187,16 +189,29 @@ func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 // tell tells an asker. One that cannot be told is likely over, but that is asked, not guessed.
 func (s *maintenanceScheduler) tell(ctx workflow.Context, turn scheduling.Turn) {
 	turn.Scheduler = s.startedAt
-	s.signal(ctx, turn.Asker.WorkflowID, temporal.SignalTurn, turn)
+	s.signal(ctx, turn.Asker.WorkflowID, temporal.SignalTurn, turn, func() { s.untold = append(s.untold, turn) })
 }
 
-func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any) {
+// signal tells a workflow something, and calls failed when it was not reached.
+func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any, failed func()) {
 	s.telling++
 	told := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
 	workflow.GoNamed(ctx, "tell "+workflowID, func(ctx workflow.Context) {
-		s.doubtful = told.Get(ctx, nil) != nil || s.doubtful
+		if told.Get(ctx, nil) != nil {
+			s.doubtful = true
+			failed()
+		}
 		s.telling--
 	})
+}
+
+// tellAgain has those told with the next decision that were not reached, and are not over as far as is known.
+func (s *maintenanceScheduler) tellAgain() {
+	for _, turn := range s.untold {
+		s.book.Untell(turn)
+		s.changed = true
+	}
+	s.untold = nil
 }
 
 // attend watches the cluster while somebody asks for something, and for a while after.
@@ -252,6 +267,7 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 		return err
 	}
 	hearSignals(ctx)
+	s.tellAgain()
 	s.book.Forget() // the next run sees for itself how the nodes are, when somebody asks; thousands of them would not fit into its input
 	carried := &MaintenanceSchedulerCarried{
 		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter,

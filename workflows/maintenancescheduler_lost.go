@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -38,12 +39,16 @@ func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
 		pause := max(0, s.lookedAfter.Add(lostInterval).Sub(workflow.Now(ctx)))
 		timer := workflow.NewTimerWithOptions(timing, pause, workflow.TimerOptions{Summary: "look after those that have slots"})
 		err := workflow.Await(ctx, func() bool { return s.doubtful || timer.IsReady() })
+		due := timer.IsReady()
 		stop()
 		if err != nil {
 			return
 		}
 		s.doubtful = false
 		s.lookAfter(ctx)
+		if due {
+			s.tellAgain() // not at once: it would fail again
+		}
 	}
 }
 
@@ -60,6 +65,7 @@ func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
 		}
 		left := 0
 		for _, holder := range lost {
+			s.untold = slices.DeleteFunc(s.untold, func(t scheduling.Turn) bool { return t.Asker == holder.Asker })
 			left += len(s.book.Lose(holder, workflow.Now(ctx)))
 		}
 		if len(lost) > 0 {

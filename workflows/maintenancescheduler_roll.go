@@ -96,7 +96,7 @@ func (s *maintenanceScheduler) callRoll(ctx workflow.Context) {
 			if workflow.Await(ctx, func() bool { return s.telling < tellAtOnce }) != nil {
 				return
 			}
-			s.signal(ctx, id, temporal.SignalRollCall, scheduling.RollCall{Scheduler: s.startedAt})
+			s.signal(ctx, id, temporal.SignalRollCall, scheduling.RollCall{Scheduler: s.startedAt}, func() {})
 		}
 		s.awaitAnswers(ctx, pause)
 	}

@@ -287,6 +287,44 @@ func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
 	require.Equal(t, 1, asked, "before the next round")
 }
 
+// Its slot would be kept for it, and nobody know.
+func TestWhoWasNotReachedIsToldAgainUnlessItIsOver(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		w := &schedulerWorld{world: newWorld(t)}
+		w.play()
+		tried := 0
+		w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
+			func(_, _, _, _ string, payload any) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if tried++; tried <= 2 || over {
+					return errGone
+				}
+				w.turns = append(w.turns, payload.(scheduling.Turn))
+				return nil
+			}).Maybe()
+		if over {
+			w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
+		}
+		w.after(
+			func() { w.seeAll(); w.call("june", asks(slotFor("a", 1), slotFor("b", 2))) },
+			func() {}, func() {},
+			func() {
+				if over {
+					require.Empty(t, w.turns)
+					return
+				}
+				require.Equal(t, []string{"june a"}, w.grants())
+				require.Equal(t, string(scheduling.NoSlot), w.turns[len(w.turns)-1].Wait.Reason, "and why it waits for the other")
+			},
+		)
+		w.carried()
+		if over {
+			require.LessOrEqual(t, tried, 2, "once of the slot, and of the wait at most")
+		}
+	}
+}
+
 func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
 	w := newSchedulerWorld(t)
 	watching := func() bool { return statusOf[MaintenanceSchedulerStatus](w.world).Watching }

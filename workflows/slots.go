@@ -14,7 +14,8 @@ import (
 )
 
 // A workflow that waits for a slot tells the scheduler so once more after askAgainFirst, then after twice as long, and so on up to askAgainAtMost:
-// somebody may have terminated that, and it remembers nothing then. A request that waits for months does not fill its history so.
+// somebody may have terminated that, and it remembers nothing then. A request that waits for months does not fill its history so. It need not be sooner:
+// the sweeper looks after the scheduler, every ten minutes at least, and the scheduler tells again whomever it did not reach.
 const askAgainFirst, askAgainAtMost = 30 * time.Second, time.Hour
 
 // slotKeeper asks the scheduler of a cluster for slots, and knows which its workflow has.

@@ -82,6 +82,21 @@ func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
 
+// Who has a slot does not ask again, and those that wait do so less and less often: the sweeper looks after the scheduler.
+func TestASchedulerThatWasTerminatedIsStartedAnewThoughNobodyAsks(t *testing.T) {
+	spoke := theFleet.Cluster("spoke-5")
+	at := site{spoke, "worker-1"}
+	startMaintenance(t, at, maintenancev1.NodeMaintenanceSpec{})
+	awaitNodeState(t, at.workflowID(), maintenancev1.NodeReady)
+	terminate(t, temporal.MaintenanceSchedulerID(spoke.Name))
+	ask(t, temporal.MaintenanceSchedulerID(spoke.Name), func(s workflows.MaintenanceSchedulerStatus) bool {
+		return s.Wait == nil && len(s.Queue) == 1 && s.Queue[0].Rank == 0 && s.Queue[0].Asker.WorkflowID == at.workflowID()
+	})
+	awaitDone(t, at.name(), spoke)
+	must(t, "node", "status", at.name(), "--cluster", spoke.Name, "--watch")
+	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
+}
+
 // Without budgets one node at a time is under maintenance, whoever asks.
 func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-4")

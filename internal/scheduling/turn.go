@@ -327,6 +327,19 @@ func (p *Party) tell(number int64, granted []Grant, wait *partyWait, now time.Ti
 	return turn
 }
 
+// Untell takes in that an asker was not reached by a turn: with the next decision it is told everything again, if it asks for anything still.
+func (b *Book) Untell(turn Turn) {
+	party := b.known(turn.Asker)
+	if party == nil {
+		return
+	}
+	party.Gone = append(party.Gone, turn.Gone...)
+	for i := range party.Slots {
+		party.Slots[i].Told = false
+	}
+	party.Told, party.ToldMessage, party.ToldHolder, party.ToldHeld, party.ToldAt = "", "", Asker{}, nil, time.Time{}
+}
+
 // key is by what one wait is told from another.
 func (w *partyWait) key() (reason string, holder Asker, held []HeldNode) {
 	if w == nil {
