@@ -193,63 +193,6 @@ func (b *batch) run(ctx workflow.Context) {
 	b.endSoak(waiting)
 }
 
-// dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
-// nothing. It does not insist for longer than the batch has time: a hub that cannot be asked until then ends nothing that works.
-func (b *batch) dropVanished(ctx workflow.Context, names []string) error {
-	g := b.group
-	if len(names) == 0 || ctx.Err() != nil {
-		return ctx.Err()
-	}
-	now := workflow.Now(ctx)
-	insist := g.insist().until(now.Add(b.left(now)))
-	var vanished []string
-	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished)
-	b.vanish(ctx, vanished)
-	return err
-}
-
-const (
-	// seenHolds is how long a cluster that waits is taken for a ManagedCluster once it was seen to be one.
-	seenHolds = 10 * time.Second
-	// askedAhead is how many clusters are asked for together at least.
-	askedAhead = 50
-)
-
-// seenNext are the clusters to start now. Those that have vanished since they were planned have failed: a rolling rollout, or what is left of a large
-// batch, may come to them hours later. There are none when nobody can say.
-func (b *batch) seenNext(ctx workflow.Context) []string {
-	for {
-		next, now := b.next(ctx), workflow.Now(ctx)
-		unseen := func(name string) bool { return !b.seen[name] || now.Sub(b.seenAt) >= seenHolds }
-		if !slices.ContainsFunc(next, unseen) {
-			return next
-		}
-		asked := b.waiting(max(b.window().Free(), askedAhead))
-		if err := b.dropVanished(ctx, asked); err != nil {
-			if temporal.Final(err) { // nobody will ever say whether they can be worked on
-				failure := failureOf(err)
-				b.lose(ctx, asked, failure.Reason, failure.Message)
-			}
-			return nil
-		}
-		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)
-		for _, name := range asked {
-			b.seen[name] = true
-		}
-	}
-}
-
-// waiting are the first clusters that wait for their turn, are not held, and would be done before their maintenance windows close.
-func (b *batch) waiting(most int) []string {
-	var waiting []string
-	for _, cluster := range b.pending {
-		if len(waiting) < most && b.group.holds.unlessFits(cluster, b.group.slowest) == nil {
-			waiting = append(waiting, cluster)
-		}
-	}
-	return waiting
-}
-
 // over: no cluster is at work, none is to be started, and none soaks for the sake of others that will have their turn.
 func (b *batch) over(ctx workflow.Context) bool {
 	switch {
@@ -279,63 +222,6 @@ func (b *batch) busy() int {
 func (b *batch) othersFollow() bool {
 	g := b.group
 	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
-}
-
-// startClusters starts the clusters of the batch that are not held, as far as the window is open.
-func (b *batch) startClusters(ctx workflow.Context) {
-	for {
-		next := b.seenNext(ctx)
-		if len(next) == 0 {
-			return
-		}
-		charged := b.group.charged.total(workflow.Now(ctx))
-		var clusters []*clusterAtWork
-		for _, name := range next {
-			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged}
-			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
-			b.running[name] = cluster
-			clusters = append(clusters, cluster)
-		}
-		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
-		b.group.passGate()
-		b.group.remedy.start(b, clusters)
-		b.group.record.clustersStarted(ctx, next)
-		b.changed = true // some may have less time than the batch
-		if len(next) == b.group.remedy.startedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
-			return // the rest would have come in another task
-		}
-	}
-}
-
-// next are the clusters to start now, as many as one workflow task can take.
-func (b *batch) next(ctx workflow.Context) []string {
-	g := b.group
-	if g.status.Paused || ctx.Err() != nil || g.mustLookAgain() || mustContinueAsNew(ctx, g.signals) {
-		return nil
-	}
-	return b.waiting(min(b.window().Free(), g.remedy.startedTogether()))
-}
-
-// window says how many clusters may be at work, and fail.
-func (b *batch) window() rollout.Window {
-	g := b.group
-	return rollout.Window{
-		Size: b.atOnce(), AtWork: len(b.running), MaxFailures: int(g.status.ComputedMaxFailures), Failed: g.record.failed(),
-	}
-}
-
-// atOnce is how many clusters of the batch may be at work at the same time.
-func (b *batch) atOnce() int {
-	most := min(len(b.clusters), b.group.remedy.atOnce())
-	if b.last > b.first {
-		most = min(most, int(b.group.status.ComputedMaxConcurrency))
-	}
-	return most
-}
-
-// exhausted reports whether so many clusters have failed that those that wait are not started any more.
-func (b *batch) exhausted() bool {
-	return b.window().Exhausted() && len(b.pending) > 0
 }
 
 // atWork reports whether the work on a cluster is not over.

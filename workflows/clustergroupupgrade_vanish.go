@@ -78,6 +78,21 @@ func (b *batch) begun() []string {
 	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
 }
 
+// dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
+// nothing. It does not insist for longer than the batch has time: a hub that cannot be asked until then ends nothing that works.
+func (b *batch) dropVanished(ctx workflow.Context, names []string) error {
+	g := b.group
+	if len(names) == 0 || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	now := workflow.Now(ctx)
+	insist := g.insist().until(now.Add(b.left(now)))
+	var vanished []string
+	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished)
+	b.vanish(ctx, vanished)
+	return err
+}
+
 // vanish fails clusters that are no ManagedClusters any more, also those that are complete.
 func (b *batch) vanish(ctx workflow.Context, names []string) {
 	b.lose(ctx, names, ranv1.ReasonClusterVanished, messageVanished)
