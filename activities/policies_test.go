@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -437,6 +438,44 @@ func TestReplicasAreWatchedWithoutWhatThePoliciesSay(t *testing.T) {
 		require.Empty(t, replica.GetLabels())
 		require.True(t, slices.Contains([]string{s.rollout.Policies[0].Replica(), s.rollout.Policies[1].Replica()}, replica.GetName()))
 	}
+}
+
+// countedWatches counts the watches of policies that are opened.
+type countedWatches struct {
+	next   http.RoundTripper
+	opened *atomic.Int32
+}
+
+func (c countedWatches) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Query().Has("watch") && strings.Contains(request.URL.Path, "/"+policies.Policies.Group+"/") {
+		c.opened.Add(1)
+	}
+	return c.next.RoundTrip(request)
+}
+
+func TestAllWhoWaitForClustersToComplyShareOneWatch(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	var opened atomic.Int32
+	config := rest.CopyConfig(stack.Cluster(hubName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return countedWatches{next, &opened} })
+	counted := kube.New(kube.FromConfigs(config, nil), kube.Options{})
+	t.Cleanup(counted.Close)
+	var waits errgroup.Group
+	for _, cluster := range s.clusters {
+		for policy := range s.rollout.Policies {
+			waits.Go(func() error {
+				_, err := (&Policies{Clusters: counted}).AwaitCompliance(t.Context(), AwaitComplianceInput{
+					Policies: s.rollout.Policies, Clusters: []policies.KnownCluster{{Cluster: cluster, Standing: "NN", Policy: policy}},
+				})
+				return err
+			})
+		}
+	}
+	s.place(0, s.clusters...)
+	s.place(1, s.clusters...)
+	require.NoError(t, waits.Wait())
+	require.EqualValues(t, 1, opened.Load(), "however many wait")
 }
 
 func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {

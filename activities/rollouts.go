@@ -56,6 +56,14 @@ type planReader struct {
 	api client.Reader
 }
 
+// Get implements client.Reader.
+func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if object.GetObjectKind().GroupVersionKind().Group == policies.Policies.Group {
+		return r.api.Get(ctx, key, object, options...)
+	}
+	return r.Reader.Get(ctx, key, object, options...)
+}
+
 // List implements client.Reader.
 func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind := list.GetObjectKind().GroupVersionKind()
@@ -85,6 +93,11 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	if err != nil {
 		return RolloutPlan{}, err
 	}
+	// First what may be refused for long: what a plan needs of policies grows with the fleet, and is not to be read again and again for nothing.
+	rollouts, err := gathered(ctx, hub, &cgu)
+	if err != nil {
+		return RolloutPlan{}, err
+	}
 	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu)
 	if meta.IsNoMatchError(err) {
 		return RolloutPlan{}, temporal.Error(temporal.ErrNotFound,
@@ -93,9 +106,7 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	if err != nil {
 		return RolloutPlan{}, explain(hub, "read what the plan depends on", err)
 	}
-	if inventory.Rollouts, err = gathered(ctx, hub, &cgu); err != nil {
-		return RolloutPlan{}, err
-	}
+	inventory.Rollouts = rollouts
 	now := time.Now()
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
 	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -87,30 +88,53 @@ func preCachingConfig(ctx context.Context, reader client.Reader, cgu *ranv1.Clus
 	return &config.Spec, nil
 }
 
-// rootPolicies reads the root policies of these names, in whatever namespace. Their replicas in the clusters' namespaces, of which there
-// are as many as clusters, are not asked for.
+// policiesAtOnce is how many policies are read at the same time.
+const policiesAtOnce = 16
+
+// rootPolicies reads the root policies of these names, in whatever namespace. No other is read whole, as the status of each grows with the fleet; nor are their
+// replicas in the clusters' namespaces, of which there are as many as clusters.
 func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]rollout.Policy, error) {
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(policies.Policies)
+	list := metadataList(policies.Policies)
 	roots, err := labels.Parse(policies.Roots)
 	if err != nil {
 		return nil, err
 	}
-	if err := listIfServed(ctx, reader, &list, client.MatchingLabelsSelector{Selector: roots}); err != nil {
+	if err := listIfServed(ctx, reader, list, client.MatchingLabelsSelector{Selector: roots}); err != nil {
+		return nil, err
+	}
+	named := slices.DeleteFunc(list.Items, func(root metav1.PartialObjectMetadata) bool { return !slices.Contains(names, root.Name) })
+	read := make([]*rollout.Policy, len(named))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(policiesAtOnce)
+	for i := range named {
+		reads.Go(func() (err error) {
+			read[i], err = rootPolicy(reading, reader, client.ObjectKeyFromObject(&named[i]))
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
 		return nil, err
 	}
 	var found []rollout.Policy
-	for i := range list.Items {
-		if !slices.Contains(names, list.Items[i].GetName()) {
-			continue
+	for _, policy := range read {
+		if policy != nil {
+			found = append(found, *policy)
 		}
-		policy, err := rollout.ReadPolicy(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, policy)
 	}
 	return found, nil
+}
+
+// rootPolicy reads a policy; nil: it is not there any more.
+func rootPolicy(ctx context.Context, reader client.Reader, name client.ObjectKey) (*rollout.Policy, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(policies.Policies)
+	if err := reader.Get(ctx, name, object); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("get policy %s: %w", name, err)
+	}
+	policy, err := rollout.ReadPolicy(object)
+	return &policy, err
 }
 
 // NotBound reads which of the policies that a rollout enforces are not bound to clusters, by their numbers. One that is not there any more is not told

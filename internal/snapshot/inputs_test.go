@@ -1,8 +1,10 @@
 package snapshot_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,4 +175,53 @@ func TestWhatIsBoundToTheClustersOfARetryIsReadFromThePolicies(t *testing.T) {
 	notBound, err = snapshot.NotBound(t.Context(), file, status, []string{"c1"})
 	require.NoError(t, err)
 	require.Empty(t, notBound, "a policy that is gone is not one that the cluster never had")
+}
+
+// readWhole notes which policies were read with all that is in them.
+type readWhole struct {
+	client.Reader
+	mu       sync.Mutex
+	policies []string
+}
+
+func (r *readWhole) note(object *unstructured.Unstructured) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if object.GetKind() == "Policy" {
+		r.policies = append(r.policies, object.GetNamespace()+"/"+object.GetName())
+	}
+}
+
+func (r *readWhole) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, object, options...)
+	if whole, is := object.(*unstructured.Unstructured); is && err == nil {
+		r.note(whole)
+	}
+	return err
+}
+
+func (r *readWhole) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, options...)
+	if whole, is := list.(*unstructured.UnstructuredList); is {
+		for i := range whole.Items {
+			r.note(&whole.Items[i])
+		}
+	}
+	return err
+}
+
+// The status of a policy has an entry for each cluster of the fleet.
+func TestAPlanReadsNoPolicyWholeThatTheRolloutDoesNotName(t *testing.T) {
+	policy := func(namespace, name string) string {
+		return "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: " + namespace + ", name: " + name + "}, spec: {remediationAction: inform}}\n---\n"
+	}
+	file, err := snapshot.Parse("f", []byte(policy("fleet", "p1")+policy("other", "p1")+policy("fleet", "p2")+policy("fleet", "p3")))
+	require.NoError(t, err)
+	objects, err := manifest.Decode("rollout", []byte(policyRollout))
+	require.NoError(t, err)
+	reader := &readWhole{Reader: file}
+	inventory, err := snapshot.Inventory(t.Context(), reader, objects[0].(*ranv1.ClusterGroupUpgrade))
+	require.NoError(t, err)
+	require.Len(t, inventory.Policies, 2, "in whatever namespace")
+	require.ElementsMatch(t, []string{"fleet/p1", "other/p1"}, reader.policies)
 }
