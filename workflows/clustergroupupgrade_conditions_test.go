@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -126,6 +127,7 @@ func TestEveryRowOfTheConditionsIsReachedInTheWordsThatUsersKnow(t *testing.T) {
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 			if row.after == 0 {
 				status = lastStatus(t, w)
+				require.JSONEq(t, conditionsAndClusters(t, status), conditionsAndClusters(t, statusOf[groupStatus](w)), "whoever asks is told the same")
 			}
 
 			condition := meta.FindStatusCondition(status.Conditions, row.conditionType)
@@ -141,6 +143,13 @@ func TestEveryRowOfTheConditionsIsReachedInTheWordsThatUsersKnow(t *testing.T) {
 			require.NotContains(t, places, -1)
 		})
 	}
+}
+
+func conditionsAndClusters(t *testing.T, status groupStatus) string {
+	t.Helper()
+	text, err := json.Marshal(groupStatus{Conditions: status.Conditions, Clusters: status.Clusters})
+	require.NoError(t, err)
+	return string(text)
 }
 
 // lastStatus is what the workflow ended with, in whatever way.

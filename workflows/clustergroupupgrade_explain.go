@@ -178,7 +178,9 @@ func (r *groupRecord) troubled(ctx workflow.Context, reason, message string) {
 		r.reason.set(ctx, reason, message)
 	case stands != nil:
 		r.reason.replace(stands)
-	case slices.ContainsFunc(r.status.Clusters, func(c ranv1.ClusterStatus) bool { return working(&c) || c.State == ranv1.ClusterSoaking }):
+	case r.status.Held != nil && r.status.Status.CurrentBatch == 0:
+		r.reason.hold(ctx, *r.status.Held)
+	case r.status.Held != nil, slices.ContainsFunc(r.status.Clusters, func(c ranv1.ClusterStatus) bool { return working(&c) || c.State == ranv1.ClusterSoaking }):
 		r.explainBatch(ctx)
 	default:
 		r.reason.set(ctx, "", "")

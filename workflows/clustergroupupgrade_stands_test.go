@@ -93,27 +93,28 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 			})
 		},
 	} {
-		for _, paused := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
+		for _, reason := range []string{ranv1.ReasonWaitingForApproval, reasonPaused, emergency.ReasonHeld} {
+			t.Run(name+" "+reason, func(t *testing.T) {
 				w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 				fails(w)
-				if paused {
-					clusters.takes = 10 * time.Minute
+				clusters.takes = 10 * time.Minute
+				object := withActions(aRollout())
+				switch reason {
+				case reasonPaused:
 					w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 5*time.Minute)
+				case emergency.ReasonHeld:
+					w.hear(5*time.Minute, heldState(2, "all"))
+				default:
+					object = eachBatchApproved(w, object)
 				}
 				w.lookAfter(time.Hour, func() {
 					require.Len(t, clusters.story(), 2)
 					require.Greater(t, len(w.inputsOf("ChangeClusters")), 2)
 					status := statusOf[groupStatus](w)
 					require.NotNil(t, status.Wait)
-					if paused {
-						require.Equal(t, "Paused", status.Wait.Reason)
-					} else {
-						require.True(t, awaitsApproval(status), status.Wait.Reason)
-					}
+					require.Equal(t, reason, status.Wait.Reason)
 					w.SignalWorkflow(temporal.SignalCancel, nil)
 				})
-				object := eachBatchApproved(w, withActions(aRollout()))
 				w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 				requireCancelled[groupStatus](w)
 			})
