@@ -112,10 +112,10 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 	if !stale || w.trouble != "" {
 		return
 	}
-	of := w.course.Since
-	outlook, err := w.foresee(ctx, *w.course.Window, from)
-	if w.course.Since != of {
-		return // it was edited meanwhile
+	of := w.course.Window
+	outlook, err := w.foresee(ctx, *of, from)
+	if w.course.Window != of {
+		return // it was edited or cancelled meanwhile
 	}
 	if w.changed = true; err != nil {
 		w.trouble = temporal.ErrorMessage(err)

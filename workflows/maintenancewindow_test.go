@@ -294,6 +294,29 @@ func TestAWindowThatOpensNoMoreDoesNotWaitForItsExclusions(t *testing.T) {
 	require.WithinDuration(t, noon.Add(time.Minute+forgotten), w.Now(), 2*time.Second)
 }
 
+func TestAWindowThatWasCancelledTellsOfExclusionsThatAreFarAhead(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.follows(0)
+	frozen := defined()
+	frozen.Object.Spec.Exclusions = []drydockv1.WindowExclusion{{
+		Name: "holidays", Effect: drydockv1.ExclusionDrop, WindowTimes: drydockv1.WindowTimes{
+			ScheduledStart: new(metav1.NewTime(noon.AddDate(0, 0, 20))), ScheduledEnd: new(metav1.NewTime(noon.AddDate(0, 0, 27))),
+		},
+	}}
+	w.order(time.Second, temporal.UpdateDefine, frozen)
+	w.order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
+	w.lookAfter(2*time.Minute, func() {
+		outlook := w.told[len(w.told)-1].Outlook
+		require.Empty(t, outlook.Openings)
+		require.True(t, outlook.Last)
+		require.Equal(t, []windows.Span{{Start: noon.AddDate(0, 0, 20), End: noon.AddDate(0, 0, 27)}}, outlook.Excluded)
+		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
+	})
+	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
+	require.NoError(t, w.GetWorkflowError())
+	require.Empty(t, w.refusals)
+}
+
 func TestToCancelTheWorkflowCancelsTheWindow(t *testing.T) {
 	w := newWindowWorld(t, noon)
 	w.order(0, temporal.UpdateDefine, defined())

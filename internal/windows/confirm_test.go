@@ -59,7 +59,7 @@ func TestAnOpeningThatWasConfirmedIsTakenDownALittleLater(t *testing.T) {
 	record := func(name string, spec drydockv1.MaintenanceWindowSpec) time.Duration {
 		d := &driven{Course: &windows.Course{}, t: t, now: at("2026-12-01T12:00:00Z").Time}
 		d.object = drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}, Spec: spec}
-		d.Define(windows.DefineRequest{Object: d.object}, d.outlook(d.now), d.now)
+		d.Define(windows.DefineRequest{Object: d.object}, d.outlook(&d.object, d.now), d.now)
 		for len(d.happened) == 0 || d.happened[len(d.happened)-1] != windows.EventStarted {
 			next, changes := d.Next(d.now)
 			require.True(t, changes)

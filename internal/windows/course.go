@@ -15,7 +15,7 @@ type Course struct {
 	Window *drydockv1.MaintenanceWindow `json:"window,omitempty"`
 	// Since is when it was defined, or edited, last.
 	Since time.Time `json:"since"`
-	// Outlook is what its calendar says, read from the moment Read on.
+	// Outlook is what its calendar says, read from the moment Read on; the zero time: before it was cancelled.
 	Outlook Outlook   `json:"outlook"`
 	Read    time.Time `json:"read"`
 	// Running is the opening at hand; nil: it is closed.
@@ -346,7 +346,7 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 		at(c.Running.End)
 		at(c.Running.CutoffAt())
 	}
-	if !c.Outlook.Last && !c.Cancelled {
+	if !c.Outlook.Last {
 		at(c.Outlook.Until)
 		at(c.Free) // when an opening was missed: see Stale
 	}
@@ -366,10 +366,12 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 // that was missed the end is waited for: what is read before is stale at once.
 func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	switch {
-	case c.Window == nil || c.Cancelled || c.Outlook.Last:
+	case c.Window == nil || c.Outlook.Last:
 		return time.Time{}, false
 	case !now.Before(c.Outlook.Until):
 		return c.Outlook.Until, true
+	case c.Cancelled:
+		return now, c.Read.IsZero()
 	}
 	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && (len(c.coming()) < 2 || c.shortSighted(now))
 }

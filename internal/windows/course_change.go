@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
@@ -237,6 +239,9 @@ func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
 func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	if r.All {
 		c.Cancelled = true
+		// Its exclusions count for other windows still. Without openings they are seen as far ahead as there are any.
+		c.Window, c.Read = new(*c.Window), time.Time{}
+		c.Window.Spec.NotAfter = new(metav1.NewTime(now))
 		c.endOverride(r.Request, now)
 		if c.Running != nil {
 			c.Running.End = earlier(c.Running.End, now)

@@ -33,11 +33,11 @@ func drive(t require.TestingT, spec drydockv1.MaintenanceWindowSpec, now string)
 
 func (d *driven) define(spec drydockv1.MaintenanceWindowSpec) {
 	d.object = drydockv1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "night"}, Spec: spec}
-	d.Define(windows.DefineRequest{Object: d.object}, d.outlook(d.now), d.now)
+	d.Define(windows.DefineRequest{Object: d.object}, d.outlook(&d.object, d.now), d.now)
 }
 
-func (d *driven) outlook(from time.Time) windows.Outlook {
-	window, err := windows.New(&d.object)
+func (d *driven) outlook(of *drydockv1.MaintenanceWindow, from time.Time) windows.Outlook {
+	window, err := windows.New(of)
 	require.NoError(d.t, err)
 	outlook, err := window.Outlook(from)
 	require.NoError(d.t, err)
@@ -58,7 +58,7 @@ func (d *driven) pass(now time.Time) {
 			return
 		}
 		require.True(d.t, from.After(d.Read), "the calendar is read again and again from %s on", from)
-		d.Foresee(from, d.outlook(from))
+		d.Foresee(from, d.outlook(d.Window, from))
 	}
 }
 
@@ -319,6 +319,7 @@ func TestAWindowThatIsCancelledAltogetherIsOver(t *testing.T) {
 	d := drive(t, night(), "2026-12-01T12:00:00Z")
 	d.Cancel(windows.CancelRequest{All: true}, d.now)
 	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
+	d.pass(d.now)
 	_, changes := d.Next(d.now)
 	require.False(t, changes)
 	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{All: true}, d.now), "opens no more")

@@ -56,6 +56,7 @@ func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
 			first, second := drive(t, ending, "2026-12-01T12:00:00Z"), drive(t, night(), "2026-12-01T12:00:00Z")
 			first.walk("2026-12-02T12:00:00Z")
 			over(first)
+			first.pass(first.now)
 			require.Equal(t, windows.PhaseOver, first.Phase(first.now))
 			ask := func() windows.Verdict {
 				return windows.Ask([]windows.Standing{told(first), told(second)}, second.now, 0)
@@ -78,6 +79,28 @@ func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
 			require.True(t, ask().Allowed)
 		})
 	}
+}
+
+func TestAFreezeOfAWindowThatWasCancelledIsKnownHoweverFarAheadItIs(t *testing.T) {
+	weekly := spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=22", "4h")
+	first, second := drive(t, frozen("2026-12-20T00:00:00Z", "2026-12-28T00:00:00Z"), "2026-12-01T12:00:00Z"), drive(t, weekly, "2026-12-01T12:00:00Z")
+	first.walk("2026-12-01T23:00:00Z")
+	first.Cancel(windows.CancelRequest{All: true}, first.now)
+	first.pass(first.now)
+	require.Equal(t, windows.PhaseOver, first.Phase(first.now))
+	askAt := func(moment string, need time.Duration) windows.Verdict {
+		first.walk(moment)
+		second.walk(moment)
+		return windows.Ask([]windows.Standing{told(first), told(second)}, second.now, need)
+	}
+	require.Equal(t, at("2026-12-06T22:00:00Z").UTC(), *askAt("2026-12-01T23:00:00Z", 0).NextOpen)
+	closing := askAt("2026-12-07T01:00:00Z", 2*hour)
+	require.Equal(t, windows.ReasonDoesNotFit, closing.Reason, "its calendar hides no opening of the others")
+	require.Equal(t, at("2026-12-13T22:00:00Z").UTC(), *closing.NextOpen)
+	require.True(t, askAt("2026-12-13T23:00:00Z", 0).Allowed)
+	frozen := askAt("2026-12-20T23:00:00Z", 0)
+	require.Equal(t, windows.ReasonExcluded, frozen.Reason)
+	require.Equal(t, at("2026-12-28T00:00:00Z").UTC(), *frozen.NextOpen)
 }
 
 func TestAFreezeClosesAnOpeningThatWasForcedIntoAnotherExclusion(t *testing.T) {

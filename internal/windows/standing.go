@@ -51,9 +51,6 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 	if c.Running != nil {
 		s.Outlook.Openings = append([]Opening{*c.Running}, s.Outlook.Openings...)
 	}
-	if c.Cancelled {
-		s.Outlook.Last = true
-	}
 	s.Outlook.Scheduled = c.scheduled()
 	return s
 }
