@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -157,24 +160,27 @@ func TestTheTimeOfLocksRunsOnInTheNextRun(t *testing.T) {
 	}
 }
 
-// One that is cancelled in the next run has all that an earlier one did to be taken back.
+// One that is cancelled in the next run before that has done anything has all that an earlier one did to be taken back.
 func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 	runs := inRuns(t, wholeMaintenance(), func(run int, w *world) func() bool {
 		flaps(w, 1000)
 		if run == 1 {
-			w.fail["TakeNode"] = always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
+			w.lookAfter(time.Minute, func() { require.Equal(t, emergency.ReasonHeld, statusOf[nodeStatus](w).Wait.Reason) })
 			w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
 			return nil
 		}
 		play(w, "TakeNode", func(activities.TakeNodeInput) any {
 			return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, RequestUID: "r1", ClusterRequestUID: "r2"}}
 		})
+		w.when(w.calledTimes("Cordon", 2), func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, drydockv1.HoldCluster("c1"))) })
 		return w.calledTimes("Cordon", 2)
 	})
 	require.Len(t, runs, 2)
 	requireCancelled[nodeStatus](runs[1])
+	require.NotContains(t, runs[1].called(), "TakeNode")
 	returned := runs[1].inputs["ReturnNode"][0].(activities.ReturnNodeInput)
 	require.True(t, returned.Withdraw && returned.WithdrawCluster && returned.AwaitLocks)
+	require.Equal(t, []types.UID{"r1", "r2"}, []types.UID{returned.RequestUID, returned.ClusterRequestUID})
 	released := 0
 	for _, call := range runs[1].schedulerCalls {
 		released += len(call.Released)
