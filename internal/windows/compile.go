@@ -142,7 +142,10 @@ func (r *reader) recurrence(c *calendar, times drydockv1.WindowTimes, zone strin
 	c.exceptedClocks, c.exceptedStarts = map[int64]bool{}, map[int64]bool{}
 	for _, except := range c.recurrence.excepts {
 		start, _, _ := c.start(newClocks(c.zone), except)
-		c.exceptedClocks[except.clock(c.zone).Unix()], c.exceptedStarts[start.Unix()] = true, true
+		c.exceptedStarts[start.Unix()] = true
+		if !except.moment { // A clock may show another moment the same.
+			c.exceptedClocks[except.time.Unix()] = true
+		}
 	}
 	if rule := c.recurrence.rule; rule != nil {
 		days := int((c.duration + 24*time.Hour - 1) / (24 * time.Hour))

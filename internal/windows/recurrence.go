@@ -76,6 +76,8 @@ func parseRecurrence(text, zone string) (recurrence, error) {
 		if r.rule, err = parseRule(rules[0], anchor); err != nil {
 			return recurrence{}, fmt.Errorf("%s: %w", partRule, err)
 		}
+	} else if anchor != nil {
+		r.dates = append(r.dates, point{time: *anchor}) // It is the first start itself (RFC 5545, 3.8.2.4).
 	}
 	return r, nil
 }

@@ -92,6 +92,36 @@ func TestRecurrences(t *testing.T) {
 			want: []string{"2026-12-24 12:00", "2026-12-24 18:00"},
 		},
 		{
+			name: "dates without a rule, the first of them the start", recurrence: "DTSTART:20261223T100000\nRDATE:20261224T180000",
+			from: "2026-11-01T00:00:00Z", to: "2027-11-21T00:00:00Z",
+			want: []string{"2026-12-23 10:00", "2026-12-24 18:00"},
+		},
+		{
+			name: "a start that is taken away again", recurrence: "DTSTART:20261223T100000\nRDATE:20261224T180000\nEXDATE:20261223T100000",
+			from: "2026-11-01T00:00:00Z", to: "2027-11-21T00:00:00Z",
+			want: []string{"2026-12-24 18:00"},
+		},
+		{
+			name: "a moment that is taken away is not another that clocks show the same", from: "2026-10-24T00:00:00Z", to: "2026-10-27T00:00:00Z",
+			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=30\nEXDATE:20261025T013000Z,20261026T013000Z",
+			want:       []string{"2026-10-24 02:30", "2026-10-25 02:30"},
+		},
+		{
+			name: "every day of a list, numbered or not", recurrence: "FREQ=MONTHLY;BYDAY=2TU,MO;BYHOUR=1",
+			from: "2026-01-01T00:00:00Z", to: "2026-02-01T00:00:00Z",
+			want: []string{"2026-01-05 01:00", "2026-01-12 01:00", "2026-01-13 01:00", "2026-01-19 01:00", "2026-01-26 01:00"},
+		},
+		{
+			name: "a day that is listed twice, once with a number", recurrence: "FREQ=MONTHLY;BYDAY=MO,1MO,-1MO;BYHOUR=1",
+			from: "2026-01-01T00:00:00Z", to: "2026-02-01T00:00:00Z",
+			want: []string{"2026-01-05 01:00", "2026-01-12 01:00", "2026-01-19 01:00", "2026-01-26 01:00"},
+		},
+		{
+			name: "the days of a list that come first and last in a month", recurrence: "FREQ=MONTHLY;BYDAY=SU,1TU,-1TH;BYSETPOS=1,-1;BYHOUR=1",
+			from: "2026-01-01T00:00:00Z", to: "2026-03-01T00:00:00Z",
+			want: []string{"2026-01-04 01:00", "2026-01-29 01:00", "2026-02-01 01:00", "2026-02-26 01:00"},
+		},
+		{
 			name: "a date that is moved can be taken away by what its clock shows, or by what was said", from: "2026-03-28T12:00:00Z", to: "2026-03-29T22:00:00Z",
 			recurrence: "FREQ=DAILY;BYHOUR=2;BYMINUTE=10,20,30\nEXDATE:20260329T021000,20260329T032000",
 			want:       []string{"2026-03-29 03:30"},

@@ -33,7 +33,8 @@ func someRule(t *rapid.T) (text string, start time.Time) {
 	}
 	switch freq {
 	case "MONTHLY", "YEARLY":
-		part("BYDAY", "MO", "SA", "1SU", "-1FR", "5WE")
+		// Not mixed: of a list that is, the library gives only the days that are both.
+		part("BYDAY", rapid.SampledFrom([][]string{{"MO", "SA"}, {"1SU", "-1FR", "5WE"}}).Draw(t, "days")...)
 	default:
 		part("BYDAY", "MO", "WE", "SA", "SU")
 	}
@@ -75,6 +76,27 @@ func TestARuleThatIsEnteredAnywhereGoesOnAsFromItsStart(t *testing.T) {
 		for i := range want {
 			require.True(t, want[i].Equal(got[i]), "%s: %s, not %s", text, want[i], got[i])
 		}
+	})
+}
+
+func TestARuleOfSeveralDaysIsTheUnionOfThoseOfEach(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rest := rapid.SampledFrom([]string{
+			"FREQ=MONTHLY;BYHOUR=1", "FREQ=MONTHLY;BYHOUR=1;BYMONTHDAY=1,13,-1", "FREQ=YEARLY;BYHOUR=1", "FREQ=YEARLY;BYHOUR=1;BYMONTH=2,10,12",
+		}).Draw(t, "rest")
+		days := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"MO", "1MO", "-1MO", "TU", "2TU", "FR", "-5FR", "SU", "5SU"}), 1, 4, rapid.ID).Draw(t, "days")
+		from := time.Date(rapid.IntRange(2020, 2030).Draw(t, "year"), 1, 1, 0, 0, 0, 0, time.UTC)
+		expand := func(days string) []time.Time {
+			r, err := parseRule(rest+";BYDAY="+days, nil)
+			require.NoError(t, err)
+			return slices.Collect(r.clocks(from, from.AddDate(2, 0, 0)))
+		}
+		var want []time.Time
+		for _, day := range days {
+			want = append(want, expand(day)...)
+		}
+		slices.SortFunc(want, time.Time.Compare)
+		require.Equal(t, slices.Compact(want), expand(strings.Join(days, ",")))
 	})
 }
 

@@ -18,6 +18,12 @@ const (
 	mostPerDay   = 24 * 12
 )
 
+// A year has so many of one day of the week at most, and a month.
+const (
+	mostWeeks        = 53
+	mostWeeksOfMonth = 5
+)
+
 // parts are those of an RRULE, by name.
 type parts map[string]string
 
@@ -168,7 +174,7 @@ func (p parts) checkComplete(anchor *time.Time) error {
 func (r *rule) checkNumbers(given parts) error {
 	withinMonth := r.option.Freq == rrule.MONTHLY || len(r.option.Bymonth) > 0
 	for _, day := range r.option.Byweekday {
-		if withinMonth && (day.N() > 5 || day.N() < -5) {
+		if withinMonth && (day.N() > mostWeeksOfMonth || day.N() < -mostWeeksOfMonth) {
 			return fmt.Errorf("BYDAY=%s: no month has more than five of a day", given["BYDAY"])
 		}
 	}
@@ -214,6 +220,7 @@ func (r *rule) complete(anchor *time.Time) {
 	if len(o.Byweekday)+len(o.Bymonthday)+len(o.Byyearday)+len(o.Byweekno) == 0 {
 		r.completeDay()
 	}
+	r.completeNumbers()
 	r.perDay = len(o.Byhour) * len(o.Byminute) * len(o.Bysecond)
 }
 
@@ -243,6 +250,30 @@ func (r *rule) completeDay() {
 	case rrule.WEEKLY:
 		o.Byweekday = []rrule.Weekday{[...]rrule.Weekday{rrule.SU, rrule.MO, rrule.TU, rrule.WE, rrule.TH, rrule.FR, rrule.SA}[o.Dtstart.Weekday()]}
 	}
+}
+
+// completeNumbers writes plain days as all their numbers where others are numbered: a list of days is their union, but to the library a day
+// must be among the plain and among the numbered ones.
+func (r *rule) completeNumbers() {
+	o := &r.option
+	if !slices.ContainsFunc(o.Byweekday, func(day rrule.Weekday) bool { return day.N() != 0 }) {
+		return
+	}
+	most := mostWeeks
+	if o.Freq == rrule.MONTHLY || len(o.Bymonth) > 0 {
+		most = mostWeeksOfMonth
+	}
+	var days []rrule.Weekday
+	for _, day := range o.Byweekday {
+		if day.N() != 0 {
+			days = append(days, day)
+			continue
+		}
+		for n := 1; n <= most; n++ {
+			days = append(days, day.Nth(n))
+		}
+	}
+	o.Byweekday = days
 }
 
 // checkHappens refuses a rule that starts too often, or never.
