@@ -3,6 +3,7 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,9 +77,10 @@ func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {
 	return policy, nil
 }
 
-// readCompliance reads status.status: an entry for each cluster that the policy is bound to; one without a value is not compliant.
+// readCompliance reads status.status: an entry for each cluster that the policy is bound to; one without a value is not compliant. A cluster
+// with several is Compliant only by all of them.
 func (p *Policy) readCompliance(object map[string]any) error {
-	entries, _, err := unstructured.NestedSlice(object, "status", "status")
+	entries, err := fieldOf[[]any](object, "status", "status")
 	if err != nil {
 		return err
 	}
@@ -87,15 +89,16 @@ func (p *Policy) readCompliance(object map[string]any) error {
 		if !ok {
 			return fmt.Errorf("status.status[%d]: must be an object", i)
 		}
-		cluster, _, err := unstructured.NestedString(fields, "clustername")
+		cluster, err := fieldOf[string](fields, "clustername")
 		if err != nil {
-			return fmt.Errorf("status.status[%d]: %w", i, err)
+			return fmt.Errorf("status.status[%d].%w", i, err)
 		}
-		compliant, _, err := unstructured.NestedString(fields, "compliant")
+		compliant, err := fieldOf[string](fields, "compliant")
 		if err != nil {
-			return fmt.Errorf("status.status[%d]: %w", i, err)
+			return fmt.Errorf("status.status[%d].%w", i, err)
 		}
-		p.Compliant[cluster] = compliant == "Compliant"
+		before, bound := p.Compliant[cluster]
+		p.Compliant[cluster] = compliant == "Compliant" && (before || !bound)
 	}
 	return nil
 }
@@ -105,7 +108,7 @@ func (p *Policy) readDependencies(object map[string]any) error {
 	if err := p.dependOn(object, "spec.dependencies", "spec", "dependencies"); err != nil {
 		return err
 	}
-	templates, _, _ := unstructured.NestedSlice(object, "spec", "policy-templates") // readTemplates says what is wrong with them
+	templates, _ := fieldOf[[]any](object, "spec", "policy-templates") // readTemplates says what is wrong with them
 	for i, template := range templates {
 		fields, _ := template.(map[string]any)
 		if err := p.dependOn(fields, fmt.Sprintf("spec.policy-templates[%d].extraDependencies", i), "extraDependencies"); err != nil {
@@ -117,7 +120,7 @@ func (p *Policy) readDependencies(object map[string]any) error {
 
 // dependOn reads a list of dependencies, as far as they are policies. One without a namespace is in that of the policy.
 func (p *Policy) dependOn(object map[string]any, at string, path ...string) error {
-	dependencies, _, err := unstructured.NestedSlice(object, path...)
+	dependencies, err := fieldOf[[]any](object, path...)
 	if err != nil {
 		return err
 	}
@@ -126,13 +129,13 @@ func (p *Policy) dependOn(object map[string]any, at string, path ...string) erro
 		if !ok {
 			return fmt.Errorf("%s[%d]: must be an object", at, i)
 		}
-		name, _, err := unstructured.NestedString(fields, "name")
+		name, err := fieldOf[string](fields, "name")
 		if err != nil {
-			return fmt.Errorf("%s[%d]: %w", at, i, err)
+			return fmt.Errorf("%s[%d].%w", at, i, err)
 		}
-		namespace, _, err := unstructured.NestedString(fields, "namespace")
+		namespace, err := fieldOf[string](fields, "namespace")
 		if err != nil {
-			return fmt.Errorf("%s[%d]: %w", at, i, err)
+			return fmt.Errorf("%s[%d].%w", at, i, err)
 		}
 		if kind, _, _ := unstructured.NestedString(fields, "kind"); kind == policies.Policies.Kind {
 			p.DependsOn = append(p.DependsOn, types.NamespacedName{Namespace: cmp.Or(namespace, p.Namespace), Name: name})
@@ -143,11 +146,11 @@ func (p *Policy) dependOn(object map[string]any, at string, path ...string) erro
 
 // readTemplates reads what the policy's templates say about it. The action of the policy itself wins over those of its templates.
 func (p *Policy) readTemplates(object map[string]any) error {
-	action, _, err := unstructured.NestedString(object, "spec", "remediationAction")
+	action, err := fieldOf[string](object, "spec", "remediationAction")
 	if err != nil {
 		return err
 	}
-	templates, _, err := unstructured.NestedSlice(object, "spec", "policy-templates")
+	templates, err := fieldOf[[]any](object, "spec", "policy-templates")
 	if err != nil {
 		return err
 	}
@@ -175,6 +178,9 @@ type templateFacts struct {
 	releases                              []Release
 }
 
+// statusKey is the key of a status in YAML or JSON.
+var statusKey = regexp.MustCompile(`status["']?\s*:`)
+
 func readTemplate(template any) (templateFacts, error) {
 	fields, _ := template.(map[string]any)
 	definition, found, err := unstructured.NestedMap(fields, "objectDefinition")
@@ -189,7 +195,7 @@ func readTemplate(template any) (templateFacts, error) {
 	facts := templateFacts{enforces: strings.EqualFold(action, "enforce"), readsNamespace: anyText(spec, policies.ReadsHub), releases: readReleases(spec)}
 
 	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
-	facts.readsStatus = strings.Contains(raw, "status:")
+	facts.readsStatus = statusKey.MatchString(raw)
 	objects, found, err := unstructured.NestedSlice(spec, "object-templates")
 	if err != nil || !found && raw == "" && definition["kind"] == "ConfigurationPolicy" {
 		return templateFacts{}, fmt.Errorf("objectDefinition.spec.object-templates is missing")
@@ -202,6 +208,28 @@ func readTemplate(template any) (templateFacts, error) {
 		}
 	}
 	return facts, nil
+}
+
+// fieldOf returns the field at a path; nothing when it is not there, or null. An error names one that has another type.
+func fieldOf[T string | []any | map[string]any](object map[string]any, path ...string) (value T, err error) {
+	parent, name := path[:len(path)-1], path[len(path)-1]
+	if len(parent) > 0 {
+		if object, err = fieldOf[map[string]any](object, parent...); err != nil {
+			return value, err
+		}
+	}
+	value, is := object[name].(T)
+	if is || object[name] == nil {
+		return value, nil
+	}
+	wanted := "an object"
+	switch any(value).(type) {
+	case string:
+		wanted = "text"
+	case []any:
+		wanted = "a list"
+	}
+	return value, fmt.Errorf("%s: must be %s", strings.Join(path, "."), wanted)
 }
 
 // anyText reports whether some text within a value is as asked.

@@ -32,6 +32,29 @@ status:
   - {clustername: c4, clusternamespace: c4}`,
 			want: rollout.Policy{Compliant: compliance{"c1": true, "c2": false, "c3": false, "c4": false}},
 		},
+		{
+			name: "a cluster with several entries is compliant only by all of them",
+			text: "spec:" + templates + `
+status:
+  status:
+  - {clustername: c1, compliant: NonCompliant}
+  - {clustername: c1, compliant: Compliant}
+  - {clustername: c2, compliant: Compliant}
+  - {clustername: c2}
+  - {clustername: c3, compliant: Compliant}
+  - {clustername: c3, compliant: Compliant}`,
+			want: rollout.Policy{Compliant: compliance{"c1": false, "c2": false, "c3": true}},
+		},
+		{
+			name: "what is null is not there",
+			text: "spec: {remediationAction: null, dependencies: null, policy-templates: null}\nstatus: {status: null}",
+			want: rollout.Policy{Compliant: compliance{}},
+		},
+		{
+			name: "templates with nulls",
+			text: "spec: {policy-templates: [{extraDependencies: null, objectDefinition: {spec: {remediationAction: null}}}]}\nstatus: null",
+			want: rollout.Policy{Compliant: compliance{}},
+		},
 		{name: "the policy's own action enforces", text: "spec:\n  remediationAction: Enforce" + templates, want: rollout.Policy{Enforces: true, Compliant: compliance{}}},
 		{
 			name: "the policy's own action wins over those of its templates",
@@ -57,6 +80,21 @@ status:
 			name: "a template in text that looks at a status",
 			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: 'status: {phase: Ready}'}}}]}",
 			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
+		},
+		{
+			name: "a template in JSON that looks at a status",
+			text: `spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: '[{"objectDefinition": {"status" : {"phase": "Ready"}}}]'}}}]}`,
+			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
+		},
+		{
+			name: "a template in text with quoted keys that looks at a status",
+			text: `spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: "'status': {phase: Ready}"}}}]}`,
+			want: rollout.Policy{ReadsStatus: true, Compliant: compliance{}},
+		},
+		{
+			name: "a template in text that names a status only",
+			text: `spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates-raw: "data: {is: status, of: all}"}}}]}`,
+			want: rollout.Policy{Compliant: compliance{}},
 		},
 		{
 			name: "a template without a definition",
@@ -119,13 +157,14 @@ spec:
 
 func TestAPolicyWithFieldsOfTheWrongTypeIsAnErrorThatNamesThem(t *testing.T) {
 	for text, message := range map[string]string{
-		"spec: {remediationAction: 1}":      "policy default/p: .spec.remediationAction accessor error: 1 is of the type float64, expected string",
+		"spec: {remediationAction: 1}":      "policy default/p: spec.remediationAction: must be text",
+		"spec: 7":                           "policy default/p: spec: must be an object",
 		"spec: {dependencies: [base]}":      "policy default/p: spec.dependencies[0]: must be an object",
-		"spec: {dependencies: [{name: 1}]}": "policy default/p: spec.dependencies[0]: .name accessor error: 1 is of the type float64, expected string",
+		"spec: {dependencies: [{name: 1}]}": "policy default/p: spec.dependencies[0].name: must be text",
 		"spec: {policy-templates: [{extraDependencies: [base], objectDefinition: {spec: {}}}]}": "policy default/p: spec.policy-templates[0].extraDependencies[0]: must be an object",
-		"status: {status: {}}":                   "policy default/p: .status.status accessor error: map[] is of the type map[string]interface {}, expected []interface{}",
+		"status: {status: {}}":                   "policy default/p: status.status: must be a list",
 		"status: {status: [c1]}":                 "policy default/p: status.status[0]: must be an object",
-		"status: {status: [{clustername: [a]}]}": "policy default/p: status.status[0]: .clustername accessor error: [a] is of the type []interface {}, expected string",
+		"status: {status: [{clustername: [a]}]}": "policy default/p: status.status[0].clustername: must be text",
 	} {
 		_, err := rollout.ReadPolicy(parsePolicy(t, text))
 		require.EqualError(t, err, message)
