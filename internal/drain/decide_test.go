@@ -153,6 +153,7 @@ func TestEachPodOfANodeIsEvictedSkippedOrBlocks(t *testing.T) {
 		{name: "a finished pod of a DaemonSet goes", pod: webPod("a", ownedBy("DaemonSet", "agent"), failed), action: Evict, reason: ReasonFinished},
 		{name: "a pod of a DaemonSet that is gone blocks", pod: webPod("a", ownedBy("DaemonSet", "other")), action: Block, reason: ReasonDaemonSetGone},
 		{name: "a pod of a DaemonSet that is gone goes by force", pod: webPod("a", ownedBy("DaemonSet", "other")), spec: spec{Force: true}, action: Evict},
+		{name: "a pod of a DaemonSet that is gone is held by its data alone once force is set", pod: webPod("a", ownedBy("DaemonSet", "other"), withEmptyDir), spec: spec{Force: true}, action: Block, reason: ReasonLocalStorage},
 		{name: "a static pod stays", pod: webPod("a", mirror), action: Skip, reason: ReasonMirror},
 		{name: "a static pod stays even with emptyDir and by force", pod: webPod("a", mirror, withEmptyDir), spec: spec{Force: true}, action: Skip, reason: ReasonMirror},
 		{name: "a pod without controller blocks", pod: webPod("a", bare), action: Block, reason: ReasonNoController},

@@ -84,7 +84,7 @@ func nameOf(pod *corev1.Pod) types.NamespacedName {
 func refusedBy(pod *corev1.Pod, spec maintenancev1.DrainSpec) Reason {
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 	switch {
-	case ownedByDaemonSet(pod):
+	case ownedByDaemonSet(pod) && !spec.Force:
 		return ReasonDaemonSetGone
 	case hasEmptyDir && !spec.DeleteEmptyDir:
 		return ReasonLocalStorage
