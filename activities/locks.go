@@ -261,16 +261,13 @@ func (l *Locks) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput) ([]d
 	watched := []client.Object{kube.IfServed(&lcmv1.NodeWorkloadLock{}), kube.IfServed(&lcmv1.NodeMaintenanceRequest{})}
 	var missing []locks.Holder
 	_, err = l.Waits.awaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
-		missing = nil
-		wanted, err := requestedByOthers(ctx, reader, in)
-		if err != nil || wanted {
-			return temporal.Observation{}, wanted, err
+		var err error
+		if missing, err = notBack(ctx, reader, in); err == nil && len(missing) == 0 && !hasNoLocks(ctx, cluster, in.Node) {
+			missing, err = notBack(ctx, cluster.Client, in) // as in locksBack
 		}
-		var found lcmv1.NodeWorkloadLockList
-		if err := listIfServed(ctx, reader, &found); err != nil {
+		if err != nil {
 			return temporal.Observation{}, false, err
 		}
-		missing = locks.NotActive(found.Items, in.Node)
 		return temporal.Observation{Wait: &drydockv1.Wait{
 			Reason:   ReasonWorkloadLocksNotBack,
 			Message:  fmt.Sprintf("%s to hold node %s again", controllers(missing), in.Node),
@@ -278,6 +275,17 @@ func (l *Locks) AwaitNodeLocksActive(ctx context.Context, in NodeLockInput) ([]d
 		}}, len(missing) == 0, nil
 	})
 	return locks.Blockers(missing), err
+}
+
+// notBack are the locks of a node that should hold it again and do not. While someone else's request for it stands, none should.
+func notBack(ctx context.Context, reader client.Reader, in NodeLockInput) ([]locks.Holder, error) {
+	wanted, err := requestedByOthers(ctx, reader, in)
+	if err != nil || wanted {
+		return nil, err
+	}
+	var found lcmv1.NodeWorkloadLockList
+	err = listIfServed(ctx, reader, &found)
+	return locks.NotActive(found.Items, in.Node), err
 }
 
 // lockTimedOut names those who held a gate at the deadline.

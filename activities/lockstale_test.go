@@ -128,8 +128,30 @@ func TestThatALockHoldsANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	found, err := l.WithdrawNodeMaintenance(t.Context(), NodeLockInput{NodeRef: ref})
 	require.NoError(t, err)
 	require.False(t, found.Active, "it has to be waited for")
+	missing, err := l.AwaitNodeLocksActive(t.Context(), NodeLockInput{NodeRef: ref, Deadline: new(time.Now().Add(time.Second))})
+	require.NoError(t, err)
+	require.Len(t, missing, 1, "and is")
 	becomes(t, lock, lcmv1.LockActive)
+	missing, err = l.AwaitNodeLocksActive(t.Context(), NodeLockInput{NodeRef: ref})
+	require.NoError(t, err)
+	require.Empty(t, missing)
 	require.Len(t, heldAgain(t.Context(), seen, ref.Node), 1)
+}
+
+func TestThatOthersWantANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
+	hub := bareCluster(t)
+	lock := create(t, hub, &lcmv1.NodeWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "tf", NodeName: "stale-5"},
+	})
+	others := create(t, hub, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "stale-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: "stale-5"},
+	})
+	f, _, ref := staleLocks(t, "stale-5", "nodemaintenancerequests", &lcmv1.NodeMaintenanceRequestList{})
+	require.NoError(t, hub.Client.Delete(t.Context(), others))
+	missing, err := (&Locks{Clusters: f.clusters}).AwaitNodeLocksActive(t.Context(), NodeLockInput{NodeRef: ref, Deadline: new(time.Now().Add(time.Second))})
+	require.NoError(t, err)
+	require.Len(t, missing, 1)
+	require.Contains(t, missing[0].Name, lock.Name)
 }
 
 func TestLocksAreNotCalledKeptWhileTheAPIServerDoesNotAnswer(t *testing.T) {
