@@ -294,6 +294,33 @@ func TestAWriterThatFrozeCannotUseATurnThatHasEnded(t *testing.T) {
 	require.Equal(t, []string{"n2"}, r.inactive())
 }
 
+// A lock without a state whose node has a turn was deleted when it had let go. A new one must never look so.
+func TestAWriterThatDiesBeforeANewLockHasLetGoLeavesNothingOfThat(t *testing.T) {
+	for requests := 0; ; requests++ {
+		r := newRace(t.Context(), t, 1)
+		require.NoError(t, r.api.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n4"}}))
+		r.setPod("n4", true)
+		r.setRequest("n4", true, 1)
+		r.look()
+		dies := r.startNow()
+		for range requests {
+			r.step(dies)
+		}
+		if slices.Contains(r.inactive(), "n4") {
+			require.Greater(t, requests, 3, "it was made, held and had its turn before")
+			return
+		}
+		r.setPod("n4", false)
+		r.look()
+		r.finish(r.startNow())
+		require.Empty(t, r.inactive(), "after %d requests", requests)
+		r.setRequest("n4", false, 0)
+		r.look()
+		r.finish(r.startNow())
+		require.Empty(t, r.inactive(), "after %d requests", requests)
+	}
+}
+
 func TestAWriterThatFrozeCannotTakeANodeFromThoseWhoAskedForItSince(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	r.setRequest("n1", true, 1)

@@ -21,10 +21,14 @@ import (
 var errOutdated = errors.New("decided on an old state")
 
 // carryOut makes the changes of a decision: first whatever does not let go, then the record of turns, then what lets go. See
-// ApplyWorkloadLocks for why in this order. A lock that is created gets its state when it is decided about again.
+// ApplyWorkloadLocks for why in this order. A lock that is created gets its state when it is decided about again; nothing lets go as long as one is new.
 func (k *lockKeeper) carryOut(ctx context.Context, decision locks.Decision) error {
 	var letGo []locks.LockDecision
+	anyNew := false
 	for _, change := range decision.Changes() {
+		if held, isNew := change.HoldsFirst(); isNew {
+			change, anyNew = held, true
+		}
 		if change.LetsGo() && change.Action == locks.Update {
 			letGo = append(letGo, change)
 			continue
@@ -32,6 +36,9 @@ func (k *lockKeeper) carryOut(ctx context.Context, decision locks.Decision) erro
 		if err := k.make(ctx, change); err != nil {
 			return err
 		}
+	}
+	if anyNew {
+		return nil
 	}
 	if decision.RecordTurns || len(letGo) > 0 {
 		if err := k.record(ctx, decision.Turns); err != nil {

@@ -139,6 +139,16 @@ func (d LockDecision) LetsGo() bool {
 	return d.To == lcmv1.LockInactive && d.From != lcmv1.LockInactive
 }
 
+// HoldsFirst returns what a new lock must be before it lets go, and whether it is one: it has no state yet, and its node no turn. It holds the node before the
+// turn is recorded: a lock without a state whose node has a turn is one that was deleted when it had let go.
+func (d LockDecision) HoldsFirst() (LockDecision, bool) {
+	if d.From != "" || d.Reason != PodReady {
+		return d, false
+	}
+	d.To, d.UpdatedFor, d.Progress = lcmv1.LockActive, "", nodeProgress(lcmv1.LockActive)
+	return d, true
+}
+
 // Grave reports whether the change must not be made on old information: a lock lets go or holds again, fails, is removed, or loses its turn, or what
 // was reached is taken back. All others can be put right afterwards without anybody having noticed.
 func (d LockDecision) Grave() bool {
