@@ -149,7 +149,7 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 			return NodeLocks{}, err
 		}
 	}
-	clusterUID, held, err := askCluster(ctx, cluster, in)
+	clusterUID, held, err := askCluster(ctx, cluster, in, skip)
 	held = held && !taken
 	switch {
 	case err != nil || held:
@@ -171,10 +171,13 @@ func requestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 
 // askCluster asks the cluster's locks to let go where that is to be done, and reports whether one holds it still. That none does is believed only from
 // the API server: nobody looks again before the node's are asked. Where a rollout has asked and looked before its first node, the cache tells whether one
-// has come since, or has taken that back.
-func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput) (uid types.UID, held bool, err error) {
+// has come since, or has taken that back: it is looked at once more before the cordon, but for a node that is skipped.
+func askCluster(ctx context.Context, cluster *kube.Cluster, in TakeNodeInput, skip bool) (uid types.UID, held bool, err error) {
 	if !in.WithCluster {
 		gate, err := heldClusterGate(ctx, cluster)
+		if err == nil && gate.Open && skip {
+			gate, err = clusterGate(ctx, cluster.Client)
+		}
 		return "", !gate.Open, explain(cluster, "list workload locks", err)
 	}
 	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope); err != nil {

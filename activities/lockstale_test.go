@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -152,6 +153,34 @@ func TestThatOthersWantANodeIsBelievedOnlyFromTheAPIServer(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, missing, 1)
 	require.Contains(t, missing[0].Name, lock.Name)
+}
+
+// Its own locks are not asked, and are not looked at once more either.
+func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsANodeThatIsSkippedToo(t *testing.T) {
+	f, _, ref := staleLocks(t, "stale-6", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
+	hub := bareCluster(t)
+	node := &corev1.Node{}
+	node.Name = ref.Node
+	skip := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+lcmv1.AnnotationSkipMaintenance+`":""}}}`))
+	require.NoError(t, hub.Client.Patch(t.Context(), node, skip))
+	nodes := &Nodes{Clusters: f.clusters}
+	require.Eventually(t, func() bool {
+		seen, err := f.clusters.Cluster(t.Context(), hubName)
+		require.NoError(t, err)
+		node, err := seen.Node(t.Context(), ref.Node)
+		require.NoError(t, err)
+		_, skipped := node.Annotations[lcmv1.AnnotationSkipMaintenance]
+		return skipped
+	}, time.Minute, 10*time.Millisecond)
+	create(t, hub, &lcmv1.ClusterWorkloadLock{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
+	})
+	taken, err := nodes.TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true})
+	require.NoError(t, err)
+	require.True(t, taken.Locks.ClusterHeld)
+	require.Nil(t, taken.Cordon)
+	require.NoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(node), node))
+	require.False(t, node.Spec.Unschedulable)
 }
 
 func TestLocksAreNotCalledKeptWhileTheAPIServerDoesNotAnswer(t *testing.T) {
