@@ -309,6 +309,20 @@ func TestAServiceThatRunsElsewhereNeedsItsSettingsAndSecrets(t *testing.T) {
 	require.Equal(t, goharborv1.StatusUnhealthy, got.Status)
 }
 
+func TestAServiceOfAKindThatIsNotKnownIsNotTakenForAnother(t *testing.T) {
+	hc := read(t, "external.yaml")
+	hc.Spec.Database.Kind, hc.Spec.Cache.Kind, hc.Spec.Storage.Kind = "MySQL", "Valkey", "Ceph"
+	got := harbor.Evaluate(hc, harbor.Observed{Secrets: map[string]bool{"db": true, "redis": true, "s3": true}}, now)
+	for i, message := range []string{
+		`spec.database.kind: "MySQL" is not a kind of database that is known`, `spec.cache.kind: "Valkey" is not a kind of cache that is known`,
+		`spec.storage.kind: "Ceph" is not a kind of storage that is known`,
+	} {
+		require.Equal(t, no, got.Conditions[i].Status)
+		require.Equal(t, message, got.Conditions[i].Message)
+	}
+	require.Equal(t, goharborv1.StatusUnhealthy, got.Status)
+}
+
 func TestEachKindOfStorageElsewhereHasSettingsOfItsOwn(t *testing.T) {
 	for kind, test := range map[string]struct{ settings, driver, secret string }{
 		"Swift":      {"swift: {authurl: 'https://auth', username: u, passwordRef: pw, container: c}", "swift", "pw"},

@@ -39,6 +39,7 @@ const (
 	ReasonNotFound                 = "NotFound"
 	ReasonSecretMissing            = "SecretMissing"
 	ReasonSettingsMissing          = "SettingsMissing"
+	ReasonKindUnknown              = "KindUnknown"
 	ReasonCRDMissing               = "CRDMissing"
 	ReasonApplied                  = "Applied"
 	ReasonApplyFailed              = "ApplyFailed"
@@ -74,9 +75,18 @@ func waiting(reason, format string, values ...any) observation {
 	return observation{state: pending, reason: reason, message: fmt.Sprintf(format, values...)}
 }
 
+// unknownKind: who runs the service is not known, so nobody knows how it is.
+func unknownKind[K ~string](service string, kind K) observation {
+	return observation{state: failed, reason: ReasonKindUnknown, message: fmt.Sprintf("spec.%s.kind: %q is not a kind of %s that is known", service, kind, service)}
+}
+
 func observeDatabase(hc *goharborv1.HarborCluster, o Observed) observation {
-	if hc.Spec.Database.Kind != goharborv1.ZalandoPostgreSQL {
+	switch kind := hc.Spec.Database.Kind; kind {
+	case goharborv1.ZalandoPostgreSQL:
+	case goharborv1.ExternalPostgreSQL:
 		return externalDatabase(hc).observe(o.Secrets)
+	default:
+		return unknownKind("database", kind)
 	}
 	if o.Postgresql == nil {
 		return waiting(ReasonNotFound, "there is no postgresql %s/%s", hc.Namespace, postgresName(hc))
@@ -111,8 +121,12 @@ func notObserved(object *unstructured.Unstructured) (observation, bool) {
 }
 
 func observeCache(hc *goharborv1.HarborCluster, o Observed) observation {
-	if hc.Spec.Cache.Kind != goharborv1.RedisFailover {
+	switch kind := hc.Spec.Cache.Kind; kind {
+	case goharborv1.RedisFailover:
+	case goharborv1.ExternalRedis:
 		return externalCache(hc).observe(o.Secrets)
+	default:
+		return unknownKind("cache", kind)
 	}
 	if o.RedisFailover == nil {
 		return waiting(ReasonNotFound, "there is no RedisFailover %s/%s", hc.Namespace, redisName(hc))
@@ -159,6 +173,11 @@ func (r replicaSet) notReady(redis *unstructured.Unstructured) (observation, boo
 }
 
 func observeStorage(hc *goharborv1.HarborCluster, o Observed) observation {
+	switch kind := hc.Spec.Storage.Kind; kind {
+	case goharborv1.MinIO, goharborv1.S3, goharborv1.Swift, goharborv1.FileSystemStorage, goharborv1.Azure, goharborv1.Gcs, goharborv1.Oss:
+	default:
+		return unknownKind("storage", kind)
+	}
 	if minioOf(hc) == nil {
 		return externalStorage(hc).observe(o.Secrets)
 	}
