@@ -61,7 +61,11 @@ func evaluateNodes(check drydockv1.NodeCheck, node string, objects Objects) (Res
 		return Result{}, err
 	}
 	if len(nodes) == 0 {
-		return Result{Reason: ReasonNothingFound, Message: "found no node" + withLabels(check.Selector)}, nil
+		message := "found no node" + withLabels(check.Selector)
+		if check.Selector == nil && node != "" {
+			message += " " + node
+		}
+		return Result{Reason: ReasonNothingFound, Message: message}, nil
 	}
 	return judged(fmt.Sprintf("%d nodes are Ready", len(nodes)), judgeNodes(nodes...)), nil
 }

@@ -142,6 +142,18 @@ func TestANodeCheckMeansItsSelectorOrElseTheNodeUnderMaintenanceOrElseEveryNode(
 	}
 }
 
+func TestANodeThatIsNotFoundIsNamed(t *testing.T) {
+	objects := clusterOf(node("w1", corev1.ConditionTrue))
+	for name, check := range map[string]drydockv1.NodeCheck{
+		"found no node w9":                {},
+		"found no node with labels app=a": {Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
+	} {
+		result, err := health.Evaluate(drydockv1.HealthCheck{Name: "nodes", Node: &check}, "w9", objects)
+		require.NoError(t, err)
+		require.Equal(t, name, result.Message)
+	}
+}
+
 func TestMaintainedNodesThatAreGoneAreNotWaitedFor(t *testing.T) {
 	objects := clusterOf(node("w1", corev1.ConditionTrue), node("w2", corev1.ConditionFalse), node("w3", corev1.ConditionFalse))
 

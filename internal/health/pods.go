@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -49,7 +50,11 @@ func judgePod(pod *corev1.Pod) *drydockv1.Blocker {
 			ready++
 		}
 	}
-	if wanted := len(pod.Spec.Containers); ready < wanted || !podReady(pod) {
+	// The kubelet of a node that has died leaves its containers' statuses as they were; only this condition is taken back.
+	takenBack := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status != corev1.ConditionTrue
+	})
+	if wanted := len(pod.Spec.Containers); ready < wanted || takenBack {
 		message, since := whyNotReady(pod)
 		b := blocker("Pod", pod, ReasonPodNotReady, fmt.Sprintf("%d of %d containers are ready: %s", ready, wanted, message), since)
 		return &b

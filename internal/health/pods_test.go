@@ -32,6 +32,8 @@ func TestAPodCheckWantsAllContainersOfAllPodsReady(t *testing.T) {
 	done.Status.Phase = corev1.PodSucceeded
 	unseen.Status.ObservedGeneration = 1
 	gated.Status.Conditions[0].Status = corev1.ConditionFalse
+	unsaid := podOf("unsaid", true)
+	unsaid.Status.Conditions = nil
 	failed := podOf("failed", false)
 	failed.Status.Phase, failed.Status.Reason = corev1.PodFailed, "Evicted"
 
@@ -40,6 +42,7 @@ func TestAPodCheckWantsAllContainersOfAllPodsReady(t *testing.T) {
 		pods                  []health.Object
 	}{
 		{name: "all are ready", pods: []health.Object{podOf("a", true), podOf("b", true, true)}},
+		{name: "its containers count, where nothing is said of the pod", pods: []health.Object{unsaid}},
 		{name: "pods that end or have ended do not count", pods: []health.Object{podOf("a", true), terminating, done}},
 		{
 			name: "one container of several is not ready", pods: []health.Object{podOf("a", true), podOf("b", true, false)},
