@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -94,6 +95,7 @@ func TestAPlanWithACycleIsNotValid(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tail"},
 		Spec: ranv1.ClusterGroupUpgradeSpec{
 			ClusterSelector: []string{"no=such"}, BlockingCRs: blockedBy("default", "ouroboros"),
+			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)},
 		},
 	})
 	require.NoError(t, err)

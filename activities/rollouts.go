@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -48,6 +47,8 @@ type RolloutPlan struct {
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
 	BackupImage string `json:"backupImage,omitempty"`
+	// Spec is that of the rollout with its defaults, by which it was planned; nil: it had them.
+	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
 
 // planReader reads policies from the API server, as the cache has their replicas only, and so what only a plan looks at; anything else is read from the cache.
@@ -77,17 +78,11 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
-// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; InvalidSpec for labels and annotations of actions that no cluster
-// can have, and for a selector or filter of the work on nodes that cannot be read: a rollout need not come through the CLI, and something would
-// be changed before that is found.
-func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
-	problems := append(rollout.CheckStrategy(&cgu.Spec), rollout.CheckActions(&cgu.Spec.Actions, field.NewPath("spec", "actions"))...)
-	problems = append(problems, manifest.CheckHealthChecks(cgu.Spec.HealthChecks, field.NewPath("spec", "healthChecks"))...)
-	if work := cgu.Spec.NodeMaintenance; work != nil {
-		problems = append(problems, manifest.CheckRemediation(work, field.NewPath("spec", "nodeMaintenance"))...)
-	}
-	if len(problems) > 0 {
-		return RolloutPlan{}, temporal.Error(temporal.ErrInvalidSpec, problems.ToAggregate().Error(), nil)
+// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; those of CheckRollout: something would be changed before what is wrong is found.
+func (r *Rollouts) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
+	cgu, err := r.CheckRollout(ctx, given)
+	if err != nil {
+		return RolloutPlan{}, err
 	}
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -111,6 +106,9 @@ func (r *Rollouts) PlanRollout(ctx context.Context, cgu ranv1.ClusterGroupUpgrad
 	plan := RolloutPlan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
 	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
 	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
+	if len(rollout.ChangedFields(given.Spec, cgu.Spec)) > 0 {
+		plan.Spec = &cgu.Spec
+	}
 	if !plan.Valid() {
 		return plan, nil
 	}

@@ -28,7 +28,7 @@ func managedCluster(t *testing.T, name string, annotations map[string]string) {
 }
 
 func nodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {
-	return ranv1.ClusterGroupUpgrade{Spec: ranv1.ClusterGroupUpgradeSpec{
+	return ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nodes"}, Spec: ranv1.ClusterGroupUpgradeSpec{
 		Clusters:            clusters,
 		NodeMaintenance:     &ranv1.NodeMaintenanceRemediation{},
 		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(2)},
@@ -72,6 +72,27 @@ func TestWorkOnNodesThatCannotBeReadIsRefusedBeforeAnyNodeIsTouched(t *testing.T
 	_, err := (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "spec.nodeMaintenance.drainSpec.podSelector")
+}
+
+// A rollout need not come through the CLI.
+func TestARolloutIsPlannedWithTheDefaultsThatItLeavesOutOrRefused(t *testing.T) {
+	managedCluster(t, spokeName, nil)
+	cgu := nodeRollout(spokeName)
+	planned := plan(t, cgu)
+	require.NotNil(t, planned.Spec)
+	require.Equal(t, int32(240), planned.Spec.RemediationStrategy.Timeout)
+	require.Equal(t, ranv1.BatchTimeoutContinue, planned.Spec.BatchTimeoutAction)
+	require.True(t, *planned.Spec.NodeMaintenance.ControlPlaneFirst)
+
+	cgu.Spec = *planned.Spec
+	require.Nil(t, plan(t, cgu).Spec, "it has them")
+
+	cgu.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt32(0)
+	cgu.Spec.BatchTimeoutAction = "Explode"
+	_, err := (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "spec.remediationStrategy.maxConcurrency")
+	require.ErrorContains(t, err, "spec.batchTimeoutAction")
 }
 
 func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {

@@ -117,6 +117,8 @@ type groupUpgrade struct {
 	preparations, partsAtWork int
 
 	enabled bool
+	// complete: the spec has its defaults.
+	complete bool
 	// edited: the spec has changed since the plan was made.
 	edited bool
 	// registered: the hub may know of this run. recalled: this run has the plan of the one before.
@@ -138,6 +140,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g := &groupUpgrade{in: in, spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	if c := in.Carried; c != nil {
+		g.complete = true
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
 		g.notBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))

@@ -19,7 +19,7 @@ func (g *groupUpgrade) takeUpdates(ctx workflow.Context) error {
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, g.edit, workflow.UpdateHandlerOptions{
 			Description: "Change the spec: {actor, spec}. Once the rollout is enabled, only timeout and batchTimeoutAction.",
-			Validator:   func(ctx workflow.Context, request rollout.EditRequest) error { return g.checkEdit(ctx, request) },
+			Validator:   func(request rollout.EditRequest) error { return g.mayEdit(request) },
 		}),
 	)
 }
@@ -43,11 +43,19 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 		return EditAnswer{}, err
 	}
 	request.Spec = object.Spec
-	// Meanwhile it may have been enabled, or be over.
-	if err := g.checkEdit(ctx, request); err != nil {
+	// Of one that is enabled it matters what changes, and a default that was left out is no change.
+	over := func() bool { return g.status.Status.CompletedAt != nil }
+	if err := workflow.Await(ctx, func() bool { return g.complete || !g.isEnabled() || over() }); err != nil {
 		return EditAnswer{}, err
 	}
-	changed, _ := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	// Meanwhile it may have been enabled, or be over.
+	if err := g.mayEdit(request); err != nil {
+		return EditAnswer{}, err
+	}
+	changed, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
+	if err != nil {
+		return EditAnswer{}, refused(err)
+	}
 	if len(changed) > 0 {
 		g.starters = append(g.starters, request.Actor)
 		g.respecify(request.Spec)
@@ -56,16 +64,12 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	return EditAnswer{Changed: changed}, nil
 }
 
-// checkEdit refuses a change that is not possible now, before anything is checked that takes time.
-func (g *groupUpgrade) checkEdit(ctx workflow.Context, request rollout.EditRequest) error {
+// mayEdit refuses any change that is not possible now, before anything is checked that takes time.
+func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
 	if g.status.Status.CompletedAt != nil {
 		return refused(errors.New("the rollout is over: start it anew"))
 	}
-	if err := g.checkDuties(&request.Spec, append(g.starters, request.Actor)); err != nil {
-		return refused(err)
-	}
-	_, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.charged.total(workflow.Now(ctx)))
-	return refused(err)
+	return refused(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
 }
 
 // isEnabled reports whether the plan is frozen, or will be as soon as it is made.

@@ -233,8 +233,8 @@ func TestOnceEnabledOnlyTheTimesCanBeEdited(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
-	require.ErrorContains(t, refusedOther.refused, "spec.clusters: cannot be changed once the rollout is enabled")
-	require.ErrorContains(t, refusedShort.refused, "10m0s have been used already")
+	require.ErrorContains(t, refusedOther.err, "spec.clusters: cannot be changed once the rollout is enabled")
+	require.ErrorContains(t, refusedShort.err, "10m0s have been used already")
 	require.NoError(t, granted.err)
 	require.NotContains(t, clusters.events, "+c2", "it aborts now")
 	require.WithinDuration(t, start.Add(51*time.Minute), w.Now(), 5*time.Second)

@@ -55,6 +55,10 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 	if err := insist.effect(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}
+	if plan.Spec != nil && !g.edited { // what was edited meanwhile has its defaults
+		g.respecify(*plan.Spec)
+	}
+	g.complete = true
 	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
 	g.notBound = rollout.ExpandNotBound(plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	g.record.planned(ctx, plan.Plan)

@@ -26,7 +26,7 @@ func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
 	g.taskQueues = recalled.TaskQueues
 	g.notBound = rollout.ExpandNotBound(recalled.NotBound, rollout.NamesOf(recalled.Object.Status.Clusters))
 	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
-	g.enabled, g.recalled = true, true
+	g.enabled, g.recalled, g.complete = true, true, true
 	g.respecify(recalled.Object.Spec)
 	g.record.recalled(recalled.Object.Status)
 	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {

@@ -40,7 +40,7 @@ func TestTheTimesOfARolloutCanBeEditedWhileItIsStopped(t *testing.T) {
 			}, 121*time.Minute)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 			status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
-			require.ErrorContains(t, tooShort.refused, "10m0s have been used already")
+			require.ErrorContains(t, tooShort.err, "10m0s have been used already")
 			require.NoError(t, granted.err)
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterTimedOut, "c2": ranv1.ClusterComplete}, clusterStates(status))
 		})

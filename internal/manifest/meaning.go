@@ -26,9 +26,9 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		_, invalid := rollout.Selectors(&object.Spec)
 		invalid = append(invalid, rollout.CheckActions(&object.Spec.Actions, spec.Child("actions"))...)
 		invalid = append(invalid, rollout.CheckStrategy(&object.Spec)...)
-		invalid = append(invalid, CheckHealthChecks(object.Spec.HealthChecks, spec.Child("healthChecks"))...)
+		invalid = append(invalid, validateHealthChecks(object.Spec.HealthChecks, spec.Child("healthChecks"))...)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
-			invalid = append(invalid, CheckRemediation(remediation, spec.Child("nodeMaintenance"))...)
+			invalid = append(invalid, validateRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}
 		return invalid
 	case *ranv1.PreCachingConfig:
@@ -45,7 +45,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *drydockv1.WorkloadLockPolicy:
 		invalid := validateSelector(&object.Spec.NodeSelector, spec.Child("nodeSelector"))
 		invalid = append(invalid, validateSelector(&object.Spec.NodePodSelector, spec.Child("nodePodSelector"))...)
-		return append(invalid, CheckHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
+		return append(invalid, validateHealthChecks(object.Spec.ClusterHealth, spec.Child("clusterHealth"))...)
 	case *drydockv1.MaintenanceWindow:
 		invalid := append(windows.Check(&object.Spec, spec), validateSelector(object.Spec.Selector, spec.Child("selector"))...)
 		return append(invalid, validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))...)
@@ -65,8 +65,8 @@ func validatePortal(name string, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, name, "is not the name of a portal: lower-case letters, digits, '-' and '.'")}
 }
 
-// CheckRemediation checks what no schema can express of the work on nodes that a rollout does; path is that of its field.
-func CheckRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *field.Path) field.ErrorList {
+// validateRemediation checks what no schema can express of the work on nodes that a rollout does; path is that of its field.
+func validateRemediation(remediation *ranv1.NodeMaintenanceRemediation, path *field.Path) field.ErrorList {
 	invalid := validateSelector(remediation.NodeSelector, path.Child("nodeSelector"))
 	return append(invalid, validateNodeWork(remediation.WaitForPodCompletion, remediation.DrainSpec, remediation.HealthChecks, path)...)
 }
@@ -89,11 +89,11 @@ func validateNodeWork(
 			invalid = append(invalid, validatePicks(entry.PodSelector, path.Child("podOrder").Index(i).Child("podSelector"))...)
 		}
 	}
-	return append(invalid, CheckHealthChecks(checks, path.Child("healthChecks"))...)
+	return append(invalid, validateHealthChecks(checks, path.Child("healthChecks"))...)
 }
 
-// CheckHealthChecks checks what no schema can express of health checks; path is that of their list.
-func CheckHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
+// validateHealthChecks checks what no schema can express of health checks; path is that of their list.
+func validateHealthChecks(checks []drydockv1.HealthCheck, path *field.Path) field.ErrorList {
 	var invalid field.ErrorList
 	for i, check := range checks {
 		path := path.Index(i)
