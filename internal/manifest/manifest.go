@@ -163,6 +163,18 @@ func Complete(object client.Object) error {
 	return nil
 }
 
+// Check returns what is wrong with an object of a kind of ours as it is kept in a cluster, by the rules for files. Its status is not looked at.
+func Check(object *unstructured.Unstructured) []Problem {
+	kinds, err := newKinds()
+	if err != nil {
+		return []Problem{{Message: err.Error()}}
+	}
+	written := object.DeepCopy() // completing it would remove what it does not know
+	delete(written.Object, "status")
+	_, problems := kinds.complete(written)
+	return problems
+}
+
 // complete sets defaults, validates, and returns the object in its Go type.
 func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Problem) {
 	kind, err := k.find(object.GroupVersionKind())
@@ -200,7 +212,7 @@ func Convert(fields map[string]any, typed any) *Problem {
 	}
 	err = kjson.UnmarshalCaseSensitivePreserveInts(text, typed)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &Problem{Field: wrong.Field, Message: wrongType(wrong)}
+		return &Problem{Field: wrong.Field + wrongKey(fields, wrong), Message: wrongType(wrong)}
 	}
 	if unreadable, ok := errors.AsType[*time.ParseError](err); ok {
 		return &Problem{Field: fieldOf(unreadable.Value, fields, ""), Message: fmt.Sprintf("%q is not a time as in 2026-11-20T22:00:00Z", unreadable.Value)}
@@ -209,6 +221,22 @@ func Convert(fields map[string]any, typed any) *Problem {
 		return &Problem{Message: err.Error()}
 	}
 	return nil
+}
+
+// wrongKey returns the key of a map, as labels are, whose value has the wrong type, which the error does not say; empty: it is no map.
+func wrongKey(fields map[string]any, wrong *json.UnmarshalTypeError) string {
+	found, _, err := unstructured.NestedFieldNoCopy(fields, strings.Split(wrong.Field, ".")...)
+	at, isMap := found.(map[string]any)
+	if err != nil || !isMap || wrong.Value == "object" {
+		return ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(at)) {
+		text, err := json.Marshal(at[key])
+		if err == nil && json.Unmarshal(text, reflect.New(wrong.Type).Interface()) != nil {
+			return "[" + key + "]"
+		}
+	}
+	return ""
 }
 
 // fieldOf returns the path of a field with that text, which an error about a time does not say; empty: there is none.

@@ -16,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,7 +26,10 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // File is a cluster's objects, read from a file. It answers like an API server that serves every kind and has no objects but these.
@@ -64,13 +68,13 @@ func Parse(name string, text []byte) (*File, error) {
 	seen := map[string]bool{}
 	for _, object := range objects {
 		identity := describe(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
-		problem := file.refuse(object)
+		problems := file.refuse(object)
 		if seen[identity] {
-			problem = &manifest.Problem{Message: "is there twice"}
+			problems = []manifest.Problem{{Message: "is there twice"}}
 		}
-		if problem != nil {
+		for _, problem := range problems {
 			problem.File, problem.Object = name, identity
-			invalid = append(invalid, *problem)
+			invalid = append(invalid, problem)
 		}
 		seen[identity] = true
 		gvk := object.GroupVersionKind()
@@ -91,21 +95,63 @@ func newScheme() (*runtime.Scheme, error) {
 	)
 }
 
-// refuse says why an object cannot be read; nil if it can, or need not be.
-func (f *File) refuse(object *unstructured.Unstructured) *manifest.Problem {
-	gvk := object.GroupVersionKind()
-	versions := f.scheme.VersionsForGroupKind(gvk.GroupKind())
-	if len(versions) == 0 {
-		return nil
+// untypedKinds are those that decisions read without a Go type, each in the one version they read.
+var untypedKinds = []schema.GroupVersionKind{
+	managedClusters, manifestWorkReplicaSets, policies.Policies, policies.SetBindings,
+	harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor,
+}
+
+// versionsOf are the versions in which decisions read a kind; none: they do not read it.
+func (f *File) versionsOf(kind schema.GroupKind) []schema.GroupVersion {
+	for _, untyped := range untypedKinds {
+		if untyped.GroupKind() == kind {
+			return []schema.GroupVersion{untyped.GroupVersion()}
+		}
 	}
-	if !slices.Contains(versions, gvk.GroupVersion()) {
-		return &manifest.Problem{Message: fmt.Sprintf("version %s is not one that is read; it is read as %s", gvk.Version, versions[0])}
+	return f.scheme.VersionsForGroupKind(kind)
+}
+
+// refuse says what is wrong with an object; nothing if it can be read, or need not be.
+func (f *File) refuse(object *unstructured.Unstructured) []manifest.Problem {
+	if wrong := manifest.Convert(map[string]any{"metadata": object.Object["metadata"]}, &metav1.PartialObjectMetadata{}); wrong != nil {
+		return []manifest.Problem{*wrong}
+	}
+	gvk := object.GroupVersionKind()
+	versions := f.versionsOf(gvk.GroupKind())
+	switch {
+	case len(versions) == 0:
+		return nil
+	case !slices.Contains(versions, gvk.GroupVersion()):
+		return []manifest.Problem{{Message: fmt.Sprintf("version %s is not one that is read; it is read as %s", gvk.Version, versions[0])}}
+	case object.GetName() == "":
+		return []manifest.Problem{{Field: "metadata.name", Message: "must be set"}}
+	case gvk == policies.Policies:
+		return refusePolicy(object)
+	case gvk == maintenancev1.GroupVersion.WithKind("MaintenanceOperatorConfig"):
+		return manifest.Check(object)
 	}
 	typed, err := f.scheme.New(gvk)
-	if err != nil {
-		return &manifest.Problem{Message: err.Error()}
+	if runtime.IsNotRegisteredError(err) {
+		return nil
 	}
-	return manifest.Convert(object.Object, typed)
+	if err != nil {
+		return []manifest.Problem{{Message: err.Error()}}
+	}
+	if wrong := manifest.Convert(object.Object, typed); wrong != nil {
+		return []manifest.Problem{*wrong}
+	}
+	return nil
+}
+
+// refusePolicy says what is wrong with a policy as people write it. Its replicas are not read.
+func refusePolicy(object *unstructured.Unstructured) []manifest.Problem {
+	if _, replica := object.GetLabels()[policies.LabelRoot]; replica {
+		return nil
+	}
+	if _, err := rollout.ReadPolicy(object); err != nil {
+		return []manifest.Problem{{Message: errors.Unwrap(err).Error()}} // without its name
+	}
+	return nil
 }
 
 // describe names an object: Kind.group namespace/name.

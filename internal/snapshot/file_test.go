@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -143,6 +144,42 @@ func TestAFileThatCannotBeTrustedIsRefused(t *testing.T) {
 			"a value of the wrong type", "{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {unschedulable: 'yes'}}",
 			"cluster.yaml: Node n1: spec.unschedulable: must be of type boolean, not string",
 		},
+		{
+			"a version of a kind without a Go type that no decision reads",
+			"{apiVersion: cluster.open-cluster-management.io/v1alpha1, kind: ManagedCluster, metadata: {name: c1}}",
+			"cluster.yaml: ManagedCluster.cluster.open-cluster-management.io c1: version v1alpha1 is not one that is read; it is read as cluster.open-cluster-management.io/v1",
+		},
+		{
+			"a version of somebody else's kind that no decision reads", "{apiVersion: minio.min.io/v1, kind: Tenant, metadata: {namespace: h, name: t}}",
+			"cluster.yaml: Tenant.minio.min.io h/t: version v1 is not one that is read; it is read as minio.min.io/v2",
+		},
+		{
+			"a label that is no text, of a kind without a Go type",
+			"{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1, labels: {env: prod, size: 5}}}",
+			"cluster.yaml: ManagedCluster.cluster.open-cluster-management.io c1: metadata.labels[size]: must be of type string, not number",
+		},
+		{
+			"a label that is no text", "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {x: true}}}",
+			"cluster.yaml: Node n1: metadata.labels[x]: must be of type string, not bool",
+		},
+		{"an object without a name", "{apiVersion: v1, kind: Node}", "cluster.yaml: Node: metadata.name: must be set"},
+		{
+			"a policy with a field of the wrong type",
+			"{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: d, name: p}, status: {status: {c1: Compliant}}}",
+			"cluster.yaml: Policy.policy.open-cluster-management.io d/p: status.status: must be a list",
+		},
+		{
+			"limits that are none", operatorConfig("maxParallelOperations: 'x%'"),
+			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.maxParallelOperations: " + operatorConfigRefused(t, "maxParallelOperations: 'x%'"),
+		},
+		{
+			"a limit below nothing", operatorConfig("maxUnavailable: -1"),
+			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.maxUnavailable: " + operatorConfigRefused(t, "maxUnavailable: -1"),
+		},
+		{
+			"a budget for nodes that it does not say", operatorConfig("budgets: [{name: db, maxUnavailable: 1, nodeSelector: {role: db}}]"),
+			"cluster.yaml: MaintenanceOperatorConfig.maintenance.nvidia.com drydock/default: spec.budgets[0].nodeSelector.role: unknown field",
+		},
 		{"what is no object", "just text", "cluster.yaml: document 1: is not a Kubernetes object"},
 		{"a compressed file that is cut", "\x1f\x8b\x08", "cluster.yaml: decompress: unexpected EOF"},
 	}
@@ -152,6 +189,38 @@ func TestAFileThatCannotBeTrustedIsRefused(t *testing.T) {
 			require.IsType(t, manifest.Invalid{}, err)
 			require.EqualError(t, err, test.message)
 		})
+	}
+}
+
+// operatorConfig is a configuration of a cluster with these fields.
+func operatorConfig(fields string) string {
+	return "{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: drydock, name: default}, spec: {" + fields + "}}"
+}
+
+// operatorConfigRefused is why such a configuration is refused that is given to decide with.
+func operatorConfigRefused(t *testing.T, fields string) string {
+	_, err := manifest.Decode("f", []byte(operatorConfig(fields)))
+	invalid, _ := errors.AsType[manifest.Invalid](err)
+	require.Len(t, invalid, 1)
+	return invalid[0].Message
+}
+
+func TestWhatIsNotReadDoesNoHarm(t *testing.T) {
+	for name, text := range map[string]string{
+		"a replica of a policy": "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: c1, name: d.p, labels: {policy.open-cluster-management.io/root-policy: d.p}}, status: 7}",
+		"a kind of somebody":    "{apiVersion: example.com/v1, kind: Gadget, spec: 7}",
+		"a null":                "{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: d, name: p}, spec: {dependencies: null, policy-templates: null}, status: {status: null}}",
+		"a configuration as a cluster keeps it": `
+apiVersion: maintenance.nvidia.com/v1alpha1
+kind: MaintenanceOperatorConfig
+metadata:
+  {namespace: drydock, name: default, uid: 6a0e0c1e-3f5b-4a0e-8f2f-6a8d1f6f7b11, resourceVersion: "7", generation: 2, creationTimestamp: 2026-01-10T12:00:00Z,
+   managedFields: [{manager: kubectl, operation: Update, apiVersion: maintenance.nvidia.com/v1alpha1, time: "2026-01-10T12:00:00Z", fieldsType: FieldsV1, fieldsV1: {"f:spec": {}}}]}
+spec: {maxParallelOperations: 10%, maxUnavailable: 2, logLevel: info}
+status: {of: another}`,
+	} {
+		_, err := snapshot.Parse("cluster.yaml", []byte(text))
+		require.NoError(t, err, name)
 	}
 }
 

@@ -76,8 +76,8 @@ type harborReader struct {
 	err      error
 }
 
-// find returns the object of that name, or else the one that belongs to the HarborCluster by its label or owner; nil when there is none, or
-// when the HarborCluster has no such object.
+// find returns the object of that name, or else the one that belongs to the HarborCluster by its label or owner, of several the first by
+// name; nil when there is none, or when the HarborCluster has no such object.
 func (r *harborReader) find(condition goharborv1.ConditionType, kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
@@ -93,12 +93,13 @@ func (r *harborReader) find(condition goharborv1.ConditionType, kind schema.Grou
 		r.err = fmt.Errorf("list %s in namespace %s: %w", kind.Kind, r.hc.Namespace, err)
 		return nil
 	}
+	var first *unstructured.Unstructured
 	for i := range list.Items {
-		if harbor.Belongs(&list.Items[i], r.hc.Name) {
-			return &list.Items[i]
+		if found := &list.Items[i]; harbor.Belongs(found, r.hc.Name) && (first == nil || found.GetName() < first.GetName()) {
+			first = found
 		}
 	}
-	return nil
+	return first
 }
 
 // read reads the object of that name, and reports whether there is one.
