@@ -30,6 +30,8 @@ type ClusterJob struct {
 	Work  precache.Work `json:"work"`
 	// Deadline is when the Job is stopped.
 	Deadline time.Time `json:"deadline"`
+	// Held is why no Job is created: only one is looked after that an attempt before has created. Empty: it may be.
+	Held string `json:"held,omitempty"`
 }
 
 // name is the same for every attempt, and another for every preparation: two may prepare one cluster for different things, at the same time or one after
@@ -58,7 +60,12 @@ func (j *Jobs) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	job := in.Work.Job(in.name())
 	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
 	run := in.run()
-	run.allowed = func(ctx context.Context) error { return j.Waits.unlessHeld(ctx, in.Cluster) }
+	run.allowed = func(ctx context.Context) error {
+		if in.Held != "" {
+			return temporal.Error(temporal.ErrHeld, in.Held, nil)
+		}
+		return j.Waits.unlessHeld(ctx, in.Cluster)
+	}
 	if err := startJob(ctx, cluster, job, run); err != nil {
 		return in.forbidden(cluster, err)
 	}

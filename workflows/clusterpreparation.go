@@ -103,12 +103,10 @@ func (p *clusterPreparation) heldOf(clusters ...string) temporal.Held {
 	return temporal.Held{Paused: p.paused, Held: p.holds.ofAny(clusters...)}
 }
 
-// unlessHeld says what keeps the Job of a cluster from being started, unless something has been seen of it; an empty reason: nothing does.
+// unlessHeld says what keeps the Job of a cluster from being created; an empty reason: nothing does.
 func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string) {
 	held := p.heldOf(cluster)
 	switch {
-	case p.standings[cluster].State != ranv1.PreparationPreparingToStart:
-		return "", ""
 	case held.Held != nil:
 		return emergency.ReasonHeld, emergency.Message(*held.Held)
 	case held.Paused:
@@ -143,15 +141,16 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 		p.stand(cluster.Name, standing)
 	}}
 	insist.before = func() error {
-		if reason, message := p.unlessHeld(cluster.Name); reason != "" {
+		reason, message := p.unlessHeld(cluster.Name)
+		if job.Held = message; reason != "" && p.standings[cluster.Name].State == ranv1.PreparationPreparingToStart {
 			return temporal.Error(temporal.ErrHeld, message, nil)
 		}
-		return nil
+		return nil // a Job that was seen is looked after, but not made again
 	}
 	err := p.awaitRelease(ctx, cluster.Name)
 	for err == nil {
-		job.Deadline = workflow.Now(ctx).Add(p.in.Work.Timeout + jobGrace)
-		err = insist.wait(ctx, fmt.Sprintf("%s of %s", kind, cluster.Name), &job.Deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, job, nil)
+		job.Deadline, job.Held = workflow.Now(ctx).Add(p.in.Work.Timeout+jobGrace), ""
+		err = insist.wait(ctx, fmt.Sprintf("%s of %s", kind, cluster.Name), &job.Deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, &job, nil)
 		if temporal.ErrorType(err) != temporal.ErrHeld {
 			break
 		}

@@ -76,3 +76,54 @@ func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
 	})
 	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State)
 }
+
+// Somebody deletes a Job that was seen at work, and its cluster is held or its rollout paused: it is made again when that is over.
+func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *testing.T) {
+	for name, test := range map[string]struct {
+		calls int
+		err   error
+	}{
+		"an attempt has found it gone":       {1, temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)},
+		"its cluster does not answer":        {roundAttempts, temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)},
+		"the workers that look after it end": {roundAttempts, temporal.Error(temporal.ErrHandedOver, "the worker stops", nil)},
+	} {
+		for by, kept := range stops {
+			t.Run(by+", "+name, func(t *testing.T) {
+				w := newWorld(t)
+				var jobs []activities.ClusterJob
+				released := false
+				w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+					jobs = append(jobs, job)
+					if len(jobs) == 1 {
+						w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: activities.ReasonJobRunning}})
+						kept.stop(w)
+					}
+					switch {
+					case len(jobs) <= test.calls:
+						return test.err
+					case !released:
+						require.NotEmpty(t, job.Held, "it may be made")
+						return temporal.Error(temporal.ErrHeld, job.Held, nil)
+					}
+					return nil
+				})
+				w.RegisterDelayedCallback(func() {
+					require.LessOrEqual(t, len(jobs), test.calls+1)
+					standing := statusOf[map[string]precache.Standing](w)["c1"]
+					require.Equal(t, ranv1.PreparationPreparingToStart, standing.State)
+					require.Equal(t, kept.reason, standing.Reason)
+					released = true
+					kept.goOn(w)
+				}, 10*time.Hour)
+				start := w.Now()
+				w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
+					Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+				})
+				require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State)
+				last := jobs[len(jobs)-1]
+				require.Empty(t, last.Held)
+				require.True(t, last.Deadline.After(start.Add(11*time.Hour)), "it has all its time")
+			})
+		}
+	}
+}

@@ -99,11 +99,11 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			return ctx.Err()
 		case uneventful(err, options):
 			failed = 0
-			continue
+		default:
+			said = true
+			i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
+			failed++
 		}
-		said = true
-		i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
-		failed++
 		if i.before == nil {
 			continue
 		}

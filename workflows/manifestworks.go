@@ -52,48 +52,51 @@ func (w *workItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	return items, nil
 }
 
-func (w *workItems) place(ctx workflow.Context, insist insistence, placements []placement) (refused []refusal, err error) {
+func (w *workItems) place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error) {
 	for _, part := range w.parts(placements) {
-		if err := insist.before(); err != nil {
-			return refused, err
-		}
-		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Works: part, Closes: w.group.holds.closesFirst(addedBy(placements))}
+		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx)}
 		var words []string
-		for _, placed := range part {
-			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(placed.Template), len(placed.Added), len(placed.Removed)))
+		for _, p := range part {
+			in.Works = append(in.Works, activities.PlacedWorks{Template: p.item, Pin: w.group.prepared.Pins[p.item], Added: p.added, Removed: p.removed})
+			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(p.item), len(p.added), len(p.removed)))
 		}
+		added := addedBy(part)
+		insist := insistOn(added)
+		if err := insist.before(); err != nil {
+			return told, refused, err
+		}
+		in.Closes = w.group.holds.closesFirst(added)
 		var found []activities.RefusedWork
 		if err := insist.effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &found); err != nil {
-			return refused, err
+			return told, refused, err
 		}
+		told = append(told, part...)
 		for _, r := range found {
 			refused = append(refused, refusal{item: r.Template, cluster: r.Cluster, reason: r.Reason, message: r.Message, final: r.Final})
 		}
 	}
-	return refused, nil
+	return told, refused, nil
 }
 
-// parts divides what is to be changed among activities, so that each is short.
-func (w *workItems) parts(placements []placement) [][]activities.PlacedWorks {
-	var parts [][]activities.PlacedWorks
+// parts divides what is to be changed among activities, so that each is short. What is removed goes first.
+func (w *workItems) parts(placements []placement) [][]placement {
+	var parts [][]placement
 	room := 0
-	put := func(item int, clusters []string, fill func(*activities.PlacedWorks, []string)) {
+	put := func(clusters []string, of func(some []string) placement) {
 		for len(clusters) > 0 {
 			if room == 0 {
 				parts, room = append(parts, nil), worksAtOnce
 			}
 			some := clusters[:min(room, len(clusters))]
 			clusters, room = clusters[len(some):], room-len(some)
-			placed := activities.PlacedWorks{Template: item, Pin: w.group.prepared.Pins[item]}
-			fill(&placed, some)
-			parts[len(parts)-1] = append(parts[len(parts)-1], placed)
+			parts[len(parts)-1] = append(parts[len(parts)-1], of(some))
 		}
 	}
 	for _, p := range placements {
-		put(p.item, p.removed, func(placed *activities.PlacedWorks, some []string) { placed.Removed = some })
+		put(p.removed, func(some []string) placement { return placement{item: p.item, removed: some} })
 	}
 	for _, p := range placements {
-		put(p.item, p.added, func(placed *activities.PlacedWorks, some []string) { placed.Added = some })
+		put(p.added, func(some []string) placement { return placement{item: p.item, added: some} })
 	}
 	return parts
 }

@@ -3,13 +3,16 @@ package workflows
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -206,4 +209,74 @@ func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
 	requireResult[groupStatus](w.world)
 	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
 	require.Empty(t, w.inputsOf("WithdrawManifestWorks"))
+}
+
+// The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
+func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w, story := newWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
+	w.fail["PlaceManifestWorks"] = func(call int) error {
+		for _, placed := range w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works {
+			if placed.Template == 1 && slices.Equal(placed.Added, []string{"c1"}) {
+				stops["paused"].stop(w.world)
+				w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, time.Minute)
+				return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+			}
+		}
+		return nil
+	}
+	w.lookAfter(10*time.Hour, func() {
+		require.Equal(t, ranv1.ClusterComplete, statusOfCluster(statusOf[groupStatus](w.world), "c1").State)
+	})
+	w.RegisterDelayedCallback(func() { stops["paused"].goOn(w.world) }, 11*time.Hour)
+	w.runWorks(keep)
+	require.Equal(t, int32(2), requireResult[groupStatus](w.world).Counts.Complete)
+	require.NotContains(t, *story, "-firmware c1")
+	require.Equal(t, "+firmware c2", (*story)[len(*story)-1])
+}
+
+// Many works are told in parts: what was told before the rollout is paused is not told again, and its clusters do not wait for it.
+func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing.T) {
+	for by, test := range map[string]struct{ stop, goOn func(*world) }{
+		"held":   {func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all")) }, stops["held"].goOn},
+		"paused": {stops["paused"].stop, stops["paused"].goOn},
+	} {
+		t.Run(by, func(t *testing.T) {
+			var clusters []string
+			for i := range 2 * worksAtOnce {
+				clusters = append(clusters, fmt.Sprintf("c%d", i))
+			}
+			w, story := newWorkWorld(t, clusters, clusters)
+			stopped := false
+			w.fail["PlaceManifestWorks"] = func(call int) error {
+				works := w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works
+				if !stopped && len(works[0].Added) == worksAtOnce {
+					stopped = true
+					test.stop(w.world)
+				}
+				return nil
+			}
+			w.lookAfter(10*time.Minute, func() {
+				require.True(t, stopped)
+				waiting := 0
+				for _, cluster := range statusOf[groupStatus](w.world).Clusters {
+					if strings.Contains(cluster.Message, "it may not begin") {
+						require.NotContains(t, *story, "+os "+cluster.Name)
+						waiting++
+					}
+				}
+				require.Positive(t, waiting, "there was no part left")
+				test.goOn(w.world)
+			})
+			w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) {
+				spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters))
+			})
+			told := slices.DeleteFunc(*story, func(what string) bool { return !strings.HasPrefix(what, "+os ") })
+			slices.Sort(told)
+			require.Len(t, told, len(clusters))
+			require.Len(t, slices.Compact(told), len(clusters), "some were told twice")
+		})
+	}
 }

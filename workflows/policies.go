@@ -82,21 +82,25 @@ func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	return items, nil
 }
 
-func (p *policyItems) place(ctx workflow.Context, insist insistence, placements []placement) (refused []refusal, err error) {
-	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx), Closes: p.group.holds.closesFirst(addedBy(placements))}
+func (p *policyItems) place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error) {
+	added := addedBy(placements)
+	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx), Closes: p.group.holds.closesFirst(added)}
 	var words []string
 	for _, placed := range placements {
 		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters, Added: placed.added})
 		words = append(words, fmt.Sprintf("%s on %d", p.name(placed.item), len(placed.clusters)))
 	}
 	var again []string
-	err = insist.effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, &again)
+	err = insistOn(added).effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, &again)
 	for _, name := range again {
 		if note := name + " had been deleted, and was made again"; !slices.Contains(p.group.status.Notes, note) {
 			p.group.record.note(note)
 		}
 	}
-	return nil, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return placements, nil, nil
 }
 
 func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {

@@ -15,8 +15,9 @@ import (
 type items interface {
 	// prepare makes what the whole rollout needs. It puts nothing on any cluster.
 	prepare(ctx workflow.Context) (*preparedItems, error)
-	// place puts items on clusters, and takes them off, as long as it insists. What is refused has to do with single clusters; an error is about all of them.
-	place(ctx workflow.Context, insist insistence, placements []placement) (refused []refusal, err error)
+	// place puts items on clusters, and takes them off, as long as it insists on that. It returns what the hub was told of it. What is refused has to do with
+	// single clusters; an error is about all that was not told.
+	place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error)
 	// stay: what was put on a cluster last stays there when the cluster is complete.
 	stay() bool
 	// await returns as soon as clusters stand in another way than is known.

@@ -41,10 +41,12 @@ const (
 	longestPause  = time.Minute
 )
 
-// placement is on which clusters an item is to be, and what that changes. The names are sorted.
+// placement is what changes of the clusters that an item is on. The names are sorted.
 type placement struct {
-	item                     int
-	clusters, added, removed []string
+	item           int
+	added, removed []string
+	// clusters are all that it is to be on then, nil in a part of a placement.
+	clusters []string
 }
 
 // addedBy are the clusters on which placements begin something.
@@ -63,22 +65,6 @@ type refusal struct {
 	reason, message string
 	// final: no further attempt can change that.
 	final bool
-}
-
-// reached are the clusters that an item is on after the hub has refused some: those that are not on and those that are not off.
-func (p placement) reached(refused []refusal) []string {
-	clusters := slices.Clone(p.clusters)
-	for _, r := range refused {
-		i, wanted := slices.BinarySearch(clusters, r.cluster)
-		switch {
-		case r.item != p.item:
-		case wanted:
-			clusters = slices.Delete(clusters, i, i+1)
-		default:
-			clusters = slices.Insert(clusters, i, r.cluster)
-		}
-	}
-	return clusters
 }
 
 // serve starts to tell the hub on which clusters items are to be, and returns the context of what serves the clusters at work.
@@ -108,59 +94,70 @@ func (s *sequence) keepPlaced(ctx workflow.Context) {
 		}
 		s.dirty, s.pressing = false, false
 		s.forgetLost()
+		s.believeStaying()
 		placements, heldBack := s.changes()
 		s.holdBack(ctx, heldBack)
 		if len(placements) == 0 {
 			continue
 		}
-		refused, err := s.tell(ctx, placements)
-		switch {
-		case ctx.Err() != nil:
+		told, refused, err := s.tell(ctx, placements)
+		if ctx.Err() != nil {
 			return
+		}
+		s.takeAnswer(ctx, told, refused)
+		switch {
 		case temporal.ErrorType(err) == temporal.ErrHeld:
 			s.mayHavePlaced(placements)
 			s.dirty, s.pressing = true, true
-			continue
 		case err != nil:
 			s.mayHavePlaced(placements)
 			s.fail(ctx, err)
 			s.takeOff(ctx)
 			return
 		}
-		s.takeAnswer(ctx, placements, refused)
 	}
 }
 
-// tell insists on placements, unless a cluster that they add is held.
-func (s *sequence) tell(ctx workflow.Context, placements []placement) ([]refusal, error) {
-	insist := s.group.insist()
-	insist.before = func() error { return s.heldOf(placements) }
+// tell insists on placements, unless a cluster that they add is held, and returns those of which the hub was told.
+func (s *sequence) tell(ctx workflow.Context, placements []placement) (told []placement, refused []refusal, err error) {
 	s.writing = true
-	refused, err := s.items.place(ctx, insist, placements)
-	s.writing = false
-	return refused, err
+	defer func() { s.writing = false }()
+	return s.items.place(ctx, func(added []string) insistence {
+		insist := s.group.insist()
+		insist.before = func() error { return s.heldOf(added) }
+		return insist
+	}, placements)
 }
 
 // takeOff takes the clusters off the hub that are not at work any more since the sequence has failed: the rollout may wait for days before it ends. What the
 // hub refuses of one item keeps no other; it is removed with all that the rollout has made.
 func (s *sequence) takeOff(ctx workflow.Context) {
+	s.believeStaying()
 	placements, _ := s.changes()
 	for _, p := range placements {
-		if refused, err := s.tell(ctx, []placement{p}); err == nil {
-			s.placedNow(p, refused)
+		told, refused, _ := s.tell(ctx, []placement{p})
+		for _, part := range told {
+			s.placedNow(part, refused)
 		}
 	}
 }
 
-// placedNow takes over what the hub has done of a placement.
+// placedNow takes over what the hub has done of a placement: some it has not put on, and some not taken off.
 func (s *sequence) placedNow(p placement, refused []refusal) {
-	s.placed[p.item] = p.reached(refused)
+	var not []string
+	for _, r := range refused {
+		if r.item == p.item {
+			not = append(not, r.cluster)
+		}
+	}
+	slices.Sort(not)
+	s.placed[p.item] = union(notAmong(s.placed[p.item], notAmong(p.removed, not)), notAmong(p.added, not))
 	s.tried[p.item] = notAmong(notAmong(s.tried[p.item], p.added), p.removed)
 }
 
-// heldOf says as an error what keeps one of the placements from being told, because of a cluster that it adds; nil: nothing does.
-func (s *sequence) heldOf(placements []placement) error {
-	for _, cluster := range addedBy(placements) {
+// heldOf says as an error what keeps an item from being put on clusters, because of one of them; nil: nothing does.
+func (s *sequence) heldOf(clusters []string) error {
+	for _, cluster := range clusters {
 		if !s.mayBegin(cluster) {
 			return temporal.Error(temporal.ErrHeld, "nothing may begin on "+cluster, nil)
 		}
@@ -212,6 +209,16 @@ func (s *sequence) forgetLost() {
 		placed := s.placed[m.turn.Policy]
 		if i, found := slices.BinarySearch(placed, name); found {
 			s.placed[m.turn.Policy], m.again = slices.Delete(slices.Clone(placed), i, i+1), true
+		}
+	}
+}
+
+// believeStaying takes what was only tried on clusters that are complete by now for placed: it was seen there.
+func (s *sequence) believeStaying() {
+	for _, name := range workflow.DeterministicKeys(s.staying) {
+		item := s.staying[name]
+		if _, tried := slices.BinarySearch(s.tried[item], name); tried {
+			s.placedNow(placement{item: item, added: []string{name}}, nil)
 		}
 	}
 }
@@ -284,14 +291,16 @@ func (s *sequence) changes() (changes []placement, heldBack []*member) {
 		if !m.turn.Begun || m.withdrawn {
 			continue
 		}
-		if _, placed := slices.BinarySearch(s.placed[m.turn.Policy], name); placed || s.mayBegin(name) {
+		if s.mayBeOn(name, m.turn.Policy) {
 			wanted[m.turn.Policy] = append(wanted[m.turn.Policy], name)
 		} else {
 			waiting[m.turn.Policy], heldBack = append(waiting[m.turn.Policy], name), append(heldBack, m)
 		}
 	}
 	for _, name := range workflow.DeterministicKeys(s.staying) {
-		wanted[s.staying[name]] = append(wanted[s.staying[name]], name)
+		if item := s.staying[name]; s.mayBeOn(name, item) {
+			wanted[item] = append(wanted[item], name)
+		}
 	}
 	for item, clusters := range wanted {
 		slices.Sort(clusters)
@@ -303,6 +312,12 @@ func (s *sequence) changes() (changes []placement, heldBack []*member) {
 	}
 	slices.SortStableFunc(changes, func(a, b placement) int { return min(len(a.added), 1) - min(len(b.added), 1) })
 	return changes, heldBack
+}
+
+// mayBeOn reports whether an item is on a cluster, or may be put there now.
+func (s *sequence) mayBeOn(cluster string, item int) bool {
+	_, placed := slices.BinarySearch(s.placed[item], cluster)
+	return placed || s.mayBegin(cluster)
 }
 
 // union are the names of both, sorted.
