@@ -239,9 +239,15 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 
 // Many works are told in parts: what was told before the rollout is paused is not told again, and its clusters do not wait for it.
 func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing.T) {
-	for by, test := range map[string]struct{ stop, goOn func(*world) }{
-		"held":   {func(w *world) { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all")) }, stops["held"].goOn},
-		"paused": {stops["paused"].stop, stops["paused"].goOn},
+	for by, test := range map[string]struct{ stop, goOn func(w *world, number int64) }{
+		"held": {
+			func(w *world, number int64) { w.SignalWorkflow(temporal.SignalHeld, heldState(number, "all")) },
+			func(w *world, number int64) { w.SignalWorkflow(temporal.SignalHeld, heldState(number)) },
+		},
+		"paused": {
+			func(w *world, _ int64) { stops["paused"].stop(w) },
+			func(w *world, _ int64) { stops["paused"].goOn(w) },
+		},
 	} {
 		t.Run(by, func(t *testing.T) {
 			var clusters []string
@@ -251,15 +257,22 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 			w, story := newWorkWorld(t, clusters, clusters)
 			stopped := false
 			w.fail["PlaceManifestWorks"] = func(call int) error {
-				works := w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works
-				if !stopped && len(works[0].Added) == worksAtOnce {
+				if call == 1 { // so that most are told together afterwards
+					test.stop(w.world, 2)
+					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+				}
+				if works := w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works; !stopped && len(works[0].Added) == worksAtOnce {
 					stopped = true
-					test.stop(w.world)
+					test.stop(w.world, 4)
 				}
 				return nil
 			}
-			w.lookAfter(10*time.Minute, func() {
-				require.True(t, stopped)
+			w.lookAfter(2*time.Minute, func() {
+				require.Empty(t, *story)
+				test.goOn(w.world, 3)
+			})
+			w.lookAfter(5*time.Minute, func() {
+				require.True(t, stopped, "the part was not told")
 				waiting := 0
 				for _, cluster := range statusOf[groupStatus](w.world).Clusters {
 					if strings.Contains(cluster.Message, "it may not begin") {
@@ -268,11 +281,9 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 					}
 				}
 				require.Positive(t, waiting, "there was no part left")
-				test.goOn(w.world)
+				test.goOn(w.world, 5)
 			})
-			w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) {
-				spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters))
-			})
+			w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters)) })
 			told := slices.DeleteFunc(*story, func(what string) bool { return !strings.HasPrefix(what, "+os ") })
 			slices.Sort(told)
 			require.Len(t, told, len(clusters))

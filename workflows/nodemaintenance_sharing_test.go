@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -46,9 +47,27 @@ func (w *world) claims(number int64, state maintenancev1.RequestorState) func() 
 
 // lastShare is what the peer was told last.
 func (w *world) lastShare() scheduling.Share {
-	told := w.toldOf(temporal.SignalShare)
+	told := w.toldShares()
 	require.NotEmpty(w.t, told)
-	return told[len(told)-1].(scheduling.Share)
+	return told[len(told)-1]
+}
+
+// toldShares are what those who share the node were told of it, in that order, in which words that are sent together do not arrive.
+func (w *world) toldShares() []scheduling.Share {
+	var shares []scheduling.Share
+	for _, told := range w.toldOf(temporal.SignalShare) {
+		shares = append(shares, told.(scheduling.Share))
+	}
+	slices.SortFunc(shares, func(a, b scheduling.Share) int { return cmp.Compare(a.Number, b.Number) })
+	return shares
+}
+
+// lastShared is that those who share the node were told of it last as it is meant.
+func (w *world) lastShared(meant func(scheduling.Share) bool) func() bool {
+	return func() bool {
+		told := w.toldShares()
+		return len(told) > 0 && meant(told[len(told)-1])
+	}
 }
 
 func TestANodeThatAnotherMaintenanceJoinedIsReturnedWhenBothAreDone(t *testing.T) {
@@ -98,8 +117,7 @@ func TestAJoinedMaintenanceIsToldWhenTheNodeIsReady(t *testing.T) {
 		w.claims(1, maintenancev1.RequestorAtWork)()
 		close(release)
 	})
-	w.when(func() bool { return len(w.toldOf(temporal.SignalShare)) == 2 }, func() {
-		require.True(t, w.lastShare().Ready)
+	w.when(w.lastShared(func(share scheduling.Share) bool { return share.Ready }), func() {
 		w.claims(2, maintenancev1.RequestorDone)()
 		w.SignalWorkflow(temporal.SignalDone, nil)
 	})
@@ -116,11 +134,13 @@ func TestAJoinedMaintenanceIsToldHowFarTheNodeIs(t *testing.T) {
 		}
 		return nil
 	}
-	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() {
-		require.Equal(t, maintenancev1.NodeScheduled, w.toldOf(temporal.SignalShare)[0].(scheduling.Share).State)
-		require.Equal(t, maintenancev1.NodeDraining, w.lastShare().State)
+	w.say(w.claims(1, maintenancev1.RequestorAtWork))
+	w.when(w.lastShared(func(share scheduling.Share) bool { return share.State == maintenancev1.NodeDraining }), func() {
+		require.Equal(t, maintenancev1.NodeScheduled, w.toldShares()[0].State)
 		require.False(t, w.lastShare().Ready)
-	}, w.CancelWorkflow, w.claims(2, maintenancev1.RequestorLeft))
+		w.CancelWorkflow()
+		w.claims(2, maintenancev1.RequestorLeft)()
+	})
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	requireCancelled[nodeStatus](w)
 }

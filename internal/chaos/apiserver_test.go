@@ -23,11 +23,11 @@ func apiServers() []scenario {
 		{name: "the hub's API server is away while a rollout is planned", run: hubAwayWhilePlanning},
 		{name: "the hub's API server is away in a batch", run: hubAwayInABatch},
 		{name: "API servers are slow", run: harmed(faultproxy.Rule{Fault: faultproxy.Delay(300 * time.Millisecond)})},
-		{name: "every third write is refused with 429", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewTooManyRequests("too many", 1))))},
-		{name: "every third write is refused with 500", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))))},
-		{name: "every third write is refused with 409", run: harmed(writes(3, faultproxy.Refuse(conflict)))},
-		{name: "every fourth write is lost with its connection", run: harmed(writes(4, faultproxy.HangUp()))},
-		{name: "the answer to every fourth write is lost", run: harmed(writes(4, faultproxy.LoseAnswer()))},
+		{name: "one write in three is refused with 429", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewTooManyRequests("too many", 1))))},
+		{name: "one write in three is refused with 500", run: harmed(writes(3, faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))))},
+		{name: "one write in three is refused with 409", run: harmed(writes(3, faultproxy.Refuse(conflict)))},
+		{name: "one write in four is lost with its connection", run: harmed(writes(4, faultproxy.HangUp()))},
+		{name: "the answer to one write in four is lost", run: harmed(writes(4, faultproxy.LoseAnswer()))},
 	}
 }
 

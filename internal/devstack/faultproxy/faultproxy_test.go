@@ -29,7 +29,7 @@ func TestProxy(t *testing.T) {
 	}{
 		{"passes credentials and watches on", passesOn},
 		{"refuses as an API server does", refuses},
-		{"harms every so many-th request that matches, and no other", harmsEverySoMany},
+		{"harms one of so many requests that match, and no other", harmsOneOfSoMany},
 		{"holds a request back until it is released", holdsRequestsBack},
 		{"never forwards a request whose client has given up", forgetsRequestsOfTheGone},
 		{"holds back the answer to a request that was carried out", holdsAnswersBack},
@@ -125,7 +125,7 @@ func refuses(t *testing.T, p *passage) {
 	require.Equal(t, 1, busy.Harmed())
 }
 
-func harmsEverySoMany(t *testing.T, p *passage) {
+func harmsOneOfSoMany(t *testing.T, p *passage) {
 	rule := faultproxy.Rule{Match: creates(), After: 1, OneIn: 2, Fault: faultproxy.Refuse(apierrors.NewInternalError(context.DeadlineExceeded))}
 	rule.Match.Body, rule.Match.Namespace, rule.Match.UserAgent = "some-", p.namespace, "faultproxy.test"
 	harm := p.proxy.Inject(rule)
@@ -136,11 +136,13 @@ func harmsEverySoMany(t *testing.T, p *passage) {
 			failed = append(failed, name)
 		}
 	}
-	require.Equal(t, []string{"some-3", "some-5"}, failed)
+	require.Len(t, failed, 2)
+	require.Contains(t, []string{"some-2", "some-3"}, failed[0])
+	require.Contains(t, []string{"some-4", "some-5"}, failed[1])
 	require.Equal(t, 5, harm.Matched())
 	require.Equal(t, 5, counted.Matched(), "those that were harmed met no further rule")
 	p.proxy.Heal()
-	require.NoError(t, p.create(t.Context(), "some-3"))
+	require.NoError(t, p.create(t.Context(), failed[0]))
 }
 
 func holdsRequestsBack(t *testing.T, p *passage) {

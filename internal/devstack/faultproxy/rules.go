@@ -1,6 +1,7 @@
 package faultproxy
 
 import (
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
@@ -80,7 +81,8 @@ type Rule struct {
 	After int
 	// Times is how many requests meet with the fault; 0 is all.
 	Times int
-	// OneIn spreads the faults: it is every so many-th request that meets with one; 0 and 1 are every one.
+	// OneIn spreads the faults: of every so many requests one meets with it, at any place among them, so that whoever sends just so many again and again
+	// does not lose the same one each time. 0 and 1 are every request.
 	OneIn int
 }
 
@@ -91,16 +93,19 @@ type Injection struct {
 
 	mu              sync.Mutex
 	matched, harmed int
-	cut             []time.Time
-	last            *Stopped
-	removed         bool
+	// spread chooses which of the next requests is harmed, and unlucky is the place of it among them; see Rule.OneIn.
+	spread  *rand.Rand
+	unlucky int
+	cut     []time.Time
+	last    *Stopped
+	removed bool
 }
 
 // stoppedAtOnce is how many stopped requests nobody has asked for yet; more wait to be announced.
 const stoppedAtOnce = 100
 
 func newInjection(rule Rule) *Injection {
-	return &Injection{rule: rule, stopped: make(chan *Stopped, stoppedAtOnce)}
+	return &Injection{rule: rule, stopped: make(chan *Stopped, stoppedAtOnce), spread: rand.New(rand.NewPCG(uint64(rule.OneIn), 0))}
 }
 
 // Stopped announces each request that stands, once.
@@ -170,11 +175,23 @@ func (i *Injection) take(r *request) bool {
 	}
 	i.matched++
 	due := i.matched - i.rule.After
-	if i.rule.Fault == (Fault{}) || due <= 0 || i.rule.Times > 0 && i.harmed >= i.rule.Times || i.rule.OneIn > 1 && due%i.rule.OneIn != 0 {
+	if i.rule.Fault == (Fault{}) || due <= 0 || i.rule.Times > 0 && i.harmed >= i.rule.Times || !i.isUnlucky(due-1) {
 		return false
 	}
 	i.harmed++
 	return true
+}
+
+// isUnlucky reports whether it is the turn of a request, by how many came before it.
+func (i *Injection) isUnlucky(before int) bool {
+	if i.rule.OneIn <= 1 {
+		return true
+	}
+	place := before % i.rule.OneIn
+	if place == 0 {
+		i.unlucky = i.spread.IntN(i.rule.OneIn)
+	}
+	return place == i.unlucky
 }
 
 // Stopped is a request that stands in the proxy.
