@@ -129,6 +129,10 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + `spec.batchTimeoutAction: Unsupported value: "Stop": supported values: "Continue", "Abort"`},
 		},
 		{
+			name: "a cluster without a name", text: strings.Replace(rollout(""), "clusters: [c1]", "clusters: ['', c1]", 1),
+			lines: []string{cgu + `spec.clusters[0]: Invalid value: "": should be at least 1 chars long`},
+		},
+		{
 			name: "nothing to select from", text: strings.Replace(rollout(""), "clusters: [c1]", "clusters: []", 1),
 			lines: []string{cgu + "spec: Invalid value: nothing to select clusters from: set clusters, clusterLabelSelectors or clusterSelector"},
 		},

@@ -29,6 +29,7 @@ type ClusterGroupUpgrade struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.clusters) && size(self.clusters) > 0) || (has(self.clusterSelector) && size(self.clusterSelector) > 0) || (has(self.clusterLabelSelectors) && size(self.clusterLabelSelectors) > 0)",message="nothing to select clusters from: set clusters, clusterLabelSelectors or clusterSelector"
 type ClusterGroupUpgradeSpec struct {
 	// Clusters by name, in order. Duplicates are dropped.
+	// +kubebuilder:validation:items:MinLength=1
 	// +optional
 	Clusters []string `json:"clusters,omitempty"`
 	// ClusterLabelSelectors add every cluster that at least one of them picks, in order of name, after Clusters.
