@@ -57,6 +57,14 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	return reader, nil
 }
 
+// unreadable makes an error of reading the objects one of input where they are from a file: then only its content can be wrong.
+func (f decisionFlags) unreadable(err error) error {
+	if f.snapshot == "" {
+		return err
+	}
+	return inputError(err)
+}
+
 // source says where the objects are from, for messages.
 func (c *cli) source(flags decisionFlags) string {
 	if flags.snapshot != "" {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -109,6 +110,40 @@ spec:
 	require.Contains(t, got.stderr, "error: rollout prod/november cannot be carried out: ")
 	require.Contains(t, got.stderr, "spoke-7")
 	require.Contains(t, got.stderr, "spoke-8")
+}
+
+func TestObjectsOfAFileThatCannotBeReadAreWrongInput(t *testing.T) {
+	alone(t)
+	blocked := file(t, "cgu.yaml", strings.TrimSpace(validRollout)+"\n  blockingCRs: [{name: october, namespace: prod}]\n")
+	for name, tt := range map[string]struct {
+		args             []string
+		objects, problem string
+	}{
+		"a rollout that is kept without its content": {
+			[]string{"upgrade", "plan", "-f", blocked},
+			hubObjects + "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {namespace: prod, name: drydock-october}, data: {some: text}}", "ConfigMap prod/drydock-october is not Drydock's",
+		},
+		"a policy whose clusters are no list": {
+			[]string{"upgrade", "plan", "-f", blocked},
+			hubObjects + "\n---\n{apiVersion: policy.open-cluster-management.io/v1, kind: Policy, metadata: {namespace: prod, name: p}, status: {status: {}}}", "prod/p: status.status: must be a list",
+		},
+		"two configurations": {
+			[]string{"node", "schedule"},
+			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}\n---\n" +
+				"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}", "there are 2 MaintenanceOperatorConfigs (a/default, b/default)",
+		},
+		"a configuration that says nothing": {
+			[]string{"node", "schedule"},
+			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}, spec: {maxUnavailable: 50 %}}", "a/default: spec.maxUnavailable: ",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := drydock(t, append(tt.args, "--snapshot", file(t, "objects.yaml", tt.objects))...)
+			require.Equal(t, exitUsage, got.status)
+			require.Contains(t, got.stderr, tt.problem)
+			require.Empty(t, got.stdout)
+		})
+	}
 }
 
 func TestAPlanOfPoliciesSaysWithWhichEachClusterBegins(t *testing.T) {

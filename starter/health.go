@@ -47,9 +47,15 @@ func newHealthCheck(c *cli) *cobra.Command {
 (--snapshot), by the function that judges them after maintenance. What addresses answer cannot be told from a file. timeoutSeconds and
 stableSeconds are times of waiting, and not heeded here.
 
+With --at it is judged as if it were another time: a service of a HarborCluster may take only so long to come up.
+
 The file holds a list of health checks, or the field healthChecks with one. The exit status is 1 if a check does not hold.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			now, err := flags.now()
+			if err != nil {
+				return err
+			}
 			checks, err := manifest.LoadHealthChecks(file, c.In)
 			if err != nil {
 				return inputError(err)
@@ -58,7 +64,7 @@ The file holds a list of health checks, or the field healthChecks with one. The 
 			if err != nil {
 				return err
 			}
-			report, err := lookOnce(checks, node, evidence(ctx, reader))
+			report, err := lookOnce(checks, node, evidence(ctx, reader).At(now))
 			if err != nil {
 				return err
 			}
@@ -68,7 +74,7 @@ The file holds a list of health checks, or the field healthChecks with one. The 
 	addFileFlag(cmd, &file, "file with the health checks")
 	cmd.Flags().StringVar(&node, "node", "", "the node under maintenance, which a node check without a selector means (default: every node)")
 	_ = cmd.RegisterFlagCompletionFunc("node", c.completeNodes)
-	c.addSourceFlags(cmd, &flags, "the cluster")
+	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
 	return cmd
 }

@@ -69,6 +69,28 @@ node       yes                1 nodes are Ready
 	require.Equal(t, "node\n", drydock(t, "health", "check", "-f", checks, "--snapshot", snapshot, "-o", "name").stdout)
 }
 
+func TestHealthChecksAreJudgedForTheTimeThatIsAskedFor(t *testing.T) {
+	alone(t)
+	checks := file(t, "checks.yaml", "[{name: registry, harborCluster: {namespace: reg, name: main}}]")
+	objects := file(t, "objects.yaml", `
+apiVersion: goharbor.io/v1beta1
+kind: HarborCluster
+metadata: {namespace: reg, name: main, generation: 1, creationTimestamp: "2026-01-10T12:00:00Z"}
+spec:
+  version: 2.5.0
+  externalURL: https://core.harbor.example
+  harborAdminPasswordRef: admin
+  expose: {}
+  database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {storage: 1Gi}}}
+  cache: {kind: RedisFailover, spec: {redisFailover: {}}}
+  storage: {kind: MinIO, spec: {minIO: {replicas: 4, volumesPerServer: 1, volumeClaimTemplate: {spec: {}}}}}
+`)
+	succeeds(t, "health", "check", "-f", checks, "--snapshot", objects, "--at", "2026-01-10T12:14:59Z")
+	got := drydock(t, "health", "check", "-f", checks, "--snapshot", objects, "--at", "2026-01-10T12:15:00Z")
+	require.Equal(t, exitFailed, got.status)
+	require.Contains(t, got.stdout, "ProgressDeadlineExceeded")
+}
+
 func TestAFileOfObjectsCannotTellHowAnAddressAnswers(t *testing.T) {
 	alone(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("was asked") }))

@@ -46,7 +46,7 @@ With --at it is decided as if it were another time: requests that have waited fo
 			}
 			in, err := snapshot.Scheduling(ctx, reader, budgets, now)
 			if err != nil {
-				return err
+				return flags.unreadable(err)
 			}
 			if c.cluster != "" && flags.snapshot == "" {
 				if err := c.addQueue(ctx, &in); err != nil {

@@ -42,10 +42,10 @@ The exit status is 1 if the rollout could not be carried out; what keeps it from
 			}
 			inventory, err := snapshot.Inventory(ctx, reader, object)
 			if err != nil {
-				return err
+				return flags.unreadable(err)
 			}
 			if inventory.Rollouts, err = snapshot.Rollouts(ctx, reader, object); err != nil {
-				return err
+				return flags.unreadable(err)
 			}
 			return c.printPlan(object, rollout.NewPlan(object, inventory, now))
 		}),

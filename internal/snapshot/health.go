@@ -27,6 +27,8 @@ type Evidence struct {
 	fetch  Fetch
 	// secrets is where Secrets are read from: of those no cache may hold everything.
 	secrets client.Reader
+	// at is when it is judged; nil: at the time of each look.
+	at *time.Time
 }
 
 var _ health.Objects = Evidence{}
@@ -43,6 +45,20 @@ func NewEvidence(ctx context.Context, reader client.Reader, scheme *runtime.Sche
 func (e Evidence) WithSecrets(reader client.Reader) Evidence {
 	e.secrets = reader
 	return e
+}
+
+// At is the same evidence, judged as if it were that time.
+func (e Evidence) At(now time.Time) Evidence {
+	e.at = &now
+	return e
+}
+
+// now is when it is judged.
+func (e Evidence) now() time.Time {
+	if e.at == nil {
+		return time.Now()
+	}
+	return *e.at
 }
 
 // Evidence is what the objects of a file say; no address is asked.
@@ -123,7 +139,7 @@ func (e Evidence) Harbor(namespace, name string) (*health.HarborStanding, error)
 	case err != nil:
 		return nil, err
 	}
-	evaluation := harbor.Evaluate(hc, observed, time.Now())
+	evaluation := harbor.Evaluate(hc, observed, e.now())
 	return &health.HarborStanding{Status: evaluation.Status, Conditions: evaluation.Conditions, Pending: harbor.Pending(hc)}, nil
 }
 
