@@ -34,6 +34,8 @@ func staleLocks(t *testing.T, name, resource string, list client.ObjectList) (fa
 
 func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsIt(t *testing.T) {
 	f, seen, ref := staleLocks(t, "stale-1", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
+	whole := ClusterLockInput{Cluster: hubName, Owner: ref.Owner}
+	require.NoError(t, (&Locks{Clusters: f.clusters}).AwaitClusterLocks(t.Context(), whole), "nobody holds it yet")
 	hub := bareCluster(t)
 	lock := create(t, hub, &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
@@ -41,7 +43,7 @@ func TestALockOfTheClusterThatTheWatchDoesNotShowHoldsIt(t *testing.T) {
 	gate, err := clusterGate(t.Context(), seen.Cache)
 	require.NoError(t, err)
 	require.True(t, gate.Open, "the cache does not have it")
-	whole := ClusterLockInput{Cluster: hubName, Owner: ref.Owner, Deadline: soon(300 * time.Millisecond)}
+	whole.Deadline = soon(300 * time.Millisecond)
 	err = (&Locks{Clusters: f.clusters}).AwaitClusterLocks(t.Context(), whole)
 	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err), "nobody looks again before the first node is asked for")
 	taken, err := (&Nodes{Clusters: f.clusters}).TakeNode(t.Context(), TakeNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})

@@ -40,6 +40,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"what is held waits, says so and goes on", s.holdsAndReleases},
 		{"the emergency stop loses nothing under load", s.holdsUnderLoad},
 		{"an application's locks are kept", s.keepsLocks},
+		{"a maintenance whose locks are taken back again and again goes on in another run", s.goesOnWithLocks},
 		{"what is said while no worker is there counts in its order", s.hearsInOrder},
 		{"without a worker, what has ended is still known", s.remembers},
 	}

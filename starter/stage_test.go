@@ -97,9 +97,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitStale": func(ctx context.Context, _ activities.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},
-		"TakeNode": func(context.Context, activities.TakeNodeInput) (activities.TakeNodeResult, error) {
-			return activities.TakeNodeResult{Cordon: &activities.CordonResult{CordonedByUs: true}}, nil
-		},
+		"TakeNode": takeNode,
 		"WithdrawNodeMaintenance": func(context.Context, activities.NodeLockInput) (activities.NodeLocks, error) {
 			return activities.NodeLocks{}, nil
 		},
@@ -122,6 +120,9 @@ func (s *stage) startWorker(t *testing.T) {
 			return activities.ReturnNodeResult{Uncordoned: true}, nil
 		},
 	} {
+		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
+	}
+	for name, play := range lockActivities(5) {
 		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
 	}
 	require.NoError(t, s.worker.Start())

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// guardedNode has workload locks.
+const guardedNode = "worker-7"
+
+// takeNode takes any node at once, but for the one with locks.
+func takeNode(_ context.Context, in activities.TakeNodeInput) (activities.TakeNodeResult, error) {
+	if in.Node == guardedNode {
+		return activities.TakeNodeResult{Locks: activities.NodeLocks{Asked: true, RequestUID: "request", ClusterRequestUID: "request-for-cluster"}}, nil
+	}
+	return activities.TakeNodeResult{Cordon: &activities.CordonResult{CordonedByUs: true}}, nil
+}
+
+// lockActivities play locks that let go whenever they are waited for, and that is taken back before the next cordons, so many times.
+func lockActivities(takenBack int32) map[string]any {
+	var cordons atomic.Int32
+	return map[string]any{
+		"AwaitNodeLocks": func(context.Context, activities.NodeLockInput) error { return nil },
+		"Cordon": func(context.Context, activities.CordonInput) (activities.CordonResult, error) {
+			if cordons.Add(1) <= takenBack {
+				return activities.CordonResult{}, temporal.Error(temporal.ErrLockRefused, "node "+guardedNode+" is not cordoned: ceph holds it", nil)
+			}
+			return activities.CordonResult{CordonedByUs: true}, nil
+		},
+		"AwaitNodeLocksActive":       func(context.Context, activities.NodeLockInput) ([]drydockv1.Blocker, error) { return nil, nil },
+		"WithdrawClusterMaintenance": func(context.Context, activities.ClusterLockInput) error { return nil },
+	}
+}
+
+// goesOnWithLocks: a maintenance that continues as new while locks flap keeps its slot and its requests, and is followed as before.
+func (s *stage) goesOnWithLocks(t *testing.T) {
+	t.Setenv(clusterVariable, "spoke-1")
+	succeeds(t, "node", "maintain", guardedNode, "--requestor", "kim.example.com", "--name", "guarded")
+	watch := begin(t, "node", "status", "guarded", "--watch")
+	nodeReaches(t, "guarded", maintenancev1.NodeReady)
+	described, err := s.client.DescribeWorkflowExecution(t.Context(), temporal.NodeMaintenanceID("spoke-1", "default", "guarded"), "")
+	require.NoError(t, err)
+	info := described.GetWorkflowExecutionInfo()
+	require.NotEqual(t, info.GetFirstRunId(), info.GetExecution().GetRunId(), "it has continued as new")
+	succeeds(t, "node", "done", "guarded")
+	got := watch.end(t)
+	require.Equal(t, exitDone, got.status, got.stderr)
+	require.Contains(t, got.stdout, guardedNode+": Completed")
+	ended := nodeReaches(t, "guarded", maintenancev1.NodeCompleted)
+	require.Equal(t, "waiting for locks again: node "+guardedNode+" is not cordoned: ceph holds it", ended.Status.Notes[0])
+	require.Equal(t, maintenancev1.NodePending, ended.Status.States[0].State)
+	for _, stage := range ended.Status.Stages {
+		require.True(t, stage.Succeeded, stage.Stage)
+	}
+}
