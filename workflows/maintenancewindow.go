@@ -35,10 +35,7 @@ func MaintenanceWindow(ctx workflow.Context, in MaintenanceWindowInput) error {
 	if err := w.listen(listening); err != nil {
 		return err
 	}
-	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
-		ctx.Done().Receive(listening, nil)
-		w.cancel(listening, windows.Request{})
-	})
+	onCancellation(ctx, listening, func() { w.cancel(listening, windows.Request{}) })
 	workflow.GoNamed(listening, "announce", w.keepAnnouncing)
 	return w.run(listening)
 }

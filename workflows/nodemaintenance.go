@@ -161,10 +161,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	work, withdraw := workflow.WithCancel(listening)
 	m.withdraw = withdraw
 	m.listen(listening)
-	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
-		ctx.Done().Receive(listening, nil)
-		m.takeBack(temporal.SignalRequest{})
-	})
+	onCancellation(ctx, listening, func() { m.takeBack(temporal.SignalRequest{}) })
 	if m.in.Parent == "" {
 		m.holds.follow(work, m.in.Cluster)
 		m.holds.windows.follow(work, windowNames(m.in.Object.Namespace, m.spec.MaintenanceWindows), func() []string { return []string{m.in.Cluster} })

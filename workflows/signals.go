@@ -53,6 +53,8 @@ type inbox struct {
 	arrived []string
 	// handlers handle the next signal of a name.
 	handlers map[string]func()
+	// cancellation hears Temporal's own cancellation; nil: nobody does, or it was heard.
+	cancellation func()
 }
 
 type inboxKey struct{}
@@ -65,7 +67,7 @@ func inboxOf(ctx workflow.Context) *inbox {
 	return known
 }
 
-// hear handles what has arrived, but for what nobody listens to so far.
+// hear handles what has arrived, but for what nobody listens to so far, and then that the workflow was cancelled.
 func (i *inbox) hear() {
 	arrived := i.arrived
 	i.arrived = nil
@@ -75,6 +77,9 @@ func (i *inbox) hear() {
 		} else {
 			i.arrived = append(i.arrived, name)
 		}
+	}
+	if i.cancellation != nil {
+		i.cancellation()
 	}
 }
 
@@ -103,6 +108,22 @@ func onSignal[T any](ctx workflow.Context, name, description string, handle func
 		for workflow.Await(ctx, func() bool { return channel.Len() > 0 }) == nil {
 			inbox.hear()
 		}
+	})
+}
+
+// onCancellation calls handle once when ctx, that of the workflow, is cancelled, in a workflow that goes on in a context of its own. It is heard like a
+// signal: of one that comes with the workflow task in which the run continues as new, the next run would not hear.
+func onCancellation(ctx, listening workflow.Context, handle func()) {
+	inbox := inboxOf(listening)
+	inbox.cancellation = func() {
+		if ctx.Err() != nil {
+			inbox.cancellation = nil
+			handle()
+		}
+	}
+	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
+		ctx.Done().Receive(listening, nil)
+		inbox.hear()
 	})
 }
 

@@ -35,8 +35,7 @@ func StatusPortal(ctx workflow.Context, in StatusPortalInput) (portal.View, erro
 	if err := s.listen(listening); err != nil {
 		return portal.View{}, err
 	}
-	workflow.GoNamed(listening, "cancellation", func(listening workflow.Context) {
-		ctx.Done().Receive(listening, nil)
+	onCancellation(ctx, listening, func() {
 		s.order(func(now time.Time) { s.portal.Delete(portal.DeleteRequest{All: true}, now) })
 	})
 	return s.run(listening)
