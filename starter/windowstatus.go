@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -89,6 +90,9 @@ func windowText(s windows.Status) string {
 
 func renderWindow(w io.Writer, s windows.Status) {
 	fmt.Fprintf(w, "window %s: %s\n", s.Window, windowText(s))
+	if s.Selector != nil {
+		fmt.Fprintf(w, "only for clusters with %s\n", metav1.FormatLabelSelector(s.Selector))
+	}
 	if len(s.Followers) > 0 {
 		fmt.Fprintf(w, "followed by %s\n", strings.Join(s.Followers, ", "))
 	}

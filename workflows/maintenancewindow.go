@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -240,6 +241,10 @@ func windowDetails(s windows.Status) string {
 	d.head("window", s.Window)
 	d.row("stands", string(s.Phase))
 	d.row("**trouble**", s.Trouble)
+	if s.Selector != nil {
+		//workflowcheck:ignore it is written in one order
+		d.row("only for clusters with", metav1.FormatLabelSelector(s.Selector))
+	}
 	if o := s.Override; o != nil {
 		d.row("**override**", fmt.Sprintf("by %s until %s: %s", o.By, o.Until.UTC().Format(clockFormat), o.Reason))
 	}

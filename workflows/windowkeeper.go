@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type windowKeeper struct {
 	// clusters are those of which it must be known which windows are for them; selected has the answer, by the selectors that were told; nil: there is none.
 	clusters func() []string
 	selected map[string][]string
+	// unknown is since when there is none.
+	unknown time.Time
 	// outdated: something was told since that was asked last, and labels may have changed, too.
 	outdated bool
 	// trouble is why that could not be found out.
@@ -40,10 +43,15 @@ type windowKeeper struct {
 type CarriedWindows struct {
 	Told    []windows.Standing `json:"told,omitempty"`
 	Version int64              `json:"version,omitempty"`
+	// Unknown is since when it is not known which windows are for which clusters; the zero time: it is known.
+	Unknown time.Time `json:"unknown,omitzero"`
 }
 
 func (k *windowKeeper) carry() CarriedWindows {
 	carried := CarriedWindows{Version: k.version}
+	if !k.known() {
+		carried.Unknown = k.unknown
+	}
 	for _, name := range k.names {
 		carried.Told = append(carried.Told, k.told[name])
 	}
@@ -51,7 +59,7 @@ func (k *windowKeeper) carry() CarriedWindows {
 }
 
 func (k *windowKeeper) restore(carried CarriedWindows) {
-	k.version, k.told = carried.Version, map[string]windows.Standing{}
+	k.version, k.unknown, k.told = carried.Version, carried.Unknown, map[string]windows.Standing{}
 	for _, standing := range carried.Told {
 		k.told[standing.Window] = standing
 	}
@@ -78,12 +86,20 @@ func (k *windowKeeper) listen(ctx workflow.Context, changed func()) {
 		if slices.Contains(k.names, standing.Window) && standing.Number > known.Number {
 			//workflowcheck:ignore to compare values has no order that shows
 			if !reflect.DeepEqual(standing.Selector, known.Selector) {
-				k.selected = nil // it answers another question
+				k.forget(workflow.Now(ctx)) // it answers another question
 			}
 			k.told[standing.Window] = standing
 			k.renew()
 		}
 	})
+}
+
+// forget takes in that it is not known any more which windows are for which clusters.
+func (k *windowKeeper) forget(now time.Time) {
+	if k.known() || k.unknown.IsZero() {
+		k.unknown = now
+	}
+	k.selected = nil
 }
 
 // renew takes in that something was told.
@@ -104,6 +120,7 @@ func (k *windowKeeper) follow(ctx workflow.Context, names []string, clusters fun
 		return
 	}
 	k.ctx, k.names, k.clusters = ctx, names, clusters
+	k.forget(workflow.Now(ctx))
 	if k.told == nil {
 		k.told = map[string]windows.Standing{}
 	}
@@ -281,11 +298,7 @@ func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold 
 	told, known := k.asked(cluster)
 	scope := k.scope(cluster)
 	if !known {
-		reason := "it is not known yet which of the windows are for the cluster"
-		if k.trouble != "" {
-			reason += ": " + k.trouble
-		}
-		return &drydockv1.Hold{Scope: scope, Window: strings.Join(k.names, ", "), Reason: reason, Since: metav1.NewTime(workflow.Now(k.ctx))}
+		return &drydockv1.Hold{Scope: scope, Window: strings.Join(k.names, ", "), Reason: k.whyUnknown(), Since: metav1.NewTime(k.unknown)}
 	}
 	if hold := k.ask(told, need); hold != nil {
 		hold := *hold
@@ -293,6 +306,15 @@ func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold 
 		return &hold
 	}
 	return nil
+}
+
+// whyUnknown says that it is not known which windows are for which clusters, since when, and why.
+func (k *windowKeeper) whyUnknown() string {
+	why := fmt.Sprintf("it is not known since %s which of the windows are for the cluster", k.unknown.UTC().Format(clockFormat))
+	if k.trouble != "" {
+		why += ": " + k.trouble
+	}
+	return why
 }
 
 // scope of what windows hold of a cluster.

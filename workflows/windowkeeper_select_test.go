@@ -46,6 +46,7 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := newGroupWorld(t, []string{"c1"})
+			begin := w.Now()
 			w.windows = map[string]windows.Standing{nightWindow: onlyFor("a", opensAt(1, w.Now().AddDate(1, 0, 0)))}
 			if tt.before.Number > 0 {
 				w.windows[otherWindow] = tt.before
@@ -54,7 +55,7 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 			w.tells(time.Hour, tt.then)
 			w.lookAfter(2*time.Hour, func() {
 				require.Empty(t, clusters.events)
-				requireWindowWait(t, statusOf[groupStatus](w), "it is not known yet which of the windows are for the cluster")
+				requireWindowWait(t, statusOf[groupStatus](w), "it is not known since "+begin.Add(time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				w.SignalWorkflow(temporal.SignalCancel, nil)
 			})
 			in := inWindows()
@@ -76,6 +77,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			start := w.Now()
 			in := maintenanceInWindow()
 			w.windows = map[string]windows.Standing{nightWindow: onlyFor("a", openUntil(1, w.Now().Add(4*time.Hour)))}
 			w.selected = []string{in.Cluster}
@@ -87,7 +89,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 			}
 			w.lookAfter(45*time.Second, func() {
 				require.Empty(t, w.schedulerCalls)
-				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "it is not known yet which of the windows are for the cluster")
+				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "it is not known since "+start.UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, tt.message)
 			})
 			w.ExecuteWorkflow(NodeMaintenance, in)
@@ -115,4 +117,35 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
 	require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
+}
+
+// It was edited while the hub was away, and the wait goes on in another run: it says since when it is not known, and why.
+func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhateverRunItIs(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	w.windows, w.selected = map[string]windows.Standing{nightWindow: onlyFor("a", opensAt(1, start.AddDate(0, 0, 2)))}, []string{"c1"}
+	away := func(call int) error {
+		if w.Now().After(start.Add(time.Hour)) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	w.fail["SelectClusters"] = away
+	w.tells(2*time.Hour, onlyFor("b", opensAt(2, start.AddDate(0, 0, 2))))
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 3*time.Hour)
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	in := handedOn[NodeMaintenanceInput](w)
+	require.NotNil(t, in)
+
+	second := newWorld(t)
+	second.SetStartTime(w.Now())
+	second.fail["SelectClusters"] = always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
+	second.lookAfter(time.Hour, func() {
+		wait := statusOf[nodeStatus](second).Wait
+		require.Contains(t, wait.Message, "it is not known since "+start.Add(2*time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster: ")
+		require.Contains(t, wait.Message, "the hub does not answer")
+		second.SignalWorkflow(temporal.SignalCancel, nil)
+	})
+	second.ExecuteWorkflow(NodeMaintenance, *in)
+	require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](second).State)
 }

@@ -2,6 +2,8 @@ package windows
 
 import (
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // EventKind is what has happened to a window.
@@ -64,6 +66,8 @@ type Status struct {
 	Phase  Phase  `json:"phase"`
 	// Title is that of the object.
 	Title string `json:"title,omitempty"`
+	// Selector picks the clusters that it is for; nil: all. Who follows it finds out which those are.
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Opening is the one at hand; nil: it is closed. Coming are the next.
 	Opening  *Opening  `json:"opening,omitempty"`
 	Coming   []Opening `json:"coming,omitempty"`
@@ -102,7 +106,7 @@ func (c *Course) Status(name string, now time.Time) Status {
 		status.ExcludedUntil = utc(excluding.End)
 	}
 	if c.Window != nil {
-		status.Title = c.Window.Spec.Title
+		status.Title, status.Selector = c.Window.Spec.Title, c.Window.Spec.Selector
 	}
 	return status
 }
