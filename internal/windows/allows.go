@@ -45,7 +45,7 @@ type Verdict struct {
 	Reason  Reason `json:"reason"`
 	// Until is when the windows close, if it is allowed; nil: there is no end in sight.
 	Until *time.Time `json:"until"`
-	// LastStart and Ends are the cutoff and the end of what is open now, whether it is allowed or not; nil: no such time is in sight.
+	// LastStart and Ends are the cutoff and the end of what is open now, whether it is allowed or not, or until when that is known; nil: nothing is.
 	LastStart, Ends *time.Time `json:"-"`
 	// NextOpen is when it will be allowed, if it is not; nil: no such time is in sight.
 	NextOpen *time.Time `json:"nextOpen"`
@@ -114,15 +114,13 @@ func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, 
 		inSight, openNow := s.end.Before(until), s.start.Equal(q.Now)
 		reason := q.reasonIn(s)
 		if openNow {
-			verdict.Reason = reason
-			if inSight {
-				verdict.LastStart, verdict.Ends = utc(s.end.Add(-s.cutoff)), utc(s.end)
-			}
+			verdict.Reason, verdict.LastStart, verdict.Ends = reason, utc(earlier(s.cutoffAt(), s.end)), utc(s.end)
 		}
 		switch {
 		case reason == ReasonOpen && openNow:
-			verdict.Allowed, verdict.Window = true, s.lastWindow
-			verdict.Until = verdict.Ends
+			if verdict.Allowed, verdict.Window = true, s.lastWindow; inSight {
+				verdict.Until = verdict.Ends
+			}
 			return verdict, inSight
 		case reason == ReasonOpen:
 			verdict.NextOpen, verdict.Window = utc(s.start), s.firstWindow
@@ -137,7 +135,7 @@ func (q Question) answer(outlooks []Outlook, until time.Time) (verdict Verdict, 
 // reasonIn says whether it may start when a stretch does.
 func (q Question) reasonIn(s stretch) Reason {
 	switch {
-	case !s.start.Before(s.end.Add(-s.cutoff)):
+	case !s.start.Before(s.cutoffAt()):
 		return ReasonCutoff
 	case s.start.Add(q.Need).After(s.end):
 		return ReasonDoesNotFit
@@ -154,9 +152,12 @@ func utc(t time.Time) *time.Time {
 type stretch struct {
 	start, end              time.Time
 	firstWindow, lastWindow string
-	// cutoff before the end: that of the window that closes last.
+	// last is when the window closes that closes last, and cutoff how long before that nothing new starts. It is after the end when that is only as far as is seen.
+	last   time.Time
 	cutoff time.Duration
 }
+
+func (s stretch) cutoffAt() time.Time { return s.last.Add(-s.cutoff) }
 
 // together returns the stretches that windows are open together from now until a moment, beyond which nothing is known, and whether without
 // exclusions one would be open now. A freeze of one window is for all of them.
@@ -164,17 +165,23 @@ func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, sc
 	type opening struct {
 		Opening
 		window string
+		last   time.Time
 	}
 	var openings []opening
 	for _, outlook := range outlooks {
 		scheduled = scheduled || slices.ContainsFunc(outlook.Scheduled, func(s Span) bool { return !now.Before(s.Start) && now.Before(s.End) })
 		for _, o := range outlook.Openings {
+			closes := o.End
 			o.Start, o.End = later(o.Start, now), earlier(o.End, until)
 			if !o.End.After(o.Start) {
 				continue
 			}
 			for _, left := range withoutExclusions(o, outlooks) {
-				openings = append(openings, opening{left, outlook.Name})
+				last := left.End
+				if last.Equal(until) {
+					last = closes
+				}
+				openings = append(openings, opening{left, outlook.Name, last})
 			}
 		}
 	}
@@ -183,10 +190,10 @@ func together(outlooks []Outlook, now, until time.Time) (stretches []stretch, sc
 		last := len(stretches) - 1
 		switch {
 		case last < 0 || stretches[last].end.Before(o.Start):
-			stretches = append(stretches, stretch{o.Start, o.End, o.window, o.window, o.Cutoff})
-		case stretches[last].end.Before(o.End):
-			stretches[last].end, stretches[last].lastWindow, stretches[last].cutoff = o.End, o.window, o.Cutoff
-		case stretches[last].end.Equal(o.End):
+			stretches = append(stretches, stretch{o.Start, o.End, o.window, o.window, o.last, o.Cutoff})
+		case stretches[last].last.Before(o.last):
+			stretches[last].end, stretches[last].lastWindow, stretches[last].last, stretches[last].cutoff = o.End, o.window, o.last, o.Cutoff
+		case stretches[last].last.Equal(o.last):
 			stretches[last].cutoff = max(stretches[last].cutoff, o.Cutoff)
 		}
 	}

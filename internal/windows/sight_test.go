@@ -1,0 +1,67 @@
+package windows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// fortnight is open for two weeks.
+func fortnight(cutoff drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
+	s := spec("UTC", "DTSTART:20261201T120000\nRRULE:FREQ=WEEKLY;INTERVAL=4", "336h")
+	s.Cutoff = cutoff
+	return s
+}
+
+// often is open for a minute every ten minutes: what is told of it reaches eight hours.
+func often() drydockv1.MaintenanceWindowSpec {
+	return spec("UTC", "FREQ=HOURLY;BYMINUTE=0,10,20,30,40,50", "1m")
+}
+
+// Whoever begins something after an outage goes by what was told before: beyond what was known then nothing begins unless more is told.
+func TestWhatIsOpenFurtherThanIsKnownMayBeBegunUntilThen(t *testing.T) {
+	noon := at("2026-12-01T12:00:00Z").Time
+	mayBegin := func(t *testing.T, standings []windows.Standing, now, known time.Time) {
+		verdict := windows.Ask(standings, now, 0)
+		require.True(t, verdict.Allowed, "%+v", verdict)
+		require.Nil(t, verdict.Until, "when it closes is not known")
+		require.NotNil(t, verdict.LastStart)
+		require.Equal(t, known.UTC(), *verdict.LastStart)
+		require.Equal(t, known.UTC(), *verdict.Ends)
+		require.Contains(t, windows.Closing(standings, verdict).Reason, "nothing else has been told")
+	}
+	t.Run("in a window that never closes", func(t *testing.T) {
+		standings, known := toldAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=0", "24h"))
+		mayBegin(t, standings, noon, known)
+	})
+	t.Run("in an opening that is longer than another window is told of", func(t *testing.T) {
+		standings, known := toldAt(t, "2026-12-01T12:00:00Z", often(), fortnight("1h"))
+		mayBegin(t, standings, noon, known)
+		mayBegin(t, standings, known.Add(-time.Second), known) // less is left than the cutoff, which is not near
+	})
+}
+
+func TestTheCutoffOfALongOpeningCountsAlsoWhenItsEndIsFurtherThanIsKnown(t *testing.T) {
+	standings, known := toldAt(t, "2026-12-05T11:00:00Z", often(), fortnight("240h"))
+	cutoff := at("2026-12-05T12:00:00Z").Time
+	require.True(t, known.After(cutoff))
+	verdict := windows.Ask(standings, cutoff.Add(-time.Second), 0)
+	require.True(t, verdict.Allowed)
+	require.Equal(t, cutoff.UTC(), *verdict.LastStart)
+	require.Equal(t, windows.ReasonCutoff, windows.Ask(standings, cutoff, 0).Reason)
+}
+
+// toldAt is what windows tell at a moment, and until when anything is known of the first.
+func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) ([]windows.Standing, time.Time) {
+	var standings []windows.Standing
+	for _, s := range specs {
+		d := drive(t, s, "2026-12-01T11:00:00Z")
+		d.walk(now)
+		standings = append(standings, told(d))
+	}
+	return standings, standings[0].Outlook.Until
+}
