@@ -9,6 +9,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -148,4 +149,27 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 	})
 	second.ExecuteWorkflow(NodeMaintenance, *in)
 	require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](second).State)
+}
+
+func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	standing := openUntil(1, w.Now().Add(4*time.Hour))
+	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
+	w.windows, w.selected = map[string]windows.Standing{nightWindow: standing}, []string{"c2"}
+	clusters.ends["c2"] = takes(30 * time.Minute)
+	w.lookAfter(10*time.Minute, func() {
+		status := statusOf[groupStatus](w)
+		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the one that is at work")
+		require.Nil(t, status.Held)
+		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
+	})
+	w.lookAfter(time.Hour, func() {
+		require.Nil(t, statusOf[groupStatus](w).Status.CurrentBatchDeadline, "it stands still while only held ones are left")
+		require.Equal(t, []string{"+c2", "-c2"}, clusters.story())
+		require.Contains(t, statusOf[groupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
+	})
+	all := openUntil(2, w.Now().Add(4*time.Hour))
+	w.tells(2*time.Hour, all)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
 }

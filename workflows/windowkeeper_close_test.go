@@ -1,0 +1,313 @@
+package workflows
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// closedState is what a rollout tells its clusters while its windows are closed.
+func closedState(number int64, action drydockv1.OverrunAction) emergency.State {
+	return emergency.State{Number: number, Holds: []drydockv1.Hold{{
+		Scope: drydockv1.HoldAll, Window: nightWindow, Reason: "window ops/night is closed", OnOverrun: action,
+	}}}
+}
+
+func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
+	for action, state := range map[drydockv1.OverrunAction]maintenancev1.NodeState{
+		drydockv1.OverrunFinish: maintenancev1.NodeCompleted,
+		drydockv1.OverrunPause:  maintenancev1.NodeCompleted, // a played node does not heed what it is told
+		drydockv1.OverrunCancel: maintenancev1.NodePending,
+	} {
+		t.Run(string(action), func(t *testing.T) {
+			w, nodes := newClusterWorld(t, 0, 2, 1)
+			nodes.takes = 10 * time.Minute
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, action)) }, 5*time.Minute)
+			w.lookAfter(10*time.Hour, func() {
+				require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
+				status := statusOf[ranv1.ClusterUpgradeStatus](w)
+				require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
+				require.Equal(t, state, status.Nodes[0].State)
+			})
+			w.releaseAfter(11*time.Hour, 3)
+			w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+			require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done, "those that were returned have their turn again")
+		})
+	}
+}
+
+func TestNodesAtWorkAreReturnedWhenTheWindowClosesWhileTheClusterIsHeld(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	nodes.takes = time.Hour
+	held, closed := heldState(2, drydockv1.HoldCluster("c1")), closedState(3, drydockv1.OverrunCancel)
+	closed.Holds = append(slices.Clone(held.Holds), closed.Holds...)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, held) }, 5*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closed) }, 10*time.Minute)
+	w.lookAfter(15*time.Minute, func() {
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
+		require.Equal(t, emergency.ReasonHeld, statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(11*time.Hour, 4)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+}
+
+// closesAt is what a rollout tells its clusters while its window is open.
+func closesAt(number int64, at time.Time) emergency.State {
+	hold := closedState(number, drydockv1.OverrunFinish).Holds[0]
+	return emergency.State{Number: number, Closes: &emergency.Closing{At: at, Hold: hold}}
+}
+
+func TestClustersAreToldInAdvanceWhenTheWindowCloses(t *testing.T) {
+	w := newWorld(t)
+	w.registerAs("told", func(ctx workflow.Context) (emergency.State, error) {
+		open := openUntil(1, workflow.Now(ctx).Add(4*time.Hour))
+		open.Outlook.Openings[0].Cutoff = time.Hour
+		k := holdKeeper{windows: windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: open}}}
+		return k.about("c1"), nil
+	})
+	start := w.Now()
+	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+	state := requireResult[emergency.State](w)
+	require.Empty(t, state.Holds)
+	require.WithinDuration(t, start.Add(3*time.Hour), state.Closes.At, time.Second, "the cutoff")
+	require.Equal(t, nightWindow, state.Closes.Hold.Window)
+	require.Contains(t, state.Closes.Hold.Reason, "was open for new work until")
+	require.Zero(t, state.Closes.StopsAt, "what is at work is finished")
+}
+
+func TestClustersAreToldInAdvanceWhenNodesAtWorkStop(t *testing.T) {
+	for _, action := range []drydockv1.OverrunAction{drydockv1.OverrunPause, drydockv1.OverrunCancel} {
+		w := newWorld(t)
+		w.registerAs("told", func(ctx workflow.Context) (emergency.State, error) {
+			open := openUntil(1, workflow.Now(ctx).Add(4*time.Hour))
+			open.OnOverrun, open.Outlook.Openings[0].Cutoff = action, time.Hour
+			k := holdKeeper{windows: windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: open}}}
+			return k.about("c1"), nil
+		})
+		start := w.Now()
+		w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+		closes := requireResult[emergency.State](w).Closes
+		require.WithinDuration(t, start.Add(3*time.Hour), closes.At, time.Second, "nothing new begins")
+		require.WithinDuration(t, start.Add(4*time.Hour), closes.StopsAt, time.Second)
+	}
+}
+
+func TestNodesAtWorkStopWhenTheWindowClosesAlsoIfNothingIsToldAfterItsCutoff(t *testing.T) {
+	w := newWorld(t)
+	start := w.Now()
+	open := openUntil(1, start.Add(4*time.Hour))
+	open.OnOverrun, open.Outlook.Openings[0].Cutoff = drydockv1.OverrunPause, time.Hour
+	w.windows = map[string]windows.Standing{nightWindow: open}
+	cutOff := open
+	cutOff.Number = 2
+	w.fail["AwaitPodCompletion"] = func(int) error {
+		if w.Now().Before(start.Add(3*time.Hour + time.Minute)) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.tells(3*time.Hour, cutOff)
+	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.WithinDuration(t, start.Add(4*time.Hour), *w.inputs["Drain"][0].(activities.DrainInput).Closes, time.Second)
+}
+
+// What the emergency stop holds does not even finish.
+func TestClustersAreToldOfTheEmergencyStopBeforeTheirWindows(t *testing.T) {
+	w := newWorld(t)
+	w.registerAs("told", func(ctx workflow.Context) ([]emergency.State, error) {
+		closed := opensAt(1, workflow.Now(ctx).Add(4*time.Hour))
+		k := holdKeeper{windows: windowKeeper{ctx: ctx, names: []string{nightWindow}, told: map[string]windows.Standing{nightWindow: closed}}}
+		k.state = heldState(1, drydockv1.HoldAll)
+		held := k.about("c1")
+		k.state = heldState(2)
+		return []emergency.State{held, k.about("c1")}, nil
+	})
+	w.TestWorkflowEnvironment.ExecuteWorkflow("told")
+	told := requireResult[[]emergency.State](w)
+	require.Equal(t, "ann", told[0].Of("c1").By)
+	require.Equal(t, nightWindow, told[0].Closed("c1").Window, "it may want the nodes at work back")
+	require.Equal(t, nightWindow, told[1].Holds[0].Window)
+}
+
+// Nobody was there to tell them.
+func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 2, 1)
+	nodes.takes = 20 * time.Minute
+	in := oneCluster()
+	in.Held = closesAt(1, w.Now().Add(10*time.Minute))
+	w.lookAfter(10*time.Hour, func() {
+		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
+		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
+	})
+	w.releaseAfter(11*time.Hour, 2)
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+}
+
+func TestNoNodeIsCordonedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+	w := newWorld(t)
+	w.locked = true
+	w.fail["Cordon"] = func(call int) error {
+		if call == 1 {
+			return temporal.Error(temporal.ErrLockRefused, "taken back in the last moment", nil)
+		}
+		return nil
+	}
+	in := ofRollout()
+	in.Held = closesAt(2, w.Now().Add(lockRefusedPause/2))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
+	require.Len(t, w.inputs["Cordon"], 1)
+}
+
+// closesOf is from when on what a step does is not to begin any more, by its input.
+func closesOf(in any) *time.Time {
+	switch in := in.(type) {
+	case activities.TakeNodeInput:
+		return in.Closes
+	case activities.CordonInput:
+		return in.Closes
+	case activities.DrainInput:
+		return in.Closes
+	case activities.ClusterLockInput:
+		return in.Closes
+	default:
+		return in.(activities.RunJobInput).Closes
+	}
+}
+
+// answersWhen makes the cluster answer a step from then on, and the step refuse by the clock what came too late, as activities do. It returns when it began.
+func (w *world) answersWhen(step string, then time.Time) (began *time.Time) {
+	began = &time.Time{}
+	w.fail[step] = func(call int) error {
+		now := w.Now()
+		if now.Before(then) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		if closes := closesOf(w.inputsOf(step)[call-1]); closes != nil && !now.Before(*closes) {
+			return temporal.Error(temporal.ErrHeld, "the maintenance windows have closed", nil)
+		}
+		if began.IsZero() {
+			*began = now
+		}
+		return nil
+	}
+	return began
+}
+
+// overruns are what becomes, after its window has closed, of a step that was only tried before. Only what has begun is finished.
+var overruns = []struct {
+	step   string
+	action drydockv1.OverrunAction
+	begins bool
+}{
+	{"TakeNode", drydockv1.OverrunFinish, false},
+	{"TakeNode", drydockv1.OverrunPause, false},
+	{"Cordon", drydockv1.OverrunFinish, false},
+	{"Cordon", drydockv1.OverrunCancel, false},
+	{"Drain", drydockv1.OverrunFinish, true},
+	{"Drain", drydockv1.OverrunPause, false},
+	{"RunJob", drydockv1.OverrunFinish, true},
+	{"RunJob", drydockv1.OverrunPause, false},
+}
+
+// The workflow hears only afterwards that the window has closed: no attempt ends before, and nobody tells it.
+func TestWhatAnAttemptIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testing.T) {
+	for _, tt := range overruns {
+		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closes := start.Add(2 * time.Second)
+			w.locked = true
+			open, again := openUntil(1, closes), openUntil(2, start.Add(28*time.Hour))
+			open.OnOverrun, again.OnOverrun = tt.action, tt.action
+			w.windows = map[string]windows.Standing{nightWindow: open}
+			began := w.answersWhen(tt.step, closes)
+			w.tells(24*time.Hour, again)
+			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+			if tt.begins {
+				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
+			} else {
+				require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute, "it begins when the window opens again")
+			}
+		})
+	}
+}
+
+// A rollout's node is told by its parent, which hears of it no earlier.
+func TestWhatAnAttemptOfARolloutIsToldKeepsItFromBeginningAfterTheWindowHasClosed(t *testing.T) {
+	for _, tt := range overruns {
+		t.Run(tt.step+" "+string(tt.action), func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closes := start.Add(2 * time.Second)
+			w.locked = true
+			in := ofRollout()
+			in.Held = closesAt(2, closes)
+			if tt.action != drydockv1.OverrunFinish {
+				in.Held.Closes.StopsAt = closes
+			}
+			began := w.answersWhen(tt.step, closes)
+			w.releaseAfter(24*time.Hour, 3)
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			state := requireResult[nodeStatus](w).State
+			switch {
+			case tt.begins:
+				require.Equal(t, maintenancev1.NodeCompleted, state)
+				require.WithinDuration(t, closes, *began, time.Minute, "it is finished")
+			case tt.step == "TakeNode", tt.step == "Cordon":
+				require.Equal(t, maintenancev1.NodePending, state, "it waits for another turn")
+				require.Zero(t, *began)
+			default:
+				require.Equal(t, maintenancev1.NodeCompleted, state)
+				require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute)
+			}
+		})
+	}
+}
+
+func TestTheLocksOfAClusterAreAskedForNothingAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
+	w, _ := newClusterWorld(t, 0, 1, 1)
+	start := w.Now()
+	closes := start.Add(2 * time.Second)
+	in := oneCluster()
+	in.Held = closesAt(1, closes)
+	began := w.answersWhen("RequestClusterMaintenance", closes)
+	w.releaseAfter(24*time.Hour, 2)
+	w.ExecuteWorkflow(ClusterUpgrade, in)
+	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+	require.WithinDuration(t, start.Add(24*time.Hour), *began, time.Minute)
+}
+
+func TestNodesHearOfWindowsWhateverBecomesOfWorkThatHasBegun(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	var heard []emergency.State
+	nodes.ends["w0"] = func(ctx workflow.Context) error {
+		for range 2 {
+			var state emergency.State
+			workflow.GetSignalChannel(ctx, temporal.SignalHeld).Receive(ctx, &state)
+			heard = append(heard, state)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, time.Minute)
+	w.releaseAfter(2*time.Minute, 3)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+	require.Equal(t, nightWindow, heard[0].Holds[0].Window)
+	require.Empty(t, heard[1].Holds)
+}
