@@ -89,9 +89,11 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 		w.show(ctx)
 		w.notify(ctx)
 		switch {
+		case mustContinueAsNew(ctx, w.messages):
+			return w.continueAsNew(ctx)
 		case w.changed:
 			continue
-		case w.turned || mustContinueAsNew(ctx, w.messages):
+		case w.turned:
 			return w.continueAsNew(ctx)
 		}
 		if w.sleep(ctx) {

@@ -129,6 +129,22 @@ func TestAWindowTellsItsFollowersAndReceiversAndRunsOnWithTheNextOpening(t *test
 	require.Equal(t, noon.AddDate(0, 0, 3).Add(10*time.Hour), next.Carried.Course.Coming()[0].Start.UTC())
 }
 
+func TestAWindowThatHasMuchToCatchUpWithDoesSoInSeveralRuns(t *testing.T) {
+	w := newWindowWorld(t, noon)
+	w.order(0, temporal.UpdateDefine, unnoticed())
+	next := w.runsOn(MaintenanceWindowInput{})
+
+	back := noon.AddDate(0, 2, 0)
+	runs := 0
+	for next.Carried.Course.Dealt.Before(back.AddDate(0, 0, -1)) {
+		late := newWindowWorld(t, back)
+		late.SetContinueAsNewSuggested(true)
+		next = late.runsOn(next)
+		runs++
+	}
+	require.Greater(t, runs, 5)
+}
+
 // unnoticed is a window that sends word to nobody: then it takes down that it has opened a little later.
 func unnoticed() windows.DefineRequest {
 	d := defined()
