@@ -16,7 +16,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	if !g.mustApprove(ctx) {
 		return ""
 	}
-	awaited := g.nextApproval()
+	awaited, since := g.nextApproval(), workflow.Now(ctx)
 	g.awaited = &awaited
 	g.runClock(ctx)
 	expired := func() bool { return false }
@@ -29,6 +29,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	g.record.awaitingApproval(ctx, g.awaited, until)
 	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
 	stop()
+	g.gate.stale = g.gate.stale || workflow.Now(ctx).Sub(since) > seenWhileApproved
 	unapproved := g.awaited != nil
 	g.awaited = nil
 	g.record.awaitingApproval(ctx, nil, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -15,13 +16,17 @@ import (
 // endGate ends the batch, not the rollout: its health checks must hold once more before the first cluster is started.
 const endGate rollout.End = "HealthGate"
 
+// seenWhileApproved is for how long what the health checks have seen counts while an approval is waited for. Who answers within that need not wait for
+// them once more: where they take longer than an approval lasts, that would never end.
+const seenWhileApproved = 5 * time.Minute
+
 // healthGate stands before the first cluster that a rollout with health checks starts.
 type healthGate struct {
 	// seen is on how many clusters of the plan the checks were found to hold.
 	seen int
 	// standing: the rollout stands before it, and its clock stands still.
 	standing bool
-	// stale: no cluster could be started for a while, and what was seen before counts no more.
+	// stale: no cluster could be started for a while, or an approval was long in coming, and what was seen before counts no more.
 	stale bool
 	// passed: a cluster was started.
 	passed bool

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,6 +179,43 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 				})
 			}
 		}
+	}
+}
+
+// The checks take longer than an approval lasts.
+func TestChecksThatGrewOldWhileAnApprovalWasAwaitedOnceMoreAreMadeAnew(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answeredAfter time.Duration
+		looks         int32
+	}{
+		"unless it is given soon": {seenWhileApproved - time.Minute, 2},
+		"when it is given late":   {seenWhileApproved + time.Minute, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newGroupWorld(t, []string{"c1"})
+			object := withHealthChecks(aRollout())
+			object.Spec.HealthChecks[0].TimeoutSeconds = new(int32(3600))
+			object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 10}
+			askWhen(w, awaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+			var healthy atomic.Bool
+			var looks atomic.Int32
+			w.fail["AwaitClusterHealthy"] = func(int) error {
+				if !healthy.Load() {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				looks.Add(1)
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { healthy.Store(true) }, 15*time.Minute)
+			w.when(func() bool { return looks.Load() == 1 && awaitsApproval(statusOf[groupStatus](w)) }, func() {
+				w.RegisterDelayedCallback(func() { w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"}) }, tt.answeredAfter)
+			})
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+			status := requireResult[groupStatus](w)
+			require.Equal(t, int32(1), status.Counts.Complete)
+			require.Len(t, status.Approvals, 2)
+			require.Equal(t, tt.looks, looks.Load(), "the last is at the cluster that is done")
+		})
 	}
 }
 
