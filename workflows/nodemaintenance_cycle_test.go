@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 )
 
 // errCycle is that a request has to be withdrawn for an older one.
@@ -118,6 +120,37 @@ func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing
 	requireCancelled[nodeStatus](w)
 	require.Len(t, w.inputs["TakeNode"], 1)
 	require.Contains(t, w.called(), "ReturnNode", "its mark goes")
+}
+
+// The locks of the cluster hold only what those of the node hold.
+func TestAMaintenanceThatIsCancelledWhileItLetsTheLocksHoldTheNodeAgainKeepsToTheirOrder(t *testing.T) {
+	for name, queuesAgain := range map[string]func(*world){
+		"when it gives way": func(w *world) { w.fail["AwaitNodeLocks"] = once(errCycle()) },
+		"when its window closes before it is known whether there are locks": func(w *world) {
+			w.fail["TakeNode"] = always(temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil))
+			w.tells(time.Hour, opensAt(2, w.Now().Add(24*time.Hour)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.locked = true
+			w.windows = map[string]windows.Standing{nightWindow: openUntil(1, w.Now().Add(4*time.Hour))}
+			queuesAgain(w)
+			w.blocked["AwaitNodeLocksActive"] = true
+			w.when(func() bool { return len(w.inputsOf("AwaitNodeLocksActive")) > 0 }, func() {
+				w.mu.Lock()
+				w.blocked["AwaitNodeLocksActive"] = false
+				w.mu.Unlock()
+				w.SignalWorkflow(temporal.SignalCancel, nil)
+			})
+			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
+			requireCancelled[nodeStatus](w)
+			called := slices.DeleteFunc(w.called(), func(activity string) bool {
+				return activity != "AwaitNodeLocksActive" && activity != "WithdrawClusterMaintenance"
+			})
+			require.Equal(t, []string{"AwaitNodeLocksActive", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called)
+		})
+	}
 }
 
 func TestThoseThatGoFirstAreNotWaitedForLongerThanTheLocks(t *testing.T) {

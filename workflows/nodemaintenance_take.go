@@ -142,7 +142,10 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context, mayHaveLetGo bool) {
 	insist := m.cleanUpInsistence(clean)
 	m.withdrawRequest(clean, insist)
 	if mayHaveLetGo {
-		m.awaitLocksActive(ctx)
+		if m.awaitLocksActive(ctx); ctx.Err() != nil {
+			m.locked = true // the clean-up waits for them, and goes on from there
+			return
+		}
 	}
 	m.withdrawCluster(clean, insist)
 	m.record.stages.forget(maintenancev1.StageNodeMaintenanceRequested, maintenancev1.StageNodeWorkloadLocksInactive, maintenancev1.StageNodeMaintenanceRemoved,
