@@ -57,13 +57,13 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	for {
 		r.changed = false
 		r.endGone(ctx)
-		if r.startGranted(ctx) == childrenAtOnce { // what is left has to wait for another task
+		started := r.startGranted(ctx)
+		if started+r.joinHolders(ctx, childrenAtOnce-started) == childrenAtOnce { // what is left has to wait for another task
 			if err := workflow.Sleep(waiting, time.Millisecond); err != nil {
 				return err
 			}
 			continue
 		}
-		r.joinHolders(ctx)
 		if r.mustLeave(ctx) {
 			r.leaveHolders()
 		}

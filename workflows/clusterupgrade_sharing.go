@@ -16,20 +16,26 @@ type sharedNode struct {
 }
 
 // joinHolders joins the maintenances that have pending nodes: what they do to a node need not be done once more. A Job has a node for itself. Each is
-// asked once.
-func (r *nodeRollout) joinHolders(ctx workflow.Context) {
+// asked once. It returns how many it has joined, no more than most.
+func (r *nodeRollout) joinHolders(ctx workflow.Context, most int) int {
 	action := r.upgrade.in.Remediation.Action
 	if !r.starts(ctx) || action != nil && action.Type == maintenancev1.ActionJob {
-		return
+		return 0
 	}
+	joined := 0
 	for _, held := range r.slots.held {
+		if joined == most {
+			break
+		}
 		if !slices.Contains(r.pending, held.Node) || r.tried[held.Node] == held.Holder || len(r.running) >= nodesAtOnce {
 			continue
 		}
 		joining, leave := workflow.WithCancel(ctx)
 		r.tried[held.Node], r.shared[held.Node] = held.Holder, &sharedNode{leave: leave}
 		r.start(joining, held.Node, len(r.running)+1, &held.Holder)
+		joined++
 	}
+	return joined
 }
 
 // mustLeave reports whether shared nodes keep the rollout from ending, or from continuing as new: those that have them may need them for long.

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -54,6 +55,35 @@ func TestARolloutIsDoneWithANodeThatTheMaintenanceWhichHadItHasReturned(t *testi
 	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, result.Nodes)
 	require.ElementsMatch(t, []scheduling.Asker{{}, peer}, *joined)
 	require.Len(t, w.book.Parties, 1, "it does not ask for a slot any more")
+}
+
+// As many nodes as one turn tells of are with the peer, and nearly as many have a slot at once.
+func TestOneTaskDoesNotStartAllNodesThatHaveASlotAndJoinAllOthersAsWell(t *testing.T) {
+	const nodes = 2*childrenAtOnce - 1
+	w, joined := sharedWorld(t, completesIn(time.Hour), completesIn(time.Hour))
+	w.nodes.Workers, w.slots = nil, nodes+1
+	var taken []scheduling.Slot
+	for i := range nodes {
+		node := fmt.Sprintf("w%d", i)
+		w.nodes.Workers = append(w.nodes.Workers, node)
+		if i < childrenAtOnce {
+			taken = append(taken, scheduling.Slot{
+				Request:     scheduling.Request{Namespace: "gpu", Name: node, Node: node, Requestor: "gpu.example.com"},
+				Maintenance: peer.WorkflowID, Number: int64(i + 2), Since: w.Now(),
+			})
+		}
+	}
+	w.RegisterDelayedCallback(func() { w.callScheduler(scheduling.Call{Asker: peer, Slots: taken}) }, 0)
+	tasks := 0
+	w.SetOnTimerScheduledListener(func(_ string, pause time.Duration) {
+		if pause == time.Millisecond {
+			tasks++
+		}
+	})
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, ranv1.NodeCounts{Total: nodes, Done: nodes}, requireResult[ranv1.ClusterStatus](w).Nodes)
+	require.Len(t, *joined, nodes)
+	require.NotZero(t, tasks, "what is left has to wait for another task")
 }
 
 func TestANodeThatCannotBeSharedWaitsForASlotAndIsAskedForOnce(t *testing.T) {
