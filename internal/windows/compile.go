@@ -92,7 +92,7 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 	}
 	for i, notification := range spec.Notify {
 		for j, lead := range notification.Leads {
-			r.duration(lead, path.Child("notify").Index(i).Child("leads").Index(j))
+			w.longestLead = max(w.longestLead, r.lead(w.calendar, lead, path.Child("notify").Index(i).Child("leads").Index(j)))
 		}
 	}
 	return w
@@ -193,6 +193,18 @@ func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Durat
 		r.incomplete = path
 	}
 	return elapsed
+}
+
+// lead reads how long before each start of a calendar word of it is sent.
+func (r *reader) lead(c *calendar, given drydockv1.Duration, path *field.Path) time.Duration {
+	lead, starts := r.duration(given, path), len(c.recurrence.dates)
+	if rule := c.recurrence.rule; rule != nil {
+		starts += rule.perDay * int(lead/(24*time.Hour)+1)
+	}
+	if lead > 0 && starts > mostWord {
+		r.refuse(path, string(given), fmt.Errorf("is too long for a window that opens so often: word of more than %d openings would be sent ahead", mostWord))
+	}
+	return lead
 }
 
 // timeOfDay reads 04:00 or 04:00:00 as the time since midnight.

@@ -31,7 +31,7 @@ type Course struct {
 	Cancelled bool `json:"cancelled,omitempty"`
 	// Confirmed is the start of the opening that takes place unless somebody orders otherwise, as those that follow the window have been told.
 	Confirmed time.Time `json:"confirmed,omitzero"`
-	// Announced are the leads that have had their turn of openings that are to come.
+	// Announced is how far word of openings that are to come was sent: for each lead of each receiver the last opening that had its turn.
 	Announced []Lead `json:"announced,omitempty"`
 	// CutOff: everybody was told that nothing new starts in the opening at hand.
 	CutOff bool `json:"cutOff,omitempty"`
@@ -58,14 +58,6 @@ type Override struct {
 	Until  time.Time `json:"until"`
 	// Ended is who has ended it before its time, and why; nil: nobody.
 	Ended *Request `json:"ended,omitempty"`
-}
-
-// Lead is word to be sent to a webhook some time before a start.
-type Lead struct {
-	// Start of the opening by the calendar.
-	Start time.Time `json:"start"`
-	URL   string    `json:"url"`
-	Lead  string    `json:"lead"`
 }
 
 // Phase is how a window stands.
@@ -138,13 +130,16 @@ func (c *Course) Coming() []Opening {
 	return openings
 }
 
-func (c *Course) coming() []coming {
+func (c *Course) coming() []coming { return c.asOrdered(c.Outlook.Openings) }
+
+// asOrdered returns which of the calendar's openings are ahead, as people have ordered them.
+func (c *Course) asOrdered(openings []Opening) []coming {
 	free := c.Free
 	if c.Running != nil {
 		free = c.Running.End
 	}
 	var ahead []coming
-	for _, o := range c.Outlook.Openings {
+	for _, o := range openings {
 		next := coming{o, o.Start}
 		amended := c.amendment(o.Start)
 		if amended.End != nil {
@@ -168,7 +163,7 @@ func (c *Course) amendment(start time.Time) Amendment {
 }
 
 // Pass lets time pass: it returns what has happened until now, each once, in its order. What could not be done in time because nobody was there is
-// done late as long as that is of use, or missed.
+// done late as long as that is of use, or missed. Of much word that is due at once it sends some: it is to be asked until nothing has happened.
 func (c *Course) Pass(now time.Time) []Event {
 	var happened []Event
 	add := func(e Event) {
@@ -194,10 +189,8 @@ func (c *Course) Pass(now time.Time) []Event {
 			}
 			continue
 		}
-		for _, next := range ahead {
-			for _, e := range c.announce(next, now) {
-				add(e)
-			}
+		for _, e := range c.announce(now) {
+			add(e)
 		}
 		if len(ahead) > 0 && !now.Before(c.confirmsAt(ahead[0].Opening)) {
 			c.Confirmed = ahead[0].Start
@@ -255,34 +248,6 @@ func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 // lateness is what is said: less is the way of timers.
 const lateness = 2 * time.Second
 
-// announce returns the word to be sent before an opening. Of several leads of a receiver that are due together, only the last counts.
-func (c *Course) announce(next coming, now time.Time) []Event {
-	var events []Event
-	for _, receiver := range c.Window.Spec.Notify {
-		var due *drydockv1.Duration
-		for _, lead := range receiver.Leads {
-			if now.Before(next.Start.Add(-length(lead))) || c.announced(next, receiver.URL, lead) {
-				continue
-			}
-			c.Announced = append(c.Announced, Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)})
-			if due == nil || length(lead) < length(*due) {
-				due = &lead
-			}
-		}
-		if due != nil {
-			opening := next.Opening
-			events = append(events, Event{Kind: EventUpcoming, Opening: &opening, Lead: string(*due), Receiver: receiver.URL, Message: "opens " + clock(opening.Start)})
-		}
-	}
-	return events
-}
-
-func (c *Course) announced(next coming, url string, lead drydockv1.Duration) bool {
-	return slices.ContainsFunc(c.Announced, func(l Lead) bool {
-		return l.Start.Equal(next.planned) && l.URL == url && l.Lead == string(lead)
-	})
-}
-
 // length of what was found to be a length when the window was defined.
 func length(d drydockv1.Duration) time.Duration {
 	elapsed, _ := d.Elapsed()
@@ -297,24 +262,8 @@ func (c *Course) Next(now time.Time) (time.Time, bool) {
 		if c.confirmed(o) {
 			moments = []time.Time{o.Start.Add(c.recordAfter(o))}
 		}
-		for _, lead := range c.leads() {
-			for _, o := range ahead {
-				moments = append(moments, o.Start.Add(-lead))
-			}
-		}
-		return moments
+		return append(moments, c.wordDue()...)
 	})
-}
-
-// leads are how long before a start word is sent of it.
-func (c *Course) leads() []time.Duration {
-	var leads []time.Duration
-	for _, receiver := range c.Window.Spec.Notify {
-		for _, lead := range receiver.Leads {
-			leads = append(leads, length(lead))
-		}
-	}
-	return leads
 }
 
 // nextTold returns the next moment at which those that follow the window are told something, whatever anybody orders; false: they are told nothing more.
@@ -347,7 +296,7 @@ func (c *Course) next(now time.Time, ahead func([]coming) []time.Time) (time.Tim
 		at(c.Running.CutoffAt())
 	}
 	if !c.Outlook.Last {
-		at(c.Outlook.Until)
+		at(c.Outlook.again())
 		at(c.Free) // when an opening was missed: see Stale
 	}
 	for _, excluded := range c.Outlook.Excluded { // which count for other windows also when this one opens no more
@@ -368,17 +317,12 @@ func (c *Course) Stale(now time.Time) (from time.Time, stale bool) {
 	switch {
 	case c.Window == nil || c.Outlook.Last:
 		return time.Time{}, false
-	case !now.Before(c.Outlook.Until):
-		return c.Outlook.Until, true
+	case !now.Before(c.Outlook.again()):
+		return c.Outlook.again(), true
 	case c.Cancelled:
 		return now, c.Read.IsZero()
 	}
-	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && (len(c.coming()) < 2 || c.shortSighted(now))
-}
-
-// shortSighted reports whether word may be due of an opening that is not known yet, before the next has had its turn.
-func (c *Course) shortSighted(now time.Time) bool {
-	return slices.ContainsFunc(c.leads(), func(lead time.Duration) bool { return c.Outlook.Until.Before(now.Add(2 * lead)) })
+	return c.Free, c.Free.After(c.Read) && !c.Free.After(now) && len(c.coming()) < 2
 }
 
 // Foresee takes over what the calendar says from a moment on.

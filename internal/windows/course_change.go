@@ -190,7 +190,7 @@ func (c *Course) End(r EndRequest, now time.Time) Event {
 	end := later(r.End, now)
 	c.endOverride(r.Request, end)
 	if c.Running != nil {
-		c.Running.End = earlier(c.Running.End, end)
+		c.closesAt(end)
 	}
 	return c.ordered(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
 }
@@ -222,7 +222,7 @@ func (c *Course) cancelled(r CancelRequest, now time.Time) (coming, error) {
 	if running && (r.Start.IsZero() || r.Start.Equal(c.Running.Start)) {
 		return coming{Opening: *c.Running}, nil
 	}
-	ahead := c.coming()
+	ahead := c.further()
 	i := slices.IndexFunc(ahead, func(o coming) bool { return r.Start.IsZero() || o.Start.Equal(r.Start) })
 	switch {
 	case i >= 0:
@@ -250,7 +250,7 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	}
 	next, _ := c.cancelled(r, now)
 	if next.planned.IsZero() {
-		c.Running.End = now
+		c.closesAt(now)
 		return c.ordered(EventCancelled, r.Request, c.Running, "the opening is cancelled, and ends now", now)
 	}
 	c.amend(Amendment{Start: next.planned, Cancelled: true})

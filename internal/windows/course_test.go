@@ -53,6 +53,9 @@ func (d *driven) pass(now time.Time) {
 		for _, e := range events {
 			d.happened = append(d.happened, e.Kind)
 		}
+		if len(events) > 0 {
+			continue
+		}
 		from, stale := d.Stale(now)
 		if !stale {
 			return

@@ -73,33 +73,3 @@ func TestAnOpeningThatIsCancelledTwiceIsToldOfTwice(t *testing.T) {
 	d.passTo("2026-12-01T14:00:00Z")
 	require.NotEqual(t, first, cancel())
 }
-
-func TestWordOfAnOpeningIsSentInTimeAlsoWhenOthersComeBeforeIt(t *testing.T) {
-	for _, lead := range []time.Duration{48 * time.Hour, 100 * time.Hour} {
-		s := night()
-		s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: []drydockv1.Duration{drydockv1.Duration(lead.String()), "1h"}}}
-		d := drive(t, s, "2026-11-20T12:00:00Z")
-		defined := d.now
-		d.walk("2026-12-20T12:00:00Z")
-		sent := map[string]int{}
-		for _, e := range d.events {
-			if e.Kind != windows.EventUpcoming {
-				continue
-			}
-			due := e.Opening.Start.Add(-length(t, e.Lead))
-			if due.Before(defined) {
-				due = defined
-			}
-			require.Equal(t, due.UTC(), e.At.UTC(), "%s before %s", e.Lead, e.Opening.Start)
-			sent[e.Lead]++
-		}
-		require.Equal(t, 30, sent["1h"])
-		require.Equal(t, 30+int(lead/(24*time.Hour)), sent[string(s.Notify[0].Leads[0])])
-	}
-}
-
-func length(t *testing.T, lead string) time.Duration {
-	elapsed, ok := drydockv1.Duration(lead).Elapsed()
-	require.True(t, ok)
-	return elapsed
-}

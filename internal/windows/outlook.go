@@ -43,6 +43,10 @@ type Outlook struct {
 	// Until is from when on nothing is known. Last: there are no openings but those listed.
 	Until time.Time `json:"until"`
 	Last  bool      `json:"last,omitempty"`
+	// Later are openings from Until on, of which word is sent early: see word.go. Again is when the calendar must be read once more for them, before Until;
+	// the zero time: it need not. Those that follow the window are told of neither.
+	Later []Opening `json:"later,omitempty"`
+	Again time.Time `json:"again,omitzero"`
 }
 
 const (
@@ -65,16 +69,17 @@ func (w *Window) Outlook(from time.Time) (Outlook, error) {
 	for look := firstForesight; ; look *= 2 {
 		further, err := w.outlook(from, from.Add(look))
 		if errors.Is(err, ErrTooMany) && look > firstForesight {
-			return seen.short(), nil
+			break
 		}
 		if err != nil {
 			return Outlook{}, err
 		}
 		seen = further
 		if seen.Last = look > longestLook; seen.Last || len(seen.Openings) >= openingsWanted {
-			return seen.short(), nil
+			break
 		}
 	}
+	return w.furtherForWord(seen.short(), from), nil
 }
 
 // outlook returns what is known of a stretch of time, all of it.

@@ -44,6 +44,7 @@ func (c *Course) Standing(name string, now time.Time) Standing {
 	}
 	s.OnOverrun, s.Selector = c.Window.Spec.OnOverrun, c.Window.Spec.Selector
 	s.Outlook = c.Outlook
+	s.Outlook.Later, s.Outlook.Again = nil, time.Time{}
 	s.Outlook.Name, s.Outlook.Openings = name, c.Coming()
 	if len(s.Outlook.Openings) > 0 {
 		s.Outlook.Openings[0].Confirmed = c.confirmed(s.Outlook.Openings[0])

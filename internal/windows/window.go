@@ -20,6 +20,8 @@ type Window struct {
 	notBefore, notAfter *time.Time
 	cutoff              time.Duration
 	selector            labels.Selector
+	// longestLead is how long before a start word of it is sent at the earliest; 0: none is.
+	longestLead time.Duration
 }
 
 // exclusion is one of a window.

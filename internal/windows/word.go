@@ -1,0 +1,147 @@
+package windows
+
+import (
+	"slices"
+	"time"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Word of an opening may be sent long before anybody else needs to know of it. What those that follow a window are told reaches some days ahead and has few
+// openings; for its receivers the window looks as far as the longest of their leads.
+
+const (
+	// mostWord is of how many openings word may be sent ahead.
+	mostWord = 1000
+	// wordAtOnce is of how many openings word is sent at once: each takes a workflow for every receiver.
+	wordAtOnce = 20
+	// leastLook is for how long a calendar is read ahead at least.
+	leastLook = time.Hour
+)
+
+// furtherForWord adds to what is known from a moment on the openings beyond, of which word is sent before the calendar is read again. There are as many
+// beyond the longest lead as there may be within what is told. Of a calendar in which too much happens none are added: word of them is sent late.
+func (w *Window) furtherForWord(o Outlook, from time.Time) Outlook {
+	if w.longestLead == 0 || o.Last {
+		return o
+	}
+	for look := o.Until.Sub(from); look >= leastLook; look /= 2 {
+		seen, err := w.outlook(o.Until, from.Add(w.longestLead+look))
+		if err != nil {
+			continue
+		}
+		further := slices.DeleteFunc(seen.Openings, func(opening Opening) bool { return opening.Start.Before(o.Until) })
+		due := 0 // by then, or before
+		for due < len(further) && further[due].Start.Before(from.Add(w.longestLead)) {
+			due++
+		}
+		if due > mostWord {
+			return o
+		}
+		if o.Again = from.Add(look); len(further) > due+openingsForeseen {
+			o.Again = further[due+openingsForeseen].Start.Add(-w.longestLead)
+			further = further[:due+openingsForeseen]
+		}
+		o.Later = further
+		return o
+	}
+	return o
+}
+
+// again is when the calendar must be read once more.
+func (o Outlook) again() time.Time {
+	if o.Again.IsZero() {
+		return o.Until
+	}
+	return o.Again
+}
+
+// further returns all openings ahead that are known, those of which only word is sent, too.
+func (c *Course) further() []coming {
+	return c.asOrdered(slices.Concat(c.Outlook.Openings, c.Outlook.Later))
+}
+
+// Lead is word to be sent to a webhook some time before a start.
+type Lead struct {
+	// Start of the last opening, by the calendar, of which it had its turn.
+	Start time.Time `json:"start"`
+	URL   string    `json:"url"`
+	Lead  string    `json:"lead"`
+}
+
+func (l Lead) of(url string, lead drydockv1.Duration) bool {
+	return l.URL == url && l.Lead == string(lead)
+}
+
+// announce returns the word that is due of openings, or some of much.
+func (c *Course) announce(now time.Time) []Event {
+	var events []Event
+	sent := 0
+	for _, next := range c.further() {
+		word := c.announceOne(next, now)
+		if events = append(events, word...); len(word) > 0 {
+			if sent++; sent == wordAtOnce {
+				break
+			}
+		}
+	}
+	return events
+}
+
+// announceOne returns the word that is due of an opening. Of several leads of a receiver that are due together, only the last counts.
+func (c *Course) announceOne(next coming, now time.Time) []Event {
+	var events []Event
+	for _, receiver := range c.Window.Spec.Notify {
+		var due *drydockv1.Duration
+		for _, lead := range receiver.Leads {
+			if now.Before(next.Start.Add(-length(lead))) || c.announced(next, receiver.URL, lead) {
+				continue
+			}
+			c.Announced = slices.DeleteFunc(c.Announced, func(l Lead) bool { return l.of(receiver.URL, lead) })
+			c.Announced = append(c.Announced, Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)})
+			if due == nil || length(lead) < length(*due) {
+				due = &lead
+			}
+		}
+		if due != nil {
+			opening := next.Opening
+			events = append(events, Event{Kind: EventUpcoming, Opening: &opening, Lead: string(*due), Receiver: receiver.URL, Message: "opens " + clock(opening.Start)})
+		}
+	}
+	return events
+}
+
+// announced reports whether word of an opening has had its turn: it has in the order of the openings.
+func (c *Course) announced(next coming, url string, lead drydockv1.Duration) bool {
+	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.of(url, lead) && !l.Start.Before(next.planned) })
+}
+
+// closesAt lets the opening at hand end before its time. An opening that was swallowed by it may take place after all, and word of it is due once more: what
+// was sent already has the same name, and is not sent again.
+func (c *Course) closesAt(end time.Time) {
+	before := len(c.coming())
+	c.Running.End = earlier(c.Running.End, end)
+	if len(c.coming()) > before {
+		c.Announced = nil
+	}
+}
+
+// wordDue are the moments at which word is due of the openings ahead.
+func (c *Course) wordDue() []time.Time {
+	var leads []time.Duration
+	for _, receiver := range c.Window.Spec.Notify {
+		for _, lead := range receiver.Leads {
+			leads = append(leads, length(lead))
+		}
+	}
+	var due []time.Time
+	if len(leads) == 0 {
+		return due
+	}
+	for _, next := range c.further() {
+		for _, lead := range leads {
+			due = append(due, next.Start.Add(-lead))
+		}
+	}
+	return due
+}

@@ -1,0 +1,151 @@
+package windows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/windows"
+)
+
+// sendingWord is a window that sends word with these leads.
+func sendingWord(s drydockv1.MaintenanceWindowSpec, leads ...drydockv1.Duration) drydockv1.MaintenanceWindowSpec {
+	s.Notify = []drydockv1.WindowNotification{{URL: "https://a", Leads: leads}}
+	return s
+}
+
+// What is told to those that follow a window reaches eight days ahead, and has fifty openings; word of an opening may be sent before.
+func TestWordIsSentInTimeHoweverFarAheadAndHoweverManyOpeningsComeBefore(t *testing.T) {
+	hourly := spec("UTC", "FREQ=HOURLY;BYMINUTE=0", "30m")
+	for name, tt := range map[string]struct {
+		spec drydockv1.MaintenanceWindowSpec
+		lead drydockv1.Duration
+	}{
+		"two days":                          {night(), "48h"},
+		"four days":                         {night(), "100h"},
+		"beyond what is told":               {night(), "300h"},
+		"a season":                          {night(), "2160h"},
+		"of a window that opens every hour": {hourly, "240h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, sendingWord(tt.spec, tt.lead, "10m"), "2026-11-20T12:30:00Z")
+			defined := d.now
+			d.walk("2026-12-05T12:30:00Z")
+			sent := map[string]map[time.Time]bool{"10m": {}, string(tt.lead): {}}
+			for _, e := range d.events {
+				if e.Kind != windows.EventUpcoming {
+					continue
+				}
+				require.Equal(t, later(e.Opening.Start.Add(-length(t, e.Lead)), defined).UTC(), e.At.UTC(), "%s before %s", e.Lead, e.Opening.Start)
+				require.False(t, sent[e.Lead][e.Opening.Start], "%s before %s twice", e.Lead, e.Opening.Start)
+				sent[e.Lead][e.Opening.Start] = true
+			}
+			for lead, starts := range sent {
+				calendar, err := window(t, "w", d.object.Spec).Preview(defined, d.now.Add(length(t, lead)+time.Second))
+				require.NoError(t, err)
+				require.Len(t, starts, len(calendar.Occurrences), lead)
+			}
+		})
+	}
+}
+
+func TestWordThatIsDueAfterAnOutageIsSentOfFarOpeningsToo(t *testing.T) {
+	d := drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
+	d.walk("2026-11-20T12:00:00Z")
+	d.events = nil
+	d.passTo("2026-12-20T12:00:00Z")
+	var sent []string
+	for _, e := range d.events {
+		if e.Kind == windows.EventUpcoming {
+			sent = append(sent, e.Opening.Start.UTC().Format(time.DateOnly))
+		}
+	}
+	require.Len(t, sent, 30)
+	require.Equal(t, "2027-02-18", sent[0])
+	require.Equal(t, "2027-03-19", sent[29])
+}
+
+// Each opening takes a workflow for every receiver: a thousand at once are more than one run of the window can begin.
+func TestMuchWordThatIsDueAtOnceIsSentInParts(t *testing.T) {
+	d := drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
+	sent := 0
+	for {
+		events := d.Pass(d.now)
+		require.LessOrEqual(t, len(events), 20)
+		if sent += len(events); len(events) == 0 {
+			break
+		}
+	}
+	require.Equal(t, 90, sent)
+}
+
+// Followers are told of what is near, whatever the leads are: what they are told is small.
+func TestThoseThatFollowAreNotToldOfFarOpenings(t *testing.T) {
+	near, far := drive(t, night(), "2026-11-20T12:00:00Z"), drive(t, sendingWord(night(), "2160h"), "2026-11-20T12:00:00Z")
+	require.Equal(t, told(near).Outlook, told(far).Outlook)
+}
+
+func TestAnOpeningThatIsAnnouncedLongBeforeCanBeCancelledThen(t *testing.T) {
+	d := drive(t, sendingWord(night(), "720h"), "2026-11-20T12:00:00Z")
+	d.walk("2026-11-25T22:00:00Z")
+	far := windows.CancelRequest{Start: at("2026-12-20T22:00:00Z").Time}
+	require.NoError(t, d.CheckCancel(far, d.now))
+	d.Cancel(far, d.now)
+	d.events = nil
+	d.walk("2026-12-22T12:00:00Z")
+	for _, e := range d.events {
+		require.False(t, e.Opening.Start.Equal(far.Start), "%s: %s", e.Kind, e.Message)
+	}
+	require.Equal(t, at("2026-12-21T22:00:00Z").UTC(), d.events[len(d.events)-1].Opening.Start.UTC())
+}
+
+// The night is extended over the next, and closed before that after all.
+func TestWordIsSentOfAnOpeningThatTakesPlaceAfterAll(t *testing.T) {
+	for name, order := range map[string]func(d *driven){
+		"because the one before is ended":     func(d *driven) { d.End(windows.EndRequest{}, d.now) },
+		"because the one before is cancelled": func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, sendingWord(night(), "40h"), "2026-12-01T12:00:00Z")
+			d.Extend(windows.ExtendRequest{End: at("2026-12-03T23:00:00Z").Time}, d.now)
+			d.walk("2026-12-02T21:00:00Z")
+			require.Equal(t, at("2026-12-03T23:00:00Z").UTC(), d.events[len(d.events)-1].Opening.Start.UTC(), "word was sent of the next but one")
+			d.events = nil
+			order(d)
+			d.walk("2026-12-02T21:30:00Z")
+			var sent []time.Time
+			for _, e := range d.events {
+				if e.Kind == windows.EventUpcoming {
+					sent = append(sent, e.Opening.Start.UTC())
+				}
+			}
+			require.Equal(t, []time.Time{at("2026-12-02T22:00:00Z").UTC(), at("2026-12-03T22:00:00Z").UTC()}, sent)
+		})
+	}
+}
+
+func TestALeadThatAsksForTooMuchWordIsRefused(t *testing.T) {
+	often := sendingWord(spec("UTC", "FREQ=HOURLY;BYMINUTE=0,5,10,15,20,25,30,35,40,45,50,55", "5m"), "1h", "48h", "72h")
+	invalid := windows.Check(&often, field.NewPath("spec"))
+	require.Len(t, invalid, 1)
+	require.Equal(t, "spec.notify[0].leads[2]", invalid[0].Field)
+	require.Contains(t, invalid[0].Detail, "more than 1000 openings")
+	seldom := sendingWord(night(), "8760h")
+	require.Empty(t, windows.Check(&seldom, field.NewPath("spec")))
+}
+
+func length(t *testing.T, lead string) time.Duration {
+	elapsed, ok := drydockv1.Duration(lead).Elapsed()
+	require.True(t, ok)
+	return elapsed
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
