@@ -40,7 +40,7 @@ func (b *batch) watchVanishing(clusters []*clusterAtWork) {
 	workflow.GoNamed(watching, "watch whether clusters vanish", func(ctx workflow.Context) {
 		for len(v.watched) > 0 {
 			var vanished []string
-			err := insist.wait(ctx, fmt.Sprintf("watch whether %d clusters vanish", len(v.watched)), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
+			err := insist.wait(ctx, fmt.Sprintf("watch whether clusters of batch %d vanish", b.first), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
 			if v.number != number || ctx.Err() != nil {
 				return
 			}

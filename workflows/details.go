@@ -172,13 +172,23 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 		d.row("**waiting**", s.Wait.Reason+": "+s.Wait.Message)
 	}
 	d.WriteString("\n")
-	d.head("cluster", "batch", "state", "step", "reason")
+	headed := false
 	for _, c := range s.Clusters {
-		if c.State != ranv1.ClusterPending && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped {
-			d.line(c.Name, strconv.Itoa(int(c.Batch)), string(c.State), c.Step, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
+		if atRest(c) {
+			continue
 		}
+		if !headed {
+			headed = true
+			d.head("cluster", "batch", "state", "step", "reason")
+		}
+		d.line(c.Name, strconv.Itoa(int(c.Batch)), string(c.State), c.Step, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 	}
 	return d.text()
+}
+
+// atRest reports whether there is nothing to say of a cluster that the counts do not.
+func atRest(c ranv1.ClusterStatus) bool {
+	return c.State == ranv1.ClusterPending || c.State == ranv1.ClusterComplete || c.State == ranv1.ClusterSkipped
 }
 
 func countsText(c ranv1.ClusterCounts) string {

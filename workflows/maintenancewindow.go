@@ -264,7 +264,11 @@ func windowDetails(s windows.Status) string {
 	d.head("when", "what", "by")
 	for i := len(s.Events) - 1; i >= 0; i-- {
 		e := s.Events[i]
-		d.line(e.At.UTC().Format(clockFormat), string(e.Kind)+": "+e.Message, strings.TrimSpace(e.By+" "+e.Reason))
+		what := e.Message
+		if !strings.HasPrefix(what, string(e.Kind)) {
+			what = string(e.Kind) + ": " + what
+		}
+		d.line(e.At.UTC().Format(clockFormat), what, strings.TrimSuffix(e.By+": "+e.Reason, ": "))
 	}
 	return d.text()
 }
