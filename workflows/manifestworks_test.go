@@ -283,7 +283,9 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 				require.Positive(t, waiting, "there was no part left")
 				test.goOn(w.world, 5)
 			})
-			w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters)) })
+			w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) {
+				spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters))
+			})
 			told := slices.DeleteFunc(*story, func(what string) bool { return !strings.HasPrefix(what, "+os ") })
 			slices.Sort(told)
 			require.Len(t, told, len(clusters))
