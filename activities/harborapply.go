@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -132,10 +131,19 @@ func (a *harborApply) read(ctx context.Context) (*goharborv1.HarborCluster, erro
 	return readHarborCluster(ctx, a.cluster.Client, a.in.HarborRef)
 }
 
-// applyService applies Harbor with the values that its services have given: first the Secrets that it reads, then itself.
+// applyService applies Harbor with the values that its services have given: first the Secrets that it reads, then itself. Nothing is written unless all of
+// it may be.
 func (a *harborApply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
-	secrets, err := a.readSources(ctx, hc)
-	if err != nil {
+	var secrets map[string]map[string][]byte
+	var asking errgroup.Group
+	asking.Go(func() (err error) {
+		secrets, err = a.readSources(ctx, hc)
+		return err
+	})
+	for _, object := range harbor.ServiceObjects(hc) {
+		asking.Go(func() error { return a.mayApply(ctx, hc, metadataOf(object.Kind, hc.Namespace, object.Name)) })
+	}
+	if err := asking.Wait(); err != nil {
 		return err
 	}
 	objects, err := harbor.Service(hc, harbor.ReadValues(hc, secrets))
@@ -145,12 +153,12 @@ func (a *harborApply) applyService(ctx context.Context, hc *goharborv1.HarborClu
 	last := len(objects) - 1
 	var applying errgroup.Group
 	for _, object := range objects[:last] {
-		applying.Go(func() error { return a.apply(ctx, hc, object) })
+		applying.Go(func() error { return a.apply(ctx, object) })
 	}
 	if err := applying.Wait(); err != nil {
 		return err
 	}
-	return a.apply(ctx, hc, objects[last])
+	return a.apply(ctx, objects[last])
 }
 
 // readSources reads what the Secrets say that Harbor's are made of, by name.
@@ -190,36 +198,30 @@ func (a *harborApply) readFirst(ctx context.Context, namespace string, names []s
 
 func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if err := a.apply(ctx, hc, object); err != nil {
+		if err := a.mayApply(ctx, hc, metadataOf(object.GroupVersionKind(), object.GetNamespace(), object.GetName())); err != nil {
+			return err
+		}
+		if err := a.apply(ctx, object); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// apply applies an object, and makes fields ours that somebody else has written. One that the Harbor operator has made for the HarborCluster is taken
-// over; one that is somebody else's is not. One that was not there is not asked for first, but then no field is taken from anybody who made it meanwhile.
-func (a *harborApply) apply(ctx context.Context, hc *goharborv1.HarborCluster, object *unstructured.Unstructured) error {
-	if slices.Contains(a.in.Absent, harbor.VersionKey(object.GetKind(), object.GetName())) {
-		if err := a.write(ctx, object); !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-	there := metadataOf(object.GroupVersionKind(), object.GetNamespace(), object.GetName())
+// mayApply asks the API server for an object that is to be applied: one that the Harbor operator has made for the HarborCluster is taken over, one that is
+// somebody else's is not.
+func (a *harborApply) mayApply(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
 	err := ownByLabel(ctx, a.cluster.Client, hc, there)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return err
-	case err == nil && !harbor.Belongs(there, hc.Name):
+	if err == nil && !harbor.Belongs(there, hc.Name) {
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
-			a.cluster.Name, nameOf(object), harbor.LabelCluster, hc.Name), nil)
+			a.cluster.Name, nameOf(there), harbor.LabelCluster, hc.Name), nil)
 	}
-	return a.write(ctx, object, client.ForceOwnership)
+	return client.IgnoreNotFound(err)
 }
 
-// write applies an object, and takes down its version.
-func (a *harborApply) write(ctx context.Context, object *unstructured.Unstructured, options ...client.ApplyOption) error {
-	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), options...); err != nil {
+// apply applies an object, makes fields ours that somebody else has written, and takes down its version.
+func (a *harborApply) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership); err != nil {
 		return fmt.Errorf("%s: %w", nameOf(object), err)
 	}
 	a.took(object.GetKind(), object)

@@ -26,7 +26,7 @@ import (
 func initiator() *Locks { return &Locks{Clusters: clusters} }
 
 // created creates an object as someone else would, and removes it when the test is over.
-func created[T client.Object](t *testing.T, object T) T {
+func created[T client.Object](t testing.TB, object T) T {
 	t.Helper()
 	cluster := testCluster(t)
 	require.NoError(t, cluster.Client.Create(t.Context(), object))

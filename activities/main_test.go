@@ -117,7 +117,7 @@ func kubeconfigOf(cluster *devstack.Cluster, account string) string {
 }
 
 // testCluster returns an administrator's access to the shared spoke: a whole cluster with controllers, and KWOK for kubelets.
-func testCluster(t *testing.T) *kube.Cluster {
+func testCluster(t testing.TB) *kube.Cluster {
 	t.Helper()
 	cluster, err := admin.Cluster(t.Context(), spokeName)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func testCluster(t *testing.T) *kube.Cluster {
 }
 
 // testNode adds a ready node that is the test's own, and removes it afterwards.
-func testNode(t *testing.T, options ...func(*devstack.Node)) NodeRef {
+func testNode(t testing.TB, options ...func(*devstack.Node)) NodeRef {
 	t.Helper()
 	node := devstack.Node{Name: fmt.Sprintf("node-%d", testNodes.Add(1))}
 	for _, option := range options {
@@ -151,7 +151,7 @@ func getNode(t *testing.T, name string) *corev1.Node {
 }
 
 // settled returns when the activities see an object at least as it is: what they read is a watch that may be behind.
-func settled(t *testing.T, clusterName string, object client.Object) {
+func settled(t testing.TB, clusterName string, object client.Object) {
 	t.Helper()
 	cluster, err := clusters.Cluster(t.Context(), clusterName)
 	require.NoError(t, err)

@@ -23,6 +23,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"a worker starts", s.startWorker},
 		{"doctor is content once a worker polls", doctorContent},
 		{"a portal shows what is applied and what windows do", s.showsOnPortals},
+		{"word of a window is sent once, though the window is terminated and defined anew", s.sendsWordOnce},
 		{"a rollout is started, watched and ends", s.watchesARollout},
 		{"what has run is served, with links to Temporal's Web UI", s.servesAll},
 		{"a rollout that runs is not started twice", s.startsOnce},

@@ -75,6 +75,8 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(workflows.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&activities.Holds{Temporal: s.client, Hub: noHub{}})
 	s.worker.RegisterActivity(&activities.Windows{Temporal: s.client})
+	s.worker.RegisterWorkflowWithOptions(workflows.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
+	s.worker.RegisterActivity(&activities.Webhooks{Secret: []byte(webhookSecret)})
 	s.worker.RegisterActivity(&activities.Portals{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(playedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{

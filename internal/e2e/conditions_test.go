@@ -58,6 +58,8 @@ func conditionRows() []row {
 			{succeeded, "False Failed: Failed on 1 of 2 clusters; failed: spoke-2", nil},
 		}},
 		{"precached", on("spoke-4", preCaching), []seen{
+			{ranv1.ConditionClustersSelected, "True ClusterSelectionCompleted: All selected clusters are valid", nil},
+			{validated, "True ValidationCompleted: Completed validation", nil},
 			{precached, "False InProgress: Precaching is not completed", []string{"release", "--cluster", "spoke-4"}},
 			{precached, "True PrecachingCompleted: Precaching is completed for all clusters", nil},
 			{succeeded, "True Completed: ", nil},

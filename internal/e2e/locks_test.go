@@ -68,7 +68,7 @@ spec:
 	setState(t, spokes[2], whole, lcmv1.LockInactive)
 
 	awaitLetGo(t, spokes[0], storage, late.Spec.NodeName)
-	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].Reason == "WorkloadLocksHeld" })
+	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return first(s).Reason == "WorkloadLocksHeld" })
 	t.Log(must(t, "upgrade", "status", "with-locks"))
 	setState(t, spokes[0], late, lcmv1.LockInactive)
 	holdStorageBack(t, spokes[0], late.Spec.NodeName)

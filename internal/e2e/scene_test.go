@@ -207,6 +207,14 @@ func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgrad
 	return last
 }
 
+// first is how the first cluster of a rollout stands; one that is not planned yet has none.
+func first(s ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterStatus {
+	if len(s.Clusters) == 0 {
+		return ranv1.ClusterStatus{}
+	}
+	return s.Clusters[0]
+}
+
 func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
 	return awaitStatus(t, name, func(s ranv1.ClusterGroupUpgradeStatus) bool {

@@ -60,8 +60,6 @@ type Due struct {
 	Wanted string `json:"wanted"`
 	// Why it is: for people.
 	Why string `json:"why"`
-	// Absent are its objects that were not there when it was looked at, by kind and name.
-	Absent []string `json:"absent,omitempty"`
 }
 
 // ReasonApplying is that of waiting until a part is applied.
@@ -129,9 +127,6 @@ func Judge(hc *goharborv1.HarborCluster, seen Seen, applied map[Part]Applied, no
 	j.Evaluation = Evaluate(hc, seen.Observed, now)
 	j.Conditions = append(j.Conditions, newJudge(hc, goharborv1.ConfigurationReady, now).configuration(whole))
 	j.Due, j.Again = dueParts(seen, wanted, j.Evaluation, applied, now)
-	for i := range j.Due {
-		j.Due[i].Absent = absent(hc, j.Due[i].Part, seen.Versions)
-	}
 	return j
 }
 
@@ -149,23 +144,18 @@ func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 	return wanted
 }
 
-// absent are the objects of a part that are not there, by kind and name.
-func absent(hc *goharborv1.HarborCluster, part Part, versions map[string]string) []string {
-	objects := ManifestOf(hc, part).Objects
-	if part == PartHarbor {
-		objects, _ = Service(hc, anyValues)
-	}
-	var absent []string
-	for _, object := range objects {
-		if key := VersionKey(object.GetKind(), object.GetName()); versions[key] == "" {
-			absent = append(absent, key)
-		}
-	}
-	return absent
-}
-
 // anyValues stand for those of the Secrets where they do not matter.
 var anyValues = Values{DatabasePassword: "-", AccessKey: "-", SecretKey: "-"}
+
+// ServiceObjects names what Harbor is applied by.
+func ServiceObjects(hc *goharborv1.HarborCluster) []Object {
+	made, _ := Service(hc, anyValues)
+	var objects []Object
+	for _, object := range made {
+		objects = append(objects, Object{object.GroupVersionKind(), object.GetName()})
+	}
+	return objects
+}
 
 // serviceFingerprint tells Harbor as it is wanted by what it is made of, and by the Secrets that it is made with.
 func serviceFingerprint(hc *goharborv1.HarborCluster, seen Seen) string {

@@ -77,24 +77,6 @@ func TestTheServicesAreAppliedAtOnceAndHarborWhenAllAreReady(t *testing.T) {
 	require.Zero(t, after)
 }
 
-func TestOfAPartThatIsDueItIsSaidWhichObjectsAreNotThere(t *testing.T) {
-	k := newKept(t, harbor.Observed{})
-	absent := func() map[harbor.Part][]string {
-		found := map[harbor.Part][]string{}
-		for _, due := range harbor.Judge(k.hc, k.seen, k.applied, k.now).Due {
-			found[due.Part] = due.Absent
-		}
-		return found
-	}
-	require.Equal(t, map[harbor.Part][]string{
-		"database": {"postgresql/postgresql-registry-main"}, "cache": {"RedisFailover/main-redis"}, "storage": {"Tenant/minio-main", "Ingress/minio-main"},
-	}, absent())
-	k.apply()
-	k.seen.Observed = up()
-	k.seen.Versions["Secret/minio-main"] = "theirs"
-	require.Equal(t, map[harbor.Part][]string{"harbor": {"Secret/main-database-password", "Harbor/main-harbor"}}, absent())
-}
-
 func TestWhatSomebodyHasChangedIsAppliedAgainAfterAPause(t *testing.T) {
 	k := newKept(t, up())
 	k.apply()
