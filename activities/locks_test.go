@@ -221,16 +221,16 @@ func TestARequestByOurNameThatIsNotOursIsLeftAlone(t *testing.T) {
 }
 
 func TestARequestOfOursThatIsStillBeingDeletedAsksNobody(t *testing.T) {
-	in := NodeLockInput{NodeRef: testNode(t), Requested: true}
+	in, cluster := NodeLockInput{NodeRef: testNode(t), Requested: true}, testCluster(t)
 	heldNode(t, "tf", in.Node)
 	meta := requestMeta(in.Owner, "drydock", in.Node)
 	meta.Finalizers = []string{"ceph.example.com/slow"}
 	ours := created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
 	t.Cleanup(func() {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-		require.NoError(t, testCluster(t).Client.Patch(context.Background(), ours, patch))
+		require.NoError(t, cluster.Client.Patch(context.Background(), ours, patch))
 	})
-	require.NoError(t, testCluster(t).Client.Delete(t.Context(), ours))
+	require.NoError(t, cluster.Client.Delete(t.Context(), ours))
 	_, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.ErrorContains(t, err, "is still being deleted: one of its finalizers [ceph.example.com/slow] holds it")
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(initiator().AwaitNodeLocks(t.Context(), in)))
