@@ -151,8 +151,9 @@ func (s *sequence) placedNow(p placement, refused []refusal) {
 		}
 	}
 	slices.Sort(not)
-	s.placed[p.item] = union(notAmong(s.placed[p.item], notAmong(p.removed, not)), notAmong(p.added, not))
-	s.tried[p.item] = notAmong(notAmong(s.tried[p.item], p.added), p.removed)
+	removed := notAmong(p.removed, not)
+	s.placed[p.item] = union(notAmong(s.placed[p.item], removed), notAmong(p.added, not))
+	s.tried[p.item] = notAmong(notAmong(s.tried[p.item], p.added), removed)
 }
 
 // heldOf says as an error what keeps an item from being put on clusters, because of one of them; nil: nothing does.

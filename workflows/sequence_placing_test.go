@@ -128,20 +128,29 @@ func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.
 
 // An attempt of which nobody has heard may have made the work.
 func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
-	w, _ := newWorkWorld(t, nil, []string{"c1"})
-	w.fail["PlaceManifestWorks"] = func(call int) error {
-		if call > 1 {
-			return nil
-		}
-		stops["held"].stop(w.world)
-		return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+	for name, stays := range map[string][]string{"at once": nil, "also when the hub refuses that first": {"c1"}} {
+		t.Run(name, func(t *testing.T) {
+			w, story := newWorkWorld(t, nil, []string{"c1"})
+			w.stays = stays
+			w.fail["PlaceManifestWorks"] = func(call int) error {
+				switch call {
+				case 1:
+					stops["held"].stop(w.world)
+					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
+				case 3:
+					w.stays = nil
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+			w.runWorks()
+			requireCancelled[groupStatus](w.world)
+			require.Equal(t, []string{"-os c1"}, *story)
+			for _, placed := range w.inputsOf("PlaceManifestWorks")[1:] {
+				require.Equal(t, []string{"c1"}, placed.(activities.PlaceWorksInput).Works[0].Removed)
+			}
+		})
 	}
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
-	w.runWorks()
-	requireCancelled[groupStatus](w.world)
-	placed := w.inputsOf("PlaceManifestWorks")
-	require.Len(t, placed, 2)
-	require.Equal(t, []string{"c1"}, placed[1].(activities.PlaceWorksInput).Works[0].Removed)
 }
 
 func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
