@@ -53,11 +53,11 @@ func TestARolloutBeginsAndEndsWellOnlyWhereTheHarborIsWell(t *testing.T) {
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 	before = len(deedsOf(t, spoke.Cluster))
 	start("harbor-gate-after", 120)
-	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool { return first(s).State == ranv1.ClusterRunning })
+	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).State == ranv1.ClusterRunning })
 	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
 	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		// A pod of the cache that was drained may be in the way for a moment, too.
-		return first(s).Reason == health.ReasonHarborUnhealthy && strings.Contains(first(s).Message, "condition StorageReady is False")
+		return clusterAt(s, 0).Reason == health.ReasonHarborUnhealthy && strings.Contains(clusterAt(s, 0).Message, "condition StorageReady is False")
 	})
 	require.Len(t, fleet.Cordoned(deedsOf(t, spoke.Cluster)[before:]), workers+1, "its work is done")
 	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{})

@@ -32,7 +32,7 @@ func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
 	require.Contains(t, must(t, "hold", "--cluster", spoke.Name, "--reason", "flood in hall 2"), "flood in hall 2")
 	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", spoke.Name) })
 	letGo(t, spoke, holdout)
-	held := awaitStatus(t, "held", func(s ranv1.ClusterGroupUpgradeStatus) bool { return first(s).Reason == reasonHeld })
+	held := awaitStatus(t, "held", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == reasonHeld })
 	require.Equal(t, "worker-1: Draining", held.Clusters[0].Step)
 	require.Equal(t, "flood in hall 2", held.Held.Reason)
 	require.Equal(t, "flood in hall 2", held.Clusters[0].Held.Reason)

@@ -63,12 +63,12 @@ spec:
 `, spokes[0].Name, spokes[1].Name, spokes[2].Name))
 
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return s.Clusters[2].Reason == "WorkloadLocksHeld" && s.Clusters[2].Message == "ceph to let go of cluster "+spokes[2].Name
+		return clusterAt(s, 2).Reason == "WorkloadLocksHeld" && clusterAt(s, 2).Message == "ceph to let go of cluster "+spokes[2].Name
 	})
 	setState(t, spokes[2], whole, lcmv1.LockInactive)
 
 	awaitLetGo(t, spokes[0], storage, late.Spec.NodeName)
-	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return first(s).Reason == "WorkloadLocksHeld" })
+	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "WorkloadLocksHeld" })
 	t.Log(must(t, "upgrade", "status", "with-locks"))
 	setState(t, spokes[0], late, lcmv1.LockInactive)
 	holdStorageBack(t, spokes[0], late.Spec.NodeName)
@@ -77,7 +77,7 @@ spec:
 
 	awaitLetGo(t, spokes[1], storage, mute.Spec.NodeName)
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return s.Clusters[1].Reason == "WorkloadLocksHeld" && slices.ContainsFunc(s.Clusters[1].LockProgress, func(p drydockv1.LockProgress) bool {
+		return clusterAt(s, 1).Reason == "WorkloadLocksHeld" && slices.ContainsFunc(clusterAt(s, 1).LockProgress, func(p drydockv1.LockProgress) bool {
 			return p.Controller == storage && p.Updated > 2 && int(p.Total) == all
 		})
 	})
@@ -87,7 +87,7 @@ spec:
 	require.NoError(t, err)
 	require.NoError(t, watched.Client.Delete(t.Context(), mute))
 	awaitStatus(t, "with-locks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return s.Clusters[1].Message == "ceph to let go of cluster "+spokes[1].Name
+		return clusterAt(s, 1).Message == "ceph to let go of cluster "+spokes[1].Name
 	})
 	setState(t, spokes[1], latecomer, lcmv1.LockInactive)
 

@@ -118,7 +118,7 @@ func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T)
 	startRollout(t, rollout("blocked", "", 60, "spoke-3"))
 
 	blocked := awaitStatus(t, "blocked", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return first(s).Reason == "DisruptionBudget"
+		return clusterAt(s, 0).Reason == "DisruptionBudget"
 	})
 	require.Contains(t, blocked.Clusters[0].Message, "shop/guarded")
 	release()
@@ -152,7 +152,7 @@ func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
 	register(t, cluster, map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
 	startRollout(t, rollout("nobody-there", "", 60, cluster))
 
-	waiting := awaitStatus(t, "nobody-there", func(s ranv1.ClusterGroupUpgradeStatus) bool { return first(s).Reason == "NoWorker" })
+	waiting := awaitStatus(t, "nobody-there", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "NoWorker" })
 	require.Contains(t, waiting.Clusters[0].Message, "no worker serves task queue drydock."+cluster)
 	must(t, "upgrade", "cancel", "nobody-there")
 	status, _ := end(t, "nobody-there")

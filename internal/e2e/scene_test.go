@@ -207,12 +207,12 @@ func awaitStatus(t *testing.T, name string, wanted func(ranv1.ClusterGroupUpgrad
 	return last
 }
 
-// first is how the first cluster of a rollout stands; one that is not planned yet has none.
-func first(s ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterStatus {
-	if len(s.Clusters) == 0 {
+// clusterAt is how a cluster of a rollout stands, by its place; a rollout that is not planned yet has none.
+func clusterAt(s ranv1.ClusterGroupUpgradeStatus, place int) ranv1.ClusterStatus {
+	if place >= len(s.Clusters) {
 		return ranv1.ClusterStatus{}
 	}
-	return s.Clusters[0]
+	return s.Clusters[place]
 }
 
 func awaitPhase(t *testing.T, name, reason string) ranv1.ClusterGroupUpgradeStatus {
