@@ -125,12 +125,6 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 	if len(marks) > 0 {
 		l.emptySince = now
 	}
-	if now.Sub(l.revived) >= askOpenAfter {
-		if err := reviveScheduler(ctx, l.server, l.in.Cluster); err != nil {
-			return Orphans{}, err
-		}
-		l.revived = now
-	}
 	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet}
 	l.owners.forget(marks)
 	for _, mark := range marks {
@@ -146,6 +140,12 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 				return Orphans{}, err
 			}
 		}
+	}
+	if len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // what is left behind is taken back first, whoever cannot be asked
+		if err := reviveScheduler(ctx, l.server, l.in.Cluster); err != nil {
+			return Orphans{}, err
+		}
+		l.revived = now
 	}
 	return found, nil
 }
@@ -175,15 +175,19 @@ func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, 
 // AnyMarks reports whether anything in a cluster bears a mark. It lists what could, once, and watches nothing: a cluster at rest costs no more. Rollouts may
 // wait there all the same.
 func (s *Sweeper) AnyMarks(ctx context.Context, cluster string) (bool, error) {
-	if err := reviveScheduler(ctx, s.Temporal, cluster); err != nil {
-		return false, err
-	}
 	c, err := s.Clusters.Cluster(ctx, cluster)
 	if err != nil {
 		return false, err
 	}
 	marks, err := findMarks(ctx, c.Client)
-	return len(marks) > 0, explain(c, "look for marks", err)
+	if err != nil {
+		return false, explain(c, "look for marks", err)
+	}
+	err = reviveScheduler(ctx, s.Temporal, cluster)
+	if len(marks) > 0 {
+		return true, nil // whoever looks at them says what is wrong with Temporal
+	}
+	return false, err
 }
 
 // WakeSweeperInput says which sweeper to wake.
