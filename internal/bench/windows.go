@@ -62,8 +62,31 @@ func (r *Report) runWindows(ctx context.Context, sizes []WindowSize, progress io
 // confirming is how long before the instant the windows are all defined, so that each confirms its opening in time of its own.
 const confirming = 95 * time.Second
 
-// windowsOnFleet measures windows that are all defined so long before they open.
+// errTooLate is returned when the windows were due to open before all that is measured was there: how long that takes had been guessed too short.
+type errTooLate struct {
+	took, allowed time.Duration
+}
+
+func (e errTooLate) Error() string {
+	return fmt.Sprintf("it took %s to define all windows, and they were due to open after %s", e.took.Round(time.Second), e.allowed.Round(time.Second))
+}
+
+// windowsOnFleet measures windows that are all defined so long before they open. Where they were not, it does so once more on a new fleet, with twice the
+// time that it took.
 func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, progress io.Writer) (WindowResult, error) {
+	for allowed := time.Duration(0); ; {
+		result, err := windowsDefinedWithin(ctx, size, allowed, ahead, progress)
+		var late errTooLate
+		if !errors.As(err, &late) {
+			return result, err
+		}
+		fmt.Fprintln(progress, late)
+		allowed = 2 * late.took
+	}
+}
+
+// windowsDefinedWithin measures windows on a fleet of its own. How long it takes to define them is guessed if it is not given.
+func windowsDefinedWithin(ctx context.Context, size WindowSize, allowed, ahead time.Duration, progress io.Writer) (WindowResult, error) {
 	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances + 1, Temporal: devstack.TemporalOptions{}, Output: progress})
 	if err != nil {
 		return WindowResult{}, err
@@ -75,7 +98,7 @@ func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, p
 		}
 		defer server.Close()
 		nodes := Size{Nodes: size.Maintenances, AtOnce: size.Maintenances + 1, Rounds: 1}
-		s := &windowScene{scene: scene{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size, ahead: ahead}
+		s := &windowScene{scene: scene{fleet: f, spoke: f.Spokes[0], size: nodes, server: server}, windows: size, allowed: allowed, ahead: ahead}
 		return s.measure(ctx)
 	}()
 	return result, errors.Join(err, f.Stop())
@@ -85,8 +108,8 @@ func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, p
 type windowScene struct {
 	scene
 	windows WindowSize
-	// ahead is how long before they open the windows are all defined.
-	ahead time.Duration
+	// allowed is how long it may take to define them all, and ahead how long before they open they are.
+	allowed, ahead time.Duration
 	// opens is when all windows do.
 	opens time.Time
 }
@@ -101,18 +124,21 @@ func (s *windowScene) measure(ctx context.Context) (WindowResult, error) {
 	if err := errors.Join(s.populate(ctx), s.wakeScheduler(ctx)); err != nil {
 		return WindowResult{}, err
 	}
-	took, err := s.defineSome(ctx)
-	if err != nil {
-		return WindowResult{}, err
+	if s.allowed == 0 {
+		took, err := s.defineSome(ctx)
+		if err != nil {
+			return WindowResult{}, err
+		}
+		s.allowed = preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*5/4
 	}
-	needed := preparing + time.Duration(s.windows.Maintenances)*startingOne + time.Duration(s.windows.Windows)*took*5/4
-	s.opens = time.Now().Add(needed + s.ahead).Truncate(time.Second)
+	begun := time.Now()
+	s.opens = begun.Add(s.allowed + s.ahead).Truncate(time.Second)
 	if err := errors.Join(s.defineAll(ctx, 0, s.windows.Windows, s.opens), s.startMaintenances(ctx)); err != nil {
 		return WindowResult{}, err
 	}
 	left := time.Until(s.opens)
 	if left < 0 {
-		return WindowResult{}, fmt.Errorf("the windows were due to open %s before all of them were defined", -left)
+		return WindowResult{}, errTooLate{took: time.Since(begun), allowed: s.allowed + s.ahead}
 	}
 	defined, err := usageOfBoth(s.fleet)
 	if err != nil {
