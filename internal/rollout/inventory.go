@@ -196,8 +196,11 @@ func readTemplate(template any) (templateFacts, error) {
 
 	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
 	facts.readsStatus = statusKey.MatchString(raw)
-	objects, found, err := unstructured.NestedSlice(spec, "object-templates")
-	if err != nil || !found && raw == "" && definition["kind"] == "ConfigurationPolicy" {
+	objects, err := fieldOf[[]any](spec, "object-templates")
+	switch {
+	case err != nil:
+		return templateFacts{}, fmt.Errorf("objectDefinition.spec.%w", err)
+	case objects == nil && raw == "" && definition["kind"] == "ConfigurationPolicy":
 		return templateFacts{}, fmt.Errorf("objectDefinition.spec.object-templates is missing")
 	}
 	for _, object := range objects {

@@ -97,6 +97,11 @@ status:
 			want: rollout.Policy{Compliant: compliance{}},
 		},
 		{
+			name: "a template in text beside objects that are null",
+			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates: null, object-templates-raw: 'data: {}'}}}]}",
+			want: rollout.Policy{Compliant: compliance{}},
+		},
+		{
 			name: "a template without a definition",
 			text: "spec: {policy-templates: [{objectDefinition: {spec: {}}}, {}]}",
 			want: rollout.Policy{Invalid: "spec.policy-templates[1]: objectDefinition is missing", Compliant: compliance{}},
@@ -110,6 +115,11 @@ status:
 			name: "a configuration policy without objects",
 			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {}}}]}",
 			want: rollout.Policy{Invalid: "spec.policy-templates[0]: objectDefinition.spec.object-templates is missing", Compliant: compliance{}},
+		},
+		{
+			name: "a configuration policy whose objects are no list",
+			text: "spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: {object-templates: {}}}}]}",
+			want: rollout.Policy{Invalid: "spec.policy-templates[0]: objectDefinition.spec.object-templates: must be a list", Compliant: compliance{}},
 		},
 	}
 	for _, test := range tests {
