@@ -19,6 +19,8 @@ type Blocking struct {
 	Incomplete []types.NamespacedName
 	// Cycle, if there is one, begins and ends with the rollout: each waits for the next, for ever.
 	Cycle []types.NamespacedName
+	// Others is a cycle of rollouts that this one waits for without being in it; nil: there is none.
+	Others []types.NamespacedName
 }
 
 // Blockers are the rollouts that must have succeeded before a rollout starts.
@@ -79,7 +81,9 @@ func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ran
 	b.Cycle = wayTo(self, Blockers(cgu), known, map[types.NamespacedName]bool{})
 	if b.Cycle != nil {
 		b.Cycle = append([]types.NamespacedName{self}, b.Cycle...)
+		return b
 	}
+	b.Others = cycleAmong(Blockers(cgu), known)
 	return b
 }
 
@@ -111,17 +115,47 @@ func wayTo(end types.NamespacedName, from []types.NamespacedName, known map[type
 	return nil
 }
 
+// cycleAmong finds rollouts that wait for each other among those that are waited for, and whatever these wait for; nil: there are none.
+func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) []types.NamespacedName {
+	seen := map[types.NamespacedName]bool{}
+	for ask := waitedFor; len(ask) > 0; ask = ask[1:] {
+		name := ask[0]
+		next := known[name]
+		if seen[name] || next == nil || Over(next) {
+			continue
+		}
+		seen[name] = true
+		if way := wayTo(name, Blockers(next), known, map[types.NamespacedName]bool{}); way != nil {
+			return append([]types.NamespacedName{name}, way...)
+		}
+		ask = slices.Concat(ask, Blockers(next))
+	}
+	return nil
+}
+
 // CycleMessage says which rollouts wait for each other.
 func (b Blocking) CycleMessage() string {
+	return "spec.blockingCRs: " + waitForEachOther(b.Cycle) + "; take one out"
+}
+
+func waitForEachOther(cycle []types.NamespacedName) string {
 	var names []string
-	for _, name := range b.Cycle {
+	for _, name := range cycle {
 		names = append(names, name.String())
 	}
-	return "spec.blockingCRs: these rollouts wait for each other: " + strings.Join(names, " -> ") + "; take one out"
+	return "these rollouts wait for each other: " + strings.Join(names, " -> ")
 }
 
 // Wait is what the rollout waits for, in the words of the operator whose kind this is; nil: nothing blocks it.
 func (b Blocking) Wait() *drydockv1.Wait {
+	wait := b.wait()
+	if wait != nil && b.Others != nil {
+		wait.Message += "; that will not end: " + waitForEachOther(b.Others) + "; take one out of the blockingCRs of another"
+	}
+	return wait
+}
+
+func (b Blocking) wait() *drydockv1.Wait {
 	switch {
 	case len(b.Missing) > 0:
 		return &drydockv1.Wait{
