@@ -99,7 +99,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 		g.record.deadlines(ctx, nil, nil)
 		return endGate
 	}
-	if err := b.dropVanished(ctx, b.clusters); err != nil && ctx.Err() == nil {
+	if err := b.dropVanished(ctx, b.insist(ctx), b.clusters); err != nil && ctx.Err() == nil {
 		g.record.note(fmt.Sprintf("whether clusters of batch %d have vanished could not be found out: %s", b.first, temporal.ErrorMessage(err)))
 	}
 	g.batch = nil

@@ -131,12 +131,12 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 // messageVanished is the message of a cluster that is no ManagedCluster any more.
 const messageVanished = "its ManagedCluster is not on the hub any more"
 
-// lost records clusters that cannot be worked on any more. Those that have failed keep their reason.
-func (r *groupRecord) lost(ctx workflow.Context, names []string, reason, message string) {
+// vanished records clusters that are no ManagedClusters any more. Those that have failed keep their reason.
+func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		if c.State != ranv1.ClusterFailed {
-			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, reason, message, r.now(ctx)
+			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, messageVanished, r.now(ctx)
 		}
 	}
 	r.explain(ctx)

@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/internal/rollout"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // Which clusters of a batch are started, and when.
@@ -66,7 +65,7 @@ const (
 )
 
 // seenNext are the clusters to start now. Those that have vanished since they were planned have failed: a rolling rollout, or what is left of a large
-// batch, may come to them hours later. There are none when nobody can say.
+// batch, may come to them hours later. There are none when nobody can say: nothing is known to be wrong with them.
 func (b *batch) seenNext(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
@@ -75,11 +74,9 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 			return next
 		}
 		asked := b.waiting(max(b.window().Free(), askedAhead))
-		if err := b.dropVanished(ctx, asked); err != nil {
-			if temporal.Final(err) { // nobody will ever say whether they can be worked on
-				failure := failureOf(err)
-				b.lose(ctx, asked, failure.Reason, failure.Message)
-			}
+		insist := b.insist(ctx)
+		insist.despiteFinal = true
+		if b.dropVanished(ctx, insist, asked) != nil {
 			return nil
 		}
 		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)

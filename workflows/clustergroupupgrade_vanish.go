@@ -6,7 +6,6 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -78,33 +77,31 @@ func (b *batch) begun() []string {
 	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
 }
 
+// insist returns an insistence on the hub for no longer than the batch has time.
+func (b *batch) insist(ctx workflow.Context) insistence {
+	now := workflow.Now(ctx)
+	return b.group.insist().until(now.Add(b.left(now)))
+}
+
 // dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
-// nothing. It does not insist for longer than the batch has time: a hub that cannot be asked until then ends nothing that works.
-func (b *batch) dropVanished(ctx workflow.Context, names []string) error {
-	g := b.group
+// nothing. A hub that cannot be asked ends nothing that works.
+func (b *batch) dropVanished(ctx workflow.Context, insist insistence, names []string) error {
 	if len(names) == 0 || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	now := workflow.Now(ctx)
-	insist := g.insist().until(now.Add(b.left(now)))
 	var vanished []string
-	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), g.hub.VanishedClusters, names, &vanished)
+	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), b.group.hub.VanishedClusters, names, &vanished)
 	b.vanish(ctx, vanished)
 	return err
 }
 
-// vanish fails clusters that are no ManagedClusters any more, also those that are complete.
+// vanish fails clusters that are no ManagedClusters any more, also those that are complete. One at work is withdrawn.
 func (b *batch) vanish(ctx workflow.Context, names []string) {
-	b.lose(ctx, names, ranv1.ReasonClusterVanished, messageVanished)
-}
-
-// lose fails clusters that cannot be worked on any more. One at work is withdrawn.
-func (b *batch) lose(ctx workflow.Context, names []string, reason, message string) {
 	if len(names) == 0 {
 		return
 	}
 	g := b.group
-	g.record.lost(ctx, names, reason, message)
+	g.record.vanished(ctx, names)
 	for _, name := range names {
 		cluster := b.running[name]
 		if cluster == nil {

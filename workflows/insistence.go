@@ -47,6 +47,8 @@ type insistence struct {
 	silence time.Duration
 	// attempts are how many the first round has; 0: roundAttempts.
 	attempts int32
+	// despiteFinal: also an error that no further attempt could change is one worker's answer, and another may know better.
+	despiteFinal bool
 	// before, unless nil, stands before every round but the first. Its error ends the insistence.
 	before func() error
 	// abandon: an activity that is cancelled is not waited for. It must be one that changes nothing.
@@ -87,7 +89,8 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 		i.plan(ctx, &options, failed)
 		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
-		over := err == nil || temporal.Final(err) || late
+		final := temporal.Final(err)
+		over := err == nil || final && !i.despiteFinal || late
 		if over && said {
 			i.waiting(ctx, "", "")
 		}
@@ -103,6 +106,9 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			said = true
 			i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
 			failed++
+			if final && i.pause(ctx, failed) != nil {
+				return ctx.Err()
+			}
 		}
 		if i.before == nil {
 			continue
@@ -116,7 +122,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 
 // plan plans the round after so many that have failed. The last before the insistence gives up is not much longer than there is time.
 func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
-	length := min(usualRound<<min(max(0, failed-1), 10), longestRound)
+	length := roundAfter(failed)
 	if !i.giveUpAt.IsZero() {
 		length = max(usualRound, min(length, i.giveUpAt.Sub(workflow.Now(ctx))))
 	}
@@ -133,6 +139,16 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 	if i.taskQueue != temporal.TaskQueue {
 		options.ScheduleToStartTimeout = length
 	}
+}
+
+// roundAfter is about how long the round after so many that have failed is.
+func roundAfter(failed int) time.Duration {
+	return min(usualRound<<min(max(0, failed-1), 10), longestRound)
+}
+
+// pause takes as long as the round that a final error has ended with its first attempt.
+func (i insistence) pause(ctx workflow.Context, failed int) error {
+	return workflow.NewTimerWithOptions(ctx, roundAfter(failed), workflow.TimerOptions{Summary: "before another worker is asked"}).Get(ctx, nil)
 }
 
 // explain says to a person why a round failed.
