@@ -68,7 +68,8 @@ func TestAPodThatIsNotReadyInTimeWhileItsNodeIsAskedForFailsTheLock(t *testing.T
 
 func TestTheDeadlineOfAPodCountsOnlyWhileItsNodeIsAskedForAndItIsNotReady(t *testing.T) {
 	for name, between := range map[string]func(*world){
-		"the request was withdrawn in between": func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
+		"the request was withdrawn in between":           func(w *world) { w.withdraw("n1"); w.settle(); w.request("n1") },
+		"it was, and another made before anybody looked": func(w *world) { w.withdraw("n1"); w.request("n1") },
 		"the pod was ready in between": func(w *world) {
 			w.request("n2") // older, by its name
 			w.snapshot.NodeRequests[1].Name = "a"
@@ -91,6 +92,18 @@ func TestTheDeadlineOfAPodCountsOnlyWhileItsNodeIsAskedForAndItIsNotReady(t *tes
 			require.Equal(t, failed, of(w.settle(), "n1").To)
 		})
 	}
+	t.Run("of two requests one was withdrawn in between", func(t *testing.T) {
+		w := withoutPod(t)
+		w.request("n1")
+		w.settle()
+		w.later(5 * time.Minute)
+		w.request("n1")
+		w.settle()
+		w.snapshot.NodeRequests = w.snapshot.NodeRequests[1:]
+		w.settle()
+		w.later(5 * time.Minute)
+		require.Equal(t, failed, of(w.settle(), "n1").To, "somebody has asked for it all the time")
+	})
 	t.Run("there is none", func(t *testing.T) {
 		w := withoutPod(t)
 		w.policy.NodePodDeadlineSeconds = nil
@@ -118,4 +131,55 @@ func TestWhatAPersonWritesOfALockWhosePodIsNotReadyStays(t *testing.T) {
 			require.Equal(t, "disk is being replaced", w.lock("n1").Status.ErrorMessage)
 		})
 	}
+}
+
+func TestWhatTheDeadlineHasFailedIsNotAPersonsWhateverTheDeadlineIsThen(t *testing.T) {
+	for name, deadline := range map[string]*int32{"raised": ptr.To[int32](100_000), "removed": nil} {
+		t.Run(name+" while its node is asked for", func(t *testing.T) {
+			w := withoutPod(t)
+			w.request("n1")
+			w.settle()
+			w.later(10 * time.Minute)
+			w.settle()
+			w.policy.NodePodDeadlineSeconds = deadline
+			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason)
+			w.addPod("n1", false)
+			require.Contains(t, of(w.settle(), "n1").Message, "since 2026-11-20T10:00:00Z: pod tf/vrouter-n1: container agent is not ready")
+
+			w.request("n2")
+			w.settle()
+			w.setPod("n1", true)
+			decision := w.settle()
+			require.Equal(t, active, of(decision, "n1").To, "it waits for its turn like any other")
+			require.Equal(t, locks.MaxInactiveNodes, of(decision, "n1").Reason)
+		})
+		t.Run(name+" after its maintenance", func(t *testing.T) {
+			w := withoutPod(t)
+			w.addPod("n1", true)
+			w.request("n1")
+			w.settle()
+			w.removePod("n1")
+			w.withdraw("n1")
+			w.settle()
+			w.later(10 * time.Minute)
+			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason)
+			w.policy.NodePodDeadlineSeconds = deadline
+			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason)
+			require.Contains(t, w.lock("n1").Status.ErrorMessage, "since 2026-11-20T10:00:00Z: "+noPod)
+		})
+	}
+}
+
+func TestAPersonMayMarkFailedWhatIsNotBackWithoutAWord(t *testing.T) {
+	w := withoutPod(t)
+	w.addPod("n1", true)
+	w.request("n1")
+	w.settle()
+	w.removePod("n1")
+	w.withdraw("n1")
+	w.settle()
+	w.lock("n1").Status.State = failed // what is said of it stays
+	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason)
+	w.later(time.Hour)
+	require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason, "no deadline has passed before")
 }

@@ -87,8 +87,9 @@ func (a *application) awaitReturn(n *node) {
 		since = *n.turn.AwaitedSince
 	}
 	n.keeps = &Turn{Requests: n.turn.Requests, AwaitedSince: &since}
-	if !a.fails(n, since, notBack(since)) {
-		n.decided.be(lcmv1.LockInactive, PodNotBack, notBack(since)+n.presence.message)
+	if !a.fails(n, since, notBackInTime) {
+		n.decided.be(lcmv1.LockInactive, PodNotBack, fmt.Sprintf("its maintenance is over, but since %s the application is not back: %s",
+			since.UTC().Format(time.RFC3339), n.presence.message))
 	}
 }
 
@@ -96,59 +97,53 @@ func (a *application) awaitReturn(n *node) {
 // whoever asks.
 func (a *application) awaitPod(n *node) {
 	d := &n.decided
-	since, known := a.before.MissingSince[n.name]
-	if !known {
-		since = a.wholeNow()
+	missing, known := a.before.Missing[n.name]
+	if !known || d.From != lcmv1.LockFailed && !stands(missing.Requests, n.requests) {
+		missing.Since = a.wholeNow()
 	}
-	if !a.fails(n, since, notReadySince(since)) {
+	if !a.fails(n, missing.Since, notReadyInTime) {
 		d.be(lcmv1.LockActive, PodNotReady, n.presence.message)
 	}
-	if a.policy.NodePodDeadlineSeconds == nil || d.Reason == MarkedFailed {
+	if d.Reason == MarkedFailed || d.Reason == PodNotReady && a.policy.NodePodDeadlineSeconds == nil {
 		return
 	}
-	if a.after.MissingSince == nil {
-		a.after.MissingSince = map[string]metav1.Time{}
+	if a.after.Missing == nil {
+		a.after.Missing = map[string]Missing{}
 	}
-	a.after.MissingSince[n.name] = since
+	a.after.Missing[n.name] = Missing{Requests: served(n.requests), Since: missing.Since}
 }
 
-// notBack and notReadySince are what a lock says of a node before what is missing there.
-func notBack(since metav1.Time) string {
-	return fmt.Sprintf("its maintenance is over, but since %s the application is not back: ", since.UTC().Format(time.RFC3339))
-}
-
-func notReadySince(since metav1.Time) string {
-	return fmt.Sprintf("it cannot let go, the application has not been ready since %s: ", since.UTC().Format(time.RFC3339))
-}
+// What the lock of a node says that has failed by the deadline, and no other does; since when, and what is missing, comes after it.
+const (
+	notBackInTime  = "its maintenance is over, but the application has not been back since "
+	notReadyInTime = "it cannot let go, the application has not been ready since "
+)
 
 // fails has the lock of a node failed whose pod has not been ready since then, and reports whether it is: a person has marked it, or the deadline has passed,
-// which tells whoever waits for it. What the lock says then begins with these words.
+// which tells whoever waits for it. It has passed also where the policy has another one now, or none. What the lock says then begins with these words.
 func (a *application) fails(n *node, since metav1.Time, words string) bool {
 	d := &n.decided
-	limit := a.policy.NodePodDeadlineSeconds
-	passed := false
-	if limit != nil {
-		deadline := since.Add(time.Duration(*limit) * time.Second)
-		if passed = !a.now.Before(deadline); !passed && d.From != lcmv1.LockFailed {
+	if markedFailed(n) {
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
+		return true
+	}
+	if limit := a.policy.NodePodDeadlineSeconds; d.From != lcmv1.LockFailed {
+		if limit == nil {
+			return false
+		}
+		if deadline := since.Add(time.Duration(*limit) * time.Second); a.now.Before(deadline) {
 			a.lookAt(deadline)
+			return false
 		}
 	}
-	switch {
-	case d.From == lcmv1.LockFailed && !(passed && strings.HasPrefix(d.Message, words)):
-		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
-	case passed:
-		d.be(lcmv1.LockFailed, PodDeadlinePassed, words+n.presence.message)
-	}
-	return d.To == lcmv1.LockFailed
+	d.be(lcmv1.LockFailed, PodDeadlinePassed, words+since.UTC().Format(time.RFC3339)+": "+n.presence.message)
+	return true
 }
 
 // markedFailed reports whether it was a person who has marked the lock of a node failed, and no deadline.
-func (a *application) markedFailed(n *node) bool {
+func markedFailed(n *node) bool {
 	d := n.decided
-	overdue := n.turn != nil && n.turn.AwaitedSince != nil && strings.HasPrefix(d.Message, notBack(*n.turn.AwaitedSince))
-	if since, known := a.before.MissingSince[n.name]; known {
-		overdue = overdue || strings.HasPrefix(d.Message, notReadySince(since))
-	}
+	overdue := strings.HasPrefix(d.Message, notBackInTime) || strings.HasPrefix(d.Message, notReadyInTime)
 	return d.From == lcmv1.LockFailed && !overdue
 }
 
@@ -181,7 +176,7 @@ func (a *application) grant() {
 
 // queue holds a node whose turn has not come.
 func (a *application) queue(n *node, out []string) {
-	if a.markedFailed(n) {
+	if markedFailed(n) {
 		n.decided.be(lcmv1.LockFailed, MaxInactiveNodes, n.decided.Message)
 		return
 	}

@@ -29,8 +29,8 @@ type Turns struct {
 	Cluster []Served `json:"cluster,omitempty"`
 	// HealthySince is since when the checks that must hold for a while were found to, as long as the cluster's lock is held for them.
 	HealthySince map[string]metav1.Time `json:"healthySince,omitempty"`
-	// MissingSince is since when the application has not been ready on nodes that are asked for, by node, where the policy has a deadline for that.
-	MissingSince map[string]metav1.Time `json:"missingSince,omitempty"`
+	// Missing is the application on nodes that are asked for and where it is not ready, by node, where the policy has a deadline for that.
+	Missing map[string]Missing `json:"missing,omitempty"`
 	// Nodes that are inactive, or about to be.
 	Nodes map[string]Turn `json:"nodes,omitempty"`
 	// Follows is the resourceVersion of the lock that this entry was written over. It makes every entry different from the one before:
@@ -44,6 +44,14 @@ type Turn struct {
 	Requests []Served `json:"requests,omitempty"`
 	// AwaitedSince is when the maintenance was found over and the application's pod not ready.
 	AwaitedSince *metav1.Time `json:"awaitedSince,omitempty"`
+}
+
+// Missing is an application that is not ready where it is asked to let go.
+type Missing struct {
+	// Requests are the NodeMaintenanceRequests for the node; once none of them stands, the time counts for nobody.
+	Requests []Served `json:"requests,omitempty"`
+	// Since is when it was first found so.
+	Since metav1.Time `json:"since"`
 }
 
 // Served is a request that a lock has let go for.
@@ -80,7 +88,7 @@ func (t Turns) Annotation(follows string) (string, error) {
 func (t Turns) same(other Turns) bool {
 	sameTime := func(a, b metav1.Time) bool { return a.Equal(&b) }
 	if len(t.Nodes) != len(other.Nodes) || !slices.Equal(t.Cluster, other.Cluster) ||
-		!maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) || !maps.EqualFunc(t.MissingSince, other.MissingSince, sameTime) {
+		!maps.EqualFunc(t.HealthySince, other.HealthySince, sameTime) || !maps.EqualFunc(t.Missing, other.Missing, Missing.same) {
 		return false
 	}
 	for node, turn := range t.Nodes {
@@ -89,4 +97,8 @@ func (t Turns) same(other Turns) bool {
 		}
 	}
 	return true
+}
+
+func (m Missing) same(other Missing) bool {
+	return m.Since.Equal(&other.Since) && slices.Equal(m.Requests, other.Requests)
 }
