@@ -24,7 +24,7 @@ type lockKeeper struct {
 	snapshot locks.Snapshot
 	// book names the cluster's lock, which holds the turns.
 	book string
-	// confirmed are the locks that were read from the API server since the last write, with all that they depend on.
+	// confirmed are the locks that were read from the API server since the last write, with all that what they are to be depends on.
 	confirmed []string
 }
 
@@ -66,7 +66,7 @@ func (k *lockKeeper) decide(ctx context.Context) (locks.Decision, error) {
 func (k *lockKeeper) confirm(ctx context.Context, decision locks.Decision) (bool, error) {
 	confirmed := true
 	for _, change := range decision.Changes() {
-		subject := change.Kind + "/" + change.Node
+		subject := change.Kind + "/" + change.Node + "/" + string(change.To)
 		if !change.Grave() || slices.Contains(k.confirmed, subject) {
 			continue
 		}
@@ -105,9 +105,24 @@ func (k *lockKeeper) refresh(ctx context.Context, change locks.LockDecision) err
 	return errors.Join(
 		refresh(ctx, api, &view.NodeRequests, func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == change.Node },
 			names(turns.Nodes[change.Node].Requests)...),
-		refresh(ctx, api, &view.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == change.Node }),
+		k.refreshPods(ctx, change),
 		refresh(ctx, api, &view.Nodes, func(n *corev1.Node) bool { return n.Name == change.Node }, change.Node),
 	)
+}
+
+// refreshPods reads the pods of a node. Before its lock fails for one that is missing, they are listed: the watch may not have shown it yet.
+func (k *lockKeeper) refreshPods(ctx context.Context, change locks.LockDecision) error {
+	onNode := func(p *corev1.Pod) bool { return p.Spec.NodeName == change.Node }
+	if change.To != lcmv1.LockFailed {
+		return refresh(ctx, k.cluster.Client, &k.snapshot.Pods, onNode)
+	}
+	var current corev1.PodList
+	err := k.cluster.Client.List(ctx, &current, client.InNamespace(k.in.Policy.Namespace), client.MatchingFields{kube.IndexNodeName: change.Node})
+	if err == nil {
+		others := slices.DeleteFunc(k.snapshot.Pods, func(p corev1.Pod) bool { return onNode(&p) })
+		k.snapshot.Pods = append(others, current.Items...)
+	}
+	return err
 }
 
 // refreshProgress reads all locks of nodes before progress is taken back. They may be many, and that is rare: one LIST.

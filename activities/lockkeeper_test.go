@@ -101,7 +101,8 @@ func newRace(ctx context.Context, t require.TestingT, limit int32) *race {
 	r := &race{t: t, ctx: ctx, served: map[string]types.UID{}, nodes: []string{"n1", "n2", "n3"}, policy: drydockv1.WorkloadLockPolicySpec{
 		ControllerName: "tf", Namespace: "tf", MaxInactiveNodes: ptr.To(limit),
 	}}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{})
+	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{}).
+		WithIndex(&corev1.Pod{}, kube.IndexNodeName, func(pod client.Object) []string { return []string{pod.(*corev1.Pod).Spec.NodeName} })
 	for _, node := range r.nodes {
 		api.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
 	}
@@ -258,11 +259,26 @@ func (r *race) turn(node string) locks.Turn {
 }
 
 func (r *race) setPod(node string, ready bool) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tf", Name: node}, Spec: corev1.PodSpec{NodeName: node}}
+	r.removePod(node)
+	r.addPod(node, node, ready)
+}
+
+func (r *race) removePod(node string) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "tf", Name: node}}
 	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.ctx, pod)))
-	pod.ResourceVersion = ""
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Ready: ready}}
-	require.NoError(r.t, r.api.Create(r.ctx, pod))
+}
+
+func (r *race) addPod(node, name string, ready bool) {
+	require.NoError(r.t, r.api.Create(r.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tf", Name: name}, Spec: corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Ready: ready}}},
+	}))
+}
+
+func (r *race) state(node string) lcmv1.LockState {
+	lock := &lcmv1.NodeWorkloadLock{}
+	require.NoError(r.t, r.api.Get(r.ctx, client.ObjectKey{Name: "tf-" + node}, lock))
+	return lock.Status.State
 }
 
 // setRequest makes a request for a node, instead of the one before, or withdraws it.
@@ -400,6 +416,47 @@ func TestANodeIsRememberedAsUpdatedBeforeItIsHeldAgain(t *testing.T) {
 	r.look()
 	r.finish(r.startNow())
 	require.Equal(t, 33, int(r.reported()))
+}
+
+func TestALockIsNotFailedForAPodThatIsNotSeenYet(t *testing.T) {
+	// away has the node maintained and its pod not back since a time that is recorded.
+	away := func(t *testing.T) *race {
+		r := newRace(t.Context(), t, 1)
+		r.setRequest("n1", true, 1)
+		r.look()
+		r.finish(r.startNow())
+		r.setPod("n1", false)
+		r.setRequest("n1", false, 0)
+		r.look()
+		r.finish(r.startNow())
+		require.NotNil(t, r.turn("n1").AwaitedSince)
+		r.policy.NodePodDeadlineSeconds = new(int32) // it has passed
+		return r
+	}
+	for name, seen := range map[string]func(r *race){
+		"it is missing":                   func(r *race) { r.removePod("n1"); r.look() },
+		"its predecessor was not ready":   func(r *race) { r.look(); r.removePod("n1") },
+		"its predecessor was ready, even": func(r *race) { r.setPod("n1", true); r.look(); r.removePod("n1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := away(t)
+			seen(r)
+			r.addPod("n1", "successor", true)
+			one := r.startNow()
+			r.stepUntil(one, "patch status of tf-n1")
+			r.finish(one)
+			require.Equal(t, lcmv1.LockActive, r.state("n1"))
+			require.Empty(t, r.writes())
+		})
+	}
+	t.Run("there is none", func(t *testing.T) {
+		r := away(t)
+		r.setPod("n1", true)
+		r.look()
+		r.removePod("n1")
+		r.finish(r.startNow())
+		require.Equal(t, lcmv1.LockFailed, r.state("n1"))
+	})
 }
 
 // writes lets one more keeper do all that is due and returns what it has written.
