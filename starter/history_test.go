@@ -86,6 +86,11 @@ func (s *stage) listsRuns(t *testing.T) {
 	require.Equal(t, "Terminated", terminated[0].Outcome)
 	require.Regexp(t, `^terminated by .+: wrong fleet$`, terminated[0].Message)
 	require.Equal(t, int32(1), terminated[0].Clusters.Running, "as a worker says")
+	for _, watch := range []string{"--watch=false", "--watch"} {
+		got := drydock(t, "upgrade", "status", "prod/ended", watch)
+		require.Equal(t, exitFailed, got.status, got.stdout)
+		require.Regexp(t, `^error: rollout prod/ended does not go on: its workflow was terminated by .+: wrong fleet\n$`, got.stderr)
+	}
 
 	require.Equal(t, outcome{
 		status: exitFailed,

@@ -51,7 +51,7 @@ func (s *server) executions(ctx context.Context, query string) ([]*workflowpb.Wo
 // phase is where the work stands, in one word.
 func (r workflowRow) phase() string {
 	phase := r.Phase
-	if phase == "" {
+	if phase == "" || observe.Cut(r.Execution) {
 		return r.Execution
 	}
 	if r.Paused && r.CompletedAt == nil {

@@ -127,9 +127,12 @@ func (s *server) describe(ctx context.Context, of subject, runID string) (*clien
 // errFromResult is a remark rather than an error: the status is the one that the workflow ended with.
 var errFromResult = errors.New("no worker answers: this is the status that it ended with")
 
-// status gets the status of a workflow that runs or has ended. A worker answers it; without one, the end of a workflow still tells, and the
-// error is errFromResult.
+// status gets the status of a workflow that runs or has come to its end. A worker answers it; without one, the end of a workflow still tells, and
+// the error is errFromResult. One that was cut off has none.
 func (s *server) status(ctx context.Context, of subject, execution *client.WorkflowExecutionDescription, into any, args ...any) error {
+	if err := s.cutOff(ctx, of, execution); err != nil {
+		return err
+	}
 	err := s.query(ctx, of, execution.WorkflowExecution.RunID, into, args...)
 	if err == nil || !errors.Is(err, observe.ErrNoWorker) || execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return err
@@ -138,6 +141,18 @@ func (s *server) status(ctx context.Context, of subject, execution *client.Workf
 		return endErr
 	}
 	return fmt.Errorf("%s: %w", of, errFromResult)
+}
+
+// cutOff says of a workflow that was terminated, or timed out, that nothing of it goes on; nil of any other.
+func (s *server) cutOff(ctx context.Context, of subject, execution *client.WorkflowExecutionDescription) error {
+	if !observe.Cut(execution.Status.String()) {
+		return nil
+	}
+	how := "has timed out"
+	if execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
+		how = "was " + s.terminatedBy(ctx, of, execution.WorkflowExecution.RunID)
+	}
+	return fmt.Errorf("%s does not go on: its workflow %s", of, how)
 }
 
 // lastStatus reads the status that a workflow ended with: its result, or the details of its failure or cancellation.

@@ -52,19 +52,28 @@ func newWindowStatus(c *cli) *cobra.Command {
 		Short:             "Show how a window stands, when it opens next, and what has happened",
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeWindows,
-		RunE: c.subjectVerb(c.window, func(ctx context.Context, s *server, target subject) error {
-			var status windows.Status
-			if err := s.query(ctx, target, "", &status); err != nil {
-				return err
-			}
-			status = status.At(time.Now())
-			return c.print(status, func(w io.Writer) { renderWindow(w, status) }, target.workflowID)
-		}),
+		RunE:              c.subjectVerb(c.window, c.showWindow),
 	}
 	c.addNamespaceFlag(cmd)
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
+}
+
+func (c *cli) showWindow(ctx context.Context, s *server, target subject) error {
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return err
+	}
+	if err := s.cutOff(ctx, target, execution); err != nil {
+		return err
+	}
+	var status windows.Status
+	if err := s.query(ctx, target, "", &status); err != nil {
+		return err
+	}
+	status = status.At(time.Now())
+	return c.print(status, func(w io.Writer) { renderWindow(w, status) }, target.workflowID)
 }
 
 // windowText says in one line how a window stands.

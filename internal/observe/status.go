@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -76,6 +77,12 @@ func NoWorker(err error) bool {
 	}
 	failed, ok := errors.AsType[*serviceerror.QueryFailed](err)
 	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(failed.Message, "no poller")
+}
+
+// Cut reports whether a workflow did not come to an end of its own, as by Temporal's word for how it stands: it was terminated, or timed out. What such a
+// workflow still answers is of its last moment, as if it went on.
+func Cut(execution string) bool {
+	return execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
 }
 
 // Ends is what is asked of Temporal for how a workflow ended; its client answers it.

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
-
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
@@ -89,7 +87,7 @@ func (w Work[S]) Running() bool { return w.CompletedAt == nil }
 
 // Cut reports whether the work did not come to an end of its own: it was terminated, or timed out, or failed without a word.
 func (w Work[S]) Cut() bool {
-	return w.dumb || w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || w.Execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
+	return w.dumb || observe.Cut(w.Execution)
 }
 
 // Upgrade is a rollout.
