@@ -197,10 +197,10 @@ func (r *harborRemoval) run(ctx context.Context, removal harbor.Removal) error {
 			return err
 		}
 	}
-	if removal.ClaimLabel == "" {
+	if len(removal.Claims) == 0 {
 		return nil
 	}
-	return r.removeClaims(ctx, client.InNamespace(r.hc.Namespace), client.MatchingLabels{removal.ClaimLabel: removal.ClaimValue})
+	return r.removeClaims(ctx, client.InNamespace(r.hc.Namespace), client.MatchingLabels(removal.Claims))
 }
 
 // removeClaims deletes the claims of a part, which bear no label of ours, but those of their operator with the name of the object that is gone.

@@ -255,15 +255,15 @@ func TestTimeAloneChangesWhatIsSaidOfAServiceThatIsOnItsWay(t *testing.T) {
 func TestWithoutTheDataOnlyWhatHoldsNoneIsRemoved(t *testing.T) {
 	hc := read(t, "incluster.yaml")
 	parts := []harbor.Part{harbor.PartHarbor, harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}
-	removed := func() (kinds, secrets []string, claims int) {
+	removed := func() (kinds, secrets []string, claims []map[string]string) {
 		for _, part := range parts {
 			removal := harbor.RemovalOf(hc, part)
 			for _, object := range removal.Objects {
 				kinds = append(kinds, object.Kind.Kind)
 			}
 			secrets = append(secrets, removal.Secrets...)
-			if removal.ClaimLabel != "" {
-				claims++
+			if removal.Claims != nil {
+				claims = append(claims, removal.Claims)
 			}
 		}
 		return kinds, secrets, claims
@@ -271,13 +271,17 @@ func TestWithoutTheDataOnlyWhatHoldsNoneIsRemoved(t *testing.T) {
 	kinds, secrets, claims := removed()
 	require.Equal(t, []string{"Harbor", "Job", "Ingress"}, kinds)
 	require.Equal(t, []string{"main-database-password", "minio-main"}, secrets)
-	require.Zero(t, claims)
+	require.Empty(t, claims)
 
 	hc.Spec.DeletionPolicy = goharborv1.DeleteData
 	kinds, secrets, claims = removed()
 	require.Equal(t, []string{"Harbor", "postgresql", "RedisFailover", "Job", "Ingress", "Tenant"}, kinds)
 	require.Equal(t, []string{"main-database-password", "minio-main", "main-redis", "minio-main-creds"}, secrets)
-	require.Equal(t, 3, claims)
+	require.Equal(t, []map[string]string{
+		{"cluster-name": "postgresql-registry-main"},
+		{"app.kubernetes.io/name": "main-redis", "app.kubernetes.io/component": "redis", "app.kubernetes.io/part-of": "redis-failover"},
+		{"v1.min.io/tenant": "minio-main"},
+	}, claims, "as the operators label them")
 
 	external := read(t, "external.yaml", "deletionPolicy: Retain", "deletionPolicy: Delete")
 	external.Spec.DeletionPolicy = goharborv1.DeleteData

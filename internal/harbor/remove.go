@@ -21,8 +21,8 @@ type Removal struct {
 	Objects []Object
 	// Secrets, by name.
 	Secrets []string
-	// ClaimLabel and ClaimValue pick the claims that the part's operator has made; empty: they stay.
-	ClaimLabel, ClaimValue string
+	// Claims are the labels of the claims that the part's operator has made; none: they stay.
+	Claims map[string]string
 }
 
 // Object names an object in the HarborCluster's namespace.
@@ -31,19 +31,21 @@ type Object struct {
 	Name string
 }
 
-// Labels by which the operators know the claims of their objects.
-const (
-	postgresClaims = "cluster-name"
-	redisClaims    = "redisfailovers.databases.spotahome.com/name"
-	minioClaims    = "v1.min.io/tenant"
-)
+// The claims of a StatefulSet bear the labels that it selects its pods by: these are the operators'.
+func postgresClaims(name string) map[string]string { return map[string]string{"cluster-name": name} }
+
+func minioClaims(name string) map[string]string { return map[string]string{"v1.min.io/tenant": name} }
+
+func redisClaims(name string) map[string]string {
+	return map[string]string{"app.kubernetes.io/name": name, "app.kubernetes.io/component": "redis", "app.kubernetes.io/part-of": "redis-failover"}
+}
 
 // RemovalOf returns what goes of a part. Unless the data is to be deleted, that does not include the services that hold it, nor their passwords: the operator of
 // the database deletes its claims with it, and a HarborCluster that is made again by that name finds everything as it was.
 func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 	var removal Removal
 	names, data := ObjectsOf(hc), hc.Spec.DeletionPolicy == goharborv1.DeleteData
-	service := func(kind schema.GroupVersionKind, name, claims string) {
+	service := func(kind schema.GroupVersionKind, name string, claims func(name string) map[string]string) {
 		if name == "" {
 			return
 		}
@@ -56,7 +58,7 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 			return
 		}
 		removal.Objects = append(removal.Objects, Object{kind, name})
-		removal.ClaimLabel, removal.ClaimValue = claims, name
+		removal.Claims = claims(name)
 		for _, secret := range credentials {
 			removal.Secrets = append(removal.Secrets, secret.Name)
 		}

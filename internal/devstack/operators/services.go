@@ -16,15 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Labels of the claims that the operators make, by which they find them.
-const (
-	postgresLabel = "cluster-name"
-	redisLabel    = "redisfailovers.databases.spotahome.com/name"
-	minioLabel    = "v1.min.io/tenant"
-)
-
 func (o *Operators) playPostgresql(ctx context.Context, object *unstructured.Unstructured, now stage) error {
-	if err := o.claim(ctx, object, "pgdata-"+object.GetName()+"-0", postgresLabel); err != nil {
+	if err := o.claim(ctx, object, "pgdata-"+object.GetName()+"-0", map[string]string{"cluster-name": object.GetName()}); err != nil {
 		return err
 	}
 	before, _, _ := unstructured.NestedString(object.Object, "status", "PostgresClusterStatus")
@@ -50,20 +43,17 @@ func (o *Operators) playPostgresql(ctx context.Context, object *unstructured.Uns
 }
 
 func (o *Operators) playRedis(ctx context.Context, object *unstructured.Unstructured, now stage) error {
-	if err := o.claim(ctx, object, "redis-data-rfr-"+object.GetName()+"-0", redisLabel); err != nil {
+	labels := redisLabels(object, "redis")
+	if err := o.claim(ctx, object, object.GetName()+"-rfr-"+object.GetName()+"-0", labels); err != nil {
 		return err
 	}
-	labels := map[string]string{"app.kubernetes.io/name": object.GetName()}
-	selector := &metav1.LabelSelector{MatchLabels: labels}
-	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "redis", Image: "redis"}}},
-	}
+	selector, template := podsOf(labels)
 	servers, sentinels := replicasOf(object, "redis"), replicasOf(object, "sentinel")
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: "rfr-" + object.GetName()},
 		Spec:       appsv1.StatefulSetSpec{Replicas: &servers, Selector: selector, Template: template, ServiceName: "rfr-" + object.GetName()},
 	}
+	selector, template = podsOf(redisLabels(object, "sentinel"))
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: "rfs-" + object.GetName()},
 		Spec:       appsv1.DeploymentSpec{Replicas: &sentinels, Selector: selector, Template: template},
@@ -79,6 +69,18 @@ func (o *Operators) playRedis(ctx context.Context, object *unstructured.Unstruct
 		serving = servers
 	}
 	return o.serve(ctx, set, deployment, servers, serving, sentinels)
+}
+
+// redisLabels are those by which the operator selects the pods of a part; claims bear them too, and no label of its own.
+func redisLabels(object *unstructured.Unstructured, part string) map[string]string {
+	return map[string]string{"app.kubernetes.io/name": object.GetName(), "app.kubernetes.io/component": part, "app.kubernetes.io/part-of": "redis-failover"}
+}
+
+func podsOf(labels map[string]string) (*metav1.LabelSelector, corev1.PodTemplateSpec) {
+	return &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "redis", Image: "redis"}}},
+	}
 }
 
 // serve plays the controllers of a StatefulSet and a Deployment.
@@ -118,7 +120,7 @@ func replicasOf(object *unstructured.Unstructured, part string) int32 {
 }
 
 func (o *Operators) playTenant(ctx context.Context, object *unstructured.Unstructured, now stage) error {
-	if err := o.claim(ctx, object, "0-"+object.GetName()+"-zone-harbor-0", minioLabel); err != nil {
+	if err := o.claim(ctx, object, "0-"+object.GetName()+"-zone-harbor-0", map[string]string{"v1.min.io/tenant": object.GetName()}); err != nil {
 		return err
 	}
 	pools, _, _ := unstructured.NestedSlice(object.Object, "spec", "pools")
@@ -200,10 +202,10 @@ func (o *Operators) create(ctx context.Context, object client.Object) error {
 	return err
 }
 
-// claim makes the claim of an object's first replica.
-func (o *Operators) claim(ctx context.Context, object client.Object, name, label string) error {
+// claim makes the claim of an object's first replica, with the labels that its StatefulSet selects pods by.
+func (o *Operators) claim(ctx context.Context, object client.Object, name string, labels map[string]string) error {
 	return o.create(ctx, &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name, Labels: map[string]string{label: object.GetName()}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: name, Labels: labels},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
