@@ -172,6 +172,7 @@ func TestHarborClusters(t *testing.T) {
 			"come up, Harbor last, and nothing is written twice":               harborComesUp,
 			"are gates that no stale status opens":                             harborIsGate,
 			"are put right when somebody changes or deletes what they have":    harborDrifts,
+			"make their bucket as the spec says now, in the Tenant of now":     harborMakesItsBucketAnew,
 			"send nobody to MinIO itself once they are not to":                 harborIsExposedNoMore,
 			"say it when a service falls over, and when it is back":            harborFallsOver,
 			"say what their operators say, and when it takes too long":         harborSaysWhy,

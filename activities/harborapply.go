@@ -213,10 +213,15 @@ func (a *harborApply) applyAll(ctx context.Context, hc *goharborv1.HarborCluster
 func (a *harborApply) mayApply(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
 	err := ownByLabel(ctx, a.cluster.Client, hc, there)
 	if err == nil && !harbor.Belongs(there, hc.Name) {
-		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
-			a.cluster.Name, nameOf(there), harbor.LabelCluster, hc.Name), nil)
+		return a.isTheirs(hc, there)
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// isTheirs says of an object that it is somebody else's, and what to do about that.
+func (a *harborApply) isTheirs(hc *goharborv1.HarborCluster, object *metav1.PartialObjectMetadata) error {
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not of this HarborCluster: delete it, or hand it over with the label %s=%s",
+		a.cluster.Name, nameOf(object), harbor.LabelCluster, hc.Name), nil)
 }
 
 // apply applies an object, makes fields ours that somebody else has written, and takes down its version.
@@ -261,14 +266,37 @@ func (a *harborApply) createCredentials(ctx context.Context, hc *goharborv1.Harb
 // credentialLength is 100 bits in base32, and as many letters as MinIO takes for an access key.
 const credentialLength = 20
 
-// createJob creates the Job that makes the bucket. A Job cannot be changed: the one that is there stays.
+// createJob creates the Job that makes the bucket, in the place of one that is outdated. A Job cannot be changed: any other that is there stays.
 func (a *harborApply) createJob(ctx context.Context, hc *goharborv1.HarborCluster) error {
 	job := harbor.BucketJob(hc)
 	if job == nil {
 		return nil
 	}
+	if err := a.removeOutdated(ctx, hc, metadataOf(harbor.Job, job.GetNamespace(), job.GetName())); err != nil {
+		return err
+	}
 	if err := a.cluster.Client.Create(ctx, job); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("job %s/%s: %w", job.GetNamespace(), job.GetName(), err)
+	}
+	return nil
+}
+
+// removeOutdated deletes the object that is replaced, if there is one and it is there still.
+func (a *harborApply) removeOutdated(ctx context.Context, hc *goharborv1.HarborCluster, there *metav1.PartialObjectMetadata) error {
+	if a.in.Replaces == "" {
+		return nil
+	}
+	err := a.cluster.Client.Get(ctx, client.ObjectKeyFromObject(there), there)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && there.UID != a.in.Replaces:
+		return nil
+	case err == nil && !harbor.Belongs(there, hc.Name):
+		return a.isTheirs(hc, there)
+	case err == nil:
+		err = kube.DeleteExactly(ctx, a.cluster.Client, there, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", nameOf(there), err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
@@ -60,6 +61,8 @@ type Due struct {
 	Wanted string `json:"wanted"`
 	// Why it is: for people.
 	Why string `json:"why"`
+	// Replaces is an object that goes first: it cannot be changed.
+	Replaces types.UID `json:"replaces,omitempty"`
 }
 
 // ReasonApplying is that of waiting until a part is applied.
@@ -138,8 +141,8 @@ func wantedParts(hc *goharborv1.HarborCluster, seen Seen) map[Part]string {
 			wanted[part] = fingerprint([]any{manifest.Objects, manifest.Credentials})
 		}
 	}
-	if job := BucketJob(hc); job != nil && seen.BucketJob == nil {
-		wanted[PartBucket] = fingerprint(job.Object)
+	if wantsBucket(hc, seen.Observed) {
+		wanted[PartBucket] = fingerprint(BucketJob(hc).Object)
 	}
 	return wanted
 }
@@ -190,7 +193,11 @@ func dueParts(seen Seen, wanted map[Part]string, evaluation Evaluation, applied 
 		case now.Before(at):
 			again = earlier(again, &at)
 		default:
-			due = append(due, Due{Part: part, Wanted: fingerprint, Why: why})
+			next := Due{Part: part, Wanted: fingerprint, Why: why}
+			if part == PartBucket && seen.BucketJob != nil {
+				next.Replaces = seen.BucketJob.UID
+			}
+			due = append(due, next)
 		}
 	}
 	return due, again
@@ -218,10 +225,11 @@ func (a Applied) due(part Part, wanted string, versions map[string]string) (why 
 	return a.drift(part, versions), a.At.Add(repairPause)
 }
 
-// drift says what of a part that is wanted still is not seen as it was applied; empty: nothing. The Job of the bucket is wanted only while there is none.
+// drift says what of a part that is wanted still is not seen as it was applied; empty: nothing. The Job of the bucket is wanted only while there is none that
+// will do.
 func (a Applied) drift(part Part, versions map[string]string) string {
 	if part == PartBucket {
-		return "the Job is gone"
+		return "the Job is gone, or outdated"
 	}
 	for _, object := range slices.Sorted(maps.Keys(a.Versions)) {
 		if versions[object] != a.Versions[object] {

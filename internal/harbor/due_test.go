@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
@@ -237,6 +238,65 @@ func TestWhatCouldNotBeAppliedIsTriedAgainLessAndLess(t *testing.T) {
 	due, after := k.due()
 	require.Empty(t, due, "there is nothing to be applied to")
 	require.Zero(t, after)
+}
+
+// jobOf is the Job of the bucket as it was made for a HarborCluster, and not complete.
+func jobOf(hc *goharborv1.HarborCluster) *batchv1.Job {
+	made := harbor.BucketJob(hc)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: made.GetName(), UID: "old", Annotations: made.GetAnnotations()}}
+	job.CreationTimestamp = metav1.NewTime(created.Add(time.Second))
+	return job
+}
+
+func TestAJobThatCannotMakeTheBucketThatIsWantedNowIsReplaced(t *testing.T) {
+	k := newKept(t, up())
+	k.seen.BucketJob = jobOf(k.hc)
+	k.apply()
+	requireDue := func(why, message string) {
+		t.Helper()
+		judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
+		require.Len(t, judged.Due, 1)
+		require.Equal(t, harbor.Due{Part: harbor.PartBucket, Wanted: judged.Due[0].Wanted, Why: why, Replaces: "old"}, judged.Due[0])
+		storage := conditionOf(t, judged.Evaluation, goharborv1.StorageReady)
+		require.Equal(t, []string{string(unknown), harbor.ReasonBucketJobNotComplete, message}, []string{string(storage.Status), storage.Reason, storage.Message})
+	}
+	due, _ := k.due()
+	require.Empty(t, due, "it is as it is wanted")
+	k.hc.Spec.Storage.Spec.MinIO.Client = &goharborv1.Image{Image: "mirror.example/mc:1"}
+	for _, end := range []batchv1.JobConditionType{"", batchv1.JobFailed} {
+		k.seen.BucketJob.Status = finished(end).Status
+		requireDue("never applied", "Job minio-main, which makes the bucket, is not as the spec asks for it now")
+	}
+	k.seen.BucketJob.Status = finished(batchv1.JobComplete).Status
+	due, _ = k.due()
+	require.NotContains(t, due, harbor.PartBucket, "however it was made, the bucket is there")
+
+	k.seen.BucketJob = jobOf(k.hc)
+	k.hc.Spec.Storage.Spec.MinIO.Client = nil
+	k.seen.BucketJob.Annotations = nil
+	due, _ = k.due()
+	require.Empty(t, due, "nobody knows what was wanted of one that somebody else has made")
+}
+
+func TestTheBucketOfATenantThatIsMadeAnewIsMadeAnew(t *testing.T) {
+	k := newKept(t, up())
+	k.seen.BucketJob = jobOf(k.hc)
+	k.seen.BucketJob.Status = finished(batchv1.JobComplete).Status
+	k.apply()
+	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
+	k.seen.Tenant.SetCreationTimestamp(metav1.NewTime(created.Add(2 * time.Second)))
+	judged := harbor.Judge(k.hc, k.seen, k.applied, k.now)
+	require.False(t, judged.ApplyHarbor)
+	require.Equal(t, "Job minio-main, which makes the bucket, is older than Tenant minio-main", conditionOf(t, judged.Evaluation, goharborv1.StorageReady).Message)
+	require.Equal(t, []harbor.Due{{Part: harbor.PartBucket, Wanted: judged.Due[0].Wanted, Why: "never applied", Replaces: "old"}}, judged.Due)
+
+	// What was applied is not seen at once, and is not applied again at once.
+	k.applied[harbor.PartBucket] = harbor.Applied{Wanted: judged.Due[0].Wanted, At: k.now}
+	judged = harbor.Judge(k.hc, k.seen, k.applied, k.now)
+	require.Empty(t, judged.Due)
+	require.True(t, judged.Drifted, "who has looked at a cache looks at the API server")
+	k.seen.BucketJob.CreationTimestamp = metav1.NewTime(created.Add(2 * time.Second))
+	require.Equal(t, goharborv1.StatusHealthy, harbor.Judge(k.hc, k.seen, k.applied, k.now).Status)
 }
 
 func TestTimeAloneChangesWhatIsSaidOfAServiceThatIsOnItsWay(t *testing.T) {

@@ -43,7 +43,7 @@ func Evaluate(hc *goharborv1.HarborCluster, observed Observed, now time.Time) Ev
 	conditions = append(conditions, newJudge(hc, goharborv1.ServiceReady, now).service(observed))
 	return Evaluation{
 		Status: health.Overall(hc.Generation, conditions), ApplyHarbor: apply, Conditions: conditions,
-		MakeBucket: minioOf(hc) != nil && observed.BucketJob == nil && observed.Unapplied[goharborv1.StorageReady] == "" &&
+		MakeBucket: wantsBucket(hc, observed) && observed.Unapplied[goharborv1.StorageReady] == "" &&
 			observeTenant(hc, observed.Tenant).state == ready,
 	}
 }

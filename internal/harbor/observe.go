@@ -182,12 +182,12 @@ func observeStorage(hc *goharborv1.HarborCluster, o Observed) observation {
 		return externalStorage(hc).observe(o.Secrets)
 	}
 	if tenant := observeTenant(hc, o.Tenant); tenant.state != ready {
-		if job := observeBucketJob(hc, o.BucketJob); job.state == failed {
+		if job := observeBucketJob(hc, o); job.state == failed {
 			return job
 		}
 		return tenant
 	}
-	return observeBucketJob(hc, o.BucketJob)
+	return observeBucketJob(hc, o)
 }
 
 func observeTenant(hc *goharborv1.HarborCluster, tenant *unstructured.Unstructured) observation {
@@ -221,9 +221,13 @@ func observeTenant(hc *goharborv1.HarborCluster, tenant *unstructured.Unstructur
 	return observation{state: ready, reason: ReasonReady, message: fmt.Sprintf("Tenant %s is initialized", tenant.GetName())}
 }
 
-func observeBucketJob(hc *goharborv1.HarborCluster, job *batchv1.Job) observation {
+func observeBucketJob(hc *goharborv1.HarborCluster, o Observed) observation {
+	job := o.BucketJob
 	if job == nil {
 		return waiting(ReasonBucketJobNotComplete, "there is no Job %s/%s yet, which makes the bucket", hc.Namespace, minioName(hc))
+	}
+	if why := outdatedJob(hc, o); why != "" {
+		return waiting(ReasonBucketJobNotComplete, "Job %s, which makes the bucket, %s", job.Name, why)
 	}
 	for _, condition := range job.Status.Conditions {
 		switch {

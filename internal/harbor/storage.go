@@ -2,8 +2,11 @@ package harbor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -119,6 +122,9 @@ func minioEndpoint(hc *goharborv1.HarborCluster) string {
 	return fmt.Sprintf("http://%s-hl.%s.svc:%d", minioName(hc), hc.Namespace, minioPort)
 }
 
+// annotationWanted tells what was wanted of a Job from anything else. Whatever changes a Job on its way to the API server leaves that.
+const annotationWanted = "drydock.dev/wanted"
+
 // BucketJob makes Harbor's bucket. It is applied when the Tenant is ready; nil when the storage runs elsewhere.
 func BucketJob(hc *goharborv1.HarborCluster) *unstructured.Unstructured {
 	spec := minioOf(hc)
@@ -146,7 +152,36 @@ func BucketJob(hc *goharborv1.HarborCluster) *unstructured.Unstructured {
 	if secrets := pullSecrets(pull); len(secrets) > 0 {
 		pod["imagePullSecrets"] = secrets
 	}
-	return object(Job, hc, minioName(hc), map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}})
+	job := object(Job, hc, minioName(hc), map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod}}})
+	job.SetAnnotations(map[string]string{annotationWanted: fingerprint(job.Object)})
+	return job
+}
+
+// wantsBucket reports whether the Job that makes the bucket is to be applied: there is none, or that which is there is outdated.
+func wantsBucket(hc *goharborv1.HarborCluster, o Observed) bool {
+	return minioOf(hc) != nil && (o.BucketJob == nil || outdatedJob(hc, o) != "")
+}
+
+// outdatedJob says why the Job does not make the bucket that is wanted now; empty: it does, or has. A Job cannot be changed. One that is complete has made the
+// bucket, however it did, but not in the volumes of a Tenant that was made after it.
+func outdatedJob(hc *goharborv1.HarborCluster, o Observed) string {
+	job := o.BucketJob
+	if o.Tenant != nil && !job.CreationTimestamp.IsZero() {
+		if made := o.Tenant.GetCreationTimestamp(); job.CreationTimestamp.Before(&made) {
+			return "is older than Tenant " + o.Tenant.GetName()
+		}
+	}
+	wanted, marked := job.Annotations[annotationWanted]
+	if marked && wanted != BucketJob(hc).GetAnnotations()[annotationWanted] && !jobComplete(job) {
+		return "is not as the spec asks for it now"
+	}
+	return ""
+}
+
+func jobComplete(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue
+	})
 }
 
 // registryStorage is where Harbor keeps images, as Harbor's own spec says it.
