@@ -171,11 +171,11 @@ func (w *harborWatch) see(ctx context.Context, reader client.Reader, live bool, 
 	seen := harbor.Seen{Observed: observed, Versions: map[string]string{}}
 	for _, secret := range secrets {
 		observed.Secrets[secret.Name] = true
-		seen.Versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(secret)
+		seen.Versions[harbor.VersionKey(harbor.Secret.Kind, secret.Name)] = harbor.VersionOf(secret, nil)
 	}
 	for _, object := range []*unstructured.Unstructured{observed.Postgresql, observed.RedisFailover, observed.Tenant, observed.Harbor} {
 		if object != nil {
-			seen.Versions[harbor.VersionKey(object.GetKind(), object.GetName())] = harbor.VersionOf(object)
+			seen.Versions[harbor.VersionKey(object.GetKind(), object.GetName())] = harbor.VersionOf(object, nil)
 		}
 	}
 	return seen, readIngresses(ctx, reader, hc, seen.Versions)
@@ -193,7 +193,7 @@ func readIngresses(ctx context.Context, reader client.Reader, hc *goharborv1.Har
 			return err
 		}
 		if err == nil {
-			versions[harbor.VersionKey(harbor.Ingress.Kind, ingress.Name)] = harbor.VersionOf(ingress)
+			versions[harbor.VersionKey(harbor.Ingress.Kind, ingress.Name)] = harbor.VersionOf(ingress, object.GetAnnotations())
 		}
 	}
 	return nil

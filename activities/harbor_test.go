@@ -280,6 +280,14 @@ func harborDrifts(t *testing.T, played *operators.Operators) {
 	require.EqualValues(t, 2, spec["numberOfInstances"])
 	require.NotNil(t, spec["clone"], "what is not ours stays")
 
+	const size = "nginx.ingress.kubernetes.io/proxy-body-size"
+	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"annotations":{"`+size+`":"1m","theirs":"stays"}}}`)
+	for due := r.await(); !slices.ContainsFunc(due.Parts, func(d harbor.Due) bool { return d.Part == harbor.PartStorage }); due = r.await() {
+		continue // what else has changed
+	}
+	annotations := r.object(harbor.Ingress, "minio-main").GetAnnotations()
+	require.Equal(t, []string{"0", "stays"}, []string{annotations[size], annotations["theirs"]}, "no image would pass")
+
 	for object, part := range map[*unstructured.Unstructured]harbor.Part{
 		r.object(harbor.RedisFailover, "main-redis"): harbor.PartCache, r.object(harbor.Ingress, "minio-main"): harbor.PartStorage,
 		r.object(harbor.Secret, "main-database-password"): harbor.PartHarbor,

@@ -226,18 +226,19 @@ func (a *harborApply) isTheirs(hc *goharborv1.HarborCluster, object *metav1.Part
 
 // apply applies an object, makes fields ours that somebody else has written, and takes down its version.
 func (a *harborApply) apply(ctx context.Context, object *unstructured.Unstructured) error {
+	set := object.GetAnnotations()
 	if err := a.cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership); err != nil {
 		return fmt.Errorf("%s: %w", nameOf(object), err)
 	}
-	a.took(object.GetKind(), object)
+	a.took(object.GetKind(), object, set)
 	return nil
 }
 
-// took takes down the version of an object as it is now.
-func (a *harborApply) took(kind string, object metav1.Object) {
+// took takes down the version of an object as it is now, which we have given those annotations.
+func (a *harborApply) took(kind string, object metav1.Object, set map[string]string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.versions[harbor.VersionKey(kind, object.GetName())] = harbor.VersionOf(object)
+	a.versions[harbor.VersionKey(kind, object.GetName())] = harbor.VersionOf(object, set)
 }
 
 // createCredentials makes a Secret with random values, unless it is there: what it says is in use then.
@@ -259,7 +260,7 @@ func (a *harborApply) createCredentials(ctx context.Context, hc *goharborv1.Harb
 	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	a.took(harbor.Secret.Kind, there)
+	a.took(harbor.Secret.Kind, there, nil)
 	return nil
 }
 

@@ -292,9 +292,9 @@ func ReadValues(hc *goharborv1.HarborCluster, secrets map[string]map[string][]by
 // VersionKey names an object among the Versions.
 func VersionKey(kind, name string) string { return kind + "/" + name }
 
-// VersionOf changes whenever somebody may have changed what we apply of an object: its spec, of which its generation tells, our labels, an owner with
-// which it would go, or, when it has no generation, anything. The status may change.
-func VersionOf(object metav1.Object) string {
+// VersionOf changes whenever somebody may have changed what we apply of an object: its spec, of which its generation tells, our labels, the annotations
+// that we have set, an owner with which it would go, or, when it has no generation, anything. The status may change, and what others annotate.
+func VersionOf(object metav1.Object, set map[string]string) string {
 	version := "r" + object.GetResourceVersion()
 	if generation := object.GetGeneration(); generation > 0 {
 		version = fmt.Sprintf("g%d", generation)
@@ -303,7 +303,15 @@ func VersionOf(object metav1.Object) string {
 		version += "/owned"
 	}
 	labels := object.GetLabels()
-	return fmt.Sprintf("%s/%s/%s/%s", object.GetUID(), version, labels[LabelCluster], labels[labelManagedBy])
+	version = fmt.Sprintf("%s/%s/%s/%s", object.GetUID(), version, labels[LabelCluster], labels[labelManagedBy])
+	if len(set) == 0 {
+		return version
+	}
+	annotations := map[string]string{}
+	for key := range set {
+		annotations[key] = object.GetAnnotations()[key]
+	}
+	return version + "/" + fingerprint(annotations)
 }
 
 // Belongs reports whether an object is the HarborCluster's: by its label, or since the Harbor operator has made it.
