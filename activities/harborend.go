@@ -129,6 +129,8 @@ type RemoveHarborPartResult struct {
 	// Foreign is the object that has the name of one of the part's, and does not belong to the HarborCluster; empty: there is none. The part's
 	// Secrets and claims stay then: they may be in use by that object.
 	Foreign string `json:"foreign,omitempty"`
+	// Gone: the HarborCluster was gone already, so that the part was left as it is. Nobody knows any more what belongs to it.
+	Gone bool `json:"gone,omitempty"`
 }
 
 // RemoveHarborPart deletes what was applied for a part of a HarborCluster that is being deleted, and waits until it is gone. By the deletionPolicy Retain the
@@ -142,7 +144,7 @@ func (h *Harbor) RemoveHarborPart(ctx context.Context, in RemoveHarborPartInput)
 	doing := fmt.Sprintf("remove the %s of %s", in.Part, in.HarborRef)
 	hc, err := readHarborCluster(ctx, cluster.Client, in.HarborRef)
 	if err != nil || hc == nil || hc.UID != in.UID || hc.DeletionTimestamp == nil {
-		return RemoveHarborPartResult{}, explainHarbor(cluster, in.HarborRef, doing, err)
+		return RemoveHarborPartResult{Gone: err == nil}, explainHarbor(cluster, in.HarborRef, doing, err)
 	}
 	if err := h.Waits.unlessHeld(ctx); err != nil {
 		return RemoveHarborPartResult{}, err

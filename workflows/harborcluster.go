@@ -75,7 +75,9 @@ type harborKeeper struct {
 	trouble []error
 	// removing are the parts that are being removed, and seen what each waits for.
 	removing []harbor.Part
-	seen     map[harbor.Part]drydockv1.Wait
+	// left are the parts that were not removed, as the object was gone before its time.
+	left []string
+	seen map[harbor.Part]drydockv1.Wait
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest

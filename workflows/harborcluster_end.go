@@ -12,6 +12,7 @@ import (
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/temporal"
@@ -95,9 +96,18 @@ func (h *harborKeeper) remove(ctx workflow.Context, due harbor.Look) error {
 	if err := h.insist().effect(ctx, "let the object go", h.harbor.ReleaseHarborCluster, released, nil); err != nil {
 		return err
 	}
-	h.record.note("what belonged to it is removed; its data: " + string(due.DeletionPolicy))
+	h.record.note(h.removed(due.DeletionPolicy))
 	h.record.enter(HarborDeleted)
 	return nil
+}
+
+// removed says what became of what belonged to the HarborCluster.
+func (h *harborKeeper) removed(policy goharborv1.DeletionPolicy) string {
+	if len(h.left) == 0 {
+		return "what belonged to it is removed; its data: " + string(policy)
+	}
+	slices.Sort(h.left)
+	return "somebody let the object go before all was removed; left as it is: " + strings.Join(h.left, ", ")
 }
 
 // removeParts removes parts side by side, each when the cluster is not held, and returns when all are gone. What fails stops no other.
@@ -149,6 +159,9 @@ func (h *harborKeeper) removePart(ctx workflow.Context, part harbor.Part) error 
 		err := insist.wait(ctx, "remove the "+string(part), nil, "", h.harbor.RemoveHarborPart, activities.RemoveHarborPartInput{HarborRef: h.ref, Part: part}, &result)
 		if temporal.ErrorType(err) == temporal.ErrHeld {
 			continue
+		}
+		if err == nil && result.Gone {
+			h.left = append(h.left, string(part))
 		}
 		if err == nil && result.Foreign != "" {
 			h.record.note(result.Foreign + " is not of this HarborCluster: it was left, and so were the Secrets and the claims of the " + string(part))

@@ -122,3 +122,14 @@ func TestAnObjectIsNotMadeAnewByTheRunThatRemovesTheFormerWhichWouldNotKeepIt(t 
 	require.Contains(t, *said, "rejected: cluster c1: HarborCluster registry/main is being deleted: apply it again when that is over")
 	require.Nil(t, h.object)
 }
+
+func TestWhatIsLeftOfAnObjectThatWentBeforeItsTimeIsNotSaidToBeRemoved(t *testing.T) {
+	h := newHarborWorld(t)
+	h.slow[harbor.PartHarbor] = true
+	h.after(time.Minute, func() { h.object.DeletionTimestamp = &metav1.Time{Time: h.Now()} })
+	h.after(2*time.Minute, func() { h.object = nil })
+	h.ExecuteWorkflow(HarborCluster, theHarborCluster())
+	status := requireResult[HarborClusterStatus](h.world)
+	require.Equal(t, HarborDeleted, status.State)
+	require.Equal(t, []string{"somebody let the object go before all was removed; left as it is: cache, database, storage"}, status.Notes)
+}

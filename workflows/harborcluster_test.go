@@ -197,7 +197,7 @@ func (h *harborWorld) removePart(ctx context.Context, in activities.RemoveHarbor
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.removed = append(h.removed, in.Part)
-	result := activities.RemoveHarborPartResult{Foreign: h.foreign[in.Part]}
+	result := activities.RemoveHarborPartResult{Foreign: h.foreign[in.Part], Gone: h.object == nil}
 	if err := h.refused[in.Part]; err != nil || !h.slow[in.Part] {
 		return result, err
 	}
