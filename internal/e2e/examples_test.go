@@ -16,6 +16,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 const examplesDir = "../../docs/examples"
@@ -23,18 +24,20 @@ const examplesDir = "../../docs/examples"
 // exampleProgram is one of the documentation's requestors, as a user runs it: it takes both workers of a spoke, one after the other.
 type exampleProgram struct {
 	name, campaign string
-	command        func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
+	// stops: it stops its work when the node is taken away from it.
+	stops   bool
+	command func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
 }
 
 func examplePrograms() []exampleProgram {
 	return []exampleProgram{
-		{"in Go", "bios-go", func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+		{"in Go", "bios-go", true, func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
 			program := filepath.Join(t.TempDir(), "requestor")
 			built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, examplesDir+"/requestor").CombinedOutput()
 			require.NoError(t, err, "%s", built)
 			return exec.Command(program, append([]string{"--cluster", spoke.Name, "--campaign", campaign, "--nodes", "worker-1,worker-2", "--"}, work...)...)
 		}},
-		{"in a shell", "bios-sh", func(_ *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+		{"in a shell", "bios-sh", false, func(_ *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
 			return exec.Command(examplesDir+"/requestor.sh", append([]string{spoke.Name, campaign, "node/worker-1", "node/worker-2", "--"}, work...)...)
 		}},
 	}
@@ -64,6 +67,9 @@ func TestTheRequestorsOfTheDocumentation(t *testing.T) {
 	for _, program := range examplePrograms() {
 		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
 			goesOn(t, program)
+		})
+		t.Run(program.name+" ask anew for a node whose maintenance was terminated, and do not work on it before", func(t *testing.T) {
+			asksAnew(t, program)
 		})
 	}
 }
@@ -98,6 +104,38 @@ func goesOn(t *testing.T, program exampleProgram) {
 	count := fleet.Count(nil, deedsOf(t, spoke)[before:])
 	require.Equal(t, 2, count[fleet.DeedCordon], "each node was taken once")
 	require.Equal(t, 2, count[fleet.DeedUncordon])
+}
+
+func asksAnew(t *testing.T, program exampleProgram) {
+	spoke := theFleet.Cluster("spoke-2")
+	program.campaign += "-anew"
+	dir := t.TempDir()
+
+	// The work on the first node hangs while its maintenance is terminated. A program that begins once more on a node is killed.
+	hanging, said := program.run(t, spoke, "sh", "-c", `echo begun >> "$0/begun-$NODE"
+		[ "$(cat "$0/begun-$NODE")" = begun ] || kill -9 $PPID
+		[ "$(ls "$0")" != "begun-$NODE" ] || exec sleep 600`, dir)
+	require.Eventually(t, func() bool { return len(glob(t, dir, "begun-*")) == 1 }, time.Minute, 100*time.Millisecond)
+	begun := glob(t, dir, "begun-*")[0]
+	first := filepath.Base(begun)[len("begun-"):]
+	if !program.stops {
+		kill(hanging)
+	}
+	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", program.campaign+"-"+first))
+	if program.stops {
+		require.Error(t, hanging.Wait())
+		require.Contains(t, said.String(), first+": workflow execution error")
+		require.Contains(t, said.String(), "terminated")
+		require.Len(t, glob(t, dir, "begun-*"), 2, "the other node has its turn nevertheless")
+	}
+	once, err := os.ReadFile(begun)
+	require.NoError(t, err)
+	require.Equal(t, "begun\n", string(once))
+
+	again, said := program.run(t, spoke, "sh", "-c", `touch "$0/done-$NODE"`, dir)
+	require.NoError(t, again.Wait(), "%s", said)
+	require.FileExists(t, filepath.Join(dir, "done-"+first))
+	require.NoError(t, theFleet.AwaitNothingLeft(context.Background(), spoke))
 }
 
 func glob(t *testing.T, dir, pattern string) []string {

@@ -70,30 +70,35 @@ func (r requestor) ask(ctx context.Context, node string) (*maintenance, error) {
 // say sends a signal: done, fail, recover or cancel.
 func (m *maintenance) say(ctx context.Context, signal, why string) error {
 	m.tell(signal)
-	return m.server.SignalWorkflow(ctx, m.GetID(), m.GetRunID(), signal, map[string]string{"actor": m.id, "reason": why})
+	return m.server.SignalWorkflow(ctx, m.GetID(), "", signal, map[string]string{"actor": m.id, "reason": why})
 }
 
 // await waits until the maintenance is in a state as wanted, or over, and returns its state. Nothing is asked at intervals: Temporal tells of each event
-// in the maintenance's history, and whenever state or reason change, there is one.
+// in the maintenance's history, and whenever state or reason change, there is one. One that waits for long goes on in another run, with a history of its own.
 func (m *maintenance) await(ctx context.Context, wanted func(state string) bool) (string, error) {
-	history := m.server.GetWorkflowHistory(ctx, m.GetID(), m.GetRunID(), true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for history.HasNext() {
-		event, err := history.Next()
-		if err != nil {
-			return "", err
-		}
-		// Events of long ago come first: what counts is how it stands now.
-		if event.GetEventType() == enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES {
-			if state, err := m.state(ctx); err != nil || wanted(state) {
-				return state, err
+	for goesOn := true; goesOn; {
+		goesOn = false
+		history := m.server.GetWorkflowHistory(ctx, m.GetID(), "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for history.HasNext() {
+			event, err := history.Next()
+			if err != nil {
+				return "", err
+			}
+			goesOn = event.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW
+			// Events of long ago come first: what counts is how it stands now.
+			if event.GetEventType() == enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES {
+				if state, err := m.state(ctx); err != nil || wanted(state) {
+					return state, err
+				}
 			}
 		}
 	}
 	return m.state(ctx)
 }
 
+// state is that of its last run; none when it is over. One that was terminated keeps its attributes as they were, though its node is not handed over any more.
 func (m *maintenance) state(ctx context.Context) (string, error) {
-	execution, err := m.server.DescribeWorkflow(ctx, m.GetID(), m.GetRunID())
+	execution, err := m.server.DescribeWorkflow(ctx, m.GetID(), "")
 	if err != nil {
 		return "", err
 	}
@@ -102,6 +107,9 @@ func (m *maintenance) state(ctx context.Context) (string, error) {
 	if text := strings.TrimSpace(state + " " + reason); text != m.told {
 		m.told = text
 		m.tell(text)
+	}
+	if execution.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return "", nil
 	}
 	return state, nil
 }
