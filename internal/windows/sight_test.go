@@ -65,3 +65,40 @@ func toldAt(t *testing.T, now string, specs ...drydockv1.MaintenanceWindowSpec) 
 	}
 	return standings, standings[0].Outlook.Until
 }
+
+// Of a window that opens often less is told ahead than of one that opens seldom.
+func TestWhatFitsOnlyIntoAWindowThatOpensSeldomWaitsForItHoweverFarAheadThatIs(t *testing.T) {
+	for name, often := range map[string]drydockv1.MaintenanceWindowSpec{
+		"daily":             spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"),
+		"every ten minutes": often(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			small, large := drive(t, often, "2026-12-01T12:00:00Z"), drive(t, spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h"), "2026-12-01T12:00:00Z")
+			opens := at("2026-12-06T06:00:00Z").UTC()
+			for now := at("2026-12-01T22:30:30Z").UTC(); now.Before(at("2026-12-29T00:00:00Z").UTC()); now = now.Add(3 * time.Hour) {
+				small.walk(now.Format(time.RFC3339))
+				large.walk(now.Format(time.RFC3339))
+				if now.Sub(opens) > 2*time.Hour {
+					opens = opens.AddDate(0, 0, 7)
+				}
+				verdict := windows.Ask([]windows.Standing{told(small), told(large)}, now, 2*time.Hour)
+				require.Equal(t, !now.Before(opens), verdict.Allowed, "%s: %+v", now, verdict)
+				if !verdict.Allowed {
+					require.NotNil(t, verdict.NextOpen, "%s: %+v", now, verdict)
+					require.Equal(t, opens, *verdict.NextOpen, now)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatFitsIntoNoOpeningIsToldTheNextInWhichItStartsAllTheSame(t *testing.T) {
+	standings, _ := toldAt(t, "2026-12-01T12:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h"))
+	opens := at("2026-12-01T22:00:00Z").Time
+	verdict := windows.Ask(standings, opens.Add(-time.Hour), 5*time.Hour)
+	require.Equal(t, windows.ReasonClosed, verdict.Reason)
+	require.NotNil(t, verdict.NextOpen)
+	require.Equal(t, opens.UTC(), *verdict.NextOpen)
+	standings, _ = toldAt(t, "2026-12-01T22:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"))
+	require.True(t, windows.Ask(standings, opens, 5*time.Hour).Allowed)
+}

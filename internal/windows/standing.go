@@ -90,7 +90,8 @@ func (s Standing) Opens(now time.Time) (time.Time, bool) {
 
 // Ask answers whether something that takes that long may start now, by what windows have told: all those that are for it. What a window has not told
 // is not so: it is closed until it says that it has opened, or confirms that it will. When something is not known of one, nothing starts, for it may be excluded there.
-// What takes longer than any opening in sight is not kept from starting by that: it would never have its turn.
+// What takes longer than any opening in sight is not kept from starting by that: it would never have its turn. The next opening
+// is looked for as far ahead as any window is known, though the exclusions of others may not be known there yet.
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
 		if s.Override != nil && now.Before(s.Override.Until) {
@@ -99,23 +100,31 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 		}
 	}
 	var outlooks []Outlook
-	until := now.Add(longestLook)
+	until, furthest := now.Add(longestLook), now
 	for _, s := range told {
 		if s.Number == 0 || s.Trouble != "" {
 			return Verdict{Reason: ReasonUnknown, Window: s.Window}
 		}
+		sight := now.Add(longestLook)
 		if !s.Outlook.Last {
-			until = earlier(until, s.Outlook.Until)
+			sight = s.Outlook.Until
 		}
+		until, furthest = earlier(until, sight), later(furthest, sight)
 		outlooks = append(outlooks, s.Outlook.begun(now))
 	}
 	if len(outlooks) == 0 {
 		return Verdict{Reason: ReasonNoWindow}
 	}
-	verdict, _ := Question{Now: now, Need: need}.answer(outlooks, later(until, now))
-	if verdict.Reason == ReasonDoesNotFit && verdict.NextOpen == nil {
+	question := Question{Now: now, Need: need}
+	verdict, _ := question.answer(outlooks, later(until, now))
+	if verdict.Allowed || verdict.NextOpen != nil {
+		return verdict
+	}
+	further, _ := question.answer(outlooks, furthest)
+	if further.NextOpen == nil && need > 0 {
 		return Ask(told, now, 0)
 	}
+	verdict.NextOpen, verdict.Window = further.NextOpen, further.Window
 	return verdict
 }
 
