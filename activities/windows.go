@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -29,11 +31,16 @@ type Windows struct {
 type ForeseeWindowInput struct {
 	Object drydockv1.MaintenanceWindow `json:"object"`
 	From   time.Time                   `json:"from"`
+	// Defining: the window is to be defined, or edited. More is refused then than is to break one that runs.
+	Defining bool `json:"defining,omitempty"`
 }
 
 // ForeseeWindow returns what is ahead of a window. Error: InvalidSpec for a calendar that cannot be read.
 func (w *Windows) ForeseeWindow(_ context.Context, in ForeseeWindowInput) (windows.Outlook, error) {
 	window, err := windows.New(&in.Object)
+	if err == nil && in.Defining {
+		err = windows.Check(&in.Object.Spec, field.NewPath("spec")).ToAggregate()
+	}
 	if err != nil {
 		return windows.Outlook{}, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}

@@ -145,6 +145,13 @@ func TestACalendarIsForeseenOrRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 12, 1, 21, 0, 0, 0, time.UTC), outlook.Openings[0].Start.UTC())
 
+	object.Spec.Notify = []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"99999h"}}}
+	_, err = (&Windows{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from, Defining: true})
+	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
+	require.True(t, temporal.Final(err))
+	_, err = (&Windows{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
+	require.NoError(t, err, "one that was defined before goes on")
+
 	object.Spec.TimeZone = "Mars/Olympus"
 	_, err = (&Windows{}).ForeseeWindow(t.Context(), ForeseeWindowInput{Object: object, From: from})
 	require.ErrorContains(t, err, "spec.timeZone")

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -113,7 +112,7 @@ func (w *maintenanceWindow) pass(ctx workflow.Context) {
 		return
 	}
 	of := w.course.Window
-	outlook, err := w.foresee(ctx, *of, from)
+	outlook, err := w.foresee(ctx, activities.ForeseeWindowInput{Object: *of, From: from})
 	if w.course.Window != of {
 		return // it was edited or cancelled meanwhile
 	}
@@ -142,12 +141,11 @@ func (w *maintenanceWindow) passTime(ctx workflow.Context) {
 	}
 }
 
-// foresee reads the calendar of a window from a moment on. It is done by an activity: zones differ between the images of workers.
-func (w *maintenanceWindow) foresee(ctx workflow.Context, object drydockv1.MaintenanceWindow, from time.Time) (windows.Outlook, error) {
+// foresee reads the calendar of a window. It is done by an activity: zones differ between the images of workers.
+func (w *maintenanceWindow) foresee(ctx workflow.Context, in activities.ForeseeWindowInput) (windows.Outlook, error) {
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
 	var outlook windows.Outlook
-	in := activities.ForeseeWindowInput{Object: object, From: from}
-	err := insist.effect(ctx, "read the calendar from "+from.UTC().Format(clockFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)
+	err := insist.effect(ctx, "read the calendar from "+in.From.UTC().Format(clockFormat)+" on", w.calendars.ForeseeWindow, in, &outlook)
 	return outlook, err
 }
 

@@ -375,25 +375,3 @@ func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
 	require.Equal(t, told[30*time.Minute]+1, told[90*time.Minute])
 	require.Equal(t, told[30*time.Minute]+2, told[150*time.Minute])
 }
-
-// Each opening takes a workflow for every receiver, which leave their events in the history of the run.
-func TestMuchWordThatIsDueAtOnceIsSentByAsManyRunsAsThatTakes(t *testing.T) {
-	request := defined()
-	request.Object.Spec.Notify[0].Leads = []drydockv1.Duration{"2160h"}
-	window, err := windows.New(&request.Object)
-	require.NoError(t, err)
-	outlook, err := window.Outlook(noon)
-	require.NoError(t, err)
-	in := MaintenanceWindowInput{Carried: &MaintenanceWindowCarried{}}
-	in.Carried.Course.Define(request, outlook, noon)
-
-	var last []time.Time
-	for range 5 {
-		w := newWindowWorld(t, noon)
-		w.SetContinueAsNewSuggested(true)
-		in = w.runsOn(in)
-		last = append(last, in.Carried.Course.Announced[0].Start.UTC())
-	}
-	first := noon.Add(10 * time.Hour)
-	require.Equal(t, []time.Time{first.AddDate(0, 0, 19), first.AddDate(0, 0, 39), first.AddDate(0, 0, 59), first.AddDate(0, 0, 79), first.AddDate(0, 0, 89)}, last)
-}

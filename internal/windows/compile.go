@@ -37,11 +37,13 @@ func New(object *drydockv1.MaintenanceWindow) (*Window, error) {
 	return window, nil
 }
 
-// Check returns what is wrong with the times of a window and cannot be said in a schema; path is that of the spec. Selectors are checked like
-// all others, elsewhere.
+// Check returns what is wrong with the times of a window that is to be defined, or edited, and cannot be said in a schema; path is that of the spec.
+// Selectors are checked like all others, elsewhere. A window that was defined before is read also when its leads are too long: its word is sent late.
 func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorList {
 	r := reader{}
-	r.window(spec, path)
+	if w := r.window(spec, path); len(r.invalid) == 0 && r.incomplete == nil {
+		r.leads(w, spec.Notify, path.Child("notify"))
+	}
 	return r.invalid
 }
 
@@ -92,7 +94,7 @@ func (r *reader) window(spec *drydockv1.MaintenanceWindowSpec, path *field.Path)
 	}
 	for i, notification := range spec.Notify {
 		for j, lead := range notification.Leads {
-			w.longestLead = max(w.longestLead, r.lead(w.calendar, lead, path.Child("notify").Index(i).Child("leads").Index(j)))
+			w.longestLead = max(w.longestLead, r.duration(lead, path.Child("notify").Index(i).Child("leads").Index(j)))
 		}
 	}
 	return w
@@ -195,16 +197,16 @@ func (r *reader) duration(given drydockv1.Duration, path *field.Path) time.Durat
 	return elapsed
 }
 
-// lead reads how long before each start of a calendar word of it is sent.
-func (r *reader) lead(c *calendar, given drydockv1.Duration, path *field.Path) time.Duration {
-	lead, starts := r.duration(given, path), len(c.recurrence.dates)
-	if rule := c.recurrence.rule; rule != nil {
-		starts += rule.perDay * int(lead/(24*time.Hour)+1)
+// leads refuses leads of which word would be sent of too many openings ahead.
+func (r *reader) leads(w *Window, receivers []drydockv1.WindowNotification, path *field.Path) {
+	for i, receiver := range receivers {
+		for j, lead := range receiver.Leads {
+			if w.mostWithin(length(lead)) > mostWord {
+				r.refuse(path.Index(i).Child("leads").Index(j), string(lead),
+					fmt.Errorf("is too long for a window that opens so often: word of more than %d openings would be sent ahead", mostWord))
+			}
+		}
 	}
-	if lead > 0 && starts > mostWord {
-		r.refuse(path, string(given), fmt.Errorf("is too long for a window that opens so often: word of more than %d openings would be sent ahead", mostWord))
-	}
-	return lead
 }
 
 // timeOfDay reads 04:00 or 04:00:00 as the time since midnight.

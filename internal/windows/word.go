@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -18,6 +19,54 @@ const (
 	// leastLook is for how long a calendar is read ahead at least.
 	leastLook = time.Hour
 )
+
+// mostWithin returns how many openings start within a lead at most: of so many word is sent ahead. What EXDATE and exclusions take away is counted, and
+// more than can be are not.
+func (w *Window) mostWithin(lead time.Duration) int {
+	c := w.calendar
+	var dates []time.Time
+	for _, date := range c.recurrence.dates {
+		dates = append(dates, date.clock(c.zone))
+	}
+	slices.SortFunc(dates, time.Time.Compare)
+	most, rule := mostWithin(slices.Values(dates), lead), c.recurrence.rule
+	if rule == nil {
+		return most
+	}
+	if everyDay := most + rule.perDay*int(lead/(24*time.Hour)+1); everyDay <= mostWord {
+		return everyDay
+	}
+	from := rule.option.Dtstart
+	if w.notBefore != nil {
+		from = later(from, reading(*w.notBefore, c.zone))
+	}
+	to := from.Add(longestLook + lead)
+	if w.notAfter != nil {
+		to = earlier(to, reading(*w.notAfter, c.zone))
+	}
+	if until := rule.until; until != nil {
+		to = earlier(to, until.clock(c.zone).Add(time.Second))
+	}
+	return most + mostWithin(rule.clocks(from, to), lead)
+}
+
+// mostWithin returns how many of some starts, which are in order, lie within a lead at most.
+func mostWithin(starts iter.Seq[time.Time], lead time.Duration) int {
+	var within []time.Time
+	most, looked := 0, 0
+	for start := range starts {
+		first := slices.IndexFunc(within, func(before time.Time) bool { return start.Sub(before) < lead })
+		if first < 0 {
+			first = len(within)
+		}
+		within = append(within[first:], start)
+		most = max(most, len(within))
+		if looked++; most > mostWord || looked == mostOccurrences {
+			break
+		}
+	}
+	return most
+}
 
 // furtherForWord adds to what is known from a moment on the openings beyond, of which word is sent before the calendar is read again. There are as many
 // beyond the longest lead as there may be within what is told. Of a calendar in which too much happens none are added: word of them is sent late.

@@ -1,6 +1,8 @@
 package windows_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,13 +130,63 @@ func TestWordIsSentOfAnOpeningThatTakesPlaceAfterAll(t *testing.T) {
 }
 
 func TestALeadThatAsksForTooMuchWordIsRefused(t *testing.T) {
-	often := sendingWord(spec("UTC", "FREQ=HOURLY;BYMINUTE=0,5,10,15,20,25,30,35,40,45,50,55", "5m"), "1h", "48h", "72h")
-	invalid := windows.Check(&often, field.NewPath("spec"))
-	require.Len(t, invalid, 1)
-	require.Equal(t, "spec.notify[0].leads[2]", invalid[0].Field)
-	require.Contains(t, invalid[0].Detail, "more than 1000 openings")
-	seldom := sendingWord(night(), "8760h")
-	require.Empty(t, windows.Check(&seldom, field.NewPath("spec")))
+	const everyFiveMinutes = "BYMINUTE=0,5,10,15,20,25,30,35,40,45,50,55"
+	often := spec("UTC", "FREQ=HOURLY;"+everyFiveMinutes, "5m")
+	bounded := func(s drydockv1.MaintenanceWindowSpec, from, to string) drydockv1.MaintenanceWindowSpec {
+		s.NotBefore, s.NotAfter = at(from), at(to)
+		return s
+	}
+	for name, tt := range map[string]struct {
+		spec    drydockv1.MaintenanceWindowSpec
+		allowed drydockv1.Duration
+		refused drydockv1.Duration // empty: none is
+	}{
+		"every five minutes":                 {often, "83h", "84h"},
+		"every night":                        {night(), "24000h", "24001h"},
+		"once a week":                        {spec("UTC", "FREQ=WEEKLY;BYDAY=SA;BYHOUR=22", "4h"), "168000h", "168001h"},
+		"every five minutes on Saturdays":    {spec("UTC", "FREQ=DAILY;BYDAY=SA;BYHOUR=*;"+everyFiveMinutes, "5m"), "500h", "600h"},
+		"every five minutes of three days":   {spec("UTC", "FREQ=YEARLY;BYMONTH=12;BYMONTHDAY=24,25,26;BYHOUR=*;"+everyFiveMinutes, "5m"), "8000h", "9000h"},
+		"often until a day":                  {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";UNTIL=20261203T000000Z", "5m"), "99999h", ""},
+		"often between two days":             {bounded(often, "2026-12-01T00:00:00Z", "2026-12-03T00:00:00Z"), "99999h", ""},
+		"so many times":                      {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000", "5m"), "99999h", ""},
+		"so many times, and once more":       {spec("UTC", "DTSTART:20261201T000000\nRRULE:FREQ=HOURLY;"+everyFiveMinutes+";COUNT=1000\nRDATE:20200101T000000", "5m"), "83h", "99999h"},
+		"on dates far apart, and every hour": {spec("UTC", "FREQ=HOURLY;BYMINUTE=0\nRDATE:"+yearly(300), "30m"), "998h", "1000h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tt.spec
+			s.Recurrence = strings.ReplaceAll(s.Recurrence, "BYHOUR=*", "BYHOUR=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23")
+			s = sendingWord(s, "1h", tt.allowed)
+			require.Empty(t, windows.Check(&s, field.NewPath("spec")))
+			if tt.refused == "" {
+				return
+			}
+			s = sendingWord(s, "1h", tt.allowed, tt.refused)
+			invalid := windows.Check(&s, field.NewPath("spec"))
+			require.Len(t, invalid, 1)
+			require.Equal(t, "spec.notify[0].leads[2]", invalid[0].Field)
+			require.Contains(t, invalid[0].Detail, "more than 1000 openings")
+		})
+	}
+}
+
+// yearly are that many dates, a year apart.
+func yearly(count int) string {
+	var dates []string
+	for year := range count {
+		dates = append(dates, fmt.Sprintf("%d0101T003000", 2026+year))
+	}
+	return strings.Join(dates, ",")
+}
+
+// Which leads are too long may change. A window that was defined before goes on.
+func TestAWindowThatRunsIsNotBrokenByALeadThatIsTooLong(t *testing.T) {
+	d := drive(t, sendingWord(spec("UTC", "FREQ=HOURLY;BYMINUTE=0,30", "10m"), "9000h"), "2026-12-01T12:10:00Z")
+	d.walk("2026-12-01T12:45:00Z")
+	require.Contains(t, d.happened, windows.EventStarted)
+	require.Contains(t, d.happened, windows.EventUpcoming)
+	d.Cancel(windows.CancelRequest{All: true}, d.now)
+	d.pass(d.now)
+	require.Equal(t, windows.PhaseOver, d.Phase(d.now))
 }
 
 func length(t *testing.T, lead string) time.Duration {
