@@ -45,7 +45,8 @@ func (c *Course) share(of time.Duration) time.Duration {
 // At returns how the course stands at a moment, which leaves the course itself as it is.
 func (c *Course) At(now time.Time) *Course {
 	then := *c
-	then.Amendments, then.Announced, then.Events = slices.Clone(c.Amendments), slices.Clone(c.Announced), slices.Clone(c.Events)
+	then.Amendments, then.Events = slices.Clone(c.Amendments), slices.Clone(c.Events)
+	then.Announced, then.Owed = slices.Clone(c.Announced), slices.Clone(c.Owed)
 	then.Pass(now)
 	return &then
 }

@@ -33,6 +33,8 @@ type Course struct {
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	// Announced is how far word of openings that are to come was sent: for each lead of each receiver the last opening that had its turn.
 	Announced []Lead `json:"announced,omitempty"`
+	// Owed is word that is due all the same, of openings before that one.
+	Owed []Lead `json:"owed,omitempty"`
 	// CutOff: everybody was told that nothing new starts in the opening at hand.
 	CutOff bool `json:"cutOff,omitempty"`
 	// Looked is until when it was looked whether an exclusion has begun or ended.
@@ -224,7 +226,8 @@ func (c *Course) Crossed(now time.Time) bool {
 func (c *Course) begin(next coming, now time.Time) (Event, bool) {
 	c.Dealt = next.planned
 	c.Amendments = slices.DeleteFunc(c.Amendments, func(a Amendment) bool { return !a.Start.After(c.Dealt) })
-	c.Announced = slices.DeleteFunc(c.Announced, func(l Lead) bool { return !l.Start.After(c.Dealt) })
+	past := func(l Lead) bool { return !l.Start.After(c.Dealt) }
+	c.Announced, c.Owed = slices.DeleteFunc(c.Announced, past), slices.DeleteFunc(c.Owed, past)
 	opening := next.Opening
 	opening.Begun = true
 	begun := c.confirmed(opening) && now.Before(opening.End) // by those that follow the window

@@ -103,7 +103,8 @@ func (c *Course) Define(r DefineRequest, outlook Outlook, now time.Time) Event {
 			event.Message += fmt.Sprintf("; an exclusion closes it from %s to %s", clock(later(excluded[0].Start, now)), clock(excluded[0].End))
 		}
 	}
-	c.Window, c.Since, c.Amendments, c.Announced, c.Cancelled = &r.Object, now, nil, nil, false
+	c.Window, c.Since, c.Cancelled = &r.Object, now, false
+	c.Amendments, c.Announced, c.Owed = nil, nil, nil
 	c.Foresee(now, outlook)
 	c.record(event)
 	return event
@@ -190,7 +191,7 @@ func (c *Course) End(r EndRequest, now time.Time) Event {
 	end := later(r.End, now)
 	c.endOverride(r.Request, end)
 	if c.Running != nil {
-		c.closesAt(end)
+		c.makingRoom(func() { c.Running.End = earlier(c.Running.End, end) })
 	}
 	return c.ordered(EventCut, r.Request, c.Running, "closes at "+clock(end), now)
 }
@@ -250,10 +251,10 @@ func (c *Course) Cancel(r CancelRequest, now time.Time) Event {
 	}
 	next, _ := c.cancelled(r, now)
 	if next.planned.IsZero() {
-		c.closesAt(now)
+		c.makingRoom(func() { c.Running.End = earlier(c.Running.End, now) })
 		return c.ordered(EventCancelled, r.Request, c.Running, "the opening is cancelled, and ends now", now)
 	}
-	c.amend(Amendment{Start: next.planned, Cancelled: true})
+	c.makingRoom(func() { c.amend(Amendment{Start: next.planned, Cancelled: true}) })
 	return c.ordered(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
 }
 

@@ -112,15 +112,15 @@ func (c *Course) further() []coming {
 
 // Lead is word to be sent to a webhook some time before a start.
 type Lead struct {
-	// Start of the last opening, by the calendar, of which it had its turn.
+	// Start of the opening by the calendar.
 	Start time.Time `json:"start"`
 	URL   string    `json:"url"`
 	Lead  string    `json:"lead"`
 }
 
-func (l Lead) of(url string, lead drydockv1.Duration) bool {
-	return l.URL == url && l.Lead == string(lead)
-}
+func (l Lead) alike(other Lead) bool { return l.URL == other.URL && l.Lead == other.Lead }
+
+func (l Lead) is(other Lead) bool { return l.alike(other) && l.Start.Equal(other.Start) }
 
 // announce returns the word that is due of openings, or some of much.
 func (c *Course) announce(now time.Time) []Event {
@@ -143,11 +143,11 @@ func (c *Course) announceOne(next coming, now time.Time) []Event {
 	for _, receiver := range c.Window.Spec.Notify {
 		var due *drydockv1.Duration
 		for _, lead := range receiver.Leads {
-			if now.Before(next.Start.Add(-length(lead))) || c.announced(next, receiver.URL, lead) {
+			word := Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)}
+			if now.Before(next.Start.Add(-length(lead))) || c.announced(word) {
 				continue
 			}
-			c.Announced = slices.DeleteFunc(c.Announced, func(l Lead) bool { return l.of(receiver.URL, lead) })
-			c.Announced = append(c.Announced, Lead{Start: next.planned, URL: receiver.URL, Lead: string(lead)})
+			c.hasTurn(word)
 			if due == nil || length(lead) < length(*due) {
 				due = &lead
 			}
@@ -161,17 +161,32 @@ func (c *Course) announceOne(next coming, now time.Time) []Event {
 }
 
 // announced reports whether word of an opening has had its turn: it has in the order of the openings.
-func (c *Course) announced(next coming, url string, lead drydockv1.Duration) bool {
-	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.of(url, lead) && !l.Start.Before(next.planned) })
+func (c *Course) announced(word Lead) bool {
+	return slices.ContainsFunc(c.Announced, func(l Lead) bool { return l.alike(word) && !l.Start.Before(word.Start) }) && !slices.ContainsFunc(c.Owed, word.is)
 }
 
-// closesAt lets the opening at hand end before its time. An opening that was swallowed by it may take place after all, and word of it is due once more: what
-// was sent already has the same name, and is not sent again.
-func (c *Course) closesAt(end time.Time) {
-	before := len(c.coming())
-	c.Running.End = earlier(c.Running.End, end)
-	if len(c.coming()) > before {
-		c.Announced = nil
+// hasTurn takes in that word has its turn now.
+func (c *Course) hasTurn(word Lead) {
+	c.Owed = slices.DeleteFunc(c.Owed, word.is)
+	if !c.announced(word) {
+		c.Announced = append(slices.DeleteFunc(c.Announced, word.alike), word)
+	}
+}
+
+// makingRoom carries out what keeps an opening from its time, or from some of it. Others may take place after all then, or begin sooner, and word of those is
+// due though it has had its turn.
+func (c *Course) makingRoom(carryOut func()) {
+	before := c.further()
+	carryOut()
+	for _, next := range c.further() {
+		if slices.ContainsFunc(before, func(o coming) bool { return o.Start.Equal(next.Start) }) {
+			continue
+		}
+		for _, last := range c.Announced {
+			if !last.Start.Before(next.planned) {
+				c.Owed = append(c.Owed, Lead{Start: next.planned, URL: last.URL, Lead: last.Lead})
+			}
+		}
 	}
 }
 

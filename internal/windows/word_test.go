@@ -104,29 +104,41 @@ func TestAnOpeningThatIsAnnouncedLongBeforeCanBeCancelledThen(t *testing.T) {
 	require.Equal(t, at("2026-12-21T22:00:00Z").UTC(), d.events[len(d.events)-1].Opening.Start.UTC())
 }
 
-// The night is extended over the next, and closed before that after all.
+// The night is extended into the next, or over it, and does not last so long after all.
 func TestWordIsSentOfAnOpeningThatTakesPlaceAfterAll(t *testing.T) {
-	for name, order := range map[string]func(d *driven){
-		"because the one before is ended":     func(d *driven) { d.End(windows.EndRequest{}, d.now) },
-		"because the one before is cancelled": func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) },
+	for name, tt := range map[string]struct {
+		order func(d *driven)
+		at    string
+	}{
+		"because the one before is ended":                   {func(d *driven) { d.End(windows.EndRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
+		"because the one before is cancelled":               {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-02T21:00:00Z"},
+		"because the one before is cancelled and never was": {func(d *driven) { d.Cancel(windows.CancelRequest{}, d.now) }, "2026-12-01T21:00:00Z"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			d := drive(t, sendingWord(night(), "40h"), "2026-12-01T12:00:00Z")
-			d.Extend(windows.ExtendRequest{End: at("2026-12-03T23:00:00Z").Time}, d.now)
-			d.walk("2026-12-02T21:00:00Z")
-			require.Equal(t, at("2026-12-03T23:00:00Z").UTC(), d.events[len(d.events)-1].Opening.Start.UTC(), "word was sent of the next but one")
-			d.events = nil
-			order(d)
-			d.walk("2026-12-02T21:30:00Z")
-			var sent []time.Time
-			for _, e := range d.events {
-				if e.Kind == windows.EventUpcoming {
-					sent = append(sent, e.Opening.Start.UTC())
-				}
-			}
-			require.Equal(t, []time.Time{at("2026-12-02T22:00:00Z").UTC(), at("2026-12-03T22:00:00Z").UTC()}, sent)
-		})
+		for extended, until := range map[string]string{"over it": "2026-12-03T02:00:00Z", "into it": "2026-12-02T23:00:00Z"} {
+			t.Run(name+", extended "+extended, func(t *testing.T) {
+				d := drive(t, sendingWord(night(), "60h"), "2026-12-01T12:00:00Z")
+				d.Extend(windows.ExtendRequest{End: at(until).Time}, d.now)
+				d.walk(tt.at)
+				require.NotContains(t, upcoming(d), at("2026-12-02T22:00:00Z").UTC(), "as it is extended")
+				require.Contains(t, upcoming(d), at("2026-12-03T22:00:00Z").UTC(), "the next but one")
+				d.events = nil
+				tt.order(d)
+				d.walk(tt.at)
+				require.Equal(t, []time.Time{at("2026-12-02T22:00:00Z").UTC()}, upcoming(d), "once, and of no other")
+			})
+		}
 	}
+}
+
+// upcoming are the openings of which word was sent ahead.
+func upcoming(d *driven) []time.Time {
+	var starts []time.Time
+	for _, e := range d.events {
+		if e.Kind == windows.EventUpcoming {
+			starts = append(starts, e.Opening.Start.UTC())
+		}
+	}
+	return starts
 }
 
 func TestALeadThatAsksForTooMuchWordIsRefused(t *testing.T) {
