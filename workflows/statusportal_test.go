@@ -270,7 +270,7 @@ func TestWhatAPortalShowsGoesOnInTheNextRun(t *testing.T) {
 	second := newPortalWorld(t)
 	second.SetStartTime(noon.Add(90*time.Minute + time.Second))
 	var after portal.View
-	second.lookAfter(time.Millisecond, func() { after = statusOf[portal.View](second.world) })
+	second.lookAfter(time.Minute, func() { after = statusOf[portal.View](second.world) })
 	over := noon.Add(2 * time.Hour)
 	var is, was sreportalv1.ServiceStatus
 	second.lookAfter(29*time.Minute+58*time.Second, func() { was = statusOf[portal.View](second.world).Status })
