@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -209,9 +210,22 @@ func readHarborCluster(ctx context.Context, reader client.Reader, ref HarborRef)
 	return found, err
 }
 
+// undeclared reports whether a server refuses to apply an object since the CRD of its kind lacks a field. It says so with no status of its own.
+func undeclared(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "field not declared in schema")
+}
+
+// otherCRD is the error when the cluster's CRD of HarborCluster has not the fields that Drydock's has.
+func otherCRD(ref HarborRef, doing string, why error) error {
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s %s: its CRD of HarborCluster is not Drydock's: %v: apply deploy/crds/goharbor.io_harborclusters.yaml over it; "+
+		"do not delete it, or all HarborClusters go with it", ref.Cluster, doing, ref, why), why)
+}
+
 // explainHarbor is explain, and says what to do about a kind that is missing, and about rights.
 func explainHarbor(cluster *kube.Cluster, ref HarborRef, doing string, err error) error {
 	switch {
+	case undeclared(err):
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s: the cluster's CRD of that kind is of another version: %v", cluster.Name, doing, err), err)
 	case meta.IsNoMatchError(err):
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s: %s: %v: install the CRDs with `drydock setup`", cluster.Name, doing, err), err)
 	case apierrors.IsForbidden(err):

@@ -314,8 +314,8 @@ type ApplyHarborClusterResult struct {
 	Generation int64 `json:"generation"`
 }
 
-// ApplyHarborCluster applies a HarborCluster itself, held by our finalizer. Errors: InvalidSpec when the API server refuses it, or its namespace is
-// missing; NotFound when the cluster does not serve the kind, or it is being deleted.
+// ApplyHarborCluster applies a HarborCluster itself, held by our finalizer. Errors: InvalidSpec when the API server refuses it, its namespace is
+// missing, or the CRD is not ours; NotFound when the cluster does not serve the kind, or it is being deleted.
 func (h *Harbor) ApplyHarborCluster(ctx context.Context, in ApplyHarborClusterInput) (ApplyHarborClusterResult, error) {
 	ref := HarborRef{Cluster: in.Cluster, Namespace: in.Object.Namespace, Name: in.Object.Name}
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
@@ -336,6 +336,9 @@ func (h *Harbor) ApplyHarborCluster(ctx context.Context, in ApplyHarborClusterIn
 	if apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 		return ApplyHarborClusterResult{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s has no namespace %s: create it", cluster.Name, ref.Namespace), err)
 	}
+	if undeclared(err) {
+		return ApplyHarborClusterResult{}, otherCRD(ref, "apply", err)
+	}
 	ref.UID = object.GetUID()
 	return ApplyHarborClusterResult{HarborRef: ref, Generation: object.GetGeneration()}, explainHarbor(cluster, ref, "apply "+ref.String(), err)
 }
@@ -346,13 +349,22 @@ type WriteHarborStatusInput struct {
 	Status goharborv1.HarborClusterStatus `json:"status"`
 }
 
-// WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone.
+// WriteHarborStatus writes the status of a HarborCluster; conditions of other types than ours stay. It is no error that it is gone. Errors: InvalidSpec when
+// the CRD is not ours: it asks for more than we say, or does not keep what we say.
 func (h *Harbor) WriteHarborStatus(ctx context.Context, in WriteHarborStatusInput) error {
-	return h.change(ctx, in.HarborRef, "write the status of", func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
+	const doing = "write the status of"
+	return h.change(ctx, in.HarborRef, doing, func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
 		if harbor.SameStatus(hc.Status, in.Status) {
 			return false, nil
 		}
 		hc.Status = harbor.WithOthers(in.Status, hc.Status)
-		return true, c.Status().Update(ctx, hc)
+		err := c.Status().Update(ctx, hc)
+		switch {
+		case apierrors.IsInvalid(err):
+			err = otherCRD(in.HarborRef, doing, err)
+		case err == nil && !harbor.SameStatus(hc.Status, in.Status):
+			err = otherCRD(in.HarborRef, doing, errors.New("it does not keep all of it"))
+		}
+		return true, err
 	})
 }
