@@ -81,10 +81,11 @@ type maintenanceScheduler struct {
 	unswept bool
 
 	// changed wakes the loop. doubtful: somebody could not be told, and may be over. telling is how many messages are under way. untold are the turns that
-	// did not reach their askers.
+	// did not reach their askers; from tellAgainAt on they are told again.
 	changed, doubtful bool
 	telling           int
 	untold            []scheduling.Turn
+	tellAgainAt       time.Time
 	messages          int
 
 	hub       *activities.Rollouts
@@ -189,7 +190,12 @@ func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 // tell tells an asker. One that cannot be told is likely over, but that is asked, not guessed.
 func (s *maintenanceScheduler) tell(ctx workflow.Context, turn scheduling.Turn) {
 	turn.Scheduler = s.startedAt
-	s.signal(ctx, turn.Asker.WorkflowID, temporal.SignalTurn, turn, func() { s.untold = append(s.untold, turn) })
+	s.signal(ctx, turn.Asker.WorkflowID, temporal.SignalTurn, turn, func() {
+		if len(s.untold) == 0 {
+			s.tellAgainAt = workflow.Now(ctx).Add(lostInterval) // not at once: it would fail again
+		}
+		s.untold = append(s.untold, turn)
+	})
 }
 
 // signal tells a workflow something, and calls failed when it was not reached.

@@ -22,14 +22,16 @@ const (
 	missingPause  = 5 * time.Second
 )
 
-// findLost asks again and again whether those in the book go on. Slots of those that do not are freed; the sweeper takes back what they have left.
+// findLost asks again and again whether those in the book go on, and those that were not reached. Slots of those that do not are freed; the sweeper takes back
+// what they have left.
 func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
 	if s.unswept {
 		s.sweep(ctx)
 	}
+	idle := func() bool { return s.book.Empty() && len(s.untold) == 0 }
 	for {
-		if s.book.Empty() {
-			if workflow.Await(ctx, func() bool { return !s.book.Empty() }) != nil {
+		if idle() {
+			if workflow.Await(ctx, func() bool { return !idle() }) != nil {
 				return
 			}
 			s.lookedAfter = workflow.Now(ctx)
@@ -39,22 +41,32 @@ func (s *maintenanceScheduler) findLost(ctx workflow.Context) {
 		pause := max(0, s.lookedAfter.Add(lostInterval).Sub(workflow.Now(ctx)))
 		timer := workflow.NewTimerWithOptions(timing, pause, workflow.TimerOptions{Summary: "look after those that have slots"})
 		err := workflow.Await(ctx, func() bool { return s.doubtful || timer.IsReady() })
-		due := timer.IsReady()
 		stop()
 		if err != nil {
 			return
 		}
 		s.doubtful = false
 		s.lookAfter(ctx)
-		if due {
-			s.tellAgain() // not at once: it would fail again
+		if !workflow.Now(ctx).Before(s.tellAgainAt) {
+			s.tellAgain()
 		}
 	}
 }
 
+// askers are those in the book, and those that were not reached: of one whose request is over because its node is gone the book knows no more.
+func (s *maintenanceScheduler) askers() []scheduling.Holder {
+	askers := s.book.Holders()
+	for _, turn := range s.untold {
+		if !slices.ContainsFunc(askers, func(h scheduling.Holder) bool { return h.Asker == turn.Asker }) {
+			askers = append(askers, scheduling.Holder{Asker: turn.Asker})
+		}
+	}
+	return askers
+}
+
 func (s *maintenanceScheduler) lookAfter(ctx workflow.Context) {
 	s.lookedAfter = workflow.Now(ctx)
-	askers := s.book.Holders()
+	askers := s.askers()
 	for len(askers) > 0 {
 		some := askers[:min(lostAtOnce, len(askers))]
 		askers = askers[len(some):]

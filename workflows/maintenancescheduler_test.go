@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -293,16 +294,10 @@ func TestWhoWasNotReachedIsToldAgainUnlessItIsOver(t *testing.T) {
 		w := &schedulerWorld{world: newWorld(t)}
 		w.play()
 		tried := 0
-		w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
-			func(_, _, _, _ string, payload any) error {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if tried++; tried <= 2 || over {
-					return errGone
-				}
-				w.turns = append(w.turns, payload.(scheduling.Turn))
-				return nil
-			}).Maybe()
+		w.tellFails(func(scheduling.Turn) bool {
+			tried++
+			return tried <= 2 || over
+		})
 		if over {
 			w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
 		}
@@ -323,6 +318,75 @@ func TestWhoWasNotReachedIsToldAgainUnlessItIsOver(t *testing.T) {
 			require.LessOrEqual(t, tried, 2, "once of the slot, and of the wait at most")
 		}
 	}
+}
+
+// tellFails has the scheduler not reach those whom it tells as long as the function says so.
+func (w *schedulerWorld) tellFails(fails func(scheduling.Turn) bool) {
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
+		func(_, _, _, _ string, payload any) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if fails(payload.(scheduling.Turn)) {
+				return errGone
+			}
+			w.turns = append(w.turns, payload.(scheduling.Turn))
+			return nil
+		}).Maybe()
+}
+
+// It asks for nothing else: the book has forgotten it when the word is lost.
+func TestWhoWasNotReachedIsToldAgainThatItsNodeIsGoneUnlessItIsOver(t *testing.T) {
+	for name, over := range map[string]bool{"it goes on": false, "it is over": true} {
+		t.Run(name, func(t *testing.T) {
+			w := &schedulerWorld{world: newWorld(t)}
+			w.play()
+			tried := 0
+			w.tellFails(func(turn scheduling.Turn) bool {
+				if len(turn.Gone) > 0 {
+					tried++
+				}
+				return tried == 1 || over
+			})
+			if over {
+				w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
+			}
+			w.after(
+				func() { w.seeAll(); w.call("june", asks(slotFor("gone", 1))) },
+				func() {}, func() {}, func() {},
+			)
+			carried := w.carried()
+			require.Empty(t, carried.Book.Parties)
+			if over {
+				require.Empty(t, w.turns)
+				require.Equal(t, 1, tried)
+				return
+			}
+			require.Len(t, w.turns, 1)
+			require.Equal(t, []scheduling.Grant{{Namespace: "ops", Name: "gone", Number: 1}}, w.turns[0].Gone)
+		})
+	}
+}
+
+// There is always somebody who has just ended when it is told.
+func TestWhoWasNotReachedIsToldAgainThoughOthersAreNotReachedAllTheTime(t *testing.T) {
+	w := &schedulerWorld{world: newWorld(t)}
+	w.play()
+	tried := 0
+	w.tellFails(func(turn scheduling.Turn) bool {
+		if turn.Asker.WorkflowID != "june" {
+			return true
+		}
+		tried++
+		return tried == 1
+	})
+	w.RegisterDelayedCallback(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) }, time.Minute)
+	for i := range 30 {
+		asked := time.Minute + time.Duration(i+1)*lostInterval/3
+		w.RegisterDelayedCallback(func() { w.call(fmt.Sprintf("ghost-%d", i), asks(slotFor("b", 1))) }, asked)
+	}
+	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.grants()) }, time.Minute+3*lostInterval)
+	w.after(func() {}, func() {}, func() {}, func() {})
+	w.carried()
 }
 
 func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {

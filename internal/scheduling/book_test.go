@@ -241,6 +241,24 @@ func TestARequestForANodeThatIsGoneIsOverAndItsAskerIsToldOnce(t *testing.T) {
 	require.Len(t, d.book.Parties, 1, "july has nothing left to wait for")
 }
 
+func TestAnAskerThatWasNotReachedIsToldAgainThatItsNodeIsGone(t *testing.T) {
+	d := newDesk(2, "a")
+	d.ask("july", slot("gone", 1))
+	d.book.Miss([]string{"gone"})
+	d.told = nil
+	d.decide()
+	require.True(t, d.book.Empty(), "july has nothing left to wait for")
+	first := d.told[0]
+	d.book.Untell(first)
+	d.told = nil
+	d.decide()
+	require.Equal(t, first.Gone, d.told[0].Gone)
+	require.True(t, d.book.Empty())
+
+	d.book.Untell(scheduling.Turn{Asker: first.Asker})
+	require.True(t, d.book.Empty(), "there is nothing to tell")
+}
+
 func TestANodeThatComesBackIsGrantedWithinTheLimitsLikeAnyOther(t *testing.T) {
 	d := newDesk(1, "a", "b")
 	d.ask("june", slot("a", 1))

@@ -327,12 +327,12 @@ func (p *Party) tell(number int64, granted []Grant, wait *partyWait, now time.Ti
 	return turn
 }
 
-// Untell takes in that an asker was not reached by a turn: with the next decision it is told everything again, if it asks for anything still.
+// Untell takes in that an asker was not reached by a turn: with the next decision it is told everything again, if there is anything to tell still.
 func (b *Book) Untell(turn Turn) {
-	party := b.known(turn.Asker)
-	if party == nil {
+	if b.known(turn.Asker) == nil && len(turn.Gone) == 0 {
 		return
 	}
+	party := b.party(turn.Asker)
 	party.Gone = append(party.Gone, turn.Gone...)
 	for i := range party.Slots {
 		party.Slots[i].Told = false
