@@ -3,6 +3,7 @@ package scheduling
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -11,22 +12,38 @@ import (
 // allowance is how many may be out of service at once, and who is.
 type allowance struct {
 	// limit is nil when there is none.
-	limit   *int
+	limit *int
+	// invalid is what the limit is that allows nothing because it is neither a number nor a percentage that there can be; empty: it is one.
+	invalid string
 	holders []string
 	// named and told are what is said of it, until there is another holder: many requests wait for the same.
 	named, told string
 }
 
-// allowed is a limit: a number, or a percentage of the nodes.
+// allowed is a limit: a number, or a percentage of the nodes. What is neither allows nothing: a cluster may have been given its budgets under another CRD,
+// which does not refuse that.
 func allowed(value *intstr.IntOrString, nodes int, roundUp bool) allowance {
 	if value == nil {
 		return allowance{}
 	}
 	number, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, roundUp)
-	if err != nil {
-		number = 0 // what is neither a number nor a percentage allows nothing
+	if err != nil || number < 0 {
+		return allowance{limit: new(int), invalid: written(value)}
 	}
 	return allowance{limit: &number}
+}
+
+// written is the value as it is written.
+func written(value *intstr.IntOrString) string {
+	if value.Type == intstr.String {
+		return strconv.Quote(value.StrVal)
+	}
+	return value.String()
+}
+
+// allowsNothing says so of a field that has a value which it may not have.
+func allowsNothing(field, value, must string) string {
+	return fmt.Sprintf("%s is %s, so nothing may start: it must be %s", field, value, must)
 }
 
 // take counts one more; it may be more than allowed, since nodes fail and limits change.

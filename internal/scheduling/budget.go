@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -81,6 +82,8 @@ func (b *budget) refuse(zone *pool) string {
 		return fmt.Sprintf("nodeSelector cannot be read, so nothing may start: %v", b.unreadable)
 	case b.MaxParallelZones == nil || len(zone.operations.holders) > 0 || len(b.atWork) < int(*b.MaxParallelZones):
 		return ""
+	case *b.MaxParallelZones < 0:
+		return allowsNothing("maxParallelZones", strconv.Itoa(int(*b.MaxParallelZones)), "a number of at least 0")
 	}
 	return fmt.Sprintf("maxParallelZones allows %s under maintenance at once%s", counted(int(*b.MaxParallelZones), "zone"), b.zonesAtWork())
 }

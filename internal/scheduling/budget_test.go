@@ -192,7 +192,25 @@ func TestBudgets(t *testing.T) {
 			nodes:    twoZones(),
 			requests: asking("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", MaxParallelOperations: percent("some")}},
-			waiting:  map[string]string{"a1": "budget b: maxParallelOperations allows 0 of 6 nodes under maintenance at once"},
+			waiting: map[string]string{
+				"a1": `budget b: maxParallelOperations is "some", so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%`,
+			},
+		},
+		{
+			name:     "a negative number of nodes allows nothing",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxUnavailable: count(-2)}},
+			waiting: map[string]string{
+				"a1": "budget b, zone a: maxUnavailable is -2, so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%",
+			},
+		},
+		{
+			name:     "a negative number of zones allows nothing",
+			nodes:    twoZones(),
+			requests: asking("a1"),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(-1))}},
+			waiting:  map[string]string{"a1": "budget b, zone a: maxParallelZones is -1, so nothing may start: it must be a number of at least 0"},
 		},
 	}
 	for _, test := range tests {

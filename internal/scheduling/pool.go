@@ -49,9 +49,9 @@ func (p *pool) occupy(holder string, unavailable bool) {
 func (p *pool) refuse(unavailable bool) (Reason, string) {
 	switch {
 	case p.operations.spent():
-		return p.reason(NoSlot), p.told(&p.operations, "maxParallelOperations allows %d of %s under maintenance at once%s")
+		return p.reason(NoSlot), p.told(&p.operations, "maxParallelOperations", "allows %d of %s under maintenance at once%s")
 	case !unavailable && p.outages.spent():
-		return p.reason(MaxUnavailable), p.told(&p.outages, "maxUnavailable allows %d of %s to be unavailable%s")
+		return p.reason(MaxUnavailable), p.told(&p.outages, "maxUnavailable", "allows %d of %s to be unavailable%s")
 	case p.budget != nil:
 		if message := p.budget.refuse(p); message != "" {
 			return p.reason(""), p.title() + message
@@ -61,9 +61,13 @@ func (p *pool) refuse(unavailable bool) (Reason, string) {
 }
 
 // told says what is allowed, and who has it.
-func (p *pool) told(a *allowance, format string) string {
-	if a.told == "" {
-		a.told = p.title() + fmt.Sprintf(format, *a.limit, counted(p.size, "node"), a.names())
+func (p *pool) told(a *allowance, field, format string) string {
+	switch {
+	case a.told != "":
+	case a.invalid != "":
+		a.told = p.title() + allowsNothing(field, a.invalid, "a number of at least 0 or a percentage from 0% to 100%")
+	default:
+		a.told = p.title() + field + " " + fmt.Sprintf(format, *a.limit, counted(p.size, "node"), a.names())
 	}
 	return a.told
 }

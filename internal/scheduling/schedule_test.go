@@ -294,6 +294,28 @@ func TestMessagesNameWhoHoldsWhat(t *testing.T) {
 	require.Equal(t, "maxUnavailable allows 1 of 4 nodes to be unavailable (n0 for a.example.com, n3)", decision.Waiting[1].Message)
 }
 
+// A cluster whose CRD is somebody else's may have been given them.
+func TestALimitThatThereCannotBeAllowsNothingAndSaysWhatItIs(t *testing.T) {
+	const must = ", so nothing may start: it must be a number of at least 0 or a percentage from 0% to 100%"
+	one := []maintenancev1.NodeMaintenance{pending("r0", "a.example.com", "n0", 1)}
+	for _, test := range []struct {
+		parallel, unavailable any
+		message               string
+	}{
+		{-1, nil, "maxParallelOperations is -1" + must},
+		{"-10%", nil, `maxParallelOperations is "-10%"` + must},
+		{"", nil, `maxParallelOperations is ""` + must},
+		{2, -3, "maxUnavailable is -3" + must},
+		{2, "few", `maxUnavailable is "few"` + must},
+		{0, nil, "maxParallelOperations allows 0 of 10 nodes under maintenance at once"},
+		{2, "0%", "maxUnavailable allows 0 of 10 nodes to be unavailable"},
+	} {
+		decision := schedule(nodes(10, 0), one, limits(test.parallel, test.unavailable))
+		require.Len(t, decision.Waiting, 1, test.message)
+		require.Equal(t, test.message, decision.Waiting[0].Message)
+	}
+}
+
 func TestADecisionPrintsAsTheCommandLinePromises(t *testing.T) {
 	decision := schedule(nodes(2, 0), []maintenancev1.NodeMaintenance{
 		pending("r0", "a.example.com", "n0", 2), pending("r1", "a.example.com", "n1", 1),
