@@ -98,6 +98,34 @@ func TestANodeThatCannotBeSharedWaitsForASlotAndIsAskedForOnce(t *testing.T) {
 	require.Greater(t, result.CompletedAt.Sub(result.StartedAt.Time), time.Hour)
 }
 
+// It had given the node back before it heard that it was asked, and refused for as long as it waited for the node again.
+func TestAMaintenanceThatHasItsNodeAnewIsAskedOnceMoreToShareIt(t *testing.T) {
+	asked := 0
+	w, joined := sharedWorld(t, func(ctx workflow.Context) (nodeStatus, error) {
+		if asked++; asked == 1 {
+			return nodeStatus{State: maintenancev1.NodePending}, nil
+		}
+		return completesIn(time.Minute)(ctx)
+	}, completesIn(time.Second))
+	again := scheduling.Slot{
+		Request:     scheduling.Request{Namespace: "gpu", Name: "n1", Node: "n1", Requestor: "gpu.example.com"},
+		Maintenance: peer.WorkflowID, Number: 2, Since: w.Now().Add(-time.Hour),
+	}
+	w.RegisterDelayedCallback(func() {
+		w.slots = 0 // nobody gets the node meanwhile
+		w.vacate()
+		w.callScheduler(scheduling.Call{Asker: peer, Slots: []scheduling.Slot{again}})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, 1, asked, "it waits for the node itself")
+		w.slots = 2
+		w.callScheduler(scheduling.Call{Asker: peer, Slots: []scheduling.Slot{again}})
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
+	require.ElementsMatch(t, []scheduling.Asker{{}, peer, peer}, *joined)
+}
+
 func TestANodeThatWasLeftBecauseTheWindowClosedMayBeSharedInTheNextOne(t *testing.T) {
 	closed := closedState(2, drydockv1.OverrunFinish)
 	both := emergency.State{Number: 2, Holds: append(heldState(1, drydockv1.HoldCluster("c1")).Holds, closed.Holds...)}
