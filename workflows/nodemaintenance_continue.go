@@ -18,6 +18,8 @@ import (
 type NodeMaintenanceCarried struct {
 	Status     maintenancev1.NodeMaintenanceStatus `json:"status"`
 	Requestors []maintenancev1.RequestorStatus     `json:"requestors"`
+	// Failures are those of the requestors' work that were not made good, by requestorID.
+	Failures map[string]WorkFailure `json:"failures,omitempty"`
 	// Joined are those that joined with maintenances of their own, and need the node.
 	Joined []CarriedRequestor `json:"joined,omitempty"`
 	// Taking is how far it has come with taking the node; nil: it has not begun.
@@ -67,6 +69,9 @@ func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
 	m.sharing.number, m.shares, m.announced = c.Claims, c.Shares, c.Announced
 	for i, r := range m.requestors.ours() {
 		r.RequestorStatus = c.Requestors[i]
+		if failure, failed := c.Failures[r.RequestorID]; failed {
+			r.failure = &failure
+		}
 	}
 	for _, r := range c.Joined {
 		m.requestors.all = append(m.requestors.all, &requestor{
@@ -145,11 +150,14 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	in.Carried = &NodeMaintenanceCarried{
 		Status: m.status, Withdrawn: m.withdrawn, Windows: m.holds.windows.carry(),
 		Asked: m.slots.number, Turn: m.slots.turn, Scheduler: m.slots.scheduler,
-		Claims: m.sharing.number, Shares: m.shares, Announced: m.announced, Taking: m.taking(),
+		Claims: m.sharing.number, Shares: m.shares, Announced: m.announced, Taking: m.taking(), Failures: map[string]WorkFailure{},
 	}
 	in.Carried.Status.States, in.Carried.Status.Notes = latest(m.status.States), latest(m.status.Notes)
 	for _, r := range m.requestors.ours() {
 		in.Carried.Requestors = append(in.Carried.Requestors, r.RequestorStatus)
+		if r.failure != nil {
+			in.Carried.Failures[r.RequestorID] = *r.failure
+		}
 	}
 	for _, r := range m.requestors.sharing() {
 		in.Carried.Joined = append(in.Carried.Joined, CarriedRequestor{

@@ -237,6 +237,34 @@ func TestThoseThatJoinedShareTheNodeOfTheNextRun(t *testing.T) {
 	})
 }
 
+// It had shared the node of another before, and its own work and that of the one that it names besides had failed there.
+func TestAFailureThatWasNotMadeGoodIsOneStillInTheNextRun(t *testing.T) {
+	runs := inRuns(t, forTwo(), func(run int, w *world) func() bool {
+		if run == 1 {
+			flaps(w, 0)
+			w.say(func() {
+				require.Equal(t, "the work of ops.example.com failed: no cable", statusOf[nodeStatus](w).Failure.Message)
+				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "the work on the node failed: no cable;")
+			}, w.signal(temporal.SignalRecover, "gpu.example.com"), w.keepsNode(maintenancev1.NodeRequestorFailed), func() {
+				require.Equal(t, "the work of ops.example.com failed: no cable", statusOf[nodeStatus](w).Failure.Message)
+			}, w.signal(temporal.SignalCancel, ""), w.signal(temporal.SignalDone, "gpu.example.com"))
+			return nil
+		}
+		w.occupy(peer)
+		flaps(w, 1000)
+		w.say(
+			w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}),
+			func() { w.SignalWorkflow(temporal.SignalFail, temporal.SignalRequest{Reason: "no cable"}) },
+			w.signal(temporal.SignalFail, "gpu.example.com"),
+			w.shares(scheduling.Share{Number: 2, Refused: "it is returning the node"}),
+			w.vacate,
+		)
+		return w.calledTimes("Cordon", 3)
+	})
+	require.Len(t, runs, 2)
+	requireFailure[nodeStatus](runs[1], "RequestorFailed")
+}
+
 // Its window has closed meanwhile: it gives back what it has, as in any run.
 func TestANextRunWhoseWindowHasClosedGivesBackItsSlotAndTheLocks(t *testing.T) {
 	var start time.Time

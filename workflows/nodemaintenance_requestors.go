@@ -13,12 +13,35 @@ import (
 type requestor struct {
 	maintenancev1.RequestorStatus
 	// failure of its work. One that left with it has not made it good.
-	failure *maintenancev1.Failure
+	failure *WorkFailure
 	// joiner is the maintenance with which it joined, and claim the number of the last claim of that.
 	joiner scheduling.Asker
 	claim  int64
 	// keepsOnFailure: when its work has failed, the node is to stay out of service.
 	keepsOnFailure bool
+}
+
+// WorkFailure is how the work of a requestor failed.
+type WorkFailure struct {
+	maintenancev1.Failure
+	// Said is what was said of it, as the end of a sentence.
+	Said string `json:"said,omitempty"`
+}
+
+// said is what was said of the failure; nothing where that is not known, as of one that an earlier program handed on.
+func (f *WorkFailure) said() string {
+	if f == nil {
+		return ""
+	}
+	return f.Said
+}
+
+// spoken is what whoever says that the work failed says of it, as the end of a sentence.
+func spoken(r temporal.SignalRequest) string {
+	if r.Actor == "" {
+		return byWhom(r)
+	}
+	return ", says" + strings.TrimPrefix(byWhom(r), " by")
 }
 
 // rejoins reports whether one that had left wants the node again.
@@ -186,7 +209,8 @@ func (m *nodeMaintenance) takeFailure(r temporal.SignalRequest) {
 		m.record.note(m.said("fail", who, r) + ", but the node is not handed over: nothing done")
 	default:
 		m.requestors.set(who, maintenancev1.RequestorFailed, byWhom(r))
-		who.failure = &maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + who.RequestorID + " failed" + spoken(who.Message)}
+		who.failure = &WorkFailure{Said: spoken(r)}
+		who.failure.Failure = maintenancev1.Failure{Reason: "RequestorFailed", Message: "the work of " + who.RequestorID + " failed" + who.failure.Said}
 		m.showFailure()
 	}
 }
@@ -242,7 +266,7 @@ func (m *nodeMaintenance) showFailure() {
 	m.status.Failure = nil
 	for _, r := range m.requestors.ours() {
 		if r.failure != nil && m.status.Failure == nil {
-			m.status.Failure = r.failure
+			m.status.Failure = &r.failure.Failure
 		}
 	}
 }

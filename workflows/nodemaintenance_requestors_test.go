@@ -147,6 +147,32 @@ func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
 	}, requireResult[nodeStatus](w).Notes)
 }
 
+// A reason may begin like a name.
+func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
+	for _, test := range []struct{ actor, reason, said string }{
+		{"", "", ""},
+		{"", "by mistake", ": by mistake"},
+		{"ann", "", ", says ann"},
+		{"ann", "by mistake", ", says ann: by mistake"},
+		{"by the way", "no firmware", ", says by the way: no firmware"},
+	} {
+		t.Run(test.said, func(t *testing.T) {
+			w := newWorld(t)
+			w.say(func() {
+				w.SignalWorkflow(temporal.SignalFail, temporal.SignalRequest{Actor: test.actor, Reason: test.reason})
+			}, func() {
+				status := statusOf[nodeStatus](w)
+				require.Equal(t, "the work of ops.example.com failed"+test.said, status.Failure.Message)
+				require.Contains(t, status.Wait.Message, "the work on the node failed"+test.said+"; the node is held")
+			}, w.signal(temporal.SignalDone, ""))
+			w.ExecuteWorkflow(NodeMaintenance, handOver())
+			requireResult[nodeStatus](w)
+			announced := w.inputs["AnnounceState"][1].(activities.AnnounceStateInput)
+			require.Equal(t, "the work on the node has failed"+test.said+"; it stays out of service until somebody decides", announced.Message)
+		})
+	}
+}
+
 func TestANodeThatNobodyNeedsAnyMoreIsNotPreparedToTheEnd(t *testing.T) {
 	w := newWorld(t)
 	w.blocked["Drain"] = true

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -75,8 +74,10 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	case temporal.ErrorType(err) != temporal.ErrJobFailed || m.in.Parent != "":
 		return err
 	}
-	own.failure = failureOf(err)
-	m.requestors.set(own, maintenancev1.RequestorFailed, activities.WithoutLog(own.failure.Message))
+	failure := failureOf(err)
+	message := activities.WithoutLog(failure.Message)
+	own.failure = &WorkFailure{Failure: *failure, Said: ": " + message}
+	m.requestors.set(own, maintenancev1.RequestorFailed, message)
 	m.showFailure()
 	return nil
 }
@@ -148,8 +149,9 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 	who := names(m.requestors.who(needsNode))
 	announcement := "the node is ready, and handed over to " + who
 	if failing := m.requestors.failing(); failing != nil {
-		failed := "the work on the node failed" + spoken(failing.Message)
-		announcement = "the work on the node has failed" + spoken(failing.Message) + "; it stays out of service until somebody decides"
+		said := failing.failure.said()
+		failed := "the work on the node failed" + said
+		announcement = "the work on the node has failed" + said + "; it stays out of service until somebody decides"
 		m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
 		m.record.reason.set(ctx, "RequestorFailed", failed+"; the node is held until the failure is cleared (recover), or done or cancel is said")
 	} else {
@@ -164,17 +166,6 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 		m.announce(ctx, m.status.State, announcement)
 	}
 	return m.status.State
-}
-
-// spoken adds what a requestor said to a message.
-func spoken(message string) string {
-	switch {
-	case message == "":
-		return ""
-	case strings.HasPrefix(message, "by "):
-		return ", says " + strings.TrimPrefix(message, "by ")
-	}
-	return ": " + message
 }
 
 // followStaleness looks whether the node has been handed over, or its job at work, for longer than the cluster allows, until ctx is cancelled.
