@@ -147,6 +147,27 @@ func TestWhatIsSaidOfAFailureIsNotedWithWhatComesOfIt(t *testing.T) {
 	}, requireResult[nodeStatus](w).Notes)
 }
 
+func TestOneThatIsCancelledWhileItsNodeIsReturnedAfterDoneHasCompleted(t *testing.T) {
+	w := newWorld(t)
+	cancelled := false
+	w.fail["ReturnNode"] = func(int) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !cancelled {
+			return temporal.Error(temporal.ErrClusterUnreachable, "connection refused", nil)
+		}
+		return nil
+	}
+	w.say(w.signal(temporal.SignalDone, ""), func() { require.Equal(t, maintenancev1.NodeCleaningUp, statusOf[nodeStatus](w).State) }, w.signal(temporal.SignalCancel, ""), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		cancelled = true
+	})
+	w.ExecuteWorkflow(NodeMaintenance, handOver())
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.True(t, cancelled)
+}
+
 // A reason may begin like a name.
 func TestAFailureIsToldWithWhatWasSaidOfIt(t *testing.T) {
 	for _, test := range []struct{ actor, reason, said string }{
