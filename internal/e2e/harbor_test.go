@@ -53,11 +53,18 @@ func newHarborSpokeWithoutOperators(t *testing.T, spoke *devstack.Cluster) *harb
 
 func (s *harborSpoke) apply(t *testing.T, namespace string) {
 	t.Helper()
+	must(t, "harbor", "apply", "-f", exampleHarbor(t, namespace), "--cluster", s.Name)
+}
+
+// exampleHarbor is the file of the documentation's example, after changes to its text.
+func exampleHarbor(t *testing.T, namespace string, oldnew ...string) string {
+	t.Helper()
 	text, err := os.ReadFile("../../docs/examples/harbor-cluster.yaml")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "harbor.yaml")
-	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), "namespace: registry", "namespace: "+namespace)), 0o600))
-	must(t, "harbor", "apply", "-f", path, "--cluster", s.Name)
+	changed := strings.NewReplacer(append(oldnew, "namespace: registry", "namespace: "+namespace)...).Replace(string(text))
+	require.NoError(t, os.WriteFile(path, []byte(changed), 0o600))
+	return path
 }
 
 // becomes waits until the object's own status is as wanted.
@@ -172,7 +179,27 @@ func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
 	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 
+	harborIsAwaited(t, spoke, namespace)
 	a = drydock(t, "harbor", "delete", "none", "-n", namespace, "--cluster", spoke.Name)
 	require.Equal(t, 1, a.code)
 	require.Contains(t, a.err, "cluster "+spoke.Name+" has no HarborCluster "+namespace+"/none")
+}
+
+// harborIsAwaited changes a Harbor that is healthy, and waits until it is so as it was changed: its operator is away at first, so that it is well as it was.
+func harborIsAwaited(t *testing.T, spoke *harborSpoke, namespace string) {
+	t.Helper()
+	spoke.operators.Play(operators.Harbor, namespace, "main-harbor", operators.Behaviour{Absent: true})
+	apply := []string{"harbor", "apply", "-f", exampleHarbor(t, namespace, "version: 2.5.0", "version: 2.6.0"), "--cluster", spoke.Name, "--wait"}
+	a := drydock(t, append(apply, "--timeout", "5s")...)
+	require.NotZero(t, a.code, "%s", a.out)
+	spoke.operators.Play(operators.Harbor, namespace, "main-harbor", operators.Behaviour{})
+	require.Contains(t, lastLine(must(t, apply...)), "HarborCluster "+namespace+"/main: healthy")
+	hc := &goharborv1.HarborCluster{}
+	require.NoError(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, hc))
+	require.Equal(t, int64(2), hc.Generation)
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }
