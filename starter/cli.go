@@ -81,6 +81,12 @@ func noun(use, short string) *cobra.Command {
 // verb adapts the work of a command to cobra.
 func (c *cli) verb(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		if err := c.checkNames(); err != nil {
+			return err
+		}
+		if c.timeout < 0 {
+			return usagef("--timeout %s is negative", c.timeout)
+		}
 		c.understood = true
 		ctx := cmd.Context()
 		if c.timeout > 0 {
@@ -137,9 +143,16 @@ func (c *cli) addNamespaceFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", `namespace of the object (default "default")`)
 }
 
-func (c *cli) addTemporalFlags(cmd *cobra.Command) { c.connection.AddFlags(cmd.Flags()) }
+func (c *cli) addTemporalFlags(cmd *cobra.Command) {
+	c.connection.AddFlags(cmd.Flags())
+	c.addTimeoutFlag(cmd)
+}
 
+// addTimeoutFlag adds --timeout, once: a command may ask Temporal and a cluster.
 func (c *cli) addTimeoutFlag(cmd *cobra.Command) {
+	if cmd.Flags().Lookup("timeout") != nil {
+		return
+	}
 	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop waiting after this time, e.g. 30m; the work itself goes on (default: no limit)")
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -32,6 +33,9 @@ func (c *cli) addSourceFlags(cmd *cobra.Command, flags *decisionFlags, what stri
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 }
 
+// requestTimeout is how long an API server may take to answer one request where --timeout does not say so.
+const requestTimeout = 30 * time.Second
+
 // reader reads the objects of a decision: from the file, or from the cluster. Either way they are decided on by the same function.
 func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	if flags.snapshot != "" {
@@ -45,7 +49,7 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = c.timeout // discovery knows no context
+	config.Timeout = cmp.Or(c.timeout, requestTimeout) // discovery knows no context
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err

@@ -159,7 +159,14 @@ func (c *cli) holdLater(ctx context.Context, s *server, request emergency.Reques
 	}
 	fmt.Fprintf(c.ErrOut, "no worker answers, and while none does nothing new starts. The hold is kept, and takes effect when a worker is back: "+
 		"what is due in that moment may begin before it. See `%s` then\n", showHolds)
-	return nil
+	pending := pendingHold{Pending: request, Answer: emergency.Answer{Changes: []emergency.Change{}, Holds: []drydockv1.Hold{}}}
+	return c.print(pending, func(io.Writer) {})
+}
+
+// pendingHold is the answer to a hold that waits for a worker: nothing is known to have changed.
+type pendingHold struct {
+	emergency.Answer
+	Pending emergency.Request `json:"pending"`
 }
 
 // noteUnknownClusters warns of names that may be mistyped: nobody would be held. It is only a remark, and says nothing when nobody knows.

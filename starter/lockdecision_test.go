@@ -177,7 +177,7 @@ vrouter-n2   vrouter      active
 `, drydock(t, "lock", "gate", "--node", "n2", "--snapshot", objects).stdout)
 
 	got = drydock(t, "lock", "gate", "--node", "n7", "--snapshot", objects)
-	require.Equal(t, outcome{exitDone, "node n7 is not held\n", "note: there is no node n7\n"}, got)
+	require.Equal(t, outcome{exitFailed, "node n7 is not held\n", "error: there is no node n7 in " + objects + "\n"}, got)
 }
 
 func TestLocksAndRequestsAreListed(t *testing.T) {

@@ -24,7 +24,7 @@ func newLockGate(c *cli) *cobra.Command {
 		Long: `Show whether a cluster or a node may be disrupted, and who holds it. It is decided on the locks of the cluster (--context), or of a file
 (--snapshot), by the function that rollouts and node maintenances ask.
 
-The exit status is 1 while somebody holds it.`,
+The exit status is 1 while somebody holds it, and when there is no such node.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.showGate(ctx, node, flags) }),
 	}
@@ -48,11 +48,6 @@ func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) er
 	if node != "" {
 		subject, gate = "node "+node, locks.NodeGate(found.NodeLocks, node)
 	}
-	if node != "" && gate.Open {
-		if err := c.noteMissingNode(ctx, reader, node); err != nil {
-			return err
-		}
-	}
 	var holders []string
 	for _, holder := range gate.Blockers() {
 		holders = append(holders, lockResource(holder.Kind, holder.Name))
@@ -63,18 +58,21 @@ func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) er
 	if !gate.Open {
 		return fmt.Errorf("%s is held: %s", subject, gate.Blockers()[0].Message)
 	}
+	if node != "" {
+		return requireNode(ctx, reader, node, c.source(flags))
+	}
 	return nil
 }
 
-// noteMissingNode says so when there is no such node: then it is no wonder that nobody holds it. A file may well have no nodes at all.
-func (c *cli) noteMissingNode(ctx context.Context, reader client.Reader, name string) error {
+// requireNode is an error when there is no such node: then it is no wonder that nobody holds it. A file may well have no nodes at all.
+func requireNode(ctx context.Context, reader client.Reader, name, source string) error {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	known := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
 	if len(nodes.Items) > 0 && !known {
-		fmt.Fprintf(c.ErrOut, "note: there is no node %s\n", name)
+		return fmt.Errorf("there is no node %s in %s", name, source)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -130,34 +131,58 @@ func (p lockProgress) controllers() []string {
 	return names
 }
 
-// lines has one line for each application.
+// lines has one line for each application, and one for whether anything is asked for.
 func (p lockProgress) lines() []statusLine {
+	const ofAll = "" // no application has this name
+	switch {
+	case len(p.Applications) == 0:
+		return []statusLine{{about: ofAll, text: noLocks}}
+	case !p.Requested:
+		return append(p.linesOfApplications(), statusLine{about: ofAll, text: notRequested})
+	}
+	return append(p.linesOfApplications(), statusLine{about: ofAll, text: "a maintenance of the cluster is asked for"})
+}
+
+func (p lockProgress) linesOfApplications() []statusLine {
 	var lines []statusLine
 	for _, application := range p.Applications {
-		lines = append(lines, statusLine{about: application.Controller, text: application.Controller + ": " + application.Progress.String()})
+		text := application.Controller + ": " + application.Progress.String()
+		if reported := application.reported(); reported != "" {
+			text += "; it reports " + reported
+		}
+		lines = append(lines, statusLine{about: application.Controller, text: text})
 	}
 	return lines
+}
+
+const (
+	noLocks      = "no workload locks"
+	notRequested = "no maintenance of the cluster is asked for"
+)
+
+// reported is what the application says of itself; empty: nothing.
+func (a applicationProgress) reported() string {
+	if a.Reported == nil {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d%% %s", a.Reported.Percentage, a.Reported.Description))
 }
 
 // frame shows the applications in a table.
 func (p lockProgress) frame(time.Time, frameStyle) string {
 	if len(p.Applications) == 0 {
-		return "no workload locks"
+		return noLocks
 	}
 	t := newTable("APPLICATION", "PROGRESS", "UPDATED", "INACTIVE NOW", "REPORTED")
 	for _, application := range p.Applications {
-		reported := ""
-		if said := application.Reported; said != nil {
-			reported = fmt.Sprintf("%d%% %s", said.Percentage, said.Description)
-		}
 		counted := application.Progress
 		t.AppendRow(table.Row{
 			application.Controller, fmt.Sprintf("%d%%", counted.Percentage), fmt.Sprintf("%d of %d", counted.Updated, counted.Total),
-			fmt.Sprint(counted.InactiveNow), reported,
+			fmt.Sprint(counted.InactiveNow), application.reported(),
 		})
 	}
 	if p.Requested {
 		return t.Render()
 	}
-	return t.Render() + "\nno maintenance of the cluster is asked for"
+	return t.Render() + "\n" + notRequested
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -46,6 +48,17 @@ func (c *cli) inNamespace(namespace string) error {
 		return usagef("namespace %q contradicts -n %s", namespace, c.namespace)
 	}
 	c.namespace = namespace
+	return nil
+}
+
+// checkNames refuses what -n and --cluster name and cannot be: a workflow id with it would be that of another workflow.
+func (c *cli) checkNames() error {
+	if problems := validation.IsDNS1123Label(c.namespace); c.namespace != "" && len(problems) > 0 {
+		return usagef("-n %q is not the name of a namespace: %s", c.namespace, problems[0])
+	}
+	if err := kube.ValidateName(c.cluster); c.cluster != "" && err != nil {
+		return usagef("--cluster %q is not the name of a cluster: %w", c.cluster, err)
+	}
 	return nil
 }
 

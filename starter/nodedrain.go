@@ -151,6 +151,7 @@ func blockedText(preview drain.Preview) string {
 func (c *cli) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
+	c.timeout = completionTimeout
 	reader, err := c.reader(decisionFlags{})
 	var nodes corev1.NodeList
 	if len(args) > 0 || err != nil || reader.List(ctx, &nodes) != nil {

@@ -16,6 +16,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
@@ -28,7 +29,7 @@ import (
 type maintainFlags struct {
 	file, name, requestor, podSelector, onDrainTimeout, onFailure, completionSelector string
 
-	additionalRequestors, resourceFilters []string
+	additionalRequestors, resourceFilters, windows []string
 
 	cordon, drain, force, deleteEmptyDir, wait, awaitCompletion bool
 
@@ -99,6 +100,7 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.completionSelector, "wait-for-pods-selector", "", "wait only for the pods that this label selector picks")
 	flags.DurationVar(&f.completionTimeout, "wait-for-pods-timeout", 0, "wait no longer than this for them; 0 is no limit")
 	flags.StringSliceVar(&f.additionalRequestors, "additional-requestor", nil, "another requestor: the node is not returned before it is done, too")
+	flags.StringSliceVar(&f.windows, "maintenance-window", nil, "window in which it may begin, NAME or NAMESPACE/NAME; may be repeated: in any of them (default: at any time)")
 	flags.DurationVar(&f.healthTimeout, "health-timeout", 10*time.Minute, "time for the node to be healthy after the work; 0 is no limit")
 	flags.DurationVar(&f.lockTimeout, "lock-timeout", 0, "wait no longer than this for workload locks (default: no limit)")
 	flags.StringVar(&f.onDrainTimeout, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), "Fail or Retry")
@@ -164,6 +166,9 @@ func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
 		if f.given("skip-wait-for-delete") {
 			object.Spec.DrainSpec.SkipWaitForDeleteSeconds = new(wholeSeconds(f.skipWaitForDelete))
 		}
+	}
+	for _, window := range f.windows {
+		object.Spec.MaintenanceWindows = append(object.Spec.MaintenanceWindows, drydockv1.WindowName(window))
 	}
 	if f.awaitCompletion {
 		object.Spec.WaitForPodCompletion = &maintenancev1.WaitForPodCompletionSpec{

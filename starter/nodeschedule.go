@@ -48,7 +48,7 @@ With --at it is decided as if it were another time: requests that have waited fo
 			if err != nil {
 				return flags.unreadable(err)
 			}
-			if c.cluster != "" && flags.snapshot == "" {
+			if c.cluster != "" && flags.snapshot == "" { // the environment may name one beside a file
 				if err := c.addQueue(ctx, &in); err != nil {
 					return err
 				}
@@ -65,6 +65,7 @@ With --at it is decided as if it were another time: requests that have waited fo
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addClusterFlag(cmd)
+	cmd.MarkFlagsMutuallyExclusive("snapshot", "cluster")
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd

@@ -21,7 +21,7 @@ import (
 func onboarding() subject {
 	return subject{
 		noun: "onboarding", name: "of the hub's clusters", workflowID: temporal.OnboardingID,
-		show: "drydock onboarding status", list: "drydock onboarding status",
+		show: "drydock onboarding status", start: "drydock onboarding start",
 	}
 }
 

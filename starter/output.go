@@ -32,6 +32,11 @@ func (c *cli) addOutputFlag(cmd *cobra.Command) {
 		if !slices.Contains(formats, c.output) {
 			return usagef("output format %q is not one of %s", c.output, strings.Join(formats, ", "))
 		}
+		for _, following := range []string{"watch", "wait"} {
+			if flag := cmd.Flags().Lookup(following); c.output == formatName && flag != nil && flag.Value.String() == "true" {
+				return usagef("-o %s has no word for the changes that --%s shows: leave one of the two out", formatName, following)
+			}
+		}
 		return nil
 	}
 }

@@ -52,8 +52,8 @@ type subject struct {
 	// noun and name, e.g. "rollout" and "ztp/november".
 	noun, name string
 	workflowID string
-	// show and list are the commands that show it and all of its kind.
-	show, list string
+	// show and list are the commands that show it and all of its kind; start is the one that starts it, of what there is one at most.
+	show, list, start string
 }
 
 func (s subject) String() string { return s.noun + " " + s.name }
@@ -124,6 +124,9 @@ func (s *server) explain(doing string, of subject, err error) error {
 		return fmt.Errorf("temporal at %s has no namespace %q (--namespace is Temporal's; the object's is -n)", s.address, s.namespace)
 	}
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		if of.start != "" {
+			return fmt.Errorf("there is no %s: `%s` starts it", of, of.start)
+		}
 		return fmt.Errorf("there is no %s: `%s` lists those there are", of, of.list)
 	}
 	if invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && strings.Contains(strings.ToLower(invalid.Message), "search attribute") {

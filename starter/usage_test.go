@@ -111,6 +111,33 @@ func TestWrongUsage(t *testing.T) {
 			stderr: `error: namespace "prod" contradicts -n test (see drydock upgrade pause --help)`,
 		},
 		{
+			name: "a namespace is not part of another workflow's id",
+			args: []string{"upgrade", "cancel", "spoke-1", "-n", "prod/november"},
+			stderr: `error: -n "prod/november" is not the name of a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with ` +
+				`an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?') (see drydock upgrade cancel --help)`,
+		},
+		{
+			name: "nor is a cluster",
+			args: []string{"node", "cancel", "worker-1", "--cluster", "spoke/1"},
+			stderr: `error: --cluster "spoke/1" is not the name of a cluster: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with ` +
+				`an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (see drydock node cancel --help)`,
+		},
+		{
+			name:   "no time is negative",
+			args:   []string{"window", "list", "--timeout", "-5s"},
+			stderr: "error: --timeout -5s is negative (see drydock window list --help)",
+		},
+		{
+			name:   "names do not change, so that there is nothing to watch",
+			args:   []string{"upgrade", "status", "november", "--watch", "-o", "name"},
+			stderr: "error: -o name has no word for the changes that --watch shows: leave one of the two out (see drydock upgrade status --help)",
+		},
+		{
+			name:   "a file is of one cluster, whatever its name",
+			args:   []string{"node", "schedule", "--snapshot", "objects.yaml", "--cluster", "spoke-1"},
+			stderr: "error: if any flags in the group [snapshot cluster] are set none of the others can be; [cluster snapshot] were all set (see drydock node schedule --help)",
+		},
+		{
 			name:   "a node is looked for in a cluster",
 			args:   []string{"node", "maintain", "worker-1"},
 			stderr: "error: which cluster? set --cluster or DRYDOCK_CLUSTER (see drydock node maintain --help)",

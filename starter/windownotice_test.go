@@ -58,25 +58,35 @@ func (r *noticeReceiver) awaits(t *testing.T, kind windows.EventKind) {
 	require.Eventually(t, func() bool { return r.took(kind) > 0 }, time.Minute, 20*time.Millisecond, "no word that it %s", kind)
 }
 
-// sendsWordOnce: window prod/told opens, is terminated, and defined anew while it is open.
+// sendsWordOnce: window prod/told opens, and prod/foretold does in half an hour. They are terminated, and defined anew while the first is open.
 func (s *stage) sendsWordOnce(t *testing.T) {
 	r := receiveNotices(t)
-	opens := time.Now().UTC().Truncate(time.Second).Add(2 * time.Second)
-	window := file(t, "told.yaml", fmt.Sprintf(`
-apiVersion: drydock.dev/v1alpha1
-kind: MaintenanceWindow
-metadata: {name: told, namespace: prod}
-spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: 1h, notify: [{url: %q, leads: [1h]}]}
-`, opens.Format("20060102T150405Z"), r.URL))
-	succeeds(t, "window", "create", "-f", window)
+	now := time.Now().UTC()
+	told := noticed(t, "told", now.Add(2*time.Second), r.URL, "")
+	foretold := noticed(t, "foretold", now.Add(30*time.Minute), r.URL, "leads: [1h]")
+	succeeds(t, "window", "create", "-f", told)
+	succeeds(t, "window", "create", "-f", foretold)
 	r.awaits(t, windows.EventUpcoming)
 	r.awaits(t, windows.EventStarted)
 
-	require.NoError(t, s.client.TerminateWorkflow(t.Context(), temporal.MaintenanceWindowID("prod", "told"), "", "by mistake"))
-	succeeds(t, "window", "create", "-f", window)
+	for name, window := range map[string]string{"told": told, "foretold": foretold} {
+		require.NoError(t, s.client.TerminateWorkflow(t.Context(), temporal.MaintenanceWindowID("prod", name), "", "by mistake"))
+		succeeds(t, "window", "create", "-f", window)
+	}
 	becomes(t, func(status windows.Status) bool { return status.Phase == windows.PhaseOpen }, "window", "status", "prod/told")
 	succeeds(t, "window", "end", "prod/told")
 	r.awaits(t, windows.EventCut)
 	require.Equal(t, 1, r.took(windows.EventStarted), "it was told before")
 	require.Equal(t, 1, r.took(windows.EventUpcoming), "it was told before")
+}
+
+// noticed is the file of a window that opens once and says so to the URL.
+func noticed(t *testing.T, name string, opens time.Time, url, leads string) string {
+	t.Helper()
+	return file(t, name+".yaml", fmt.Sprintf(`
+apiVersion: drydock.dev/v1alpha1
+kind: MaintenanceWindow
+metadata: {name: %s, namespace: prod}
+spec: {timeZone: UTC, recurrence: "RDATE:%s", duration: 1h, notify: [{url: %q, %s}]}
+`, name, opens.Format("20060102T150405Z"), url, leads))
 }

@@ -61,6 +61,9 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err != nil {
 		return err
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	secret, err := o.webhookSecret()
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.Float32Var(&o.qps, "kube-qps", 0, "requests a second to one cluster, on average (default 300)")
 	flags.IntVar(&o.burst, "kube-burst", 0, "requests to one cluster at once (default 600)")
 	flags.IntVar(&o.activities, "max-activities", o.activities, "activities at once; every node that is drained or waited for takes one")
-	flags.IntVar(&o.workflowTasks, "max-workflow-tasks", o.workflowTasks, "workflow tasks at once")
+	flags.IntVar(&o.workflowTasks, "max-workflow-tasks", o.workflowTasks, "workflow tasks at once, at least 2")
 	flags.IntVar(&o.activityPollers, "activity-pollers", o.activityPollers, "concurrent polls for activities")
 	flags.IntVar(&o.workflowPollers, "workflow-pollers", o.workflowPollers, "concurrent polls for workflow tasks, at least 2")
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "how long a stop may take to hand over activities")
@@ -96,6 +96,25 @@ func (o *options) logger(to io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(to, settings)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", o.logFormat)
+}
+
+// check refuses settings that would do nothing, or that the SDK ends the process for.
+func (o *options) check() error {
+	switch {
+	case o.workflowTasks < 2:
+		return fmt.Errorf("--max-workflow-tasks %d: must be at least 2: one is for workflows that the worker knows, one for others", o.workflowTasks)
+	case o.workflowPollers < 2:
+		return fmt.Errorf("--workflow-pollers %d: must be at least 2: one is for workflows that the worker knows, one for others", o.workflowPollers)
+	case o.activities < 1:
+		return fmt.Errorf("--max-activities %d: must be at least 1", o.activities)
+	case o.activityPollers < 1:
+		return fmt.Errorf("--activity-pollers %d: must be at least 1", o.activityPollers)
+	case o.deployment != "" && o.buildID == "":
+		return errors.New("--deployment also needs --build-id")
+	case o.buildID != "" && o.deployment == "":
+		return errors.New("--build-id also needs --deployment")
+	}
+	return nil
 }
 
 // webhookSecret reads the secret that notifications are signed with; there may be none. White space around it is not part of it.

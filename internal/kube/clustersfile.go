@@ -98,7 +98,7 @@ func (f ClustersFile) validate() field.ErrorList {
 	names := map[string]bool{}
 	for i, entry := range f.Clusters {
 		path := field.NewPath("clusters").Index(i)
-		if err := validateName(entry.Name); err != nil {
+		if err := ValidateName(entry.Name); err != nil {
 			problems = append(problems, field.Invalid(path.Child("name"), entry.Name, err.Error()))
 		}
 		if names[entry.Name] {
@@ -115,8 +115,8 @@ func (f ClustersFile) validate() field.ErrorList {
 	return problems
 }
 
-// validateName holds a cluster's name to what a ManagedCluster's can be: it becomes part of workflow ids and task queues.
-func validateName(name string) error {
+// ValidateName holds a cluster's name to what a ManagedCluster's can be: it becomes part of workflow ids and task queues.
+func ValidateName(name string) error {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return errors.New(strings.Join(problems, "; "))
 	}

@@ -37,7 +37,7 @@ func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
 		if _, twice := source.clusters[context]; twice {
 			return Source{}, fmt.Errorf("kubeconfig context %s is named twice", context)
 		}
-		if err := validateName(context); err != nil {
+		if err := ValidateName(context); err != nil {
 			return Source{}, fmt.Errorf("kubeconfig context %q cannot be a cluster's name: %w; rename the context, or name the cluster in a clusters file", context, err)
 		}
 		source.clusters[context] = kubeconfigAccess(path, context)

@@ -25,6 +25,14 @@ var statusMessages = map[sreportalv1.ServiceStatus]statusv1.ServiceStatus{
 	sreportalv1.StatusMajorOutage:   statusv1.ServiceStatus_SERVICE_STATUS_MAJOR_OUTAGE,
 }
 
+// heldText says that something is held, by whom and why; empty: it is not.
+func heldText(hold *drydockv1.Hold) string {
+	if hold == nil {
+		return ""
+	}
+	return hold.String()
+}
+
 // phaseMessages are the phases as the API has them.
 var phaseMessages = map[sreportalv1.MaintenancePhase]statusv1.MaintenancePhase{
 	sreportalv1.PhaseUpcoming:   statusv1.MaintenancePhase_MAINTENANCE_PHASE_UPCOMING,
@@ -90,7 +98,7 @@ func upgradeMessage(u Upgrade, ui webUI) *statusv1.Upgrade {
 			Total: counts.Total, Pending: counts.Pending, Running: counts.Running, Complete: counts.Complete, Failed: counts.Failed,
 			TimedOut: counts.TimedOut, Cancelled: counts.Cancelled, Skipped: counts.Skipped,
 		},
-		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID), Known: u.Known,
+		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID), Known: u.Known, Held: heldText(u.Status.Held),
 	}
 	if run.StartedAt != nil {
 		message.StartedAt = instant(run.StartedAt.Time)
@@ -114,7 +122,7 @@ func nodeMessage(n Node, ui webUI) *statusv1.Node {
 	message := &statusv1.Node{
 		Cluster: n.Cluster, Node: n.Node, Namespace: n.Namespace, Name: n.Name, WorkflowId: n.WorkflowID, RunId: n.RunID, Running: n.Running(),
 		Requestor: n.Requestor, State: stateOf(n), StartedAt: instant(n.StartedAt), EndedAt: instantAt(n.CompletedAt),
-		Trouble: troubleText(n.Trouble), Url: ui.link(n.WorkflowID, n.RunID), Known: n.Known,
+		Trouble: troubleText(n.Trouble), Url: ui.link(n.WorkflowID, n.RunID), Known: n.Known, Held: heldText(n.Status.Held),
 	}
 	if n.Running() {
 		message.Wait = waitMessage(n.Status.Wait)

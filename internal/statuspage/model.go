@@ -187,9 +187,12 @@ func newUpgrade(u Upgrade, ui webUI) upgradeModel {
 	if !u.Running() {
 		return model
 	}
-	if u.Status.Paused {
+	switch held := u.Status.Held; {
+	case u.Status.Paused:
 		model.Pill = pill{"warn", "Paused"}
-	} else if u.Status.Held != nil {
+	case held != nil && held.Window != "":
+		model.Pill = pill{"warn", "Waits for a window"}
+	case held != nil:
 		model.Pill = pill{"warn", "Held"}
 	}
 	if run.CurrentBatch > 0 {

@@ -31,11 +31,18 @@ func statusWords(status sreportalv1.ServiceStatus) string {
 	return "Unknown"
 }
 
-// headline says in one sentence how the whole portal is.
+// headline says in one sentence how the whole portal is, or was when that could be seen last.
 func headline(v *View) string {
-	if v.unread() {
+	switch {
+	case v.unread():
 		return "Not read yet"
+	case v.Trouble != nil:
+		return "Last known: " + condition(v)
 	}
+	return condition(v)
+}
+
+func condition(v *View) string {
 	if len(v.components()) == 0 {
 		return "No components yet"
 	}

@@ -4,7 +4,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
@@ -52,8 +54,26 @@ func TestTheHeadlineIsThatOfTheWorst(t *testing.T) {
 		view.Portal.Status = status
 		require.Equal(t, words, headline(&view))
 	}
+	view := fleet()
+	view.Trouble = &Trouble{Message: "Temporal does not answer"}
+	require.Equal(t, "Last known: Maintenance in progress", headline(&view), "wherever it is shown: the title of the page and MCP, too")
 	require.Equal(t, "No components yet", headline(&View{AsOf: noon}))
 	require.Equal(t, "Not read yet", headline(&View{}))
+}
+
+func TestWhatIsHeldSaysByWhatAndUntilWhen(t *testing.T) {
+	upgrade, node := november(), worker3()
+	upgrade.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "outage", Since: metav1.NewTime(noon)}
+	require.Equal(t, pill{"warn", "Held"}, newUpgrade(upgrade, webUI{}).Pill)
+	require.Equal(t, "every cluster is held since 2026-11-21 12:00:00Z by ann: outage", upgradeMessage(upgrade, webUI{}).GetHeld())
+
+	upgrade.Status.Held = &drydockv1.Hold{Window: "prod/night", Reason: "window prod/night opens at 22:00"}
+	require.Equal(t, pill{"warn", "Waits for a window"}, newUpgrade(upgrade, webUI{}).Pill, "nobody has stopped anything")
+	require.Equal(t, "window prod/night opens at 22:00", upgradeMessage(upgrade, webUI{}).GetHeld())
+
+	require.Empty(t, nodeMessage(node, webUI{}).GetHeld())
+	node.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldCluster("spoke-1"), Since: metav1.NewTime(noon)}
+	require.Equal(t, "cluster spoke-1 is held since 2026-11-21 12:00:00Z", nodeMessage(node, webUI{}).GetHeld())
 }
 
 func TestAGroupIsAsItsWorstComponent(t *testing.T) {

@@ -905,7 +905,9 @@ type Upgrade struct {
 	// url of its workflow in Temporal's Web UI.
 	Url string `protobuf:"bytes,18,opt,name=url,proto3" json:"url,omitempty"`
 	// known: its status has been read; otherwise only names, ids and times say anything, and state is what Temporal lists, or NotReadYet.
-	Known         bool `protobuf:"varint,19,opt,name=known,proto3" json:"known,omitempty"`
+	Known bool `protobuf:"varint,19,opt,name=known,proto3" json:"known,omitempty"`
+	// held says by whom, why and since when it is held: by an emergency stop, or because no window is open. Empty: it is not.
+	Held          string `protobuf:"bytes,20,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1075,13 @@ func (x *Upgrade) GetKnown() bool {
 	return false
 }
 
+func (x *Upgrade) GetHeld() string {
+	if x != nil {
+		return x.Held
+	}
+	return ""
+}
+
 // State is when something entered a state.
 type State struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1150,7 +1159,9 @@ type Node struct {
 	Trouble string `protobuf:"bytes,15,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	Url     string `protobuf:"bytes,16,opt,name=url,proto3" json:"url,omitempty"`
 	// known as of an Upgrade.
-	Known         bool `protobuf:"varint,17,opt,name=known,proto3" json:"known,omitempty"`
+	Known bool `protobuf:"varint,17,opt,name=known,proto3" json:"known,omitempty"`
+	// held as of an Upgrade.
+	Held          string `protobuf:"bytes,18,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1302,6 +1313,13 @@ func (x *Node) GetKnown() bool {
 		return x.Known
 	}
 	return false
+}
+
+func (x *Node) GetHeld() string {
+	if x != nil {
+		return x.Held
+	}
+	return ""
 }
 
 type ListComponentsRequest struct {
@@ -2486,7 +2504,7 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
 	"\x05nodes\x18\a \x01(\x05R\x05nodes\x12\x1d\n" +
 	"\n" +
-	"nodes_done\x18\b \x01(\x05R\tnodesDone\"\xfe\x04\n" +
+	"nodes_done\x18\b \x01(\x05R\tnodesDone\"\x92\x05\n" +
 	"\aUpgrade\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1f\n" +
@@ -2511,10 +2529,11 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\restimated_end\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\festimatedEnd\x12\x18\n" +
 	"\atrouble\x18\x11 \x01(\tR\atrouble\x12\x10\n" +
 	"\x03url\x18\x12 \x01(\tR\x03url\x12\x14\n" +
-	"\x05known\x18\x13 \x01(\bR\x05known\"I\n" +
+	"\x05known\x18\x13 \x01(\bR\x05known\x12\x12\n" +
+	"\x04held\x18\x14 \x01(\tR\x04held\"I\n" +
 	"\x05State\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12*\n" +
-	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x8b\x04\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x9f\x04\n" +
 	"\x04Node\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x1c\n" +
@@ -2535,7 +2554,8 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\afailure\x18\x0e \x01(\tR\afailure\x12\x18\n" +
 	"\atrouble\x18\x0f \x01(\tR\atrouble\x12\x10\n" +
 	"\x03url\x18\x10 \x01(\tR\x03url\x12\x14\n" +
-	"\x05known\x18\x11 \x01(\bR\x05known\"-\n" +
+	"\x05known\x18\x11 \x01(\bR\x05known\x12\x12\n" +
+	"\x04held\x18\x12 \x01(\tR\x04held\"-\n" +
 	"\x15ListComponentsRequest\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"\xb7\x01\n" +
 	"\x16ListComponentsResponse\x123\n" +

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSettingsThatCannotBeAreRefusedByTheirFlags(t *testing.T) {
+	for _, refused := range []struct{ flag, message string }{
+		{"--max-workflow-tasks=1", "--max-workflow-tasks 1: must be at least 2"},
+		{"--workflow-pollers=1", "--workflow-pollers 1: must be at least 2"},
+		{"--max-activities=0", "--max-activities 0: must be at least 1"},
+		{"--activity-pollers=-1", "--activity-pollers -1: must be at least 1"},
+		{"--deployment=drydock", "--deployment also needs --build-id"},
+		{"--build-id=v1", "--build-id also needs --deployment"},
+	} {
+		o := defaultOptions()
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.addFlags(flags)
+		require.NoError(t, o.check())
+		require.NoError(t, flags.Parse([]string{refused.flag}))
+		require.ErrorContains(t, o.check(), refused.message)
+	}
+}
