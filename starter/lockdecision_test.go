@@ -276,7 +276,7 @@ func followsProgress(t *testing.T, cluster client.Client) {
 	require.Equal(t, int32(66), last.Applications[1].Progress.Percentage)
 
 	lines := begin(t, "lock", "progress", "--watch", "--context", "hub")
-	lines.prints(t, "vrouter: 2 out of 3 nodes updated (66%), 2 inactive now\n")
+	lines.prints(t, "vrouter: 2 out of 3 nodes updated (66%), 2 inactive now; it reports 33% 1 out of 3 nodes updated\n")
 }
 
 // create creates an object with its status, as if it were remembered for the ClusterMaintenanceRequest that stands.

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -33,6 +34,9 @@ type EditAnswer struct {
 // editPatience is how long an edit waits for the check of the new spec.
 const editPatience = time.Minute
 
+// planPatience is how long an edit waits for the plan of an enabled rollout: whoever has asked is there to hear the answer.
+const planPatience = 5 * time.Second
+
 // edit changes the spec. Of a rollout that is not enabled the plan is made anew; in one that is, the current batch is given its share of the new
 // timeout.
 func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
@@ -44,9 +48,14 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	}
 	request.Spec = object.Spec
 	// Of one that is enabled it matters what changes, and a default that was left out is no change.
-	over := func() bool { return g.status.Status.CompletedAt != nil }
-	if err := workflow.Await(ctx, func() bool { return g.complete || !g.isEnabled() || over() }); err != nil {
-		return EditAnswer{}, err
+	comparable := func() bool { return g.complete || !g.isEnabled() || g.status.Status.CompletedAt != nil }
+	if !comparable() {
+		if err := awaitFor(ctx, planPatience, "until there is a plan", comparable); err != nil {
+			return EditAnswer{}, err
+		}
+	}
+	if !comparable() { // it would take effect when nobody expects it any more
+		return EditAnswer{}, refused(fmt.Errorf("the rollout is being planned, and until it has been its spec cannot be changed: try again%s", g.waitText()))
 	}
 	// Meanwhile it may have been enabled, or be over.
 	if err := g.mayEdit(request); err != nil {
@@ -62,6 +71,14 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 		g.replan(ctx)
 	}
 	return EditAnswer{Changed: changed}, nil
+}
+
+// waitText says what the rollout waits for; empty: for nothing that it could name.
+func (g *groupUpgrade) waitText() string {
+	if wait := g.status.Wait; wait != nil {
+		return " (" + wait.Reason + ": " + wait.Message + ")"
+	}
+	return ""
 }
 
 // mayEdit refuses any change that is not possible now, before anything is checked that takes time.

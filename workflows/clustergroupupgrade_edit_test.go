@@ -55,7 +55,7 @@ func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
 				object := bare()
 				object.Spec.Enable = &moment.enabled
 				w.completes()
-				planned := w.Now().Add(30 * time.Second)
+				planned := w.Now().Add(2 * time.Second)
 				w.fail["PlanRollout"] = func(int) error {
 					if w.Now().Before(planned) {
 						return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
@@ -110,4 +110,29 @@ func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing
 	})
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	requireCancelled[groupStatus](w)
+}
+
+// Whoever has asked hears why it cannot be, and not hours later that it was.
+func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	w.completes()
+	edit := bare().Spec
+	edit.RemediationStrategy.Timeout = 99
+	start := w.Now()
+	w.fail["PlanRollout"] = func(int) error {
+		if w.Now().Sub(start) < time.Hour {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	var edited *asked
+	w.lookAfter(30*time.Minute, func() { edited = w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) })
+	w.lookAfter(31*time.Minute, func() {
+		require.ErrorContains(t, edited.err, "the rollout is being planned, and until it has been its spec cannot be changed: try again (ClusterUnreachable: ")
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: bare()})
+	requireResult[groupStatus](w)
+	for _, planned := range w.inputsOf("PlanRollout") {
+		require.Zero(t, planned.(ranv1.ClusterGroupUpgrade).Spec.RemediationStrategy.Timeout)
+	}
 }

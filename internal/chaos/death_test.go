@@ -69,7 +69,7 @@ func (s *scene) die(t *testing.T, how end, places []place, states ...state) {
 	}
 	var deaths []death
 	for i, state := range states {
-		deaths = append(deaths, death{state, how.how, s.pending(t, arrived[i].workflow)})
+		deaths = append(deaths, death{state, how.how, s.awaitPending(t, arrived[i].workflow, state.activity)})
 	}
 	require.NoError(t, how.worker(s.Worker))
 	for _, cluster := range s.Clusters() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,6 +176,20 @@ func (s *scene) pending(t *testing.T, workflow string) []string {
 			names = append(names, child.WorkflowTypeName+": "+name)
 		}
 	}
+	return names
+}
+
+// awaitPending is pending once an activity is: a workflow may say where it stands a moment before that has begun.
+func (s *scene) awaitPending(t *testing.T, workflow, activity string) []string {
+	t.Helper()
+	if activity == "" {
+		return s.pending(t, workflow)
+	}
+	var names []string
+	require.Eventually(t, func() bool {
+		names = s.pending(t, workflow)
+		return slices.Contains(names, activity)
+	}, waitLimit, 20*time.Millisecond, "%s has not begun in %s", activity, workflow)
 	return names
 }
 
