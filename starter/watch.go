@@ -37,7 +37,8 @@ type getStatus func(ctx context.Context, execution *client.WorkflowExecutionDesc
 // errEnough ends a watch that has seen what it was waiting for.
 var errEnough = errors.New("seen enough")
 
-// watch shows a workflow's status until the workflow is over, or until enough says so. Without a worker it waits for one.
+// watch shows a workflow's status until the workflow is over, or until enough says so. Without a worker it waits for one, and for Temporal when that does
+// not answer.
 func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatus, enough func() bool) error {
 	view := c.newView()
 	look := func(ctx context.Context, execution *client.WorkflowExecutionDescription) error {
@@ -53,6 +54,8 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 			view.note(err.Error())
 		case err != nil:
 			return err
+		default:
+			view.note("")
 		}
 		if err := view.show(status); err != nil {
 			return err
@@ -63,11 +66,19 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 		return nil
 	}
 	err := s.follow(ctx, target, look, view.tick)
+	for ctx.Err() == nil && observe.Away(err) {
+		view.note(fmt.Sprintf("Temporal does not answer, and is asked again: %s", err))
+		_ = observe.Pause(ctx, askAgain) // following again says that ctx is over
+		err = s.follow(ctx, target, look, view.tick)
+	}
 	if errors.Is(err, errEnough) {
 		return nil
 	}
 	return err
 }
+
+// askAgain is how long Temporal is left alone that has not answered.
+const askAgain = time.Second
 
 // view shows a status as it changes.
 type view interface {
@@ -76,7 +87,7 @@ type view interface {
 	show(status followed) error
 	// tick is called every second, for what changes with time alone.
 	tick()
-	// note says what is not part of the status.
+	// note says what is not part of the status; empty: what was noted is over.
 	note(message string)
 }
 
@@ -97,9 +108,14 @@ type documentsView struct {
 	last string
 }
 
-func (v *documentsView) limit() int          { return 0 }
-func (v *documentsView) tick()               {}
-func (v *documentsView) note(message string) { fmt.Fprintln(v.cli.ErrOut, message) }
+func (v *documentsView) limit() int { return 0 }
+func (v *documentsView) tick()      {}
+
+func (v *documentsView) note(message string) {
+	if message != "" {
+		fmt.Fprintln(v.cli.ErrOut, message)
+	}
+}
 
 func (v *documentsView) show(status followed) error {
 	marshal, separator := json.Marshal, ""
@@ -122,9 +138,17 @@ type linesView struct {
 	said map[string]string
 }
 
-func (v *linesView) limit() int          { return 0 }
-func (v *linesView) tick()               {}
-func (v *linesView) note(message string) { _ = v.say(statusLine{"note", message}) }
+func (v *linesView) limit() int { return 0 }
+func (v *linesView) tick()      {}
+
+func (v *linesView) note(message string) {
+	const about = "note"
+	if message == "" {
+		delete(v.said, about) // when it comes back, it is said again
+		return
+	}
+	_ = v.say(statusLine{about, message})
+}
 
 func (v *linesView) show(status followed) error {
 	for _, line := range status.lines() {

@@ -85,6 +85,18 @@ func Cut(execution string) bool {
 	return execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
 }
 
+// Away reports whether an error says that Temporal could not be asked, or not now, rather than what it has answered.
+func Away(err error) bool {
+	if _, unavailable := errors.AsType[*serviceerror.Unavailable](err); unavailable {
+		return true
+	}
+	if _, late := errors.AsType[*serviceerror.DeadlineExceeded](err); late {
+		return true
+	}
+	_, busy := errors.AsType[*serviceerror.ResourceExhausted](err)
+	return busy || errors.Is(err, context.DeadlineExceeded)
+}
+
 // Ends is what is asked of Temporal for how a workflow ended; its client answers it.
 type Ends interface {
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun

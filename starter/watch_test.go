@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
+)
+
+// completed is a rollout that has succeeded, of which a worker tells.
+func completed(t *testing.T) *answering {
+	a := &answering{t: t, status: longRollout(3)}
+	a.status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted}}
+	return a
+}
+
+// follows watches a rollout to its end, and returns what is said.
+func follows(t *testing.T, temporal client.Client) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	c := &cli{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, output: formatTable}
+	require.NoError(t, c.watchRollout(t.Context(), &server{Client: temporal}, rolloutSubject("prod", "june")))
+	require.Empty(t, errOut.String())
+	return out.String()
+}
+
+// failingOver is a Temporal that does not answer the first time, neither how the rollout stands nor what is new of it.
+type failingOver struct {
+	*answering
+	described, followed int
+}
+
+func (f *failingOver) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
+	if f.described++; f.described == 1 {
+		return nil, serviceerror.NewUnavailable("connection refused")
+	}
+	return &client.WorkflowExecutionDescription{WorkflowExecutionMetadata: client.WorkflowExecutionMetadata{WorkflowExecution: workflow.Execution{RunID: "run"}}}, nil
+}
+
+func (f *failingOver) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	if f.followed++; f.followed == 1 {
+		return unread{}
+	}
+	return &closeEvent{{}}
+}
+
+// unread is a history that cannot be read.
+type unread struct{}
+
+func (unread) HasNext() bool                          { return true }
+func (unread) Next() (*historypb.HistoryEvent, error) { return nil, context.DeadlineExceeded }
+
+func TestAWatchGoesOnWhenTemporalAnswersAgain(t *testing.T) {
+	said := follows(t, &failingOver{answering: completed(t)})
+	require.Contains(t, said, "Temporal does not answer, and is asked again: describe rollout prod/june: connection refused\n")
+	require.Contains(t, said, "Temporal does not answer, and is asked again: follow rollout prod/june: context deadline exceeded\n")
+	require.Contains(t, said, "Completed")
+}
+
+// comingAndGoing is a worker that is there every other time that it is asked. After each question there is something new; after the fourth it is the end.
+type comingAndGoing struct {
+	*answering
+	questions int
+	news      chan struct{}
+}
+
+func (w *comingAndGoing) DescribeWorkflow(context.Context, string, string) (*client.WorkflowExecutionDescription, error) {
+	return &client.WorkflowExecutionDescription{WorkflowExecutionMetadata: client.WorkflowExecutionMetadata{
+		WorkflowExecution: workflow.Execution{RunID: "run"}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+	}}, nil
+}
+
+func (w *comingAndGoing) QueryWorkflow(ctx context.Context, id, run, query string, args ...any) (converter.EncodedValue, error) {
+	w.questions++
+	switch {
+	case w.questions < 4:
+		w.news <- struct{}{}
+	case w.questions == 4:
+		close(w.news)
+	}
+	if w.questions == 1 || w.questions == 3 {
+		return nil, serviceerror.NewWorkflowNotReady("Workflow task is not scheduled yet.")
+	}
+	return w.answering.QueryWorkflow(ctx, id, run, query, args...)
+}
+
+func (w *comingAndGoing) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	return w
+}
+
+func (w *comingAndGoing) HasNext() bool {
+	_, more := <-w.news
+	return more
+}
+
+func (w *comingAndGoing) Next() (*historypb.HistoryEvent, error) {
+	return &historypb.HistoryEvent{}, nil
+}
+
+func TestEachAbsenceOfWorkersIsSaid(t *testing.T) {
+	worker := &comingAndGoing{answering: completed(t), news: make(chan struct{}, 1)}
+	worker.news <- struct{}{}
+	require.Equal(t, 2, strings.Count(follows(t, worker), observe.ErrNoWorker.Error()))
+}
