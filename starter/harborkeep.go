@@ -127,7 +127,7 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 	case err == nil:
 		return runID, nil
 	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
-		return "", fmt.Errorf("%s %s: %w", update, target, observe.Unanswered(err))
+		return "", unanswered(fmt.Sprintf("%s %s", update, target), target.show, err)
 	case !unknown && temporal.ErrorType(err) != "":
 		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
 	}

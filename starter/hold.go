@@ -141,7 +141,7 @@ func (s *server) change(ctx context.Context, doing string, send func(context.Con
 	case err == nil:
 		return answer, nil
 	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
-		return answer, fmt.Errorf("%s: %w", doing, observe.Unanswered(err))
+		return answer, unanswered(doing, showHolds, err)
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
 		return answer, fmt.Errorf("%s: %s", doing, temporal.ErrorMessage(err))
 	}

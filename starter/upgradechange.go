@@ -168,9 +168,14 @@ func (s *server) answered(ctx context.Context, of subject, doing string, answer 
 	case err == nil:
 		return nil
 	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
-		return fmt.Errorf("%s %s: %w", doing, of, observe.Unanswered(err))
+		return unanswered(fmt.Sprintf("%s %s", doing, of), of.show, err)
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
 		return fmt.Errorf("%s %s: %s", doing, of, temporal.ErrorMessage(err))
 	}
 	return s.explainUnheard(ctx, doing, of, err)
+}
+
+// unanswered says that nobody has answered a request. Temporal keeps it nevertheless, for the next worker that comes.
+func unanswered(doing, show string, err error) error {
+	return fmt.Errorf("%s: %w; it may be carried out as soon as one answers: see `%s`", doing, observe.Unanswered(err), show)
 }

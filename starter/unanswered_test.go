@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// updated is a Temporal that takes a change, or does not hear of it in time; ends is how the workflow ends that was changed.
+type updated struct {
+	client.Client
+	client.WorkflowRun
+	refused error
+	ends    func() error
+}
+
+func (u updated) UpdateWorkflow(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return taken{}, u.refused
+}
+
+func (u updated) UpdateWithStartWorkflow(context.Context, client.UpdateWithStartWorkflowOptions) (client.WorkflowUpdateHandle, error) {
+	return taken{}, u.refused
+}
+
+func (u updated) NewWithStartWorkflowOperation(client.StartWorkflowOptions, any, ...any) client.WithStartWorkflowOperation {
+	return nil
+}
+
+func (u updated) GetWorkflow(context.Context, string, string) client.WorkflowRun { return u }
+
+func (u updated) Get(context.Context, any) error { return u.ends() }
+
+// taken is a change that was made.
+type taken struct{ client.WorkflowUpdateHandle }
+
+func (taken) RunID() string                  { return "run" }
+func (taken) Get(context.Context, any) error { return nil }
+
+func TestAChangeThatIsNotAnsweredMayStillBeMade(t *testing.T) {
+	s := &server{Client: updated{refused: serviceerror.NewDeadlineExceeded("late")}}
+	rollout, harbor := rolloutSubject("prod", "june"), harborCluster("c1", "default", "main")
+	_, harborErr := s.changeHarbor(t.Context(), harbor, &goharborv1.HarborCluster{}, temporal.UpdateDelete, nil, nil)
+	_, releaseErr := s.release(t.Context(), emergency.Request{All: true})
+	for show, err := range map[string]error{
+		rollout.show: s.update(t.Context(), rollout, temporal.UpdateApprove, nil, nil),
+		harbor.show:  harborErr,
+		showHolds:    releaseErr,
+	} {
+		require.ErrorIs(t, err, observe.ErrNoWorker)
+		require.ErrorContains(t, err, "; it may be carried out as soon as one answers: see `"+show+"`")
+	}
+}
