@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,15 +28,21 @@ func (s *server) follow(ctx context.Context, of subject, look func(context.Conte
 	if unread, ok := errors.AsType[observe.HistoryError](err); ok {
 		err = s.explain("follow", of, unread.Unwrap())
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	return cmp.Or(leftAtWork(ctx, of), err)
+}
+
+// leftAtWork says of a subject that was followed until ctx was over that it goes on; nil while ctx is not.
+func leftAtWork(ctx context.Context, of subject) error {
+	switch {
 	case timeIsUp(ctx):
 		return fmt.Errorf("%s is not over yet (--timeout); it goes on: see `%s`", of, of.show)
 	case ctx.Err() != nil:
 		return fmt.Errorf("stopped watching %s; it goes on: see `%s`", of, of.show)
 	}
-	return err
+	return nil
 }
 
 // timeIsUp reports whether ctx's deadline has passed. A request that was sent with it may find so a moment before ctx does.

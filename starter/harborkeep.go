@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,7 +187,8 @@ func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reaso
 		return nil
 	}
 	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, nil); err != nil {
-		return fmt.Errorf("%s was not deleted: %s", target, temporal.ErrorMessage(err))
+		target.noun = "deletion of " + target.noun
+		return cmp.Or(leftAtWork(ctx, target), fmt.Errorf("%s has failed: %s", target, temporal.ErrorMessage(err)))
 	}
 	fmt.Fprintf(c.Out, "%s is deleted\n", target)
 	return nil

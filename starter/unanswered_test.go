@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,5 +57,30 @@ func TestAChangeThatIsNotAnsweredMayStillBeMade(t *testing.T) {
 	} {
 		require.ErrorIs(t, err, observe.ErrNoWorker)
 		require.ErrorContains(t, err, "; it may be carried out as soon as one answers: see `"+show+"`")
+	}
+}
+
+func TestADeletionThatIsNotWaitedForAnyMoreGoesOn(t *testing.T) {
+	const deletion = "deletion of HarborCluster default/main in cluster c1"
+	for _, tt := range []struct {
+		name    string
+		stopped bool
+		says    string
+	}{
+		{"it fails", false, deletion + " has failed: refused"},
+		{"the wait is stopped", true, "stopped watching " + deletion + "; it goes on: see `drydock harbor status default/main --cluster c1`"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			temporal := updated{ends: func() error {
+				if tt.stopped {
+					stop()
+					return ctx.Err()
+				}
+				return errors.New("refused")
+			}}
+			require.EqualError(t, (&cli{}).deleteHarbor(ctx, &server{Client: temporal}, harborCluster("c1", "default", "main"), "", true), tt.says)
+		})
 	}
 }
