@@ -222,7 +222,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	})
 	require.Contains(t, succeeds(t, "upgrade", "status", "prod/changed"), "waiting: WaitingForApproval")
 	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed", "--batch", "3").stderr, "waits for the approval of batch 2, not 3")
-	require.Equal(t, "rollout prod/changed: afterCanaries is approved, batch 2 starts; see `drydock upgrade status prod/changed`\n",
+	require.Equal(t, "rollout prod/changed: afterCanaries is approved, batch 2 may start; see `drydock upgrade status prod/changed`\n",
 		succeeds(t, "upgrade", "approve", "prod/changed", "--comment", "CHG-7"))
 
 	failed := ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: temporal.ErrDrainTimedOut, Message: "drain worker-1: 1 pod left"}

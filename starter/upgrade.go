@@ -20,7 +20,7 @@ func newUpgrade(c *cli) *cobra.Command {
 		newUpgradeStart(c),
 		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalEnable, short: "Start a rollout that was only planned (enable: false)",
-			says: "is enabled: its plan is made once more, then the first batch starts",
+			says: "is enabled: unless it was before, its plan is made once more, and the first batch may start if that is valid",
 		}),
 		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalPause, short: "Start nothing new: no cluster, no policy, no node",
@@ -28,7 +28,7 @@ func newUpgrade(c *cli) *cobra.Command {
 		}),
 		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalResume, short: "Go on after a pause",
-			says: "goes on",
+			says: "is not paused any more, and goes on unless something else holds it",
 		}),
 		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn, nodes are returned",

@@ -36,7 +36,7 @@ the rollout. With --batch it counts only for that batch, not for one that the ro
 				return err
 			}
 			return c.print(approval, func(w io.Writer) {
-				fmt.Fprintf(w, "%s: %s is approved, batch %d starts; see `%s`\n", target, approval.Point, approval.Batch, target.show)
+				fmt.Fprintf(w, "%s: %s is approved, batch %d may start; see `%s`\n", target, approval.Point, approval.Batch, target.show)
 			}, target.workflowID)
 		}),
 	}
