@@ -129,6 +129,9 @@ func TestWhatAPersonWritesOfALockWhosePodIsNotReadyStays(t *testing.T) {
 			w.later(time.Hour)
 			require.Equal(t, locks.MarkedFailed, of(w.settle(), "n1").Reason)
 			require.Equal(t, "disk is being replaced", w.lock("n1").Status.ErrorMessage)
+
+			w.lock("n1").Status = lcmv1.WorkloadLockStatus{State: active}
+			require.Equal(t, locks.PodNotReady, of(w.settle(), "n1").Reason, "once it is taken back, the time counts from then on")
 		})
 	}
 }
@@ -166,6 +169,10 @@ func TestWhatTheDeadlineHasFailedIsNotAPersonsWhateverTheDeadlineIsThen(t *testi
 			w.policy.NodePodDeadlineSeconds = deadline
 			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason)
 			require.Contains(t, w.lock("n1").Status.ErrorMessage, "since 2026-11-20T10:00:00Z: "+noPod)
+			w.request("n1")
+			w.settle()
+			w.addPod("n1", false)
+			require.Equal(t, locks.PodDeadlinePassed, of(w.settle(), "n1").Reason, "whoever asks next has not marked it either")
 		})
 	}
 }

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -113,7 +114,7 @@ func TestAnApplicationHasOneLockForTheClusterAndOneForEachEnabledNode(t *testing
 				second := nodeLock("again", controller, "n1", inactive)
 				second.CreationTimestamp = metav1.NewTime(t0.Add(time.Hour))
 				w.lock("n1").Name = "z-older"
-				w.snapshot.NodeLocks = append(w.snapshot.NodeLocks, second)
+				w.snapshot.NodeLocks = slices.Insert(w.snapshot.NodeLocks, 0, second)
 			},
 			node: "n1", from: active, to: active, action: locks.Keep, reason: locks.NoRequest,
 		},
@@ -229,6 +230,18 @@ func TestTheClusterLockLetsGoWhenTheApplicationIsHealthy(t *testing.T) {
 			from: inactive, to: inactive, reason: locks.RequestStands,
 		},
 		{
+			name: "so does one that joined the other later",
+			story: func(w *world) {
+				w.requestCluster()
+				w.settle()
+				w.requestCluster()
+				w.settle()
+				checks(w)
+				w.snapshot.ClusterRequests = w.snapshot.ClusterRequests[1:]
+			},
+			from: inactive, to: inactive, reason: locks.RequestStands,
+		},
+		{
 			name: "a request that was deleted and made again is a new one: the checks run",
 			story: func(w *world) {
 				w.requestCluster()
@@ -325,6 +338,14 @@ func TestThePodOfTheApplicationMustBeReady(t *testing.T) {
 			name: "one has failed and its successor is ready", story: func(w *world) {
 				w.setPod("n1", false)
 				w.snapshot.Pods[len(w.snapshot.Pods)-1].Status.Phase = corev1.PodFailed
+				w.addPod("n1", true)
+			},
+			ready: true,
+		},
+		{
+			name: "one has succeeded and its successor is ready", story: func(w *world) {
+				w.setPod("n1", false)
+				w.snapshot.Pods[len(w.snapshot.Pods)-1].Status.Phase = corev1.PodSucceeded
 				w.addPod("n1", true)
 			},
 			ready: true,
