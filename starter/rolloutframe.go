@@ -100,9 +100,16 @@ func timesOut(deadline *metav1.Time, now time.Time) string {
 	return " (times out in " + duration.HumanDuration(deadline.Sub(now)) + ")"
 }
 
-// estimateText is e.g. "ends in about 12m (9m to 15m)".
+// estimateText is e.g. "ends in about 12m (9m to 15m)". An estimate was made when something changed last: what stands still outlives it.
 func estimateText(estimate *ranv1.Estimate, now time.Time) string {
 	in := func(at metav1.Time) string { return duration.HumanDuration(max(at.Sub(now), 0)) }
+	over := func(at metav1.Time) bool { return at.Sub(now) < time.Second }
+	switch {
+	case over(estimate.Latest):
+		return "takes longer than anything so far: nobody can say when it ends"
+	case over(estimate.End):
+		return fmt.Sprintf("takes longer than expected: ends within %s unless it takes longer than anything so far", in(estimate.Latest))
+	}
 	text := "ends in about " + in(estimate.End)
 	if least, most := in(estimate.Earliest), in(estimate.Latest); least != most {
 		text += fmt.Sprintf(" (%s to %s)", least, most)

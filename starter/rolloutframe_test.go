@@ -71,8 +71,15 @@ BATCH   CLUSTER   STATE      NODES   NOW
 func TestTheEstimateIsARangeUnlessAllClustersTookTheSame(t *testing.T) {
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(d)) }
 	estimate := &ranv1.Estimate{Earliest: in(9 * time.Minute), End: in(12 * time.Minute), Latest: in(15 * time.Minute)}
-	require.Equal(t, "ends in about 12m (9m to 15m)", estimateText(estimate, noon))
-	require.Equal(t, "ends in about 0s", estimateText(estimate, noon.Add(time.Hour)), "an estimate that was too low is not shown as the past")
+	for after, text := range map[time.Duration]string{
+		0:                "ends in about 12m (9m to 15m)",
+		11 * time.Minute: "ends in about 60s (0s to 4m)",
+		12 * time.Minute: "takes longer than expected: ends within 3m unless it takes longer than anything so far",
+		15 * time.Minute: "takes longer than anything so far: nobody can say when it ends",
+		time.Hour:        "takes longer than anything so far: nobody can say when it ends",
+	} {
+		require.Equal(t, text, estimateText(estimate, noon.Add(after)))
+	}
 }
 
 func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {

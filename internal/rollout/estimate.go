@@ -10,24 +10,28 @@ import (
 
 // Estimate says when a rollout will have gone through its plan, from how long its clusters have taken so far: the earliest end if all that are
 // left take as long as the fastest, the latest as long as the slowest, and both the further away the fewer were seen. In between, a batch is expected to
-// take as long as the slowest of its clusters, which is nearer to the slowest of all the more clusters it has. Until one is complete, those at work are taken to
-// go on at the speed of the nodes they have done. It returns nil while nothing can be said: no node is done, the rollout is paused or held, waits for an
+// take as long as the slowest of its clusters, which is nearer to the slowest of all the more clusters it has. A cluster at work that has taken longer than
+// all before it may end at once, or take as long again, however many were seen. Until one is complete, those at work are taken to go on at the speed of the
+// nodes they have done. It returns nil while nothing can be said: no node is done, no cluster is left, the rollout is paused or held, waits for an
 // approval, or is over.
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Estimate {
 	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
 		return nil
 	}
-	seen := durationsOf(status.Clusters, now)
-	if seen.count == 0 {
+	seen, batches := durationsOf(status.Clusters, now), batchesLeft(status.Clusters, now)
+	if seen.count == 0 || len(batches) == 0 {
 		return nil
 	}
 	var least, expected, most time.Duration
-	for _, batch := range batchesLeft(status.Clusters, now) {
-		left := batch.takes(seen.slow())
+	for _, batch := range batches {
+		left, usually := batch.takes(seen.slow()), batch.takes(seen.slowestOf(batch.clusters))
+		if batch.oldest > seen.before {
+			left, usually = max(left, batch.oldest), max(usually, batch.oldest/2)
+		}
 		least += batch.takes(seen.fast())
 		most += left
-		if usually := batch.takes(seen.slowestOf(batch.clusters)); usually > 0 {
+		if usually > 0 {
 			left = usually
 		} else {
 			left /= 2 // it takes longer than usual already, and nobody knows how much
@@ -57,18 +61,23 @@ func batchesLeft(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
 // batchLeft is the clusters of a batch that are not over.
 type batchLeft struct {
 	clusters int
-	// waiting: one has not begun. youngest is the age of the one at work that began last.
-	waiting  bool
-	youngest time.Duration
+	// waiting: one has not begun. youngest is the age of the one that began last, oldest of the one at work that began first.
+	waiting          bool
+	youngest, oldest time.Duration
 }
 
 func (b *batchLeft) add(c *ranv1.ClusterStatus, now time.Time) {
 	b.clusters++
-	switch {
-	case c.StartedAt == nil:
+	if c.StartedAt == nil {
 		b.waiting = true
-	case b.clusters == 1 || now.Sub(c.StartedAt.Time) < b.youngest:
-		b.youngest = now.Sub(c.StartedAt.Time)
+		return
+	}
+	age := now.Sub(c.StartedAt.Time)
+	if c.CompletedAt == nil { // its work is not done, and it does not only soak
+		b.oldest = max(b.oldest, age)
+	}
+	if b.clusters == 1 || age < b.youngest {
+		b.youngest = age
 	}
 }
 
@@ -87,6 +96,8 @@ func (b *batchLeft) takes(cluster time.Duration) time.Duration {
 type durations struct {
 	count                    int
 	shortest, longest, total time.Duration
+	// before is the longest of those that are counted; longest may be that of one at work.
+	before time.Duration
 }
 
 // durationsOf returns how long the complete clusters took, or, when there are none, how long those at work will take at their speed. The longest is not
@@ -115,7 +126,7 @@ func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
 	if complete.count == 0 {
 		seen = projected
 	}
-	seen.longest = max(seen.longest, oldest)
+	seen.before, seen.longest = seen.longest, max(seen.longest, oldest)
 	return seen
 }
 
