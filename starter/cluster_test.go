@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -34,6 +35,7 @@ func TestOnARealCluster(t *testing.T) {
 	t.Run("setup leaves a CRD of someone else as it is, and names what it lacks", func(t *testing.T) { setupKeepsForeignCRD(t, objects) })
 	t.Run("setup installs the other CRDs, and brings its own up to date", func(t *testing.T) { setupInstalls(t, objects) })
 	t.Run("doctor is content with them", doctorContentWithCluster)
+	t.Run("doctor says which original operators still run", func(t *testing.T) { doctorNamesOperators(t, objects) })
 	t.Run("a plan from the live hub is that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
 	t.Run("a schedule from the live cluster is that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
 	t.Run("what is said of the locks of the live cluster is said of a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })
@@ -137,6 +139,51 @@ func doctorContentWithCluster(t *testing.T) {
 		require.Regexp(t, `(?m)^ok +`+check, got.stdout)
 	}
 	require.Contains(t, got.stdout, lockCRD+": someone else created it; objects in the cluster cannot have status.release")
+}
+
+func doctorNamesOperators(t *testing.T, objects dynamic.Interface) {
+	const check = "hub hub: operators"
+	require.Regexp(t, `(?m)^ok +`+check+` +none runs that Drydock can replace$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
+	resource := func(group, name string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
+	}
+	deployments := objects.Resource(resource("apps", "deployments")).Namespace("default")
+	for _, one := range []struct {
+		client dynamic.ResourceInterface
+		object string
+	}{
+		{objects.Resource(resource("rbac.authorization.k8s.io", "clusterroles")), `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: upgrader}
+rules: [{apiGroups: [ran.openshift.io], resources: [clustergroupupgrades/status], verbs: [get, update]}]`},
+		{objects.Resource(resource("rbac.authorization.k8s.io", "clusterrolebindings")), `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: upgrader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: upgrader}
+subjects: [{kind: ServiceAccount, namespace: default, name: upgrader}]`},
+		{deployments, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: upgrade-operator, namespace: default}
+spec:
+  selector: {matchLabels: {app: upgrader}}
+  template:
+    metadata: {labels: {app: upgrader}}
+    spec: {serviceAccountName: upgrader, containers: [{name: manager, image: registry.example.com/upgrader:1.0}]}`},
+	} {
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		require.NoError(t, yaml.Unmarshal([]byte(one.object), &object.Object))
+		_, err := one.client.Create(t.Context(), object, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	require.Regexp(t, `(?m)^ok +`+check+` +still running: Deployment default/upgrade-operator, which works on clustergroupupgrades.ran.openshift.io$`,
+		drydock(t, "doctor", "--hub-context", "hub").stdout)
+
+	_, err := deployments.Patch(t.Context(), "upgrade-operator", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^ok +`+check+` +none runs that Drydock can replace$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
 }
 
 func plansAlike(t *testing.T, objects dynamic.Interface) {

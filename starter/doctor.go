@@ -28,7 +28,7 @@ func newDoctor(c *cli) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what is reachable and what is missing, with the fix",
 		Long: `Say what is reachable and what is missing, with the fix: Temporal, its search attributes, a worker, and the clusters that are named by
-their kubeconfig contexts. Nothing is changed. The exit status is 0 only if all is well.`,
+their kubeconfig contexts, with the operators there that Drydock can replace. Nothing is changed. The exit status is 0 only if all is well.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			findings := c.examine(ctx, where)
@@ -175,7 +175,7 @@ func (c *cli) examineCluster(ctx context.Context, at place, where sites) []findi
 	if at.site == hubSite {
 		findings = append(findings, examineManagedClusters(asked, at))
 	}
-	return append(findings, examineCRDs(ctx, config, at, where))
+	return append(findings, examineCRDs(ctx, config, at, where), examineOperators(ctx, config, at))
 }
 
 // examineManagedClusters looks whether rollouts can select clusters.
