@@ -121,16 +121,18 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 	defer cancel()
 	runID, err = s.updateHarbor(waiting, target, hc, update, request, answer)
 	for temporal.ErrorType(err) == temporal.ErrEnding && waiting.Err() == nil {
-		_ = s.GetWorkflow(waiting, target.workflowID, runID).Get(waiting, nil) // however it ends
+		if _ = s.GetWorkflow(waiting, target.workflowID, runID).Get(waiting, nil); waiting.Err() != nil { // however it ends
+			break
+		}
 		runID, err = s.updateHarbor(waiting, target, hc, update, request, answer)
 	}
 	switch _, unknown := errors.AsType[*serviceerror.NotFound](err); {
 	case err == nil:
 		return runID, nil
-	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
-		return "", unanswered(fmt.Sprintf("%s %s", update, target), target.show, err)
 	case !unknown && temporal.ErrorType(err) != "":
 		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
+	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
+		return "", unanswered(fmt.Sprintf("%s %s", update, target), target.show, err)
 	}
 	return "", s.explain(update, target, err)
 }
