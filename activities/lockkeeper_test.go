@@ -372,7 +372,9 @@ func TestAWriterThatTakesOverATurnAndOneThatEndsItAreInOneOrder(t *testing.T) {
 	ender := r.startNow()
 	r.stepUntil(ender, "patch tf") // n1's lock says that its pod is not ready; the end of its turn is about to be recorded
 	r.setPod("n1", true)
-	r.finish(r.start(withTurn))
+	taker := r.start(withTurn)
+	r.stepUntil(taker, "patch status of tf-n1")
+	r.step(taker) // and it has written nothing of the cluster's lock since
 	require.Equal(t, []string{"n1"}, r.inactive())
 	r.finish(ender)
 	require.Equal(t, []string{"n1"}, r.inactive())
