@@ -113,8 +113,9 @@ type groupUpgrade struct {
 	completions completions
 	// precaching and backup of the clusters; nil where there is none.
 	precaching, backup *preparation
-	// preparations is how many there were; partsAtWork is how many ClusterPreparations are at work.
-	preparations, partsAtWork int
+	// preparations is how many there were; partsAtWork are those of the ClusterPreparations that are at work.
+	preparations int
+	partsAtWork  []*preparationPart
 
 	enabled bool
 	// complete: the spec has its defaults.

@@ -21,7 +21,8 @@ import (
 const (
 	// preparedTogether is how many clusters one ClusterPreparation works on.
 	preparedTogether = 100
-	// preparationsAtOnce is how many of them are at work: their Jobs wait in activities, which the workers need for other things, too.
+	// preparationsAtOnce is how many of them are at work: their Jobs wait in activities, which the workers need for other things, too. One that stands
+	// still is not counted.
 	preparationsAtOnce = 5
 )
 
@@ -39,6 +40,12 @@ type preparation struct {
 	ctx   workflow.Context
 	stop  workflow.CancelFunc
 	parts int
+}
+
+// preparationPart is the clusters that one ClusterPreparation works on.
+type preparationPart struct {
+	of       *preparation
+	clusters []string
 }
 
 // PreparationProgress is what a ClusterPreparation tells its rollout.
@@ -158,7 +165,7 @@ func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, int
 		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.standings[name].State.Over() })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && g.partsAtWork == 0 })
+	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.partsAtWork) == 0 })
 	stopWaiting()
 	if ctx.Err() == nil && over() {
 		g.record.prepared(ctx, p)
@@ -184,11 +191,45 @@ func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
 	for g.holds.awaitKnown(ctx, g.record.notTold) == nil && ctx.Err() == nil { // one that is stopped has no status any more
 		held := g.holds.state.Number
 		g.record.preparing(ctx, p)
-		mayStart := func() bool { return g.partsAtWork < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }
+		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }
 		if workflow.Await(ctx, func() bool { return mayStart() || g.holds.state.Number != held }) == nil && ctx.Err() == nil && mayStart() {
 			g.startPart(ctx, p, p.next())
 		}
 	}
+}
+
+// partsMoving is how many ClusterPreparations are at work and do not stand still.
+func (g *groupUpgrade) partsMoving() int {
+	moving := 0
+	for _, part := range g.partsAtWork {
+		if !part.standsStill() {
+			moving++
+		}
+	}
+	return moving
+}
+
+// standsStill reports whether a part waits for nothing but that some of its clusters are released.
+func (part *preparationPart) standsStill() bool {
+	held := false
+	for _, name := range part.clusters {
+		switch {
+		case part.of.heldBack(name) != nil:
+			held = true
+		case !part.of.standings[name].State.Over():
+			return false
+		}
+	}
+	return held
+}
+
+// heldBack is the hold that keeps the Job of a cluster from being made; nil: nothing does, or it was made.
+func (p *preparation) heldBack(cluster string) *drydockv1.Hold {
+	switch p.standings[cluster].State {
+	case ranv1.PreparationNotStarted, ranv1.PreparationPreparingToStart:
+		return p.hold(cluster)
+	}
+	return nil
 }
 
 // next are the clusters that are prepared next, together.
@@ -211,11 +252,11 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 	}
 	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.standings[name].State != ranv1.PreparationNotStarted })
 	p.parts++
-	g.partsAtWork++
-	part := p.parts
-	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, part), func(ctx workflow.Context) {
-		g.preparePart(ctx, p, part, clusters)
-		g.partsAtWork--
+	part, number := &preparationPart{p, clusters}, p.parts
+	g.partsAtWork = append(g.partsAtWork, part)
+	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, number), func(ctx workflow.Context) {
+		g.preparePart(ctx, p, number, clusters)
+		g.partsAtWork = slices.DeleteFunc(g.partsAtWork, func(other *preparationPart) bool { return other == part })
 	})
 }
 

@@ -62,8 +62,7 @@ func (r *groupRecord) waitFor(ctx workflow.Context, p *preparation, states map[s
 		if standing.State.Over() {
 			continue
 		}
-		hold := p.hold(cluster)
-		if hold == nil || standing.State != ranv1.PreparationNotStarted && standing.State != ranv1.PreparationPreparingToStart {
+		if hold := p.heldBack(cluster); hold == nil {
 			allHeld = false
 		} else {
 			standing.Reason, standing.Message = emergency.ReasonHeld, emergency.Message(*hold)

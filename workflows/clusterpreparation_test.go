@@ -2,6 +2,9 @@ package workflows
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -126,4 +130,42 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 			})
 		}
 	}
+}
+
+// The first cluster of each part does not answer, and is held by the time it would be tried again: its part stands still, and takes no place of another.
+func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
+	var many []string
+	var held []drydockv1.HoldScope
+	for i := range preparationsAtOnce*preparedTogether + 1 {
+		many = append(many, fmt.Sprintf("c%04d", i))
+		if i%preparedTogether == 0 && i < preparationsAtOnce*preparedTogether {
+			held = append(held, drydockv1.HoldScope("cluster/"+many[i]))
+		}
+	}
+	w, _ := newPreparedWorld(t, nil, many)
+	released, tried, trying := false, map[string]bool{}, sync.Mutex{}
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
+		if released || !slices.Contains(held, drydockv1.HoldScope("cluster/"+job.Cluster)) {
+			return nil
+		}
+		trying.Lock()
+		defer trying.Unlock()
+		if tried[job.Cluster] = true; len(tried) == len(held) {
+			w.SignalWorkflow(temporal.SignalHeld, heldState(2, held...))
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+	})
+	w.lookAfter(99*time.Hour, func() {
+		status := statusOf[groupStatus](w)
+		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in no part at first")
+		require.Equal(t, ranv1.PreparationPreparingToStart, status.Precaching.Status[many[0]])
+		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
+		released = true
+		w.SignalWorkflow(temporal.SignalHeld, heldState(3))
+	})
+	object := aRollout()
+	object.Spec.PreCaching = true
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireResult[groupStatus](w)
+	require.EqualValues(t, len(many), status.Counts.Complete)
 }
