@@ -94,7 +94,7 @@ func (c *Course) Phase(now time.Time) Phase {
 		return PhaseOpen
 	case c.Running != nil:
 		return PhaseCutoff
-	case c.Cancelled || c.Outlook.Last && len(c.Coming()) == 0:
+	case c.Cancelled || (c.Outlook.Last || c.Outlook.NoMore) && len(c.Coming()) == 0:
 		return PhaseOver
 	}
 	return PhaseClosed

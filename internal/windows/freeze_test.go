@@ -103,6 +103,41 @@ func TestAFreezeOfAWindowThatWasCancelledIsKnownHoweverFarAheadItIs(t *testing.T
 	require.Equal(t, at("2026-12-28T00:00:00Z").UTC(), *frozen.NextOpen)
 }
 
+// manyTimesFrozen is the night with an exclusion of an hour in each, of which not more than a hundred are told at once.
+func manyTimesFrozen() drydockv1.MaintenanceWindowSpec {
+	s := night()
+	s.Exclusions = []drydockv1.WindowExclusion{excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=DAILY;BYHOUR=23", "1h"))}
+	return s
+}
+
+func TestNoFreezeOfAWindowThatOpensNoMoreIsForgottenHoweverManyThereAre(t *testing.T) {
+	ending := manyTimesFrozen()
+	ending.NotAfter = at("2026-12-02T12:00:00Z")
+	for name, tt := range map[string]struct {
+		spec drydockv1.MaintenanceWindowSpec
+		over func(d *driven)
+	}{
+		"as its last opening is over":  {ending, func(*driven) {}},
+		"as somebody has cancelled it": {manyTimesFrozen(), func(d *driven) { d.Cancel(windows.CancelRequest{All: true}, d.now) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := drive(t, tt.spec, "2026-12-01T12:00:00Z"), drive(t, night(), "2026-12-01T12:00:00Z")
+			first.walk("2026-12-02T12:00:00Z")
+			tt.over(first)
+			for now := at("2026-12-02T22:15:00Z").UTC(); now.Before(at("2027-08-01T00:00:00Z").UTC()); now = now.AddDate(0, 0, 1) {
+				ask := func(moment time.Time) windows.Reason {
+					first.walk(moment.Format(time.RFC3339))
+					second.walk(moment.Format(time.RFC3339))
+					return windows.Ask([]windows.Standing{told(first), told(second)}, moment, 0).Reason
+				}
+				require.Equal(t, windows.ReasonOpen, ask(now), now)
+				require.Equal(t, windows.ReasonExcluded, ask(now.Add(hour)), now)
+				require.Equal(t, windows.PhaseOver, first.Phase(first.now), "its workflow ends when nobody follows it")
+			}
+		})
+	}
+}
+
 func TestAFreezeClosesAnOpeningThatWasForcedIntoAnotherExclusion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		until string

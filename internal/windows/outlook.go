@@ -43,6 +43,8 @@ type Outlook struct {
 	// Until is from when on nothing is known. Last: there are no openings but those listed.
 	Until time.Time `json:"until"`
 	Last  bool      `json:"last,omitempty"`
+	// NoMore: there are no openings but those listed, though of exclusions no more is known than that.
+	NoMore bool `json:"noMore,omitempty"`
 	// Later are openings from Until on, of which word is sent early: see word.go. Again is when the calendar must be read once more for them, before Until;
 	// the zero time: it need not. Those that follow the window are told of neither.
 	Later []Opening `json:"later,omitempty"`
@@ -108,6 +110,7 @@ func (w *Window) outlook(from, until time.Time) (Outlook, error) {
 
 // short cuts an outlook off where it gets too long to be told.
 func (o Outlook) short() Outlook {
+	last, all := o.Last, len(o.Openings)
 	if len(o.Openings) > openingsForeseen {
 		o.Until, o.Last = earlier(o.Until, o.Openings[openingsForeseen].Start), false
 	}
@@ -120,6 +123,7 @@ func (o Outlook) short() Outlook {
 	o.Openings = slices.DeleteFunc(slices.Clone(o.Openings), func(opening Opening) bool { return !opening.Start.Before(o.Until) })
 	o.Scheduled = slices.DeleteFunc(slices.Clone(o.Scheduled), beyond)
 	o.Excluded = slices.DeleteFunc(slices.Clone(o.Excluded), beyond)
+	o.NoMore = last && !o.Last && len(o.Openings) == all
 	return o
 }
 
