@@ -50,7 +50,6 @@ func TestOfMaintenancesThatWaitForEachOthersLocksTheYoungerGivesWay(t *testing.T
 	err := initiator().AwaitNodeLocks(t.Context(), c.younger)
 	require.Equal(t, temporal.ErrLockCycle, temporal.ErrorType(err), "%v", err)
 	require.GreaterOrEqual(t, time.Since(began), cycleStands)
-	require.Less(t, time.Since(began), cycleStands+2*time.Second)
 	require.ErrorContains(t, err, "the maintenances of "+c.younger.Node+" and "+c.older.Node+" wait for each other's workload locks")
 	require.Len(t, temporal.Blockers(err), 1)
 	require.Empty(t, older, "the older goes on waiting")
