@@ -143,7 +143,7 @@ func doctorContentWithCluster(t *testing.T) {
 
 func doctorNamesOperators(t *testing.T, objects dynamic.Interface) {
 	const check = "hub hub: operators"
-	require.Regexp(t, `(?m)^ok +`+check+` +none runs that Drydock can replace$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
+	require.Regexp(t, `(?m)^ok +`+check+` +none works on ClusterGroupUpgrades, NodeMaintenances or Maintenances$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
 	resource := func(group, name string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
 	}
@@ -183,7 +183,7 @@ spec:
 
 	_, err := deployments.Patch(t.Context(), "upgrade-operator", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^ok +`+check+` +none runs that Drydock can replace$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
+	require.Regexp(t, `(?m)^ok +`+check+` +none works on ClusterGroupUpgrades, NodeMaintenances or Maintenances$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
 }
 
 func plansAlike(t *testing.T, objects dynamic.Interface) {

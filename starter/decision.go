@@ -34,7 +34,7 @@ func (c *cli) addSourceFlags(cmd *cobra.Command, flags *decisionFlags, what stri
 }
 
 // requestTimeout is how long an API server may take to answer one request where --timeout does not say so.
-const requestTimeout = 30 * time.Second
+const requestTimeout = time.Minute
 
 // reader reads the objects of a decision: from the file, or from the cluster. Either way they are decided on by the same function.
 func (c *cli) reader(flags decisionFlags) (client.Reader, error) {

@@ -30,7 +30,7 @@ func examineOperators(ctx context.Context, config *rest.Config, at place) findin
 	case err != nil:
 		return well(check, "cannot be looked for: "+err.Error())
 	case len(running) == 0:
-		return well(check, "none runs that Drydock can replace")
+		return well(check, "none works on ClusterGroupUpgrades, NodeMaintenances or Maintenances")
 	}
 	return well(check, "still running: "+strings.Join(running, "; "))
 }

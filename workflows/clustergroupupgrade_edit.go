@@ -35,7 +35,7 @@ type EditAnswer struct {
 const editPatience = time.Minute
 
 // planPatience is how long an edit waits for the plan of an enabled rollout: whoever has asked is there to hear the answer.
-const planPatience = 5 * time.Second
+const planPatience = 8 * time.Second
 
 // edit changes the spec. Of a rollout that is not enabled the plan is made anew; in one that is, the current batch is given its share of the new
 // timeout.

@@ -120,7 +120,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 				}
 				return nil
 			}
-			w.lookAfter(2*time.Minute, func() {
+			w.lookAfter(time.Minute, func() {
 				status := statusOf[groupStatus](w)
 				require.Equal(t, "NotFound: look which clusters of batch 1 have vanished: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
 				require.Equal(t, ranv1.ClusterCounts{Total: 3, Pending: 3}, status.Counts)

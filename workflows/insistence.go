@@ -106,7 +106,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			said = true
 			i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
 			failed++
-			if final && i.pause(ctx, failed) != nil {
+			if final && !i.pause(ctx, failed) {
 				return ctx.Err()
 			}
 		}
@@ -122,7 +122,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 
 // plan plans the round after so many that have failed. The last before the insistence gives up is not much longer than there is time.
 func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
-	length := roundAfter(failed)
+	length := min(usualRound<<min(max(0, failed-1), 10), longestRound)
 	if !i.giveUpAt.IsZero() {
 		length = max(usualRound, min(length, i.giveUpAt.Sub(workflow.Now(ctx))))
 	}
@@ -141,14 +141,14 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 	}
 }
 
-// roundAfter is about how long the round after so many that have failed is.
-func roundAfter(failed int) time.Duration {
-	return min(usualRound<<min(max(0, failed-1), 10), longestRound)
-}
-
-// pause takes as long as the round that a final error has ended with its first attempt.
-func (i insistence) pause(ctx workflow.Context, failed int) error {
-	return workflow.NewTimerWithOptions(ctx, roundAfter(failed), workflow.TimerOptions{Summary: "before another worker is asked"}).Get(ctx, nil)
+// pause stands after a round that an error has ended with its first attempt: another worker may take the next one. It is over at the latest when the
+// insistence is. It reports whether ctx was not cancelled meanwhile.
+func (i insistence) pause(ctx workflow.Context, failed int) bool {
+	length := min(laterRetry<<min(max(0, failed-1), 10), longestRound)
+	if !i.giveUpAt.IsZero() {
+		length = max(laterRetry, min(length, i.giveUpAt.Sub(workflow.Now(ctx))))
+	}
+	return workflow.NewTimerWithOptions(ctx, length, workflow.TimerOptions{Summary: "before another worker is asked"}).Get(ctx, nil) == nil
 }
 
 // explain says to a person why a round failed.

@@ -98,13 +98,13 @@ func upgradeMessage(u Upgrade, ui webUI) *statusv1.Upgrade {
 			Total: counts.Total, Pending: counts.Pending, Running: counts.Running, Complete: counts.Complete, Failed: counts.Failed,
 			TimedOut: counts.TimedOut, Cancelled: counts.Cancelled, Skipped: counts.Skipped,
 		},
-		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID), Known: u.Known, Held: heldText(u.Status.Held),
+		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID), Known: u.Known,
 	}
 	if run.StartedAt != nil {
 		message.StartedAt = instant(run.StartedAt.Time)
 	}
 	if u.Running() {
-		message.Wait = waitMessage(u.Status.Wait)
+		message.Wait, message.Held = waitMessage(u.Status.Wait), heldText(u.Status.Held)
 		if run.Estimate != nil {
 			message.EstimatedEnd = instant(run.Estimate.End.Time)
 		}
@@ -122,10 +122,10 @@ func nodeMessage(n Node, ui webUI) *statusv1.Node {
 	message := &statusv1.Node{
 		Cluster: n.Cluster, Node: n.Node, Namespace: n.Namespace, Name: n.Name, WorkflowId: n.WorkflowID, RunId: n.RunID, Running: n.Running(),
 		Requestor: n.Requestor, State: stateOf(n), StartedAt: instant(n.StartedAt), EndedAt: instantAt(n.CompletedAt),
-		Trouble: troubleText(n.Trouble), Url: ui.link(n.WorkflowID, n.RunID), Known: n.Known, Held: heldText(n.Status.Held),
+		Trouble: troubleText(n.Trouble), Url: ui.link(n.WorkflowID, n.RunID), Known: n.Known,
 	}
 	if n.Running() {
-		message.Wait = waitMessage(n.Status.Wait)
+		message.Wait, message.Held = waitMessage(n.Status.Wait), heldText(n.Status.Held)
 	}
 	for _, entered := range n.Status.States {
 		message.States = append(message.States, &statusv1.State{State: string(entered.State), At: instant(entered.At.Time)})

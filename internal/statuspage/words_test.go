@@ -74,6 +74,8 @@ func TestWhatIsHeldSaysByWhatAndUntilWhen(t *testing.T) {
 	require.Empty(t, nodeMessage(node, webUI{}).GetHeld())
 	node.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldCluster("spoke-1"), Since: metav1.NewTime(noon)}
 	require.Equal(t, "cluster spoke-1 is held since 2026-11-21 12:00:00Z", nodeMessage(node, webUI{}).GetHeld())
+	node.CompletedAt = new(noon)
+	require.Empty(t, nodeMessage(node, webUI{}).GetHeld(), "nothing of it is held any more")
 }
 
 func TestAGroupIsAsItsWorstComponent(t *testing.T) {

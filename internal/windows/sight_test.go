@@ -102,3 +102,27 @@ func TestWhatFitsIntoNoOpeningIsToldTheNextInWhichItStartsAllTheSame(t *testing.
 	standings, _ = toldAt(t, "2026-12-01T22:00:00Z", spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"))
 	require.True(t, windows.Ask(standings, opens, 5*time.Hour).Allowed)
 }
+
+// Far ahead the exclusions of the one are not known, so that there always seems to be an opening of the other that they do not cut.
+func TestNothingWaitsForAnOpeningThatIsCutWheneverItComes(t *testing.T) {
+	nightly, sundays := spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h"), spec("UTC", "FREQ=WEEKLY;BYDAY=SU;BYHOUR=6", "4h")
+	nightly.Exclusions = []drydockv1.WindowExclusion{excluding("backup", drydockv1.ExclusionTrim, recurring("FREQ=WEEKLY;BYDAY=SU;BYHOUR=8", "1h"))}
+	standings, _ := toldAt(t, "2026-12-01T22:00:00Z", nightly, sundays)
+	require.True(t, windows.Ask(standings, at("2026-12-01T22:00:00Z").Time, 3*time.Hour).Allowed)
+}
+
+func TestNothingWaitsForMonthsForAnOpeningThatIsLongEnough(t *testing.T) {
+	nightly := spec("UTC", "FREQ=DAILY;BYHOUR=22", "1h")
+	for name, test := range map[string]struct {
+		rare  string
+		waits bool
+	}{
+		"once a year":  {"FREQ=YEARLY;BYMONTH=7;BYMONTHDAY=1;BYHOUR=6", false},
+		"once a month": {"FREQ=MONTHLY;BYMONTHDAY=28;BYHOUR=6", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			standings, _ := toldAt(t, "2026-12-01T22:00:00Z", nightly, spec("UTC", test.rare, "24h"))
+			require.Equal(t, test.waits, !windows.Ask(standings, at("2026-12-01T22:00:00Z").Time, 65*time.Minute).Allowed)
+		})
+	}
+}

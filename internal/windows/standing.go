@@ -88,10 +88,13 @@ func (s Standing) Opens(now time.Time) (time.Time, bool) {
 	return s.Outlook.Openings[i].Start, true
 }
 
+// farSighted is how long, for want of an earlier opening that is long enough, something waits for one: a month and some days.
+const farSighted = 35 * 24 * time.Hour
+
 // Ask answers whether something that takes that long may start now, by what windows have told: all those that are for it. What a window has not told
 // is not so: it is closed until it says that it has opened, or confirms that it will. When something is not known of one, nothing starts, for it may be excluded there.
-// What takes longer than any opening in sight is not kept from starting by that: it would never have its turn. The next opening
-// is looked for as far ahead as any window is known, though the exclusions of others may not be known there yet.
+// What takes longer than any opening in sight is not kept from starting by that: it would never have its turn. One that is long enough is looked for
+// within farSighted, and no further than the exclusions of all are known: beyond, there may always seem to be one that is cut when it comes.
 func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	for _, s := range told {
 		if s.Override != nil && now.Before(s.Override.Until) {
@@ -100,7 +103,7 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 		}
 	}
 	var outlooks []Outlook
-	until, furthest := now.Add(longestLook), now
+	until, furthest, excluded := now.Add(longestLook), now, now.Add(farSighted)
 	for _, s := range told {
 		if s.Number == 0 || s.Trouble != "" {
 			return Verdict{Reason: ReasonUnknown, Window: s.Window}
@@ -110,6 +113,9 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 			sight = s.Outlook.Until
 		}
 		until, furthest = earlier(until, sight), later(furthest, sight)
+		if len(s.Outlook.Excluded) > 0 {
+			excluded = earlier(excluded, sight)
+		}
 		outlooks = append(outlooks, s.Outlook.begun(now))
 	}
 	if len(outlooks) == 0 {
@@ -120,7 +126,7 @@ func Ask(told []Standing, now time.Time, need time.Duration) Verdict {
 	if verdict.Allowed || verdict.NextOpen != nil {
 		return verdict
 	}
-	further, _ := question.answer(outlooks, furthest)
+	further, _ := question.answer(outlooks, later(earlier(furthest, excluded), now))
 	if further.NextOpen == nil && need > 0 {
 		return Ask(told, now, 0)
 	}
