@@ -115,7 +115,8 @@ func wayTo(end types.NamespacedName, from []types.NamespacedName, known map[type
 	return nil
 }
 
-// cycleAmong finds rollouts that wait for each other among those that are waited for, and whatever these wait for; nil: there are none.
+// cycleAmong finds rollouts that wait for each other among those that are waited for, and whatever these wait for; nil: there are none. One that has begun waits
+// for no other any more.
 func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
 	for ask := waitedFor; len(ask) > 0; ask = ask[1:] {
@@ -125,7 +126,8 @@ func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName
 			continue
 		}
 		seen[name] = true
-		if way := wayTo(name, Blockers(next), known, map[types.NamespacedName]bool{}); way != nil {
+		way := wayTo(name, Blockers(next), known, map[types.NamespacedName]bool{})
+		if way != nil && !slices.ContainsFunc(way, func(n types.NamespacedName) bool { return known[n].Status.Status.StartedAt != nil }) {
 			return append([]types.NamespacedName{name}, way...)
 		}
 		ask = slices.Concat(ask, Blockers(next))

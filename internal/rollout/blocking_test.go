@@ -32,6 +32,11 @@ func blockedBy(name string, over metav1.ConditionStatus, blockers ...string) *ra
 	return cgu
 }
 
+func begun(cgu *ranv1.ClusterGroupUpgrade) *ranv1.ClusterGroupUpgrade {
+	cgu.Status.Status.StartedAt = &metav1.Time{}
+	return cgu
+}
+
 func known(list ...*ranv1.ClusterGroupUpgrade) rollouts {
 	all := rollouts{}
 	for _, cgu := range list {
@@ -53,6 +58,10 @@ func TestARolloutIsBlockedUntilAllThatBlockItHaveSucceeded(t *testing.T) {
 		{"one runs", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [c]; waiting for ops/c"},
 		{"one has failed", blockedBy("a", "", "b"), known(blockedBy("b", "False")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
 		{"what is missing is said first", blockedBy("a", "", "b", "c", "d"), known(blockedBy("b", "")), "MissingBlockingCR", "Missing blocking CRs: [c d]; waiting for ops/c, ops/d, ops/b"},
+		{
+			"one of those that wait for each other has begun, and waits no more", blockedBy("a", "", "b"), known(begun(blockedBy("b", "", "c")), blockedBy("c", "", "b")), "IncompleteBlockingCR",
+			"Blocking CRs that are not completed: [b]; waiting for ops/b",
+		},
 		{
 			"others wait for each other", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "x", "c"), blockedBy("c", "", "d"), blockedBy("d", "", "x", "c")), "IncompleteBlockingCR",
 			"Blocking CRs that are not completed: [x b]; waiting for ops/x, ops/b; that will not end: these rollouts wait for each other: ops/c -> ops/d -> ops/c" +
