@@ -30,9 +30,9 @@ type nodeRollout struct {
 	running []string
 	// left are nodes that their maintenances may not have returned: the sweeper does.
 	left []string
-	// shared are nodes at work that other maintenances have. tried are those that were asked to share a node, by node.
+	// shared are nodes at work that other maintenances have. tried are those that were asked to share a node, by node, each with the slot that it had.
 	shared map[string]*sharedNode
-	tried  map[string]scheduling.Asker
+	tried  map[string]scheduling.HeldNode
 	// takeBack cancels the maintenance of a node at work; takenBack are those that were cancelled because their window has closed.
 	takeBack  map[string]workflow.CancelFunc
 	takenBack map[string]bool
@@ -44,7 +44,7 @@ type nodeRollout struct {
 
 func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout {
 	return &nodeRollout{
-		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster), shared: map[string]*sharedNode{}, tried: map[string]scheduling.Asker{},
+		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster), shared: map[string]*sharedNode{}, tried: map[string]scheduling.HeldNode{},
 		takeBack: map[string]workflow.CancelFunc{}, takenBack: map[string]bool{},
 	}
 }

@@ -1,13 +1,11 @@
 package workflows
 
 import (
-	"maps"
 	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	"drydock.dev/drydock/internal/scheduling"
 )
 
 // sharedNode is a node at work that another maintenance has. Its slot is waited for all the same.
@@ -20,10 +18,6 @@ type sharedNode struct {
 // joinHolders joins the maintenances that have pending nodes: what they do to a node need not be done once more. A Job has a node for itself. Each is
 // asked once, and once more when it has the node anew that it had to give back. It returns how many it has joined, no more than most.
 func (r *nodeRollout) joinHolders(ctx workflow.Context, most int) int {
-	//workflowcheck:ignore they are looked at in any order
-	maps.DeleteFunc(r.tried, func(node string, holder scheduling.Asker) bool {
-		return !slices.Contains(r.slots.held, scheduling.HeldNode{Node: node, Holder: holder})
-	})
 	action := r.upgrade.in.Remediation.Action
 	if !r.starts(ctx) || action != nil && action.Type == maintenancev1.ActionJob {
 		return 0
@@ -33,11 +27,11 @@ func (r *nodeRollout) joinHolders(ctx workflow.Context, most int) int {
 		if joined == most {
 			break
 		}
-		if !slices.Contains(r.pending, held.Node) || r.tried[held.Node] == held.Holder || len(r.running) >= nodesAtOnce {
+		if !slices.Contains(r.pending, held.Node) || r.tried[held.Node] == held || len(r.running) >= nodesAtOnce {
 			continue
 		}
 		joining, leave := workflow.WithCancel(ctx)
-		r.tried[held.Node], r.shared[held.Node] = held.Holder, &sharedNode{leave: leave}
+		r.tried[held.Node], r.shared[held.Node] = held, &sharedNode{leave: leave}
 		r.start(joining, held.Node, len(r.running)+1, &held.Holder)
 		joined++
 	}

@@ -87,15 +87,26 @@ func TestOneTaskDoesNotStartAllNodesThatHaveASlotAndJoinAllOthersAsWell(t *testi
 }
 
 func TestANodeThatCannotBeSharedWaitsForASlotAndIsAskedForOnce(t *testing.T) {
-	w, joined := sharedWorld(t, func(workflow.Context) (nodeStatus, error) {
-		return nodeStatus{State: maintenancev1.NodePending}, nil
-	}, completesIn(time.Second))
-	w.RegisterDelayedCallback(w.vacate, time.Hour)
-	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
-	result := requireResult[ranv1.ClusterStatus](w)
-	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, result.Nodes)
-	require.ElementsMatch(t, []scheduling.Asker{{}, peer, {}}, *joined)
-	require.Greater(t, result.CompletedAt.Sub(result.StartedAt.Time), time.Hour)
+	for name, meanwhile := range map[string]func(*world){
+		"": func(*world) {},
+		"though no slot is waited for meanwhile": func(w *world) {
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, drydockv1.HoldCluster("c1"))) }, 20*time.Minute)
+			w.releaseAfter(40*time.Minute, 3)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, joined := sharedWorld(t, func(workflow.Context) (nodeStatus, error) {
+				return nodeStatus{State: maintenancev1.NodePending}, nil
+			}, completesIn(time.Second))
+			meanwhile(w)
+			w.RegisterDelayedCallback(w.vacate, time.Hour)
+			w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+			result := requireResult[ranv1.ClusterStatus](w)
+			require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, result.Nodes)
+			require.ElementsMatch(t, []scheduling.Asker{{}, peer, {}}, *joined)
+			require.Greater(t, result.CompletedAt.Sub(result.StartedAt.Time), time.Hour)
+		})
+	}
 }
 
 // It had given the node back before it heard that it was asked, and refused for as long as it waited for the node again.

@@ -484,7 +484,7 @@ func TestARolloutIsToldWhichMaintenancesHaveTheNodesThatItWaitsFor(t *testing.T)
 	require.Len(t, d.ask("june", mine...), 1)
 	d.now = d.now.Add(2 * time.Second)
 	d.decide()
-	held := []scheduling.HeldNode{{Node: "a", Holder: person}}
+	held := []scheduling.HeldNode{{Node: "a", Holder: person, Number: 1}}
 	require.Equal(t, held, d.told[len(d.told)-1].Held)
 	d.told = nil
 	d.now = d.now.Add(2 * time.Second)

@@ -88,10 +88,11 @@ type Turn struct {
 	Held []HeldNode `json:"held,omitempty"`
 }
 
-// HeldNode is a node and the maintenance that has it.
+// HeldNode is a node and the maintenance that has it. Number is that of its slot: one that gave the node back and has it anew has another.
 type HeldNode struct {
 	Node   string `json:"node"`
 	Holder Asker  `json:"holder"`
+	Number int64  `json:"number,omitempty"`
 }
 
 // Grant names a request to its asker: one that has a slot now, unless it is said otherwise.

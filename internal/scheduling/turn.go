@@ -234,16 +234,16 @@ type partyWait struct {
 	held []HeldNode
 }
 
-// holderOf is who has the slot for a node, and whether that is for itself; the zero value: nobody in the book.
-func (b *Book) holderOf(node string) (holder Asker, itself bool) {
+// holderOf is who has the slot for a node, and whether that is for itself; the zero values: nobody in the book.
+func (b *Book) holderOf(node string) (held HeldNode, itself bool) {
 	for _, party := range b.Parties {
 		for _, e := range party.Slots {
 			if e.Granted && e.Node == node {
-				return party.Asker, e.Maintenance == party.Asker.WorkflowID
+				return HeldNode{Node: node, Holder: party.Asker, Number: e.Number}, e.Maintenance == party.Asker.WorkflowID
 			}
 		}
 	}
-	return Asker{}, false
+	return HeldNode{}, false
 }
 
 // waits are, for each asker that waits, why its first request does, and all of them with their own reason.
@@ -263,12 +263,12 @@ func (b *Book) waits(queue []Waiting, now time.Time) map[Asker]*partyWait {
 			waits[asker] = wait
 		}
 		if w.Reason == NodeBusy {
-			holder, itself := b.holderOf(w.Node)
+			held, itself := b.holderOf(w.Node)
 			if counts[asker] == 1 {
-				wait.holder = holder
+				wait.holder = held.Holder
 			}
 			if itself && asked.Maintenance != asker.WorkflowID && len(wait.held) < turnHeld {
-				wait.held = append(wait.held, HeldNode{Node: w.Node, Holder: holder})
+				wait.held = append(wait.held, held)
 			}
 		}
 		if len(wait.Blockers) < turnBlockers {
