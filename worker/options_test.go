@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
@@ -22,5 +23,15 @@ func TestSettingsThatCannotBeAreRefusedByTheirFlags(t *testing.T) {
 		require.NoError(t, o.check())
 		require.NoError(t, flags.Parse([]string{refused.flag}))
 		require.ErrorContains(t, o.check(), refused.message)
+	}
+}
+
+// A cancellation reaches an activity with the answer to a heartbeat. One that is not told otherwise holds heartbeats back for up to a minute.
+func TestHeartbeatsAreNotHeldBackForLong(t *testing.T) {
+	o := defaultOptions()
+	settings := o.workerOptions(nil)
+	for _, interval := range []time.Duration{settings.MaxHeartbeatThrottleInterval, settings.DefaultHeartbeatThrottleInterval} {
+		require.Positive(t, interval)
+		require.LessOrEqual(t, interval, 2*time.Second)
 	}
 }
