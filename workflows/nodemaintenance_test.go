@@ -166,6 +166,7 @@ func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
 				require.Equal(t, maintenancev1.NodeCancelled, status.State)
 				called := w.called()
 				require.Equal(t, tc.undo, called[slices.Index(called, tc.step)+1:])
+				require.True(t, w.book.Empty(), "its slot is free")
 			})
 		}
 	}
@@ -187,6 +188,7 @@ func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing
 	require.False(t, returned.KeepCordoned)
 	require.True(t, returned.Withdraw, "its locks are not kept waiting")
 	require.Contains(t, w.called(), "AwaitNodeLocksActive")
+	require.True(t, w.book.Empty(), "its slot is free")
 }
 
 func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
@@ -621,6 +623,7 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 
 	require.Equal(t, maintenancev1.NodeGone, requireFailure[nodeStatus](w, temporal.ErrNodeGone).State)
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
+	require.True(t, w.book.Empty(), "its slot is free")
 }
 
 func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
