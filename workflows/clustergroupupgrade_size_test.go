@@ -15,12 +15,13 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 )
 
 // refusedFrom is how many bytes the server refuses for good.
 const refusedFrom = 2 << 20
 
-// largest is a rollout of 10,000 clusters that are listed by name, each with a worker of its own, precached and backed up, and with some policies of ten. Their names are as long as the API
+// largest is a rollout of 10,000 clusters that are listed by name, each with a worker of its own, precached and backed up, with some policies of ten and in some windows of 16. Their names are as long as the API
 // allows and have nothing in common, and so have their messages: nothing is longer.
 func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeInput) {
 	const clusters, atOnce = 10_000, 500
@@ -54,6 +55,13 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeIn
 		g.notBound[c.Name] = random.Perm(10)[:1+random.Intn(9)]
 		g.spec.Clusters = append(g.spec.Clusters, c.Name)
 	}
+	g.holds.windows = windowKeeper{names: make([]string, 16), told: map[string]windows.Standing{}, selected: map[string][]string{}, clusters: func() []string { return g.spec.Clusters }}
+	for i := range g.holds.windows.names {
+		g.holds.windows.names[i] = text(63)
+	}
+	for _, name := range g.spec.Clusters {
+		g.holds.windows.selected[name] = g.holds.windows.names[:random.Intn(17)]
+	}
 	in := ClusterGroupUpgradeInput{Object: ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "june"}, Spec: g.spec}}
 	return g, in
 }
@@ -75,6 +83,10 @@ func TestTenThousandClustersFitIntoWhatOneRunHandsToTheNext(t *testing.T) {
 	carried := requireFits(t, in).Carried
 	require.Equal(t, g.taskQueues, carried.TaskQueues)
 	require.Equal(t, g.notBoundStill(), rollout.ExpandNotBound(carried.NotBound, rollout.NamesOf(carried.Status.Clusters)))
+	next := windowKeeper{names: g.holds.windows.names, clusters: g.holds.windows.clusters}
+	next.restore(carried.Windows)
+	next.recall()
+	require.Equal(t, g.holds.windows.selected, next.selected)
 	status := rollout.Expand(carried.Status)
 	require.Equal(t, g.status.RemediationPlan, status.RemediationPlan)
 	require.Equal(t, g.status.Precaching, status.Precaching)

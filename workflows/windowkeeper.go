@@ -29,6 +29,8 @@ type windowKeeper struct {
 	// clusters are those of which it must be known which windows are for them; selected has the answer, by the selectors that were told; nil: there is none.
 	clusters func() []string
 	selected map[string][]string
+	// recalled are the windows for each cluster that the run before knew, as it has carried them.
+	recalled [][]int
 	// unknown is since when there is none.
 	unknown time.Time
 	// outdated: something was told since that was asked last, and labels may have changed, too.
@@ -45,10 +47,12 @@ type CarriedWindows struct {
 	Version int64              `json:"version,omitempty"`
 	// Unknown is since when it is not known which windows are for which clusters; the zero time: it is known.
 	Unknown time.Time `json:"unknown,omitzero"`
+	// Selected are the windows, by their places in Told, for each cluster that is left, in the order of the plan. Absent: all are for all, or it is not known.
+	Selected [][]int `json:"selected,omitempty"`
 }
 
 func (k *windowKeeper) carry() CarriedWindows {
-	carried := CarriedWindows{Version: k.version}
+	carried := CarriedWindows{Version: k.version, Selected: k.selectedPlaces()}
 	if !k.known() {
 		carried.Unknown = k.unknown
 	}
@@ -59,9 +63,44 @@ func (k *windowKeeper) carry() CarriedWindows {
 }
 
 func (k *windowKeeper) restore(carried CarriedWindows) {
-	k.version, k.unknown, k.told = carried.Version, carried.Unknown, map[string]windows.Standing{}
+	k.version, k.unknown, k.told, k.recalled = carried.Version, carried.Unknown, map[string]windows.Standing{}, carried.Selected
 	for _, standing := range carried.Told {
 		k.told[standing.Window] = standing
+	}
+}
+
+// selectedPlaces is selected as it is carried: the names of clusters are in the plan already, which is long.
+func (k *windowKeeper) selectedPlaces() [][]int {
+	if k.selected == nil {
+		return nil
+	}
+	var selected [][]int
+	for _, cluster := range k.clusters() {
+		names, known := k.selected[cluster]
+		if !known {
+			return nil
+		}
+		places := []int{}
+		for _, name := range names {
+			places = append(places, slices.Index(k.names, name))
+		}
+		selected = append(selected, places)
+	}
+	return selected
+}
+
+// recall takes over which windows are for which clusters, as the run before knew it: it would go on by that, too, until it is found out anew.
+func (k *windowKeeper) recall() {
+	clusters := k.clusters()
+	if k.recalled == nil || len(k.recalled) != len(clusters) {
+		return
+	}
+	k.selected = map[string][]string{}
+	for i, cluster := range clusters {
+		k.selected[cluster] = []string{}
+		for _, place := range k.recalled[i] {
+			k.selected[cluster] = append(k.selected[cluster], k.names[place])
+		}
 	}
 }
 
@@ -124,6 +163,7 @@ func (k *windowKeeper) follow(ctx workflow.Context, names []string, clusters fun
 	if k.told == nil {
 		k.told = map[string]windows.Standing{}
 	}
+	k.recall()
 	for _, name := range names {
 		workflow.GoNamed(ctx, "follow window "+name, func(ctx workflow.Context) { k.keepFollowing(ctx, name) })
 	}

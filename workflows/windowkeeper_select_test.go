@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -149,6 +150,36 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 	})
 	second.ExecuteWorkflow(NodeMaintenance, *in)
 	require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](second).State)
+}
+
+// The hub is away when the next run begins: its window is open, and for those that it was for.
+func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
+	start := w.Now()
+	w.windows, w.selected = map[string]windows.Standing{nightWindow: onlyFor("a", openUntil(7, start.Add(4*time.Hour)))}, []string{"c1", "c3"}
+	clusters.ends["c1"] = func(workflow.Context) error {
+		w.SetContinueAsNewSuggested(true)
+		return nil
+	}
+	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
+	in := handedOn[ClusterGroupUpgradeInput](w)
+	require.NotNil(t, in)
+
+	second, clusters := newGroupWorld(t) // its window does not answer again
+	second.SetStartTime(w.Now())
+	second.fail["SelectClusters"] = always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
+	second.lookAfter(time.Hour, func() {
+		require.Equal(t, []string{"+c3", "-c3"}, clusters.story())
+		require.Contains(t, statusOf[groupStatus](second).Clusters[1].Message, "none of the maintenance windows selects the cluster")
+	})
+	second.tells(2*time.Hour, onlyFor("b", openUntil(8, start.Add(4*time.Hour))))
+	second.lookAfter(3*time.Hour, func() {
+		require.Equal(t, []string{"+c3", "-c3"}, clusters.story())
+		require.Contains(t, statusOf[groupStatus](second).Clusters[1].Message, "it is not known since ", "it may be for others now")
+		second.SignalWorkflow(temporal.SignalCancel, nil)
+	})
+	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
+	requireCancelled[groupStatus](second)
 }
 
 func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
