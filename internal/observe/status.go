@@ -75,8 +75,9 @@ func NoWorker(err error) bool {
 	if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok {
 		return true
 	}
-	failed, ok := errors.AsType[*serviceerror.QueryFailed](err)
-	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(failed.Message, "no poller")
+	// What the server says once nobody has asked for work for 20 s.
+	unpolled, ok := errors.AsType[*serviceerror.FailedPrecondition](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(unpolled.Message, "no poller")
 }
 
 // Cut reports whether a workflow did not come to an end of its own, as by Temporal's word for how it stands: it was terminated, or timed out. What such a

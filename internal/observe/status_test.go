@@ -25,6 +25,7 @@ func TestWhoDoesNotAnswerIsToldApart(t *testing.T) {
 	require.ErrorIs(t, fails, ErrTaskFails)
 	require.ErrorIs(t, fails, ErrNoWorker, "nobody has answered")
 	require.ErrorContains(t, fails, "fail at its next step again and again")
+	require.ErrorIs(t, ask(serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down")), ErrNoWorker)
 	gone := serviceerror.NewNotFound("no such workflow")
 	require.Equal(t, gone, ask(gone))
 }

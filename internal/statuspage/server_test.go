@@ -3,6 +3,7 @@ package statuspage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
@@ -27,6 +29,7 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/portal"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
@@ -82,7 +85,9 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{Database: "temporal.db"}})
+	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{
+		Database: "temporal.db", DynamicConfig: map[string]string{"matching.queryPollerUnavailableWindow": `"1s"`},
+	}})
 	s := &stage{process: stack.Temporal.Process, calls: &atomic.Int64{}}
 	options, err := temporal.Connection{Address: stack.Temporal.Address}.Options(nil, nil)
 	require.NoError(t, err)
@@ -449,7 +454,7 @@ func (s *stage) testWrites(t *testing.T) {
 		return err
 	}
 	asIs := func(*statusv1.CreateMaintenanceRequest) {}
-	for _, bearer := range []string{"", "Bearer", "Bearer wrong", "Basic " + token, token} {
+	for _, bearer := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Bearer " + token[:len(token)-1], "Bearer " + token + "x", "Basic " + token, token} {
 		require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(create(bearer, asIs)), bearer)
 	}
 	for name, wrong := range map[string]func(*statusv1.CreateMaintenanceRequest){
@@ -547,6 +552,16 @@ func (s *stage) testStale(t *testing.T) {
 	_, _, body := get(t, s.url)
 	require.Contains(t, body, "No worker of Drydock answers since")
 	require.Contains(t, body, "Last known: ")
+
+	// The server itself finds out, and says it in words of its own.
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), observe.AnswerTimeout)
+		defer cancel()
+		_, err := s.temporal.QueryWorkflow(ctx, temporal.StatusPortalID("main"), "", temporal.QueryStatus)
+		_, unpolled := errors.AsType[*serviceerror.FailedPrecondition](err)
+		return unpolled
+	}, patience, tick)
+	require.ErrorIs(t, observe.Status(t.Context(), s.temporal, temporal.StatusPortalID("main"), "", &portal.View{}), observe.ErrNoWorker)
 
 	s.startWorker(t)
 	defer s.worker.Stop()
