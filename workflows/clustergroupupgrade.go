@@ -153,7 +153,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.remedy = newRemedy(g)
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
-	g.record.completed = g.completions.add
+	g.record.completed, g.record.soak = g.completions.add, g.soak()
 	if c := in.Carried; c != nil && c.Pause != nil {
 		g.record.pause = c.Pause
 		g.record.reason.replace(c.Pause.DeepCopy())
