@@ -57,18 +57,15 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 			if end := g.awaitTurn(ctx); end != "" {
 				return end, nil
 			}
-			if end, err := g.awaitHealth(ctx); end != "" || err != nil {
-				return end, err
+			end, err := g.awaitHealth(ctx)
+			if end == "" && err == nil {
+				end = g.runBatch(ctx, next)
 			}
-			if g.hasGate() && g.mustApprove(ctx) {
-				continue // what was approved has grown old while the checks were made
-			}
-			switch end := g.runBatch(ctx, next); end {
-			case "":
-			case endGate:
+			switch {
+			case end == endGate:
 				continue
-			default:
-				return end, nil
+			case end != "" || err != nil:
+				return end, err
 			}
 		}
 		g.nextBatch = next
