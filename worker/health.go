@@ -40,7 +40,7 @@ func (r *readiness) check(ctx context.Context) error {
 		return fmt.Errorf("temporal: %w", err)
 	}
 	hub, err := r.clusters.Hub(ctx)
-	if temporal.ErrorType(err) == temporal.ErrNotFound {
+	if temporal.ErrorType(err) == temporal.ErrNoHub {
 		return nil // this worker has no hub: it plans no rollouts
 	}
 	if err != nil {

@@ -172,13 +172,6 @@ func (g *groupUpgrade) insist() insistence {
 	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.troubled}
 }
 
-// insistOnAnswer is insist for a question whose answer many clusters depend on: that one worker cannot say it is not held against them.
-func (g *groupUpgrade) insistOnAnswer() insistence {
-	insist := g.insist()
-	insist.despiteFinal = true
-	return insist
-}
-
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	g.withdraw = withdraw

@@ -42,6 +42,9 @@ type batch struct {
 	// seen are clusters that wait and were ManagedClusters when that was asked last, at seenAt.
 	seen   map[string]bool
 	seenAt time.Time
+	// blind: nobody could say it, and it is asked again when askPause is over; 0: somebody could.
+	blind    bool
+	askPause time.Duration
 	// vanishing watches whether clusters vanish.
 	vanishing vanishWatch
 }

@@ -105,7 +105,7 @@ func (c *Clusters) Cluster(ctx context.Context, name string) (*Cluster, error) {
 	return c.use(ctx, key{name: name})
 }
 
-// Hub returns the hub, like Cluster.
+// Hub returns the hub, like Cluster. Errors: NoHub, ClusterUnreachable.
 func (c *Clusters) Hub(ctx context.Context) (*Cluster, error) {
 	return c.use(ctx, key{name: hubName, hub: true})
 }

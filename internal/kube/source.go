@@ -84,10 +84,10 @@ type credentials struct {
 	lockController *rest.Config
 }
 
-// hubCredentials returns the way to the hub. Errors: NotFound, ClusterUnreachable.
+// hubCredentials returns the way to the hub. Errors: NoHub, ClusterUnreachable.
 func (s Source) hubCredentials() (credentials, error) {
 	if s.hub.config == nil {
-		return credentials{}, temporal.Error(temporal.ErrNotFound, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
+		return credentials{}, temporal.Error(temporal.ErrNoHub, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
 	}
 	return s.hub.read("the hub")
 }
