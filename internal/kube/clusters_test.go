@@ -226,7 +226,7 @@ clusters:
 	require.ErrorContains(t, err, "cluster inside is served by a worker inside it")
 	_, err = clusters.Cluster(t.Context(), "mistaken")
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
-	require.ErrorContains(t, err, `context "other" does not exist`)
+	require.ErrorContains(t, err, "spoke.kubeconfig: invalid configuration: [context was not found for specified context: other")
 	_, err = clusters.Cluster(t.Context(), "forgotten")
 	require.ErrorContains(t, err, "add it to the clusters file "+path)
 }
