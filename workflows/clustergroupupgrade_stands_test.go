@@ -13,7 +13,6 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
-	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -145,19 +144,20 @@ func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
 	requireCancelled[groupStatus](w)
 }
 
-// What soaks is looked at once more while the hub cannot be watched; then nothing is watched any more.
+// While c1 soaks the hub cannot be watched, and when it has nothing is watched any more.
 func TestAPausedRolloutSaysSoWhenWhatDidNotSucceedIsNotTriedAnyMore(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	w.soaks[1] = time.Hour
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) }, 10*time.Minute)
-	broken := w.Now().Add(20 * time.Minute)
 	w.fail["AwaitCompliance"] = func(int) error {
-		if w.Now().After(broken) {
+		if string(w.standings["c1"]) == "CC" {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 		}
 		return nil
 	}
-	w.RegisterDelayedCallback(func() { w.stand("c2", 0, policies.NonCompliant) }, 21*time.Minute)
+	w.lookAfter(30*time.Minute, func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[groupStatus](w.world).Wait.Reason)
+	})
 	w.lookAfter(2*time.Hour, func() {
 		status := statusOf[groupStatus](w.world)
 		require.Equal(t, ranv1.ClusterComplete, clusterStates(status)["c1"])
