@@ -426,17 +426,29 @@ func harborElsewhere(t *testing.T, played *operators.Operators) {
 
 func harborOfOthers(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
-	theirs := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"redis": map[string]any{"replicas": int64(3)}, "sentinel": map[string]any{"replicas": int64(3)}}}}
-	theirs.SetGroupVersionKind(harbor.RedisFailover)
-	theirs.SetNamespace(r.ref.Namespace)
-	theirs.SetName("main-redis")
-	create(t, r.cluster, theirs)
-	failed := r.untilReason(goharborv1.CacheReady, harbor.ReasonApplyFailed)
-	require.Equal(t, metav1.ConditionFalse, failed.Status)
-	require.Contains(t, failed.Message, "RedisFailover "+r.ref.Namespace+"/main-redis exists and is not of this HarborCluster: delete it, or hand it over with the label goharbor.io/harbor-cluster=main")
-	r.untilReason(goharborv1.StorageReady, harbor.ReasonReady)
+	theirs := func(kind schema.GroupVersionKind, name string, spec map[string]any) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		object.SetGroupVersionKind(kind)
+		object.SetNamespace(r.ref.Namespace)
+		object.SetName(name)
+		return create(t, r.cluster, object)
+	}
+	three := map[string]any{"replicas": int64(3)}
+	others := map[goharborv1.ConditionType]*unstructured.Unstructured{
+		goharborv1.CacheReady:   theirs(harbor.RedisFailover, "main-redis", map[string]any{"redis": three, "sentinel": three}),
+		goharborv1.StorageReady: theirs(harbor.Tenant, "minio-main", map[string]any{"pools": []any{}}),
+	}
+	for kind, object := range others {
+		failed := r.untilReason(kind, harbor.ReasonApplyFailed)
+		require.Equal(t, metav1.ConditionFalse, failed.Status)
+		require.Contains(t, failed.Message, object.GetKind()+" "+r.ref.Namespace+"/"+object.GetName()+
+			" exists and is not of this HarborCluster: delete it, or hand it over with the label goharbor.io/harbor-cluster=main")
+	}
+	r.untilReason(goharborv1.DatabaseReady, harbor.ReasonReady)
 
-	r.patch(theirs, `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`)
+	for _, object := range others {
+		r.patch(object, `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`)
+	}
 	r.untilIs(goharborv1.StatusHealthy)
 }
 

@@ -24,7 +24,7 @@ const (
 )
 
 // KeepHolds keeps what is held on the hub, so that it outlives the workflow that was told. What is kept there already and was said later stays.
-// Errors: NotFound when there is no hub, or no right to write there; InvalidSpec when the ConfigMap is somebody else's.
+// Errors: NoHub when this worker knows no hub; NotFound when there is no right to write there; InvalidSpec when the ConfigMap is somebody else's.
 func (h *Holds) KeepHolds(ctx context.Context, state emergency.State) error {
 	hub, err := h.Hub.Hub(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (h *Holds) KeepHolds(ctx context.Context, state emergency.State) error {
 	return explain(hub, "write "+keptHolds, err)
 }
 
-// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: NotFound when there is no hub; InvalidSpec when the ConfigMap is
+// RecallHolds returns what is kept on the hub; the zero state when nothing is. Errors: NoHub when this worker knows no hub; InvalidSpec when the ConfigMap is
 // somebody else's, or nobody can read it; ClusterUnreachable when the hub does not answer, or does not let us read.
 func (h *Holds) RecallHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
 	hub, err := h.Hub.Hub(ctx)

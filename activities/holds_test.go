@@ -69,13 +69,13 @@ func TestWhatIsNotOursOrCannotBeReadIsNeitherTrustedNorWrittenOver(t *testing.T)
 	}
 }
 
-func TestWithoutAHubNothingIsKept(t *testing.T) {
+func TestAWorkerWithoutAHubKeepsNothing(t *testing.T) {
 	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(none.Close)
 	holds := &Holds{Hub: none}
 	_, err := holds.RecallHolds(t.Context(), struct{}{})
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(holds.KeepHolds(t.Context(), emergency.State{Number: 1})))
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(holds.KeepHolds(t.Context(), emergency.State{Number: 1})))
 }
 
 // Whoever takes "may not look" for "nothing is held" lets go of everything.

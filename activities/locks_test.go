@@ -243,14 +243,19 @@ func TestANodeThatIsGoneIsNotRequested(t *testing.T) {
 
 func TestANodeThatNoMaintenanceMayBeRequestedForIsNotRequestedAndItsLocksAreNotOverrun(t *testing.T) {
 	skipped := func(n *devstack.Node) { n.Annotations = map[string]string{lcmv1.AnnotationSkipMaintenance: ""} }
-	taken, err := nodes().TakeNode(t.Context(), TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true})
-	require.NoError(t, err)
-	require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
-	require.True(t, taken.Locks.Skipped)
-	require.NotNil(t, taken.Cordon)
 	in := TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true}
+	for range 2 { // the second time as if the first reply had been lost, and a lock been made meanwhile
+		taken, err := nodes().TakeNode(t.Context(), in)
+		require.NoError(t, err)
+		require.False(t, taken.Locks.Asked, "nobody holds it: there is nothing to ask")
+		require.True(t, taken.Locks.Skipped)
+		require.NotNil(t, taken.Cordon)
+		settled(t, spokeName, getNode(t, in.Node))
+		heldNode(t, "tf", in.Node)
+	}
+	in = TakeNodeInput{NodeRef: testNode(t, skipped), Cordon: true}
 	heldNode(t, "tf", in.Node)
-	_, err = nodes().TakeNode(t.Context(), in)
+	_, err := nodes().TakeNode(t.Context(), in)
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "held by tf and annotation lcm.mirantis.com/skip-maintenance forbids to ask")
 	require.Empty(t, requestsFor(t, in.Node))
@@ -310,6 +315,9 @@ func TestAClusterIsLetGoWhenTheLastOfItsLocksIsInactive(t *testing.T) {
 
 func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
 	in := NodeLockInput{NodeRef: testNode(t)}
+	created(t, &lcmv1.NodeMaintenanceRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: testNode(t).Node},
+	})
 	tf, ceph := heldNode(t, "tf", in.Node), heldNode(t, "ceph", in.Node)
 	say(t, tf, lcmv1.LockInactive, "")
 	say(t, ceph, lcmv1.LockFailed, "osd.3 is down")
@@ -324,6 +332,9 @@ func TestAfterwardsTheNodesLocksAreAwaitedUntilTheyHoldAgain(t *testing.T) {
 	require.NoError(t, <-result)
 
 	say(t, tf, lcmv1.LockInactive, "pod is not back")
+	created(t, &lcmv1.NodeMaintenanceRequest{ // it could not be withdrawn
+		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node), Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
+	})
 	in.Deadline = soon(200 * time.Millisecond)
 	notActive, err := initiator().AwaitNodeLocksActive(t.Context(), in)
 	require.NoError(t, err, "it is reported, not failed")

@@ -166,7 +166,7 @@ func patchLock[T any, P objectOf[T]](ctx context.Context, k *lockKeeper, view *[
 		metadata = map[string]any{}
 		body["metadata"] = metadata
 	}
-	metadata["uid"], metadata["resourceVersion"] = lock.GetUID(), lock.GetResourceVersion()
+	metadata["resourceVersion"] = lock.GetResourceVersion() // one that was made again has another
 	patch, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -197,8 +197,8 @@ func createLock[T any, P objectOf[T]](ctx context.Context, k *lockKeeper, view *
 // deleteLock deletes the lock as it is in the view. Errors: errOutdated.
 func deleteLock[T any, P objectOf[T]](ctx context.Context, k *lockKeeper, view *[]T, name string) error {
 	lock := P(named[T, P](*view, name)).DeepCopyObject().(P)
-	uid, version := lock.GetUID(), lock.GetResourceVersion()
-	err := k.cluster.LockController.Delete(ctx, lock, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	version := lock.GetResourceVersion()
+	err := k.cluster.LockController.Delete(ctx, lock, client.Preconditions{ResourceVersion: &version})
 	if apierrors.IsConflict(err) {
 		return reload[T, P](ctx, k, view, name)
 	}

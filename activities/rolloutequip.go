@@ -114,7 +114,7 @@ func (r *Rollouts) taskQueue(ctx context.Context, cluster string) (queue string,
 // annotations of a ManagedCluster; none if the hub does not have it, or there is no hub: a cluster can be maintained without.
 func (r *Rollouts) annotations(ctx context.Context, cluster string) (map[string]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
-	if temporal.ErrorType(err) == temporal.ErrNotFound {
+	if temporal.ErrorType(err) == temporal.ErrNoHub {
 		return nil, nil
 	}
 	if err != nil {

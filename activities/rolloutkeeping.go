@@ -32,7 +32,7 @@ type KeepRolloutInput struct {
 }
 
 // KeepRollout keeps a rollout and its final status on the hub, in the ConfigMap drydock-<name> of the rollout's namespace, in place of that
-// of an earlier rollout of the name. Errors: NotFound when there is no hub, no such namespace, or no right to write there; InvalidSpec when
+// of an earlier rollout of the name. Errors: NotFound when there is no such namespace, or no right to write there; InvalidSpec when
 // the ConfigMap is somebody else's.
 func (r *Rollouts) KeepRollout(ctx context.Context, in KeepRolloutInput) error {
 	hub, err := r.Clusters.Hub(ctx)

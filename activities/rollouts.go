@@ -78,7 +78,7 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
-// invalid. Errors: NotFound when there is no hub, or none that has ManagedClusters; those of CheckRollout: something would be changed before what is wrong is found.
+// invalid. Errors: NotFound when the hub has no ManagedClusters; those of CheckRollout: something would be changed before what is wrong is found.
 func (r *Rollouts) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
 	cgu, err := r.CheckRollout(ctx, given)
 	if err != nil {
@@ -168,7 +168,7 @@ type SelectClustersInput struct {
 }
 
 // SelectClusters returns for each selector those of the clusters whose ManagedCluster it selects. One that is none is selected by no selector.
-// Errors: NotFound when there is no hub; InvalidSpec for a selector that cannot be read.
+// Errors: InvalidSpec for a selector that cannot be read.
 func (r *Rollouts) SelectClusters(ctx context.Context, in SelectClustersInput) ([][]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {

@@ -99,7 +99,7 @@ func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {
 	alone := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{spokeName: stack.Cluster(spokeName).Config}), kube.Options{})
 	t.Cleanup(alone.Close)
 	_, err := (&Rollouts{Clusters: alone}).PlanRollout(t.Context(), nodeRollout(spokeName))
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err))
 
 	wrong := kube.New(kube.FromConfigs(stack.Cluster(spokeName).Config, nil), kube.Options{})
 	t.Cleanup(wrong.Close)
@@ -217,6 +217,6 @@ func TestAWorkerWithoutAHubSaysThatItCannotSelectClusters(t *testing.T) {
 	without := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(without.Close)
 	_, err := (&Rollouts{Clusters: without}).SelectClusters(t.Context(), SelectClustersInput{Clusters: []string{spokeName}})
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "knows no hub")
 }

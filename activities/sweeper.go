@@ -142,10 +142,13 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 		}
 	}
 	if len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // what is left behind is taken back first, whoever cannot be asked
-		if err := reviveScheduler(ctx, l.server, l.in.Cluster); err != nil {
+		err := reviveScheduler(ctx, l.server, l.in.Cluster)
+		switch {
+		case err == nil:
+			l.revived = now
+		case slices.Equal(found.Unknown, l.in.Unknown): // else that is told first, and the next attempt says why the scheduler could not be looked after
 			return Orphans{}, err
 		}
-		l.revived = now
 	}
 	return found, nil
 }

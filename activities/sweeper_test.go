@@ -34,8 +34,9 @@ type someWorkflows struct {
 	status map[string]enumspb.WorkflowExecutionStatus
 	asked  map[string]int
 	woken  []temporalclient.StartWorkflowOptions
-	// listed are the workflows that a list finds.
+	// listed are the workflows that a list finds; blind is why there is none.
 	listed []string
+	blind  error
 }
 
 func newWorkflows() *someWorkflows {
@@ -83,7 +84,7 @@ func (w *someWorkflows) ListWorkflow(context.Context, *workflowservice.ListWorkf
 	for _, id := range w.listed {
 		response.Executions = append(response.Executions, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}})
 	}
-	return response, nil
+	return response, w.blind
 }
 
 type noEvents struct {
@@ -369,6 +370,20 @@ func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
 	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
 	giveBack(t, ref)
 	require.NotContains(t, (<-ended).Unknown, mark)
+}
+
+func TestAMarkOfAnUnknownHolderIsReportedThoughNobodyCanSayWhoWaitsForTheScheduler(t *testing.T) {
+	ref := testNode(t)
+	cordon(t, ref)
+	server := newWorkflows()
+	server.set(temporal.MaintenanceSchedulerID(spokeName)+"/run", wasTerminated)
+	server.blind = serviceerror.NewUnavailable("visibility is away")
+	found := look(t, server, AwaitOrphansInput{Cluster: spokeName})
+	require.Contains(t, found.Unknown, Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner})
+
+	lookout := newLookout(t, server, AwaitOrphansInput{Cluster: spokeName, Unknown: found.Unknown})
+	_, err := lookout.look(t.Context(), lookout.cluster.Client)
+	require.ErrorContains(t, err, "visibility is away", "there is nothing else to say")
 }
 
 func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *testing.T) {

@@ -188,11 +188,15 @@ func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reaso
 		fmt.Fprintf(c.Out, "%s is being deleted; see `%s`\n", target, target.show)
 		return nil
 	}
-	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, nil); err != nil {
+	var last workflows.HarborClusterStatus
+	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, &last); err != nil {
 		target.noun = "deletion of " + target.noun
 		return cmp.Or(leftAtWork(ctx, target), fmt.Errorf("%s has failed: %s", target, temporal.ErrorMessage(err)))
 	}
 	fmt.Fprintf(c.Out, "%s is deleted\n", target)
+	for _, note := range last.Notes { // of its data, and of what was left
+		fmt.Fprintf(c.Out, "note: %s\n", note)
+	}
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,6 +69,25 @@ node       yes                1 nodes are Ready
 	require.Equal(t, "n2", report.Checks[3].Blockers[0].Name)
 
 	require.Equal(t, "node\n", drydock(t, "health", "check", "-f", checks, "--snapshot", snapshot, "-o", "name").stdout)
+}
+
+func TestTheHealthChecksOfTheDocumentationAreJudgedAsItShows(t *testing.T) {
+	alone(t)
+	page, err := os.ReadFile("../docs/health-checks.md")
+	require.NoError(t, err)
+	_, example, _ := strings.Cut(string(page), "$ cat checks.yaml\n")
+	checks, example, _ := strings.Cut(example, "$ drydock health check -f checks.yaml --snapshot objects.yaml\n")
+	shown, _, found := strings.Cut(example, "```\n")
+	require.True(t, found)
+	objects := strings.Replace(harborObjects, "Creating", "SyncFailed", 1) + `---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: shop, name: web, generation: 1}
+spec: {replicas: 2}
+status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 2, availableReplicas: 2}
+`
+	got := drydock(t, "health", "check", "-f", file(t, "checks.yaml", checks), "--snapshot", file(t, "objects.yaml", objects))
+	require.Equal(t, shown, got.stdout+got.stderr)
 }
 
 func TestHealthChecksAreJudgedForTheTimeThatIsAskedFor(t *testing.T) {

@@ -30,7 +30,7 @@ func newNode(c *cli) *cobra.Command {
 			says: "is handed back: the node is checked and returned", saysOne: "is done with the node, which is checked and returned when all are",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "fail", signal: temporal.SignalFail, refuses: notHandedOver, short: "Say that the work on a node has failed: the node stays out of service (recover takes that back)",
+			verb: "fail", signal: temporal.SignalFail, refuses: notAtWork, short: "Say that the work on a node has failed: the node stays out of service (recover takes that back)",
 			says:    "has failed: the node stays out of service until recover, done or cancel",
 			saysOne: "has failed: the node stays out of service until it says recover, done or cancel",
 		}),
@@ -55,30 +55,70 @@ type nodeSignal struct {
 	verb, signal, short string
 	// says is what follows for the maintenance, saysOne what follows for one of several requestors.
 	says, saysOne string
-	// refuses says why a maintenance that stands so would not take it as it is meant, and what to do; empty: it does. nil: it is always taken.
-	refuses func(maintenancev1.NodeMaintenanceStatus) string
+	// refuses says why a maintenance that stands so would not take it as it is meant from that one of its requestors, and what to do; empty: it does. nil: it
+	// is always taken.
+	refuses func(maintenancev1.NodeMaintenanceStatus, maintenancev1.RequestorStatus) string
 }
 
 // notHandedOver refuses what only who has the node can say.
-func notHandedOver(status maintenancev1.NodeMaintenanceStatus) string {
+func notHandedOver(status maintenancev1.NodeMaintenanceStatus, _ maintenancev1.RequestorStatus) string {
 	switch {
 	case status.HandedOver:
 		return ""
 	case status.State == maintenancev1.NodeReady:
 		return "the node is not handed over: its job says by itself when it is done; wait for that, or cancel"
+	case isReturning(status):
+		return "the node is on its way back"
 	}
 	return fmt.Sprintf("the node is not handed over; wait for %s, or cancel", maintenancev1.NodeReady)
 }
 
+// notAtWork refuses a failure of work that is over.
+func notAtWork(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus) string {
+	if hasLeft(who) {
+		return fmt.Sprintf("%s does not need the node any more (%s)", who.RequestorID, who.State)
+	}
+	return notHandedOver(status, who)
+}
+
 // notFailed refuses to take back a failure that there is not.
-func notFailed(status maintenancev1.NodeMaintenanceStatus) string {
-	switch status.State {
-	case maintenancev1.NodeRequestorFailed:
+func notFailed(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus) string {
+	switch {
+	case status.HandedOver && who.State != "" && who.State != maintenancev1.RequestorFailed:
+		return fmt.Sprintf("%s has no failure to recover from (%s)", who.RequestorID, who.State)
+	case status.State == maintenancev1.NodeRequestorFailed:
 		return ""
-	case maintenancev1.NodeReady:
+	case status.State == maintenancev1.NodeReady:
 		return "there is no failure to recover from"
 	}
-	return notHandedOver(status)
+	return notHandedOver(status, who)
+}
+
+// isReturning reports whether nobody needs the node of a maintenance any more, which is not over yet.
+func isReturning(status maintenancev1.NodeMaintenanceStatus) bool {
+	return status.State == maintenancev1.NodeHealthChecks || status.State == maintenancev1.NodeCleaningUp
+}
+
+// hasLeft reports whether one of several requestors does not need the node any more.
+func hasLeft(who maintenancev1.RequestorStatus) bool {
+	return who.State != "" && !who.State.NeedsNode()
+}
+
+// follows is what follows from the verb for a maintenance that stands so, when that requestor says it and those others need the node, too.
+func (n nodeSignal) follows(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus, others string) string {
+	switch {
+	case n.signal == temporal.SignalCancel && (status.State == maintenancev1.NodeCleaningUp || status.State.Over()):
+		return " is over but for its clean-up, and ends as it would have"
+	case n.signal == temporal.SignalCancel && status.State == maintenancev1.NodeHealthChecks:
+		return " is being cancelled, unless the checks of its node have just ended: the node is returned"
+	case others == "":
+		return " " + n.says
+	}
+	name, says := cmp.Or(who.RequestorID, "its requestor"), n.saysOne
+	if hasLeft(who) {
+		says = "does not need the node any more already: nothing changes"
+	}
+	return fmt.Sprintf(": %s %s (others: %s)", name, says, others)
 }
 
 // newNodeSignal makes a command that tells a maintenance something for one of its requestors.
@@ -92,18 +132,14 @@ func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			others, err := s.expect(ctx, target, told, request.Requestor)
+			follows, err := s.expect(ctx, target, told, request.Requestor)
 			if err != nil {
 				return err
 			}
 			if err := s.signal(ctx, target, told.signal, request); err != nil {
 				return err
 			}
-			if others == "" {
-				fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, told.says, target.show)
-			} else {
-				fmt.Fprintf(c.Out, "%s: %s %s (others: %s); see `%s`\n", target, cmp.Or(request.Requestor, "its requestor"), told.saysOne, others, target.show)
-			}
+			fmt.Fprintf(c.Out, "%s%s; see `%s`\n", target, follows, target.show)
 			return nil
 		}),
 	}
@@ -116,8 +152,8 @@ func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
 }
 
 // expect refuses what a maintenance in its present state would not take as it is meant: done and fail are about a node that has been handed
-// over. While no worker answers, the state is the last that the server knows. It returns who else needs the node.
-func (s *server) expect(ctx context.Context, target subject, told nodeSignal, requestor string) (others string, err error) {
+// over. While no worker answers, the state is the last that the server knows. It returns what follows, as the end of a sentence about the maintenance.
+func (s *server) expect(ctx context.Context, target subject, told nodeSignal, requestor string) (follows string, err error) {
 	var status maintenancev1.NodeMaintenanceStatus
 	unanswered := s.query(ctx, target, "", &status)
 	if unanswered != nil {
@@ -127,16 +163,17 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 		}
 		status = statusSeen(execution.TypedSearchAttributes)
 	}
+	who := spokenFor(status, requestor)
 	if status.State.Over() {
-		return "", nil
+		return told.follows(status, who, ""), nil
 	}
 	if told.refuses != nil {
-		if problem := told.refuses(status); problem != "" {
+		if problem := told.refuses(status, who); problem != "" {
 			return "", fmt.Errorf("%s is %s: %s", target, status.State, problem)
 		}
 	}
 	if unanswered != nil {
-		return "", nil
+		return told.follows(status, who, ""), nil
 	}
 	if len(status.Requestors) == 0 && requestor != "" {
 		execution, err := s.describe(ctx, target, "")
@@ -146,7 +183,11 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 		own, _ := execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
 		status.Requestors = []maintenancev1.RequestorStatus{{RequestorID: own}}
 	}
-	return othersOf(target, status, requestor)
+	others, err := othersOf(target, status, requestor)
+	if err != nil {
+		return "", err
+	}
+	return told.follows(status, who, others), nil
 }
 
 // statusSeen is the status of a maintenance as far as its search attributes tell it.
@@ -163,15 +204,25 @@ func statusSeen(attributes sdktemporal.SearchAttributes) maintenancev1.NodeMaint
 	return status
 }
 
+// spokenFor is the requestor that is named, or the one whose maintenance it is; nothing is known of one that has no others beside it.
+func spokenFor(status maintenancev1.NodeMaintenanceStatus, requestor string) maintenancev1.RequestorStatus {
+	for _, r := range status.Requestors {
+		if r.Maintenance == "" && (r.RequestorID == requestor || requestor == "") {
+			return r
+		}
+	}
+	return maintenancev1.RequestorStatus{RequestorID: requestor}
+}
+
 // othersOf returns the requestors beside the one that is named, and refuses one that the maintenance does not have.
 func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, requestor string) (string, error) {
 	var ours, others []string
-	for i, r := range status.Requestors {
+	who := spokenFor(status, requestor)
+	for _, r := range status.Requestors {
 		if r.Maintenance == "" {
 			ours = append(ours, r.RequestorID)
 		}
-		named := r.Maintenance == "" && (r.RequestorID == requestor || requestor == "" && i == 0)
-		if !named && r.State.NeedsNode() {
+		if r != who && r.State.NeedsNode() {
 			others = append(others, r.RequestorID)
 		}
 	}

@@ -149,6 +149,57 @@ func TestWhatIsKnownOfAMaintenanceWithoutAWorkerSaysWhetherItsNodeIsHandedOver(t
 	}
 }
 
+// several is a maintenance that is in that state for two requestors.
+func several(state maintenancev1.NodeState, own, second maintenancev1.RequestorState) maintenancev1.NodeMaintenanceStatus {
+	return maintenancev1.NodeMaintenanceStatus{
+		State: state, HandedOver: state == maintenancev1.NodeReady || state == maintenancev1.NodeRequestorFailed,
+		Requestors: []maintenancev1.RequestorStatus{{RequestorID: "kim", State: own}, {RequestorID: "lee", State: second}},
+	}
+}
+
+func TestACancelSaysWhatBecomesOfAMaintenanceThatIsAsFarAsThat(t *testing.T) {
+	alone := func(state maintenancev1.NodeState) maintenancev1.NodeMaintenanceStatus {
+		return maintenancev1.NodeMaintenanceStatus{State: state}
+	}
+	tests := []struct {
+		name      string
+		status    maintenancev1.NodeMaintenanceStatus
+		requestor string
+		says      string
+	}{
+		{"at work", alone(maintenancev1.NodeDraining), "", " is being cancelled"},
+		{"being checked", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled, unless the checks of its node have just ended: the node is returned"},
+		{"on its way back", alone(maintenancev1.NodeCleaningUp), "", " is over but for its clean-up, and ends as it would have"},
+		{"in its last moment", alone(maintenancev1.NodeCompleted), "", " is over but for its clean-up, and ends as it would have"},
+		{"one of two", several(maintenancev1.NodeReady, maintenancev1.RequestorAtWork, maintenancev1.RequestorAtWork), "lee", ": lee leaves (others: kim)"},
+		{
+			"one of two that is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "",
+			": kim does not need the node any more already: nothing changes (others: lee)",
+		},
+		{"the last of two", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "lee", " is being cancelled"},
+	}
+	cancel := nodeSignal{signal: temporal.SignalCancel, says: "is being cancelled", saysOne: "leaves"}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			others, err := othersOf(subject{}, tt.status, tt.requestor)
+			require.NoError(t, err)
+			require.Equal(t, tt.says, cancel.follows(tt.status, spokenFor(tt.status, tt.requestor), others))
+		})
+	}
+}
+
+func TestOneOfSeveralRequestorsDoesNotFailWhenItIsDoneNorRecoverWhenItHasNotFailed(t *testing.T) {
+	const ready, failed = maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed
+	atWork := several(ready, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork)
+	require.Equal(t, "kim does not need the node any more (Done)", notAtWork(atWork, spokenFor(atWork, "")))
+	require.Empty(t, notAtWork(atWork, spokenFor(atWork, "lee")))
+	held := several(failed, maintenancev1.RequestorAtWork, maintenancev1.RequestorFailed)
+	require.Equal(t, "kim has no failure to recover from (AtWork)", notFailed(held, spokenFor(held, "kim")))
+	require.Empty(t, notFailed(held, spokenFor(held, "lee")))
+	returning := several(maintenancev1.NodeHealthChecks, maintenancev1.RequestorDone, maintenancev1.RequestorDone)
+	require.Equal(t, "the node is on its way back", notHandedOver(returning, spokenFor(returning, "")))
+}
+
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {
 	t.Helper()
 	return becomes(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)

@@ -50,7 +50,7 @@ func atNoon() rolloutStatus {
 	}
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
 	status.Status.Percentage = rollout.Percentage(status.Status.Clusters)
-	status.Status.Status.Estimate = rollout.Estimate(&status.Status, noon)
+	status.Status.Status.Estimate = rollout.Estimate(&status.Status, 0, noon)
 	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, "Maintaining nodes", noon)
 	return status
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -20,8 +21,9 @@ import (
 
 // readiness says whether this worker can work.
 type readiness struct {
-	temporal client.Client
-	clusters *kube.Clusters
+	temporal  client.Client
+	namespace string
+	clusters  *kube.Clusters
 	// working: workflows and activities are registered, and their task queue is polled.
 	working atomic.Bool
 }
@@ -36,20 +38,18 @@ func (r *readiness) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if _, err := r.temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		return fmt.Errorf("temporal: %w", err)
+	// Not the server's own health check, which answers everybody: this shows that our credentials are good.
+	if _, err := r.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: r.namespace}); err != nil {
+		return fmt.Errorf("temporal: namespace %s: %w", r.namespace, err)
 	}
 	hub, err := r.clusters.Hub(ctx)
-	if temporal.ErrorType(err) == temporal.ErrNotFound {
+	if temporal.ErrorType(err) == temporal.ErrNoHub {
 		return nil // this worker has no hub: it plans no rollouts
 	}
 	if err != nil {
 		return err
 	}
-	if !hub.Cache.WaitForCacheSync(ctx) {
-		return errors.New("hub: its objects are not read yet")
-	}
-	return nil
+	return hub.Reachable(ctx)
 }
 
 // healthServer serves /healthz, /readyz and /metrics.

@@ -98,7 +98,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	images := activities.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
 	registerActivities(w, clusters, server, activities.NewDrainMetrics(registry), images, secret)
 
-	ready := &readiness{temporal: server, clusters: clusters}
+	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)
 	if err != nil {
 		return err

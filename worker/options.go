@@ -147,6 +147,8 @@ func (o *options) source() (kube.Source, error) {
 		return kube.Source{}, errors.New("which clusters? give --clusters FILE, --contexts with --hub-context, or, inside a cluster, --cluster NAME")
 	case ways > 1:
 		return kube.Source{}, errors.New("--clusters, --contexts (with --hub-context) and --cluster exclude each other")
+	case o.kubeconfig != "" && !byContext:
+		return kube.Source{}, errors.New("--kubeconfig is of --contexts and --hub-context; a clusters file names the kubeconfig of each cluster, and --cluster needs none")
 	case o.cluster != "":
 		return kube.FromWithin(o.cluster), nil
 	case byContext:

@@ -39,6 +39,11 @@ func TestTheClustersMustBeNamedInOneWay(t *testing.T) {
 			err:  "--clusters, --contexts (with --hub-context) and --cluster exclude each other",
 		},
 		{
+			name: "a kubeconfig that nothing is read from",
+			args: []string{"--clusters", "clusters.yaml", "--kubeconfig", "kubeconfig"},
+			err:  "--kubeconfig is of --contexts and --hub-context; a clusters file names the kubeconfig of each cluster, and --cluster needs none",
+		},
+		{
 			name: "a file that is not there",
 			args: []string{"--clusters", "no/such.yaml"},
 			err:  "read the clusters file: open no/such.yaml: no such file or directory",
@@ -120,11 +125,19 @@ func TestAWorkerLivesFromReadyToStopped(t *testing.T) {
 	status, body := get("/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status, "without its hub a worker plans no rollouts")
 	require.Contains(t, body, "hub")
+	becomes := func(wanted int) {
+		require.Eventually(t, func() bool {
+			status, body = get("/readyz")
+			return status == wanted
+		}, patience, 50*time.Millisecond)
+	}
 	require.NoError(t, hub.APIServer.Start(t.Context()))
-	require.Eventually(t, func() bool {
-		status, body = get("/readyz")
-		return status == http.StatusOK
-	}, patience, 50*time.Millisecond)
+	becomes(http.StatusOK)
+	require.NoError(t, hub.APIServer.Stop())
+	becomes(http.StatusServiceUnavailable)
+	require.Contains(t, body, "hub", "also when it was there before")
+	require.NoError(t, hub.APIServer.Start(t.Context()))
+	becomes(http.StatusOK)
 	_, body = get("/metrics")
 	for _, metric := range []string{"temporal_worker_start_total", "rest_client_requests_total", "go_goroutines"} {
 		require.True(t, strings.Contains(body, "\n"+metric), metric)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -57,5 +59,26 @@ func TestACancellationThatComesWithTheEndOfARunIsHeard(t *testing.T) {
 		next := handedOn[StatusPortalInput](w.world)
 		require.NotNil(t, next)
 		require.True(t, next.Carried.Portal.Empty())
+	})
+	t.Run("by a lock controller, with the answer after which the run continues as new", func(t *testing.T) {
+		w, answered := newLockWorld(t), false
+		w.SetContinueAsNewSuggested(true)
+		w.SetOnActivityCompletedListener(func(info *activity.Info, _ converter.EncodedValue, _ error) {
+			answered = answered || info.ActivityType.Name == "ApplyWorkloadLocks"
+		})
+		w.ExecuteWorkflow(func(ctx workflow.Context, in WorkloadLockControllerInput) (status WorkloadLockControllerStatus, err error) {
+			cancelled, cancel := workflow.WithCancel(ctx)
+			over := false
+			workflow.Go(cancelled, func(ctx workflow.Context) {
+				status, err = WorkloadLockController(ctx, in)
+				over = true
+			})
+			_ = workflow.Await(ctx, func() bool { return answered }) // in each task it has its turn before the controller
+			cancel()
+			_ = workflow.Await(ctx, func() bool { return over })
+			return status, err
+		}, lockInput())
+		require.Equal(t, LockControllerCancelled, requireCancelled[WorkloadLockControllerStatus](w.world).State)
+		require.Equal(t, []string{"LocateCluster", "ApplyWorkloadLocks"}, w.called())
 	})
 }

@@ -153,7 +153,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.remedy = newRemedy(g)
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
-	g.record.completed = g.completions.add
+	g.record.completed, g.record.soak = g.completions.add, g.soak()
 	if c := in.Carried; c != nil && c.Pause != nil {
 		g.record.pause = c.Pause
 		g.record.reason.replace(c.Pause.DeepCopy())
@@ -170,13 +170,6 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 // insist returns the insistence of this rollout on the hub: its status says why an activity does not succeed.
 func (g *groupUpgrade) insist() insistence {
 	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.troubled}
-}
-
-// insistOnAnswer is insist for a question whose answer many clusters depend on: that one worker cannot say it is not held against them.
-func (g *groupUpgrade) insistOnAnswer() insistence {
-	insist := g.insist()
-	insist.despiteFinal = true
-	return insist
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {

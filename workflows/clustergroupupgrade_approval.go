@@ -16,7 +16,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	if !g.mustApprove(ctx) {
 		return ""
 	}
-	awaited, since := g.nextApproval(), workflow.Now(ctx)
+	awaited := g.nextApproval()
 	g.awaited = &awaited
 	g.runClock(ctx)
 	expired := func() bool { return false }
@@ -29,7 +29,6 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	g.record.awaitingApproval(ctx, g.awaited, until)
 	err := workflow.Await(ctx, func() bool { return g.awaited == nil || expired() })
 	stop()
-	g.gate.stale = g.gate.stale || workflow.Now(ctx).Sub(since) > seenWhileApproved
 	unapproved := g.awaited != nil
 	g.awaited = nil
 	g.record.awaitingApproval(ctx, nil, nil)
@@ -53,10 +52,11 @@ func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
 }
 
-// mustApprove reports whether the next batch needs an approval, and there is none that holds still.
+// mustApprove reports whether the next batch needs an approval, and there is none that holds still. One that held when the health checks began grows no older
+// while they are made: where they take longer than an approval lasts, that would never end.
 func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
 	awaited := g.nextApproval()
-	return awaited.Point != "" && !g.approved(ctx, awaited)
+	return awaited.Point != "" && !g.holdsSoFar() && !g.approved(ctx, awaited)
 }
 
 // approved reports whether an approval was given that holds still.

@@ -42,6 +42,9 @@ type batch struct {
 	// seen are clusters that wait and were ManagedClusters when that was asked last, at seenAt.
 	seen   map[string]bool
 	seenAt time.Time
+	// blind: nobody could say it, and it is asked again when askPause is over; 0: somebody could.
+	blind    bool
+	askPause time.Duration
 	// vanishing watches whether clusters vanish.
 	vanishing vanishWatch
 }
@@ -57,18 +60,15 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 			if end := g.awaitTurn(ctx); end != "" {
 				return end, nil
 			}
-			if end, err := g.awaitHealth(ctx); end != "" || err != nil {
-				return end, err
+			end, err := g.awaitHealth(ctx)
+			if end == "" && err == nil {
+				end = g.runBatch(ctx, next)
 			}
-			if g.hasGate() && g.mustApprove(ctx) {
-				continue // what was approved has grown old while the checks were made
-			}
-			switch end := g.runBatch(ctx, next); end {
-			case "":
-			case endGate:
+			switch {
+			case end == endGate:
 				continue
-			default:
-				return end, nil
+			case end != "" || err != nil:
+				return end, err
 			}
 		}
 		g.nextBatch = next

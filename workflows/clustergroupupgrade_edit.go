@@ -99,7 +99,7 @@ func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
 		g.remedy = newRemedy(g) // another one may have clusters at work
 	}
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
-	g.record.remediation = rollout.RemediationOf(&g.in.Object)
+	g.record.remediation, g.record.soak = rollout.RemediationOf(&g.in.Object), g.soak()
 }
 
 // replan lets what was edited take effect.

@@ -170,12 +170,17 @@ func (r *groupRecord) notTold(ctx workflow.Context, reason, message string) {
 	r.troubled(ctx, reason, message)
 }
 
-// troubled records why something does not succeed yet; without a reason it does now, and what stands is said again.
+// troubled records why something does not succeed yet; without a reason it does now, or is not tried any more, and what stands is said again.
 func (r *groupRecord) troubled(ctx workflow.Context, reason, message string) {
 	stands := r.stands()
 	switch {
-	case reason != "" || r.withdrawal != "":
+	case reason != "":
 		r.reason.set(ctx, reason, message)
+	case r.withdrawal != "" && r.status.Wait != nil && r.status.Wait.Reason == r.withdrawal:
+	case r.withdrawal != "" && r.status.Status.CurrentBatchStartedAt != nil:
+		r.explainBatch(ctx)
+	case r.withdrawal != "":
+		r.reason.set(ctx, r.withdrawal, "what is at work is withdrawn")
 	case stands != nil:
 		r.reason.replace(stands)
 	case r.status.Held != nil && r.status.Status.CurrentBatch == 0:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -13,12 +12,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// endGate ends the batch, not the rollout: its health checks must hold once more before the first cluster is started.
+// endGate ends the batch, not the rollout: what has to come before the first cluster is started must come once more.
 const endGate rollout.End = "HealthGate"
-
-// seenWhileApproved is for how long what the health checks have seen counts while an approval is waited for. Who answers within that need not wait for
-// them once more: where they take longer than an approval lasts, that would never end.
-const seenWhileApproved = 5 * time.Minute
 
 // healthGate stands before the first cluster that a rollout with health checks starts.
 type healthGate struct {
@@ -26,7 +21,7 @@ type healthGate struct {
 	seen int
 	// standing: the rollout stands before it, and its clock stands still.
 	standing bool
-	// stale: no cluster could be started for a while, or an approval was long in coming, and what was seen before counts no more.
+	// stale: no cluster could be started for a while, and what was seen before counts no more.
 	stale bool
 	// passed: a cluster was started.
 	passed bool
@@ -48,6 +43,9 @@ func (g *groupUpgrade) hasGate() bool { return len(g.spec.HealthChecks) > 0 && !
 // mustLookAgain reports whether the health checks have to hold once more before the first cluster is started.
 func (g *groupUpgrade) mustLookAgain() bool { return g.gate.stale && g.hasGate() }
 
+// holdsSoFar reports whether the health checks hold on all clusters that were looked at, or on some, and nothing has interrupted that.
+func (g *groupUpgrade) holdsSoFar() bool { return g.hasGate() && g.gate.seen > 0 && !g.gate.stale }
+
 // passGate records that a cluster is started.
 func (g *groupUpgrade) passGate() { g.gate.passed = g.gate.passed || g.hasGate() }
 
@@ -63,7 +61,8 @@ func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
 	return end, err
 }
 
-// lookAtAll looks at the clusters as soon as one may be started, and begins anew when meanwhile none may.
+// lookAtAll looks at the clusters as soon as one may be started, and begins anew when meanwhile none may. It returns endGate when what was approved is out of
+// date by then.
 func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	for {
@@ -75,6 +74,9 @@ func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 		}
 		if g.gate.stale {
 			g.gate.seen, g.gate.stale = 0, false
+		}
+		if g.mustApprove(ctx) {
+			return endGate, nil
 		}
 		if g.gate.seen >= len(clusters) {
 			return "", nil

@@ -1,7 +1,7 @@
 package workflows
 
 import (
-	"sync/atomic"
+	"fmt"
 	"testing"
 	"time"
 
@@ -182,40 +182,46 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 	}
 }
 
-// The checks take longer than an approval lasts.
-func TestChecksThatGrewOldWhileAnApprovalWasAwaitedOnceMoreAreMadeAnew(t *testing.T) {
-	for name, tt := range map[string]struct {
-		answeredAfter time.Duration
-		looks         int32
-	}{
-		"unless it is given soon": {seenWhileApproved - time.Minute, 2},
-		"when it is given late":   {seenWhileApproved + time.Minute, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, _ := newGroupWorld(t, []string{"c1"})
-			object := withHealthChecks(aRollout())
-			object.Spec.HealthChecks[0].TimeoutSeconds = new(int32(3600))
-			object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 10}
-			askWhen(w, awaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
-			var healthy atomic.Bool
-			var looks atomic.Int32
-			w.fail["AwaitClusterHealthy"] = func(int) error {
-				if !healthy.Load() {
-					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
-				}
-				looks.Add(1)
-				return nil
+// The checks take longer than an approval lasts, also in a run that goes on with them.
+func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		var batch []string
+		for i := range gatesAtOnce + 1 {
+			batch = append(batch, fmt.Sprintf("c%02d", i))
+		}
+		w, clusters := newGroupWorld(t, batch)
+		object := withHealthChecks(aRollout())
+		object.Spec.HealthChecks[0].TimeoutSeconds = new(int32(3600))
+		object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 10}
+		var approved *asked
+		w.RegisterDelayedCallback(func() {
+			approved = w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+		}, 9*time.Minute)
+		healthy := w.Now().Add(30 * time.Minute)
+		w.fail["AwaitClusterHealthy"] = func(int) error {
+			if w.Now().Before(healthy) {
+				return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 			}
-			w.RegisterDelayedCallback(func() { healthy.Store(true) }, 15*time.Minute)
-			w.when(func() bool { return looks.Load() == 1 && awaitsApproval(statusOf[groupStatus](w)) }, func() {
-				w.RegisterDelayedCallback(func() { w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"}) }, tt.answeredAfter)
-			})
-			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
-			status := requireResult[groupStatus](w)
-			require.Equal(t, int32(1), status.Counts.Complete)
-			require.Len(t, status.Approvals, 2)
-			require.Equal(t, tt.looks, looks.Load(), "the last is at the cluster that is done")
-		})
+			return nil
+		}
+		if again {
+			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 20*time.Minute)
+		}
+		w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+		require.NoError(t, approved.refused)
+		if again {
+			next := handedOn[ClusterGroupUpgradeInput](w)
+			require.NotNil(t, next)
+			require.Equal(t, gatesAtOnce, next.Carried.Gated)
+			require.Empty(t, clusters.events)
+			later := w.Now()
+			w, _ = newGroupWorld(t)
+			w.SetStartTime(later)
+			w.ExecuteWorkflow(ClusterGroupUpgrade, *next)
+		}
+		status := requireResult[groupStatus](w)
+		require.Equal(t, int32(len(batch)), status.Counts.Complete)
+		require.Len(t, status.Approvals, 1)
 	}
 }
 

@@ -20,7 +20,9 @@ type groupRecord struct {
 	ctx         workflow.Context
 	status      *ranv1.ClusterGroupUpgradeStatus
 	remediation rollout.Remediation
-	reason      reasonKeeper
+	// soak is how long clusters that are complete keep others waiting.
+	soak   time.Duration
+	reason reasonKeeper
 	// before is why remediation does not begin yet.
 	before *drydockv1.Wait
 	// pause is that which lasts.
@@ -233,6 +235,6 @@ func (r *groupRecord) show() {
 	s.Counts = rollout.Count(s.Clusters)
 	r.failures = rollout.Failures(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
-	s.Status.Estimate = rollout.Estimate(s, workflow.Now(r.ctx))
+	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx))
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }

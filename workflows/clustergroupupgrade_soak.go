@@ -11,11 +11,15 @@ import (
 
 // soakOf is for how long what was done to a cluster must last before others follow; 0 if none does.
 func (b *batch) soakOf(result ranv1.ClusterStatus) time.Duration {
-	soak := time.Duration(b.group.spec.RemediationStrategy.SoakSeconds) * time.Second
-	if result.State != ranv1.ClusterComplete || soak == 0 || !b.othersFollow() {
+	if result.State != ranv1.ClusterComplete || !b.othersFollow() {
 		return 0
 	}
-	return soak
+	return b.group.soak()
+}
+
+// soak is for how long what was done to a cluster must last before others follow.
+func (g *groupUpgrade) soak() time.Duration {
+	return time.Duration(g.spec.RemediationStrategy.SoakSeconds) * time.Second
 }
 
 // soak lets a cluster whose work is over keep its place for that long. One that was being withdrawn when it was found complete soaks like any other.

@@ -122,6 +122,52 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 	}
 }
 
+// The hub recovers while c2 returns its nodes for a minute.
+func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"})
+	clusters.ends["c2"] = never
+	recovers := w.Now().Add(30*time.Minute + 20*time.Second)
+	w.fail["ChangeClusters"] = func(call int) error {
+		if call > 1 && w.Now().Before(recovers) {
+			return errors.New("the hub does not answer")
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 30*time.Minute)
+	w.lookAfter(30*time.Minute+50*time.Second, func() {
+		require.Len(t, w.changed()["done"], len(w.inputsOf("ChangeClusters"))-1)
+		status := statusOf[groupStatus](w)
+		require.NotNil(t, status.Wait)
+		require.Equal(t, "Cancelling", status.Wait.Reason)
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+	requireCancelled[groupStatus](w)
+}
+
+// While c1 soaks the hub cannot be watched, and when it has nothing is watched any more.
+func TestAPausedRolloutSaysSoWhenWhatDidNotSucceedIsNotTriedAnyMore(t *testing.T) {
+	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+	w.soaks[1] = time.Hour
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) }, 10*time.Minute)
+	w.fail["AwaitCompliance"] = func(int) error {
+		if string(w.standings["c1"]) == "CC" {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	w.lookAfter(30*time.Minute, func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[groupStatus](w.world).Wait.Reason)
+	})
+	w.lookAfter(2*time.Hour, func() {
+		status := statusOf[groupStatus](w.world)
+		require.Equal(t, ranv1.ClusterComplete, clusterStates(status)["c1"])
+		require.Equal(t, reasonPaused, status.Wait.Reason, status.Wait.Message)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	})
+	w.run()
+	requireCancelled[groupStatus](w.world)
+}
+
 // Whoever pauses and resumes meanwhile, the rollout says what it waits for.
 func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) {
 	for name, object := range map[string]ranv1.ClusterGroupUpgrade{"before the first batch": aRollout(), "before clusters are precached": prepared(aRollout())} {

@@ -65,7 +65,8 @@ const (
 )
 
 // seenNext are the clusters to start now. Those that have vanished since they were planned have failed: a rolling rollout, or what is left of a large
-// batch, may come to them hours later. There are none when nobody can say: nothing is known to be wrong with them.
+// batch, may come to them hours later. There are none while nobody can say: nothing is known to be wrong with them, and what else there is to decide does not
+// wait for it.
 func (b *batch) seenNext(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
@@ -73,17 +74,41 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 		if !slices.ContainsFunc(next, unseen) {
 			return next
 		}
-		asked := b.waiting(max(b.window().Free(), askedAhead))
-		insist := b.insist(ctx)
-		insist.despiteFinal = true
-		if b.dropVanished(ctx, insist, asked) != nil {
+		if b.blind {
 			return nil
+		}
+		asked := b.waiting(max(b.window().Free(), askedAhead))
+		insist := b.group.insist().until(now.Add(-time.Nanosecond))
+		insist.attempts = 2
+		if err := b.dropVanished(ctx, insist, asked); err != nil {
+			b.askAgain(ctx, insist, err)
+			return nil
+		}
+		if b.askPause > 0 {
+			b.askPause = 0
+			b.group.record.troubled(ctx, "", "")
 		}
 		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)
 		for _, name := range asked {
 			b.seen[name] = true
 		}
 	}
+}
+
+// askAgain says why it is not known which clusters have vanished, and has that asked once more after a while, at longer and longer intervals.
+func (b *batch) askAgain(ctx workflow.Context, insist insistence, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	why := insist.explain(err, workflow.ActivityOptions{StartToCloseTimeout: effectTimeout})
+	b.group.record.troubled(ctx, reasonOf(err), b.vanishedSummary()+": "+why)
+	b.blind, b.askPause = true, min(max(2*b.askPause, shortestPause), longestPause)
+	workflow.GoNamed(ctx, "ask again which clusters have vanished", func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, b.askPause, workflow.TimerOptions{Summary: "before it is asked again which clusters have vanished"})
+		if timer.Get(ctx, nil) == nil {
+			b.blind, b.changed = false, true
+		}
+	})
 }
 
 // window says how many clusters may be at work, and fail.

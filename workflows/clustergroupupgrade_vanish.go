@@ -90,9 +90,13 @@ func (b *batch) dropVanished(ctx workflow.Context, insist insistence, names []st
 		return ctx.Err()
 	}
 	var vanished []string
-	err := insist.effect(ctx, fmt.Sprintf("look which clusters of batch %d have vanished", b.first), b.group.hub.VanishedClusters, names, &vanished)
+	err := insist.effect(ctx, b.vanishedSummary(), b.group.hub.VanishedClusters, names, &vanished)
 	b.vanish(ctx, vanished)
 	return err
+}
+
+func (b *batch) vanishedSummary() string {
+	return fmt.Sprintf("look which clusters of batch %d have vanished", b.first)
 }
 
 // vanish fails clusters that are no ManagedClusters any more, also those that are complete. One at work is withdrawn.

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -109,7 +110,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 		states   map[string]ranv1.ClusterState
 		events   int
 	}{
-		"another says it":           {3, ranv1.ReasonCompleted, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete", "c3": "complete"}, 6},
+		"another says it":           {7, ranv1.ReasonCompleted, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete", "c3": "complete"}, 6},
 		"all refuse it to the last": {1000, ranv1.ReasonTimedOut, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "timedout", "c3": "timedout"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,9 +135,34 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 			}
 			require.Equal(t, test.states, clusterStates(status))
 			require.Len(t, clusters.events, test.events)
-			require.Less(t, len(w.inputsOf("VanishedClusters")), 20, "it is asked less and less often")
+			require.Less(t, len(w.inputsOf("VanishedClusters")), 100, "it is asked less and less often")
 		})
 	}
+}
+
+// c1 leaves room for c3, of which the hub does not say whether it is there still.
+func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+	clusters.ends["c1"], clusters.ends["c2"] = takes(10*time.Minute), never
+	w.fail["VanishedClusters"] = func(call int) error {
+		if call > 1 {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		}
+		return nil
+	}
+	object := aRollingRollout()
+	shorter := object.DeepCopy().Spec
+	shorter.RemediationStrategy.Timeout = 30
+	w.lookAfter(20*time.Minute, func() {
+		status := statusOf[groupStatus](w)
+		require.Equal(t, "ClusterUnreachable: look which clusters of batch 1 have vanished: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
+		w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
+	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "timedout"}, clusterStates(status))
+	require.Equal(t, 31*time.Minute, statusOfCluster(status, "c2").CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
+	require.NotContains(t, clusters.events, "+c3")
 }
 
 func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *testing.T) {

@@ -182,6 +182,23 @@ func (e *emergencyStop) keep(ctx workflow.Context) {
 	}
 }
 
+// insist returns an insistence on the hub. Where no worker knows one after a round, there is none, and nothing waits for one to come: clusters can be
+// maintained without.
 func (e *emergencyStop) insist(say func(trouble string)) insistence {
-	return insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { say(message) }}
+	noHub := ""
+	return insistence{
+		taskQueue: temporal.TaskQueue,
+		waiting: func(_ workflow.Context, reason, message string) {
+			if reason == temporal.ErrNoHub {
+				noHub = message
+			}
+			say(message)
+		},
+		before: func() error {
+			if noHub == "" {
+				return nil
+			}
+			return temporal.Error(temporal.ErrNotFound, noHub, nil)
+		},
+	}
 }

@@ -156,13 +156,37 @@ func TestEveryChangeIsKeptOnTheHubAndSaidWhereItIsNot(t *testing.T) {
 
 func TestWithoutAHubALaterEmergencyStopIsBelievedAllTheSame(t *testing.T) {
 	w := newToldWorld(t)
-	w.fail["RecallHolds"] = always(temporal.Error(temporal.ErrNotFound, "there is no hub", nil))
+	noHub := always(temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil))
+	w.fail["RecallHolds"], w.fail["KeepHolds"] = noHub, noHub
 	w.followers = []temporal.Subscription{{WorkflowID: "cgu/ops/june"}}
-	w.ends(2)
+	w.at(7, func() {
+		status := statusOf[EmergencyStopStatus](w.world)
+		require.NotZero(t, status.Number, "nothing waits for a hub to come")
+		require.Empty(t, status.Holds)
+	})
+	w.ends(60)
 	started := time.Now()
 	w.SetStartTime(started)
 	require.Empty(t, w.carriedOver(EmergencyStopInput{}).State.Holds)
 	require.Greater(t, w.told["cgu/ops/june"][0].Number, started.Add(-time.Hour).UnixMilli(), "changes are an hour's worth less than one a millisecond")
+}
+
+// Some workers know the hub.
+func TestAWorkerWithoutAHubDoesNotMakeTheEmergencyStopForgetWhatWasHeld(t *testing.T) {
+	w := newToldWorld(t)
+	w.wasTerminated()
+	noHub := func(call int) error {
+		if call < roundAttempts {
+			return temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil)
+		}
+		return nil
+	}
+	w.fail["RecallHolds"], w.fail["KeepHolds"] = noHub, noHub
+	w.at(10, func() { w.asks(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}}) })
+	w.ends(60)
+	carried := w.carriedOver(EmergencyStopInput{})
+	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, scopes(carried.State))
+	require.Len(t, w.inputsOf("KeepHolds"), roundAttempts)
 }
 
 func TestARunThatDoesNotKnowYetWhatWasHeldHandsThatOver(t *testing.T) {

@@ -47,8 +47,6 @@ type insistence struct {
 	silence time.Duration
 	// attempts are how many the first round has; 0: roundAttempts.
 	attempts int32
-	// despiteFinal: also an error that no further attempt could change is one worker's answer, and another may know better.
-	despiteFinal bool
 	// before, unless nil, stands before every round but the first. Its error ends the insistence.
 	before func() error
 	// abandon: an activity that is cancelled is not waited for. It must be one that changes nothing.
@@ -89,9 +87,8 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 		i.plan(ctx, &options, failed)
 		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
-		final := temporal.Final(err)
-		over := err == nil || final && !i.despiteFinal || late
-		if over && said {
+		over := err == nil || temporal.Final(err) || late
+		if said && (over || ctx.Err() != nil) {
 			i.waiting(ctx, "", "")
 		}
 		switch {
@@ -106,9 +103,6 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			said = true
 			i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
 			failed++
-			if final && !i.pause(ctx, failed) {
-				return ctx.Err()
-			}
 		}
 		if i.before == nil {
 			continue
@@ -139,16 +133,6 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 	if i.taskQueue != temporal.TaskQueue {
 		options.ScheduleToStartTimeout = length
 	}
-}
-
-// pause stands after a round that an error has ended with its first attempt: another worker may take the next one. It is over at the latest when the
-// insistence is. It reports whether ctx was not cancelled meanwhile.
-func (i insistence) pause(ctx workflow.Context, failed int) bool {
-	length := min(laterRetry<<min(max(0, failed-1), 10), longestRound)
-	if !i.giveUpAt.IsZero() {
-		length = max(laterRetry, min(length, i.giveUpAt.Sub(workflow.Now(ctx))))
-	}
-	return workflow.NewTimerWithOptions(ctx, length, workflow.TimerOptions{Summary: "before another worker is asked"}).Get(ctx, nil) == nil
 }
 
 // explain says to a person why a round failed.

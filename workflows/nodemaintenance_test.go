@@ -67,6 +67,7 @@ func TestANodeIsMaintainedStepByStepAndReturned(t *testing.T) {
 		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "TakeNode", "AwaitNodeLocks", "Cordon", "AwaitPodCompletion", "Drain", "RunJob",
 		"AwaitNodeHealthy", "ReturnNode", "AwaitNodeLocksActive", "WithdrawClusterMaintenance",
 	}, w.called())
+	require.Nil(t, w.inputs["AwaitNodeLocks"][0].(activities.NodeLockInput).Deadline, "for as long as it takes")
 	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
 	require.Equal(t, w.inputs["RunJob"][0].(activities.RunJobInput).Job, returned.FinishedJob.Job, "the job has done its work")
 	require.True(t, returned.Withdraw)
@@ -610,10 +611,13 @@ func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(NodeMaintenance, in)
 
-	requireResult[nodeStatus](w)
+	status := requireResult[nodeStatus](w)
 	require.Len(t, w.inputs["AwaitNodeLocks"], 2)
 	require.Equal(t, w.inputs["AwaitNodeLocks"][0], w.inputs["AwaitNodeLocks"][1], "until the same deadline: it may be taken back again and again")
 	require.Len(t, w.inputs["Cordon"], 2)
+	cordon := status.States[slices.Index(states(status), maintenancev1.NodeCordon)]
+	letGo := stageKeeper{stages: &status.Stages}.stage(maintenancev1.StageNodeWorkloadLocksInactive)
+	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a stage that has succeeded is not written again")
 }
 
 func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -87,6 +88,12 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitComplianceInput) ([]policies.ClusterStanding, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.inputs["AwaitCompliance"] = append(w.inputs["AwaitCompliance"], in)
+		if fail := w.fail["AwaitCompliance"]; fail != nil {
+			if err := fail(len(w.inputs["AwaitCompliance"])); err != nil {
+				return nil, err
+			}
+		}
 		if news := w.news(in); len(news) > 0 {
 			return news, nil
 		}
@@ -322,19 +329,52 @@ func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
 	require.Equal(t, 31*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
 }
 
-// That one worker cannot say how clusters stand, and no other attempt of its could, is not held against them.
-func TestAWorkerThatRefusesTheLookAtTheEndOfASoakFailsNoCluster(t *testing.T) {
-	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	w.soaks[0] = 10 * time.Minute
-	noHub := once(temporal.Error(temporal.ErrNotFound, "there is no hub", nil))
-	w.fail["ReadCompliance"], w.fail["AwaitCompliance"] = noHub, noHub
-	w.lookAfter(11*time.Minute+5*time.Second, func() {
-		status := statusOf[groupStatus](w.world)
-		require.Equal(t, "NotFound: look how 1 clusters comply: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
-	})
-	w.run()
-	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(requireResult[groupStatus](w.world)))
-	w.requireNothingEnforced()
+// One that knows the hub comes later.
+func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
+	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
+	t.Cleanup(none.Close)
+	_, noHub := none.Hub(t.Context())
+	for activity, summary := range map[string]string{
+		"PlanRollout":      "plan the rollout",
+		"PreparePolicies":  "prepare the enforcement of policies",
+		"PlaceClusters":    "enforce kernel on 1 clusters",
+		"AwaitCompliance":  "watch how 1 clusters comply",
+		"ReadCompliance":   "look how 1 clusters comply",
+		"VanishedClusters": "look which clusters of batch 1 have vanished",
+		"WithdrawPolicies": "remove what enforced policies",
+		"KeepRollout":      "keep the final status on the hub",
+	} {
+		t.Run(activity, func(t *testing.T) {
+			w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+			w.soaks[0] = 10 * time.Minute
+			var first time.Time
+			said := false
+			w.fail[activity] = func(call int) error {
+				if activity == "KeepRollout" && call == 1 {
+					return nil // nothing waits for the rollout to be known on the hub
+				}
+				if first.IsZero() {
+					first = w.Now()
+					w.RegisterDelayedCallback(func() {
+						status := statusOf[groupStatus](w.world)
+						require.NotNil(t, status.Wait)
+						require.Equal(t, "NoHub: "+summary+": "+temporal.ErrorMessage(noHub), status.Wait.Reason+": "+status.Wait.Message)
+						said = true
+					}, time.Minute)
+				}
+				if w.Now().Before(first.Add(2 * time.Minute)) {
+					return noHub
+				}
+				return nil
+			}
+			w.run()
+			status := requireResult[groupStatus](w.world)
+			require.True(t, said)
+			require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(status))
+			require.Empty(t, status.Notes)
+			w.requireNothingEnforced()
+		})
+	}
 }
 
 func TestAClusterThatDoesNotComplyInTimeIsWithdrawnBeforeTheNextBatch(t *testing.T) {

@@ -105,7 +105,11 @@ func (f *flight) startWatch(ctx workflow.Context) {
 				return
 			}
 			news, err := f.sequence.items.await(ctx, known, policies.Gather(len(known), f.reports))
-			if f.watch != number || err != nil {
+			switch {
+			case f.watch != number || ctx.Err() != nil:
+				return
+			case err != nil:
+				f.endAll(ctx, err)
 				return
 			}
 			f.reports++
@@ -222,6 +226,9 @@ func (f *flight) keepTime(ctx workflow.Context) {
 		}
 		seen, err := f.due(ctx)
 		if err != nil {
+			if ctx.Err() == nil { // for good: nobody would ever say when their soak is over
+				f.endAll(ctx, err)
+			}
 			return
 		}
 		if len(seen) > 0 {
@@ -244,7 +251,7 @@ func (f *flight) due(ctx workflow.Context) ([]policies.ClusterStanding, error) {
 			soaked = append(soaked, m.name)
 		}
 	}
-	read, err := f.sequence.read(ctx, f.sequence.group.insistOnAnswer(), soaked)
+	read, err := f.sequence.read(ctx, f.sequence.group.insist(), soaked)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 		errType, message string
 		failures         int
 	}{
-		"a worker without a hub was asked":   {temporal.ErrNotFound, "this worker knows no hub", 3},
+		"a worker without a hub was asked":   {temporal.ErrNoHub, "this worker knows no hub", 2 * roundAttempts},
 		"the selector could not be read":     {temporal.ErrInvalidSpec, "\"?\" is not a valid label selector operator", 1},
 		"the hub does not answer for a time": {temporal.ErrClusterUnreachable, "the hub does not answer", 20},
 	} {
@@ -107,7 +107,7 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 	w.windows, w.selected = map[string]windows.Standing{nightWindow: onlyFor("a", openUntil(1, start.Add(4*time.Hour)))}, []string{"c2"}
 	w.fail["SelectClusters"] = func(call int) error {
 		if call == 2 {
-			return temporal.Error(temporal.ErrNotFound, "this worker knows no hub", nil)
+			return temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil)
 		}
 		return nil
 	}

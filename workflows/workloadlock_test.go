@@ -210,17 +210,6 @@ func TestALongRunContinuesAsNewWithItsStatus(t *testing.T) {
 	require.Equal(t, []string{"ApplyWorkloadLocks", "ObserveWorkloadLocks"}, again.called())
 }
 
-func TestACancelThatArrivesAsTheRunContinuesAsNewIsNotLost(t *testing.T) {
-	w := newLockWorld(t)
-	w.SetContinueAsNewSuggested(true)
-	w.fail["ApplyWorkloadLocks"] = func(int) error {
-		w.SignalWorkflow(temporal.SignalCancel, nil)
-		return nil
-	}
-	w.run(lockInput())
-	requireCancelled[WorkloadLockControllerStatus](w.world)
-}
-
 func TestALockControllerShowsTheProgress(t *testing.T) {
 	report := inMaintenance()
 	require.Contains(t, lockControllerDetails(&WorkloadLockControllerStatus{Locks: &report}), "| progress | 1 out of 2 nodes updated (50%), 1 inactive now |")

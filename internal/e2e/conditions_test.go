@@ -52,6 +52,8 @@ func conditionRows() []row {
 			"UnresolvableDependency: Managed Policy upper depends on lower, which is to be remediated later")},
 		{"no-such-template", on("spoke-1", "\n  manifestWorkTemplates: [nowhere-1]"), refused(validated,
 			"NotAllManifestTemplatesExist: Missing manifest templates: [nowhere-1]")},
+		{"no-precaching-config", on("spoke-1", noNodes+"\n  preCaching: true\n  preCachingConfigRef: {name: nowhere}"), refused(ranv1.ConditionPrecacheSpecValid,
+			`PrecacheSpecIncomplete: Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "nowhere" not found`)},
 		{"precached-nowhere", on("spoke-2", preCaching), refused(precached, "Failed: Precaching failed for all clusters; failed: spoke-2")},
 		{"precached-in-part", on("spoke-2, spoke-3", preCaching), []seen{
 			{precached, "True PartiallyDone: Precaching failed for 1 clusters; failed: spoke-2", nil},
@@ -62,6 +64,7 @@ func conditionRows() []row {
 			{validated, "True ValidationCompleted: Completed validation", nil},
 			{precached, "False InProgress: Precaching is not completed", []string{"release", "--cluster", "spoke-4"}},
 			{precached, "True PrecachingCompleted: Precaching is completed for all clusters", nil},
+			{progressing, "False Completed: ", nil},
 			{succeeded, "True Completed: ", nil},
 		}},
 		{"backed-up", on("spoke-5", noNodes+"\n  backup: true"), []seen{
@@ -73,6 +76,7 @@ func conditionRows() []row {
 		{"unapproved", on("spoke-1", noNodes+"\n  approvals: {beforeEachBatch: true}"), []seen{
 			{progressing, "True InProgress: WaitingForApproval; ", []string{"upgrade", "pause", "unapproved"}},
 			{progressing, "True InProgress: Paused; ", []string{"upgrade", "cancel", "unapproved"}},
+			{progressing, "False Cancelled: ", nil},
 			{succeeded, "False Cancelled: ", nil},
 		}},
 		{"unapproved-in-time", on("spoke-1", noNodes+"\n  approvals: {beforeEachBatch: true, expiry: 60}"), []seen{

@@ -128,9 +128,4 @@ func TestARolloutOfWhichNoClusterCouldBeBackedUpFailsAndTouchesNone(t *testing.T
 	require.Equal(t, "False Failed: Backup failed for all the clusters; failed: spoke-4", condition(t, status, ranv1.ConditionBackupSucceeded))
 	require.True(t, strings.HasPrefix(condition(t, status, ranv1.ConditionSucceeded), "False Failed: Failed on 1 of 1 clusters"))
 	require.Len(t, deedsOf(t, theFleet.Spokes[3]), before)
-
-	startRollout(t, rollout("no-config", "preCaching: true\n  preCachingConfigRef: {name: nowhere}", 60, "spoke-4"))
-	status, code = end(t, "no-config")
-	require.Equal(t, 1, code)
-	require.Contains(t, condition(t, status, ranv1.ConditionPrecacheSpecValid), `False PrecacheSpecIncomplete: Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "nowhere" not found`)
 }

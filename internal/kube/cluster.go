@@ -120,11 +120,11 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 func (c *Cluster) close() { c.stop() }
 
 // watched returns the credentials with a look at each request and answer: an attempt at an activity that another may have taken over writes
-// nothing, and refused is called when the API server does not know the credentials.
-func (c credentials) watched(refused func()) credentials {
+// nothing, refused is called when the API server does not know the credentials, and failed when it cannot be reached with them.
+func (c credentials) watched(refused, failed func()) credentials {
 	watch := func(config *rest.Config) *rest.Config {
 		config = rest.CopyConfig(config)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return leaseWatch{refusalWatch{next, refused}} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return leaseWatch{answerWatch{next, refused, failed}} })
 		return config
 	}
 	c.config = watch(c.config)
@@ -146,15 +146,18 @@ func (w leaseWatch) RoundTrip(request *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(request)
 }
 
-type refusalWatch struct {
+type answerWatch struct {
 	http.RoundTripper
-	refused func()
+	refused, failed func()
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w refusalWatch) RoundTrip(request *http.Request) (*http.Response, error) {
+func (w answerWatch) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.RoundTripper.RoundTrip(request)
-	if err == nil && response.StatusCode == http.StatusUnauthorized {
+	switch {
+	case err != nil:
+		w.failed()
+	case response.StatusCode == http.StatusUnauthorized:
 		w.refused()
 	}
 	return response, err

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -59,6 +61,9 @@ func (o Options) withDefaults() Options {
 // does not answer is named as such.
 const openTimeout = 8 * time.Second
 
+// sourceInterval is how often the source is looked at while an API server cannot be reached.
+const sourceInterval = time.Second
+
 // hubName is how errors name the hub. The hub may be a cluster of a rollout as well, under the name of its ManagedCluster.
 const hubName = "hub"
 
@@ -105,7 +110,7 @@ func (c *Clusters) Cluster(ctx context.Context, name string) (*Cluster, error) {
 	return c.use(ctx, key{name: name})
 }
 
-// Hub returns the hub, like Cluster.
+// Hub returns the hub, like Cluster. Errors: NoHub, ClusterUnreachable.
 func (c *Clusters) Hub(ctx context.Context) (*Cluster, error) {
 	return c.use(ctx, key{name: hubName, hub: true})
 }
@@ -205,14 +210,15 @@ func (c *Clusters) openEntry(k key, e *entry) {
 	defer close(e.opened)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	// Refused credentials may have been renewed where the source reads them.
 	e.cluster, e.err = c.openCluster(ctx, k, func() { c.drop(k, e) })
 	if e.err != nil {
 		c.drop(k, e)
 	}
 }
 
-func (c *Clusters) openCluster(ctx context.Context, k key, refused func()) (*Cluster, error) {
+// openCluster opens a cluster, which calls outdated when its credentials may have been renewed where the source reads them: the API server refuses them, or
+// it cannot be reached with them, and the source has others now.
+func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cluster, error) {
 	found, err := c.credentials(k)
 	if err != nil {
 		return nil, err
@@ -221,7 +227,16 @@ func (c *Clusters) openCluster(ctx context.Context, k key, refused func()) (*Clu
 	if err != nil {
 		return nil, err
 	}
-	cluster, err := newCluster(k.name, found.watched(refused), scheme, c.options)
+	var looks rate.Sometimes
+	looks.Interval = sourceInterval
+	failed := func() {
+		looks.Do(func() {
+			if now, err := c.credentials(k); err == nil && !found.same(now) {
+				outdated()
+			}
+		})
+	}
+	cluster, err := newCluster(k.name, found.watched(outdated, failed), scheme, c.options)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
 	}
@@ -247,6 +262,7 @@ func (c *Clusters) credentials(k key) (credentials, error) {
 func (c *Clusters) claim(uid types.UID, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name }) // it may have meant another cluster before
 	if other, ok := c.names[uid]; ok && other != name {
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are one: namespace kube-system has the UID %s in both; keep one of the names",
 			other, name, uid), errors.New("two names for one cluster"))

@@ -68,12 +68,13 @@ func isStopped(cluster *kube.Cluster) bool {
 	return err != nil || informer.IsStopped()
 }
 
-func TestAnUnknownClusterIsNotFound(t *testing.T) {
+func TestAnUnknownClusterIsNotFoundAndAnotherWorkerMayKnowTheHub(t *testing.T) {
 	_, err := open(t, kube.Options{}).Cluster(t.Context(), "nowhere")
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster nowhere is not known; known are [spoke]")
 	_, err = open(t, kube.Options{}).Hub(t.Context())
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err))
+	require.False(t, temporal.Final(err))
 }
 
 func TestTwoNamesForOneClusterAreRefusedButTheHubMayBeOne(t *testing.T) {
@@ -225,7 +226,7 @@ clusters:
 	require.ErrorContains(t, err, "cluster inside is served by a worker inside it")
 	_, err = clusters.Cluster(t.Context(), "mistaken")
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
-	require.ErrorContains(t, err, `context "other" does not exist`)
+	require.ErrorContains(t, err, "spoke.kubeconfig: invalid configuration: [context was not found for specified context: other")
 	_, err = clusters.Cluster(t.Context(), "forgotten")
 	require.ErrorContains(t, err, "add it to the clusters file "+path)
 }

@@ -3,7 +3,10 @@ package kube
 import (
 	"fmt"
 	"maps"
+	"os"
+	"reflect"
 	"slices"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -68,12 +71,24 @@ func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
 	return source
 }
 
-// kubeconfigAccess reads a context of a kubeconfig; an empty path means the default files, an empty context the current one.
+// kubeconfigAccess reads a context of a kubeconfig; an empty path means the default files, an empty context the current one. A file that says nothing, as
+// while it is written, is an error: kubectl's own loader would take a pod's ServiceAccount then, and with it another cluster.
 func kubeconfigAccess(path, context string) access {
 	return access{config: func() (*rest.Config, error) {
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
 		rules.ExplicitPath = path
-		return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+		loaded, err := rules.Load()
+		if err != nil {
+			return nil, err
+		}
+		config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, context, &clientcmd.ConfigOverrides{}, rules).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: %w", strings.Join(rules.GetLoadingPrecedence(), ", "), err)
+		}
+		if config.CAFile != "" { // its content, which tells when another is to be trusted
+			config.CAData, err = os.ReadFile(config.CAFile)
+		}
+		return config, err
 	}}
 }
 
@@ -84,10 +99,10 @@ type credentials struct {
 	lockController *rest.Config
 }
 
-// hubCredentials returns the way to the hub. Errors: NotFound, ClusterUnreachable.
+// hubCredentials returns the way to the hub. Errors: NoHub, ClusterUnreachable.
 func (s Source) hubCredentials() (credentials, error) {
 	if s.hub.config == nil {
-		return credentials{}, temporal.Error(temporal.ErrNotFound, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
+		return credentials{}, temporal.Error(temporal.ErrNoHub, "this worker knows no hub; name one in its clusters file, or by a kubeconfig context", nil)
 	}
 	return s.hub.read("the hub")
 }
@@ -113,4 +128,18 @@ func (a access) read(what string) (found credentials, err error) {
 		return credentials{}, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("read the credentials of %s: %v", what, err), err)
 	}
 	return found, nil
+}
+
+// same reports whether two readings of a cluster's credentials are alike: where it is, whom to trust, and who we are.
+func (c credentials) same(other credentials) bool {
+	return sameConfig(c.config, other.config) && sameConfig(c.lockController, other.lockController)
+}
+
+func sameConfig(a, b *rest.Config) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	a, b = rest.CopyConfig(a), rest.CopyConfig(b)
+	a.Proxy, b.Proxy = nil, nil // functions are never alike
+	return reflect.DeepEqual(a, b)
 }

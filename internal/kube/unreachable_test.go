@@ -140,3 +140,74 @@ clusters:
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster mistaken: the credentials of its lockController are for another cluster")
 }
+
+func TestAClusterThatIsFoundElsewhereIsOpenedThereWhenItCannotBeReachedAnyMore(t *testing.T) {
+	token := "token"
+	before, after := bareServer(t, "uid", &token), bareServer(t, "uid", &token)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	writeKubeconfig(t, kubeconfig, before, token)
+	source, err := kube.FromKubeconfig(kubeconfig, "", "bare")
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+	first, err := clusters.Cluster(t.Context(), "bare") // in use throughout
+	require.NoError(t, err)
+	before.Close()
+	ask := func(cluster *kube.Cluster) error {
+		_, err := cluster.Clientset.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		return err
+	}
+	require.Error(t, ask(first))
+	again, err := clusters.Cluster(t.Context(), "bare")
+	require.NoError(t, err)
+	require.Same(t, first, again, "its credentials are what they were: it may be back in a moment, and its informers with it")
+
+	writeKubeconfig(t, kubeconfig, after, token)
+	require.Eventually(t, func() bool {
+		require.Error(t, ask(first))
+		again, err = clusters.Cluster(t.Context(), "bare")
+		require.NoError(t, err)
+		return again != first
+	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, ask(again))
+}
+
+func TestANameThatMeantAnotherClusterByMistakeDoesNotKeepIt(t *testing.T) {
+	token, directory := "token", t.TempDir()
+	one, other := bareServer(t, "one", &token), bareServer(t, "other", &token)
+	path := func(name string) string { return filepath.Join(directory, name+".kubeconfig") }
+	writeKubeconfig(t, path("a"), one, token)
+	writeKubeconfig(t, path("b"), one, token) // the mistake
+	file := filepath.Join(directory, "clusters.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("clusters: [{name: a, kubeconfig: a.kubeconfig}, {name: b, kubeconfig: b.kubeconfig}]"), 0o600))
+	source, err := kube.FromClustersFile(file)
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{IdleTimeout: time.Nanosecond})
+	t.Cleanup(clusters.Close)
+	use := func(name string) error {
+		ctx, done := context.WithCancel(t.Context())
+		defer done()
+		_, err := clusters.Cluster(ctx, name)
+		return err
+	}
+	require.NoError(t, use("b"))
+	require.ErrorContains(t, use("a"), "clusters b and a are one")
+	writeKubeconfig(t, path("b"), other, token)
+	require.Eventually(t, func() bool { return use("b") == nil && use("a") == nil }, time.Minute, 10*time.Millisecond)
+}
+
+func TestAKubeconfigThatSaysNothingIsNotThePodsOwnCluster(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	directory := t.TempDir()
+	path, file := filepath.Join(directory, "kubeconfig"), filepath.Join(directory, "clusters.yaml")
+	require.NoError(t, os.WriteFile(path, nil, 0o600)) // as while it is written
+	require.NoError(t, os.WriteFile(file, []byte("{hub: {kubeconfig: kubeconfig}, clusters: []}"), 0o600))
+	source, err := kube.FromClustersFile(file)
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+	_, err = clusters.Hub(t.Context())
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "kubeconfig "+path)
+}

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,9 +13,9 @@ import (
 // left take as long as the fastest, the latest as long as the slowest, and both the further away the fewer were seen. In between, a batch is expected to
 // take as long as the slowest of its clusters, which is nearer to the slowest of all the more clusters it has. A cluster at work that has taken longer than
 // all before it may end at once, or take as long again, however many were seen. Until one is complete, those at work are taken to go on at the speed of the
-// nodes they have done. It returns nil while nothing can be said: no node is done, no cluster is left, the rollout is paused or held, waits for an
-// approval, or is over.
-func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Estimate {
+// nodes they have done. A batch that others follow takes the time to soak besides. It returns nil while nothing can be said: no node is done, no cluster is
+// left, the rollout is paused or held, waits for an approval, or is over.
+func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now time.Time) *ranv1.Estimate {
 	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
 		return nil
@@ -24,19 +25,23 @@ func Estimate(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.Est
 		return nil
 	}
 	var least, expected, most time.Duration
-	for _, batch := range batches {
+	for i, batch := range batches {
+		soak := soak
+		if !slices.ContainsFunc(batches[i+1:], func(b batchLeft) bool { return b.waiting }) {
+			soak = 0
+		}
 		left, usually := batch.takes(seen.slow()), batch.takes(seen.slowestOf(batch.clusters))
 		if batch.oldest > seen.before {
 			left, usually = max(left, batch.oldest), max(usually, batch.oldest/2)
 		}
-		least += batch.takes(seen.fast())
-		most += left
+		least += batch.lasts(batch.takes(seen.fast()), soak)
+		most += batch.lasts(left, soak)
 		if usually > 0 {
 			left = usually
 		} else {
 			left /= 2 // it takes longer than usual already, and nobody knows how much
 		}
-		expected += left
+		expected += batch.lasts(left, soak)
 	}
 	at := func(left time.Duration) metav1.Time { return metav1.NewTime(now.Add(left).Truncate(time.Second)) }
 	return &ranv1.Estimate{End: at(expected), Earliest: at(least), Latest: at(most)}
@@ -60,25 +65,38 @@ func batchesLeft(clusters []ranv1.ClusterStatus, now time.Time) []batchLeft {
 
 // batchLeft is the clusters of a batch that are not over.
 type batchLeft struct {
+	// clusters that are not done: those that only soak do not count.
 	clusters int
-	// waiting: one has not begun. youngest is the age of the one that began last, oldest of the one at work that began first.
+	// waiting: one has not begun. youngest is the age of the one at work that began last, oldest of the one that began first.
 	waiting          bool
 	youngest, oldest time.Duration
+	// soaking: there are some that only soak. soaked is for how long the last of them has.
+	soaking bool
+	soaked  time.Duration
 }
 
 func (b *batchLeft) add(c *ranv1.ClusterStatus, now time.Time) {
+	if soaks(c) {
+		if soaked := now.Sub(c.CompletedAt.Time); !b.soaking || soaked < b.soaked {
+			b.soaking, b.soaked = true, soaked
+		}
+		return
+	}
 	b.clusters++
 	if c.StartedAt == nil {
 		b.waiting = true
 		return
 	}
 	age := now.Sub(c.StartedAt.Time)
-	if c.CompletedAt == nil { // its work is not done, and it does not only soak
-		b.oldest = max(b.oldest, age)
-	}
+	b.oldest = max(b.oldest, age)
 	if b.clusters == 1 || age < b.youngest {
 		b.youngest = age
 	}
+}
+
+// soaks reports whether the work on a cluster is done, and it only keeps others waiting for a while.
+func soaks(c *ranv1.ClusterStatus) bool {
+	return c.State == ranv1.ClusterSoaking && c.CompletedAt != nil
 }
 
 // takes is how long the batch still takes if a cluster takes that long.
@@ -92,6 +110,18 @@ func (b *batchLeft) takes(cluster time.Duration) time.Duration {
 	return max(cluster-b.youngest, 0)
 }
 
+// lasts is how long it is until others follow the batch, if the work in it takes that long.
+func (b *batchLeft) lasts(work, soak time.Duration) time.Duration {
+	left := time.Duration(0)
+	if b.soaking {
+		left = max(soak-b.soaked, 0)
+	}
+	if b.clusters > 0 {
+		left = max(left, work+soak)
+	}
+	return left
+}
+
 // durations of clusters.
 type durations struct {
 	count                    int
@@ -100,8 +130,8 @@ type durations struct {
 	before time.Duration
 }
 
-// durationsOf returns how long the complete clusters took, or, when there are none, how long those at work will take at their speed. The longest is not
-// shorter than one at work has taken so far.
+// durationsOf returns how long the clusters took whose work is done, or, when there are none, how long those at work will take at their speed. The longest is
+// not shorter than one at work has taken so far.
 func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
 	var complete, projected durations
 	var oldest time.Duration
@@ -112,7 +142,7 @@ func durationsOf(clusters []ranv1.ClusterStatus, now time.Time) durations {
 		}
 		age := now.Sub(c.StartedAt.Time)
 		switch {
-		case c.State == ranv1.ClusterComplete && c.CompletedAt != nil:
+		case c.State == ranv1.ClusterComplete && c.CompletedAt != nil, soaks(c):
 			complete.add(c.CompletedAt.Sub(c.StartedAt.Time))
 			continue
 		case c.State.Over():

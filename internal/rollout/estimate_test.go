@@ -56,13 +56,48 @@ func TestTheEndIsEstimatedFromHowLongClustersTook(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			estimate := rollout.Estimate(test.status, noon)
+			estimate := rollout.Estimate(test.status, 0, noon)
 			require.NotNil(t, estimate)
 			require.Equal(t, test.earliest, estimate.Earliest.Sub(noon), "earliest")
 			require.Equal(t, test.expected, estimate.End.Sub(noon), "expected")
 			require.Equal(t, test.latest, estimate.Latest.Sub(noon), "latest")
 		})
 	}
+}
+
+// soaks took so long, and has soaked since.
+func soaks(batch int32, took, soaked time.Duration) ranv1.ClusterStatus {
+	return ranv1.ClusterStatus{Batch: batch, State: ranv1.ClusterSoaking, StartedAt: ago(took + soaked), CompletedAt: ago(soaked)}
+}
+
+// Each batch but the last keeps those that follow waiting for an hour.
+func TestTheTimeToSoakIsPartOfTheEstimateAndOfNoDuration(t *testing.T) {
+	const m, soak = time.Minute, time.Hour
+	done := slices.Repeat([]ranv1.ClusterStatus{took(1, 10*m)}, 999)
+	tests := []struct {
+		name     string
+		clusters []ranv1.ClusterStatus
+		expected time.Duration
+	}{
+		{"nobody waits for the last batch", []ranv1.ClusterStatus{waiting(2)}, 10 * m},
+		{"a batch that others follow", []ranv1.ClusterStatus{waiting(2), waiting(3)}, 10*m + soak + 10*m},
+		{"and one that is at work", []ranv1.ClusterStatus{atWork(2, 4*m, 0, 3), waiting(3)}, 6*m + soak + 10*m},
+		{"of a soak what is left of it", []ranv1.ClusterStatus{soaks(2, 10*m, 40*m), waiting(3)}, 20*m + 10*m},
+		{"a soak ends while others are at work", []ranv1.ClusterStatus{soaks(2, 10*m, 40*m), atWork(2, 4*m, 0, 3), waiting(3)}, 6*m + soak + 10*m},
+		{"the last of a batch to soak", []ranv1.ClusterStatus{soaks(2, 10*m, 40*m), soaks(2, 10*m, 5*m), waiting(3)}, 55*m + 10*m},
+		{"those that follow are at work already", []ranv1.ClusterStatus{soaks(2, 10*m, 40*m), atWork(3, 4*m, 0, 3)}, 6 * m},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			estimate := rollout.Estimate(underWay(append(slices.Clone(done), test.clusters...)...), soak, noon)
+			require.Equal(t, test.expected, estimate.End.Sub(noon))
+			require.WithinDuration(t, estimate.End.Time, estimate.Earliest.Time, 5*time.Second, "all took the same")
+			require.WithinDuration(t, estimate.End.Time, estimate.Latest.Time, 5*time.Second)
+		})
+	}
+	estimate := rollout.Estimate(underWay(soaks(1, 10*m, 0), waiting(2)), soak, noon)
+	require.NotNil(t, estimate, "the work on a cluster is done")
+	require.Equal(t, soak+10*m, estimate.End.Sub(noon))
 }
 
 func TestNothingIsEstimatedWhileNothingIsKnown(t *testing.T) {
@@ -75,7 +110,7 @@ func TestNothingIsEstimatedWhileNothingIsKnown(t *testing.T) {
 	for name, status := range map[string]*ranv1.ClusterGroupUpgradeStatus{
 		"paused": paused, "waiting for an approval": unapproved, "held": held, "over": over, "planned": planned, "no node is done": underWay(atWork(1, time.Minute, 0, 4)),
 	} {
-		require.Nil(t, rollout.Estimate(status, noon), name)
+		require.Nil(t, rollout.Estimate(status, time.Hour, noon), name)
 	}
 }
 
@@ -88,11 +123,11 @@ func TestTheEstimateLiesInItsRangeAndNotInThePast(t *testing.T) {
 		for batch := range int32(rapid.IntRange(0, 4).Draw(t, "batches")) {
 			for range rapid.IntRange(1, 3).Draw(t, "clusters") {
 				list = append(list, rapid.SampledFrom([]ranv1.ClusterStatus{
-					took(batch, minutes(t, "took")), atWork(batch, minutes(t, "since"), 0, 2), waiting(batch),
+					took(batch, minutes(t, "took")), atWork(batch, minutes(t, "since"), 0, 2), waiting(batch), soaks(batch, minutes(t, "worked"), minutes(t, "soaked")),
 				}).Draw(t, "cluster"))
 			}
 		}
-		estimate := rollout.Estimate(underWay(list...), noon)
+		estimate := rollout.Estimate(underWay(list...), minutes(t, "soak"), noon)
 		if left := slices.ContainsFunc(list, func(c ranv1.ClusterStatus) bool { return !c.State.Over() }); !left {
 			require.Nil(t, estimate)
 			return

@@ -47,6 +47,8 @@ const (
 	ErrEnding = "Ending"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or its credentials are refused.
 	ErrClusterUnreachable = "ClusterUnreachable"
+	// ErrNoHub: this worker knows no hub. It is tried again: another worker may know it.
+	ErrNoHub = "NoHub"
 )
 
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
