@@ -355,7 +355,7 @@ const structure = `(() => {
 })()`
 
 // brokenNames are those that have more than one line.
-const brokenNames = `[...document.querySelectorAll(".line > h1, .clusters h4")].filter((e) => {
+const brokenNames = `[...document.querySelectorAll(".line > h1, .clusters h4, .now a")].filter((e) => {
 	const range = document.createRange();
 	range.selectNodeContents(e.lastChild);
 	return range.getClientRects().length > 1;
