@@ -45,6 +45,26 @@ func TestAFreezeThatIsLaidOverAnOpeningAtHandClosesIt(t *testing.T) {
 	require.Equal(t, []windows.EventKind{windows.EventStarted, windows.EventCutoff, windows.EventEnded}, d.happened)
 }
 
+func TestWhatATrimLeavesAfterAFreezeOpensThoughTheOpeningWasEndedAndNothingOfADropDoes(t *testing.T) {
+	for effect, opens := range map[drydockv1.ExclusionEffect]string{
+		drydockv1.ExclusionTrim: "2026-12-02T00:00:00Z",
+		drydockv1.ExclusionDrop: "2026-12-02T22:00:00Z",
+	} {
+		d := drive(t, night(), "2026-12-01T12:00:00Z")
+		d.walk("2026-12-01T23:00:00Z")
+		freeze := frozen("2026-12-01T20:00:00Z", "2026-12-02T00:00:00Z")
+		freeze.Exclusions[0].Effect = effect
+		d.define(freeze)
+		d.End(windows.EndRequest{}, d.now)
+		d.pass(d.now)
+		require.Equal(t, at(opens).UTC(), d.Coming()[0].Start.UTC(), effect)
+		if effect == drydockv1.ExclusionTrim {
+			d.Cancel(windows.CancelRequest{}, d.now)
+			require.Equal(t, at("2026-12-02T22:00:00Z").UTC(), d.Coming()[0].Start.UTC(), "unless that is cancelled, too")
+		}
+	}
+}
+
 func TestAFreezeOfAWindowThatOpensNoMoreIsForTheOthersStill(t *testing.T) {
 	for name, over := range map[string]func(d *driven){
 		"as its last opening is over":  func(*driven) {},
