@@ -230,8 +230,20 @@ func (r WorkRollout) remove(ctx context.Context, hub *kube.Cluster, cluster, tem
 	return deleteOurs(ctx, hub, nameOf(work), work)
 }
 
-// WithdrawManifestWorks deletes all works that were made for a rollout. What bears another mark is left alone.
-func (m *ManifestWorks) WithdrawManifestWorks(ctx context.Context, in WorkRollout) error {
+// WithdrawWorksInput says what of a rollout is to go.
+type WithdrawWorksInput struct {
+	WorkRollout
+	// Keep are the clusters, sorted, on which the work of the last template stays.
+	Keep []string `json:"keep,omitempty"`
+}
+
+func (in WithdrawWorksInput) keeps(work client.Object) bool {
+	_, kept := slices.BinarySearch(in.Keep, work.GetNamespace())
+	return kept && work.GetName() == manifestworks.WorkName(in.name(), in.Templates[len(in.Templates)-1])
+}
+
+// WithdrawManifestWorks deletes all works that were made for a rollout, but for those that stay. What bears another mark is left alone.
+func (m *ManifestWorks) WithdrawManifestWorks(ctx context.Context, in WithdrawWorksInput) error {
 	hub, err := m.Clusters.Hub(ctx)
 	if err != nil {
 		return err
@@ -246,7 +258,7 @@ func (m *ManifestWorks) WithdrawManifestWorks(ctx context.Context, in WorkRollou
 	for i := range list.Items {
 		work := &list.Items[i]
 		work.SetGroupVersionKind(manifestworks.Works)
-		if kube.OwnedBy(work, in.Owner) && work.GetDeletionTimestamp() == nil {
+		if kube.OwnedBy(work, in.Owner) && work.GetDeletionTimestamp() == nil && !in.keeps(work) {
 			deletes.Go(func() error { return deleteOurs(ctx, hub, nameOf(work), work) })
 		}
 	}

@@ -84,6 +84,10 @@ func (s *workScene) place(template int, added, removed []string) ([]RefusedWork,
 	return s.activities.PlaceManifestWorks(s.t.Context(), PlaceWorksInput{Rollout: s.rollout, Works: []PlacedWorks{{Template: template, Pin: s.pins[template], Added: added, Removed: removed}}})
 }
 
+func (s *workScene) withdraw(keep ...string) error {
+	return s.activities.WithdrawManifestWorks(s.t.Context(), WithdrawWorksInput{WorkRollout: s.rollout, Keep: keep})
+}
+
 // say plays the agent of a cluster.
 func (s *workScene) say(cluster, template, status string) {
 	s.t.Helper()
@@ -142,8 +146,15 @@ func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T
 		require.Fail(t, "no news")
 	}
 
-	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout))
-	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout), "twice")
+	for template, added := range [][]string{{one, two}, {two}} {
+		_, err = s.place(template, added, nil)
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.withdraw(one))
+	require.Equal(t, policies.Standing("UC"), s.standing(one), "the last stays where it is to stay, and nothing else")
+	require.Equal(t, policies.Standing("UU"), s.standing(two))
+	require.NoError(t, s.withdraw())
+	require.NoError(t, s.withdraw(), "twice")
 	require.Equal(t, policies.Standing("UU"), s.standing(one))
 }
 
@@ -154,7 +165,7 @@ func TestWhatAnEarlierRunHasBroughtSaysNothingUntilThisOneHasBroughtIt(t *testin
 	s.say(s.clusters[0], "os", done)
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
 	require.Equal(t, policies.Standing("UU"), s.standing(s.clusters[0]))
-	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout))
+	require.NoError(t, s.withdraw())
 	_, err = s.place(0, s.clusters[:1], nil)
 	require.NoError(t, err)
 	require.Equal(t, policies.Standing("CU"), s.standing(s.clusters[0]), "the same, brought again, is there already")
@@ -181,8 +192,8 @@ func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
 	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
 	work.SetFinalizers([]string{"test.drydock.dev/agent"})
 	require.NoError(t, s.hub.Client.Update(t.Context(), work))
-	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout))
-	require.NoError(t, s.activities.WithdrawManifestWorks(t.Context(), s.rollout), "what is being deleted already keeps nobody")
+	require.NoError(t, s.withdraw())
+	require.NoError(t, s.withdraw(), "what is being deleted already keeps nobody")
 
 	refused, err := s.place(0, []string{s.clusters[0], "nowhere", leaving, theirs, offline, s.clusters[1]}, nil)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -115,8 +116,14 @@ func (w *workItems) read(ctx workflow.Context, insist insistence, clusters []str
 	return seen, err
 }
 
+// withdraw leaves complete clusters what stays there, however the rollout has ended: what it has brought goes with it.
 func (w *workItems) withdraw(ctx workflow.Context, insist insistence) error {
-	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, w.rollout(ctx), nil)
+	in := activities.WithdrawWorksInput{WorkRollout: w.rollout(ctx)}
+	if w.stay() {
+		in.Keep = w.group.record.inState(ranv1.ClusterComplete)
+		slices.Sort(in.Keep)
+	}
+	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, in, nil)
 }
 
 // lost: nothing is known of a work that is not there, or is being deleted.

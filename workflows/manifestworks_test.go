@@ -60,7 +60,7 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 		}
 		return refused
 	})
-	play(w.world, "WithdrawManifestWorks", func(activities.WorkRollout) any { return nil })
+	play(w.world, "WithdrawManifestWorks", func(activities.WithdrawWorksInput) any { return nil })
 	play(w.world, "ReadManifestWorks", func(in activities.ReadWorksInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -209,6 +209,24 @@ func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
 	requireResult[groupStatus](w.world)
 	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
 	require.Empty(t, w.inputsOf("WithdrawManifestWorks"))
+}
+
+func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testing.T) {
+	keep := func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
+	}
+	w, story := newWorkWorld(t, []string{"c2"}, []string{"c3", "c1"}, []string{"c2"})
+	w.runWorks(keep)
+	requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.NotContains(t, *story, "-firmware c1")
+	withdrawn := w.inputsOf("WithdrawManifestWorks")
+	require.Len(t, withdrawn, 1)
+	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(activities.WithdrawWorksInput).Keep)
+
+	w, _ = newWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
+	w.runWorks()
+	requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
+	require.Empty(t, w.inputsOf("WithdrawManifestWorks")[0].(activities.WithdrawWorksInput).Keep, "nobody has asked for that")
 }
 
 // The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
