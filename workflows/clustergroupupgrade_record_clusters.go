@@ -74,7 +74,7 @@ func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 func (r *groupRecord) clustersStand(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
 	for _, now := range clusters {
 		c := r.cluster(now.Name)
-		if c.State.Over() || c.Reason == reasonBatchTimedOut {
+		if c.State.Over() || c.Reason == reasonBatchTimedOut || c.Reason == reasonClusterTimedOut {
 			continue
 		}
 		if c.Reason != now.Reason || c.Step != now.Step {

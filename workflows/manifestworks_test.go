@@ -148,6 +148,28 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 	require.Less(t, len(w.inputsOf("PlaceManifestWorks")), 70, "the hub is asked less and less often")
 }
 
+// The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
+func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.T) {
+	w, _ := newWorkWorld(t, nil, []string{"c1"})
+	w.refuses = map[string]activities.RefusedWork{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
+	start := w.Now()
+	w.fail["PlaceManifestWorks"] = func(int) error {
+		if since := w.Now().Sub(start); since > 2*time.Minute && since < 5*time.Minute {
+			return errors.New("the hub does not answer")
+		}
+		return nil
+	}
+	w.lookAfter(4*time.Minute, func() {
+		require.Equal(t, reasonClusterTimedOut, statusOfCluster(statusOf[groupStatus](w.world), "c1").Reason)
+		delete(w.refuses, "c1")
+	})
+	w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.ClusterTimeout = 3 })
+	late := statusOfCluster(requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut), "c1")
+	require.Equal(t, ranv1.ClusterTimedOut, late.State)
+	require.Equal(t, reasonClusterTimedOut, late.Reason)
+	require.Contains(t, late.Message, "is still being deleted")
+}
+
 func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
 	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
 	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Unknown) }, 2*time.Minute)

@@ -230,7 +230,7 @@ func (s *sequence) takeAnswer(ctx workflow.Context, placements []placement, refu
 	for _, p := range placements {
 		s.placedNow(p, refused)
 		for _, name := range p.added {
-			if m := s.atWork[name]; m != nil && (m.refused != nil || m.again) {
+			if m := s.atWork[name]; m != nil && !m.withdrawn && (m.refused != nil || m.again) {
 				m.refused = nil
 				stands = append(stands, s.status(m))
 			}
