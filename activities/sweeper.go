@@ -54,6 +54,8 @@ type AwaitOrphansInput struct {
 	Later []LaterOwner `json:"later,omitempty"`
 	// Unknown are the marks of unknown holders that were found before.
 	Unknown []Mark `json:"unknown,omitempty"`
+	// Left are marks that were left behind, and could not be taken back.
+	Left []Mark `json:"left,omitempty"`
 }
 
 // LaterOwner is an owner whose marks do not count before Until.
@@ -69,6 +71,8 @@ type Orphans struct {
 	// Unknown are all marks whose workflow Temporal does not know, at most 50; MoreUnknown of them are left out.
 	Unknown     []Mark `json:"unknown,omitempty"`
 	MoreUnknown int    `json:"moreUnknown,omitempty"`
+	// Gone are those that were left behind and are not any more: somebody else has removed the mark, or its workflow goes on again.
+	Gone []Mark `json:"gone,omitempty"`
 	// Quiet: there has been no mark at all for a while.
 	Quiet bool `json:"quiet,omitempty"`
 }
@@ -81,7 +85,7 @@ type Orphan struct {
 }
 
 // AwaitOrphans watches the marks in a cluster until there are some whose workflow is over, until other marks than before are of unknown
-// holders, or until there are no marks for a while.
+// holders, until one is gone that was left behind, or until there are no marks for a while.
 //
 // A workflow is asked about when its mark is first seen, and while it goes on each time that the wait looks although nothing has changed.
 func (s *Sweeper) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orphans, error) {
@@ -97,7 +101,7 @@ func (s *Sweeper) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orpha
 	err = Waits{}.await(ctx, cluster, markedKinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
 		found, err = look.look(ctx, cluster.Cache)
-		return temporal.Observation{}, found.Quiet || len(found.Orphans) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
+		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
 	})
 	return found, explain(cluster, "look for what nobody takes back", err)
 }
@@ -125,7 +129,7 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 	if len(marks) > 0 {
 		l.emptySince = now
 	}
-	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet}
+	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet, Gone: slices.Clone(l.in.Left)}
 	l.owners.forget(marks)
 	for _, mark := range marks {
 		chain, err := l.owners.ask(ctx, mark.Owner)
@@ -136,6 +140,7 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 		case temporal.ChainUnknown:
 			found.addUnknown(mark)
 		case temporal.ChainClosed:
+			found.Gone = slices.DeleteFunc(found.Gone, func(left Mark) bool { return left == mark })
 			if err := l.addOrphan(ctx, &found, Orphan{Mark: mark, Ended: chain.Ended}, marks); err != nil {
 				return Orphans{}, err
 			}

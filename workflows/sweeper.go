@@ -122,6 +122,7 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 		if err != nil {
 			return err
 		}
+		s.record.gone(ctx, found.Gone)
 		s.record.unknown(ctx, found)
 		s.takeBack(ctx, found.Orphans)
 		if ctx.Err() != nil {
@@ -150,7 +151,8 @@ func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
 	s.woken = false
 	s.record.enter(SweeperWatching)
 	s.forgetPast(ctx)
-	in := activities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.later, Unknown: s.record.unknownMarks()}
+	in := activities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.later, Unknown: s.record.marksOf(FindingNotTouched)}
+	in.Left = s.record.marksOf(FindingNotTakenBack, FindingAtWork)
 
 	looking, lookAnew := workflow.WithCancel(ctx)
 	workflow.GoNamed(looking, "wake", func(ctx workflow.Context) {

@@ -58,7 +58,7 @@ const (
 	FindingNotTakenBack FindingState = "NotTakenBack"
 	// FindingNotTouched: nobody knows whether its workflow is over. A person has to look.
 	FindingNotTouched FindingState = "NotTouched"
-	// FindingGone: it was not touched, and somebody else has removed it since.
+	// FindingGone: it was not taken back, and is left behind no more: somebody else has removed it since, say.
 	FindingGone FindingState = "Gone"
 )
 
@@ -200,11 +200,22 @@ func (r *sweeperRecord) unknown(ctx workflow.Context, found activities.Orphans) 
 	r.show()
 }
 
-// unknownMarks are those that were reported, in the order in which they are found.
-func (r *sweeperRecord) unknownMarks() []activities.Mark {
+// gone records which marks are left behind no more, although the sweeper has not taken them back.
+func (r *sweeperRecord) gone(ctx workflow.Context, marks []activities.Mark) {
+	now := metav1.NewTime(workflow.Now(ctx))
+	for i := range r.status.Findings {
+		if f := &r.status.Findings[i]; !f.State.Settled() && slices.Contains(marks, f.Mark) {
+			f.State, f.SettledAt, f.Message = FindingGone, &now, "not left behind any more: somebody else has removed the mark, or its workflow goes on again"
+		}
+	}
+	r.show()
+}
+
+// marksOf are those of the findings in some states, in the order in which they are found.
+func (r *sweeperRecord) marksOf(states ...FindingState) []activities.Mark {
 	var marks []activities.Mark
 	for _, f := range r.status.Findings {
-		if f.State == FindingNotTouched {
+		if slices.Contains(states, f.State) {
 			marks = append(marks, f.Mark)
 		}
 	}

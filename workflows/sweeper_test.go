@@ -151,6 +151,28 @@ func TestWhatCouldNotBeTakenBackIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestWhatCouldNotBeTakenBackAndIsRemovedByAPersonIsGone(t *testing.T) {
+	left := leftByAMaintenance()[:2]
+	marks := []activities.Mark{left[0].Mark, left[1].Mark}
+	w := newSweptWorld(t, activities.Orphans{Orphans: left}, activities.Orphans{Gone: marks[1:]}, activities.Orphans{Gone: marks[:1], Quiet: true})
+	w.fail["RemoveOrphanedJob"] = always(errors.New("its pods are not gone"))
+	w.when(func() bool { return len(w.looks()) == 3 && statusOf[SweeperStatus](w.world).State == SweeperResting }, func() {
+		w.SignalWorkflow(temporal.SignalWake, nil)
+	})
+	w.runUntil(4, whenever, func(status SweeperStatus) {
+		require.Len(t, status.Findings, 2)
+		for _, f := range status.Findings {
+			require.Equal(t, FindingGone, f.State, "doctor has nothing to say any more")
+			require.NotNil(t, f.SettledAt)
+		}
+		require.Zero(t, status.TakenBack)
+	})
+	require.Empty(t, w.looks()[0].Left)
+	require.Equal(t, marks, w.looks()[1].Left)
+	require.Equal(t, marks[:1], w.looks()[2].Left)
+	require.Empty(t, w.looks()[3].Left)
+}
+
 func TestAMarkOfAnUnknownHolderIsReportedAndNeverTouched(t *testing.T) {
 	unknown := []activities.Mark{{Kind: activities.MarkNode, Name: "n1", Node: "n1", Owner: "node/c1/theirs/n1/other-run"}}
 	w := newSweptWorld(t, activities.Orphans{Unknown: unknown}, activities.Orphans{})
