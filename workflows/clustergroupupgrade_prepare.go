@@ -138,9 +138,9 @@ func (g *groupUpgrade) unlessAllFailed() rollout.End {
 // newPreparation begins with what was done before.
 func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
 	g.preparations++
-	meta, run := g.in.Object.ObjectMeta, workflow.GetInfo(ctx).WorkflowExecution.RunID
+	meta := g.in.Object.ObjectMeta
 	p := &preparation{
-		id:        temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), run[:8], g.preparations),
+		id:        temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparingRun(ctx)[:8], g.preparations),
 		work:      work,
 		standings: map[string]precache.Standing{},
 		hold:      func(cluster string) *drydockv1.Hold { return g.holds.state.Of(cluster) },
@@ -153,6 +153,21 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, 
 	p.ctx, p.stop = workflow.WithCancel(ctx)
 	workflow.GoNamed(p.ctx, string(work.Kind), func(ctx workflow.Context) { g.startParts(ctx, p) })
 	return p
+}
+
+// changePreparingRun marks runs that remember in which run a preparation has begun; those of earlier programs did not.
+const changePreparingRun = "run of a preparation remembered"
+
+// preparingRun is the run in which a preparation begins. It is remembered, so that a rollout that is reset to an instant after that finds its preparation again;
+// one that is reset to an instant before that begins another, which does not take the Jobs of the first for its own.
+func preparingRun(ctx workflow.Context) string {
+	run := workflow.GetInfo(ctx).OriginalRunID
+	if workflow.GetVersion(ctx, changePreparingRun, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return run
+	}
+	remembered := workflow.SideEffect(ctx, func(ctx workflow.Context) any { return workflow.GetInfo(ctx).WorkflowExecution.RunID })
+	_ = remembered.Get(&run) // a string that is a string
+	return run
 }
 
 // prepareClusters returns when every cluster of the plan is prepared, or has failed and left the plan; or when ctx was cancelled, and all Jobs are

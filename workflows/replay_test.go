@@ -37,6 +37,8 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 					require.NotEmpty(t, runs)
 					for _, run := range runs {
 						require.NoError(t, replay(run), run.WorkflowID)
+						run.RunID = "another-run" // as that of a run that was reset
+						require.NoError(t, replay(run), "%s, reset", run.WorkflowID)
 					}
 				})
 			}
