@@ -207,7 +207,7 @@ func refusalOf(cluster string, err error) *RefusedWork {
 		return &RefusedWork{Reason: reasonNotPlaced, Message: deleted.message}
 	case temporal.Final(err):
 		return &RefusedWork{Reason: temporal.ErrorType(err), Message: temporal.ErrorMessage(err), Final: true}
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err): // as admission webhooks answer
 		return &RefusedWork{Reason: reasonNotPlaced, Message: temporal.ErrorMessage(err)}
 	}
 	return nil

@@ -2,14 +2,17 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -221,6 +224,29 @@ func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
 	refused, err = s.place(0, []string{offline}, nil)
 	require.NoError(t, err)
 	require.Empty(t, refused)
+}
+
+// The webhook of the hub answers with 400 where a work is too large, or names an executor that may not be used for this cluster.
+func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
+	for _, answer := range []error{
+		apierrors.NewBadRequest("the size of manifests is 614400 bytes which exceeds the 512000 limit"),
+		apierrors.NewForbidden(schema.GroupResource{Resource: "manifestworks"}, "os", errors.New("frozen")),
+	} {
+		refusal := make(chan struct{})
+		refused, err := PlacedWorks{Template: 1}.each(t.Context(), []string{"c1", "c2"}, func(ctx context.Context, cluster string) error {
+			if cluster == "c1" {
+				defer close(refusal)
+				return explain(&kube.Cluster{Name: hubName}, "apply ManifestWork c1/os", answer)
+			}
+			<-refusal
+			return ctx.Err()
+		})
+		require.NoError(t, err)
+		require.Len(t, refused, 1)
+		require.Contains(t, refused[0].Message, answer.Error())
+		refused[0].Message = ""
+		require.Equal(t, RefusedWork{Cluster: "c1", Template: 1, Reason: "NotPlaced"}, refused[0])
+	}
 }
 
 func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
