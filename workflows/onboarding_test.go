@@ -216,6 +216,37 @@ func TestAHubThatCannotBeWatchedIsSaidAndTriedAgain(t *testing.T) {
 	requireCancelled[OnboardingStatus](w)
 }
 
+// The attempt that gets through to the hub again waits, and says nothing. A watch that is begun anew says nothing of that outage any more.
+func TestAHubThatAnswersAgainIsNotSaidToBeAwayByTheNextWatch(t *testing.T) {
+	w := newWorld(t)
+	away := true
+	play(w, "AwaitNewClusters", func(activities.AwaitNewClustersInput) any { return activities.NewClusters{} })
+	w.fail["AwaitNewClusters"] = func(int) error {
+		if away {
+			return temporal.Error(temporal.ErrClusterUnreachable, "its API server does not answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[OnboardingStatus](w).Wait.Reason)
+		away = false
+		w.blocked["AwaitNewClusters"] = true
+	}, 2*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		w.UpdateWorkflow(temporal.UpdateRetry, "again", &testsuite.TestUpdateCallback{
+			OnAccept:   func() {},
+			OnReject:   func(err error) { require.NoError(t, err) },
+			OnComplete: func(_ any, err error) { require.NoError(t, err) },
+		}, OnboardingRetry{Clusters: []string{"c1"}})
+	}, time.Hour)
+	w.RegisterDelayedCallback(func() {
+		require.Nil(t, statusOf[OnboardingStatus](w).Wait)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 2*time.Hour)
+	w.ExecuteWorkflow(Onboarding, OnboardingInput{Carried: &OnboardingStatus{Clusters: []OnboardingCluster{{Name: "c1", State: OnboardingFailed}}}})
+	requireCancelled[OnboardingStatus](w)
+}
+
 func TestAFailedClusterIsOnboardedAgainWhenSomebodyAsks(t *testing.T) {
 	h := newHubWorld(t)
 	h.available("c1", "c2")
