@@ -11,7 +11,6 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
@@ -123,35 +122,6 @@ func (s *server) examineSearchAttributes(ctx context.Context) finding {
 		return finding{Check: check, Detail: "missing: " + listed(missing), Fix: "run `drydock setup`"}
 	}
 	return well(check, "registered")
-}
-
-// pollerMemory is how recently a worker must have polled to count as alive. A worker polls at least once a minute.
-const pollerMemory = 70 * time.Second
-
-// examineWorkers looks who polls the task queue for workflows and for activities.
-func (s *server) examineWorkers(ctx context.Context) finding {
-	const check = "worker"
-	identities := map[string]bool{}
-	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
-		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, queueType)
-		if err != nil {
-			return ill(check, "see the message", err)
-		}
-		polls := 0
-		for _, poller := range queue.GetPollers() {
-			if time.Since(poller.GetLastAccessTime().AsTime()) < pollerMemory {
-				polls++
-				identities[poller.GetIdentity()] = true
-			}
-		}
-		if polls == 0 {
-			return finding{
-				Check: check, Detail: fmt.Sprintf("nobody polls task queue %s for %s tasks", temporal.TaskQueue, strings.ToLower(queueType.String())),
-				Fix: "start drydock-worker",
-			}
-		}
-	}
-	return well(check, fmt.Sprintf("%s on task queue %s", plural(len(identities), "worker"), temporal.TaskQueue))
 }
 
 func (c *cli) examineCluster(ctx context.Context, at place, where sites) []finding {

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -20,6 +24,7 @@ func TestOnARealTemporal(t *testing.T) {
 		{"setup registers search attributes, and again finds them there", setUpTwice},
 		{"without a worker, a status says so, and doctor too", statusWithoutWorker},
 		{"without a worker, a hold is kept for when there is one", holdWithoutWorker},
+		{"a worker whose version is not the current one is no worker to doctor", s.startsWorkerOfAVersion},
 		{"a worker starts", s.startWorker},
 		{"doctor is content once a worker polls", doctorContent},
 		{"a portal shows what is applied and what windows do", s.showsOnPortals},
@@ -100,6 +105,24 @@ func statusWithoutWorker(t *testing.T) {
 	doctor := drydock(t, "doctor")
 	require.Equal(t, exitFailed, doctor.status)
 	require.Contains(t, doctor.stdout, "fix: start drydock-worker")
+}
+
+func (s *stage) startsWorkerOfAVersion(t *testing.T) {
+	version := worker.WorkerDeploymentVersion{DeploymentName: "drydock", BuildID: "v1"}
+	versioned := worker.New(s.client, temporal.TaskQueue, worker.Options{DeploymentOptions: worker.DeploymentOptions{
+		UseVersioning: true, Version: version, DefaultVersioningBehavior: workflow.VersioningBehaviorPinned,
+	}})
+	versioned.RegisterWorkflowWithOptions(func(workflow.Context) error { return nil }, workflow.RegisterOptions{Name: "Nothing"})
+	versioned.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "nothing"})
+	require.NoError(t, versioned.Start())
+	defer versioned.Stop()
+	says := ""
+	require.Eventually(t, func() bool {
+		says = drydock(t, "doctor").stdout
+		return strings.Contains(says, "only drydock/v1")
+	}, patience, tick)
+	require.Contains(t, says, "the current version of task queue drydock is that of workers without --build-id; nobody of that polls for workflow tasks, only drydock/v1")
+	require.Contains(t, says, "fix: `temporal worker deployment set-current-version --deployment-name drydock --build-id v1`")
 }
 
 func doctorContent(t *testing.T) {

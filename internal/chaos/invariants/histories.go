@@ -130,7 +130,7 @@ func (j *judgement) forgivable(id int64) bool {
 	event := j.run.Events[id-1]
 	switch event.EventType {
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-		return slices.Contains(j.cancelled, id)
+		return slices.Contains(j.cancelled, id) || event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == tellsOfState
 	case enumspb.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED:
 		return event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().SignalName != temporal.SignalCancel
 	case enumspb.EVENT_TYPE_TIMER_STARTED:
@@ -139,6 +139,10 @@ func (j *judgement) forgivable(id int64) bool {
 	}
 	return false
 }
+
+// tellsOfState is the activity that records an Event on a node for a state. No work waits for it: when its worker dies, the maintenance may be over
+// before another one tries it.
+const tellsOfState = "AnnounceState"
 
 // Summaries of timers that run on until their workflow ends: between two messages to a parent, and before a scheduler is told everything again.
 const (

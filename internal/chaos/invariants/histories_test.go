@@ -113,6 +113,7 @@ func TestAWellFormedHistoryViolatesNothing(t *testing.T) {
 	tests := map[string]history.Run{
 		"all that was begun has ended":      aHistory(started(), activity("Drain"), timer("batch 1 times out"), child("c"), timerFired(3), activityDone(2), childFailed(4), completed()),
 		"an activity that was asked to end": aHistory(started(), activity("WatchNodes"), cancelRequested(2), completed()),
+		"an Event that nobody waits for":    aHistory(started(), activity(tellsOfState), completed()),
 		"the last message to a parent":      aHistory(started(), signal(temporal.SignalNodeProgress), timer(pauseBetweenMessages), completed()),
 		"an event came in meanwhile":        aHistory(started(), taskFailed(enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND), completed()),
 	}

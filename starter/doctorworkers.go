@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	deploymentpb "go.temporal.io/api/deployment/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"google.golang.org/protobuf/proto"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// pollerMemory is how recently a worker must have polled to count as alive. A worker polls at least once a minute.
+const pollerMemory = 70 * time.Second
+
+// examineWorkers looks who polls the task queue for workflows and for activities, and whether Temporal gives them any.
+func (s *server) examineWorkers(ctx context.Context) finding {
+	const check = "worker"
+	identities := map[string]bool{}
+	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, queueType)
+		if err != nil {
+			return ill(check, "see the message", err)
+		}
+		current := queue.GetVersioningInfo().GetCurrentDeploymentVersion()
+		polls := 0
+		idle := map[string]*deploymentpb.WorkerDeploymentVersion{}
+		for _, poller := range queue.GetPollers() {
+			if time.Since(poller.GetLastAccessTime().AsTime()) >= pollerMemory {
+				continue
+			}
+			if version := versionOf(poller.GetDeploymentOptions()); !proto.Equal(version, current) {
+				idle[describeVersion(version)] = version
+				continue
+			}
+			polls++
+			identities[poller.GetIdentity()] = true
+		}
+		tasks := strings.ToLower(queueType.String())
+		switch {
+		case polls > 0:
+		case len(idle) > 0:
+			return finding{
+				Check: check, Detail: fmt.Sprintf("the current version of task queue %s is %s; nobody of that polls for %s tasks, only %s", temporal.TaskQueue,
+					describeVersion(current), tasks, strings.Join(slices.Sorted(maps.Keys(idle)), ", ")),
+				Fix: makeCurrent(idle),
+			}
+		default:
+			return finding{
+				Check: check, Detail: fmt.Sprintf("nobody polls task queue %s for %s tasks", temporal.TaskQueue, tasks),
+				Fix: "start drydock-worker",
+			}
+		}
+	}
+	return well(check, fmt.Sprintf("%s on task queue %s", plural(len(identities), "worker"), temporal.TaskQueue))
+}
+
+// versionOf is the deployment version that a worker is of; nil: none.
+func versionOf(options *deploymentpb.WorkerDeploymentOptions) *deploymentpb.WorkerDeploymentVersion {
+	if options.GetWorkerVersioningMode() != enumspb.WORKER_VERSIONING_MODE_VERSIONED {
+		return nil
+	}
+	return &deploymentpb.WorkerDeploymentVersion{DeploymentName: options.GetDeploymentName(), BuildId: options.GetBuildId()}
+}
+
+func describeVersion(version *deploymentpb.WorkerDeploymentVersion) string {
+	if version == nil {
+		return "that of workers without --build-id"
+	}
+	return version.GetDeploymentName() + "/" + version.GetBuildId()
+}
+
+// makeCurrent says how workers that are given nothing come to be given work.
+func makeCurrent(idle map[string]*deploymentpb.WorkerDeploymentVersion) string {
+	for _, name := range slices.Sorted(maps.Keys(idle)) {
+		if version := idle[name]; version != nil {
+			return fmt.Sprintf("`temporal worker deployment set-current-version --deployment-name %s --build-id %s`, or start drydock-worker of the current version",
+				version.GetDeploymentName(), version.GetBuildId())
+		}
+	}
+	return "start drydock-worker with the current version's --deployment and --build-id"
+}
