@@ -104,8 +104,8 @@ func (r *running) end(t *testing.T) outcome {
 }
 
 const (
-	// patience is how long anything may take on a busy machine.
-	patience = time.Minute
+	// patience is how long anything may take on a busy machine, also what is done once more after a minute since a list of workflows lags behind.
+	patience = 2 * time.Minute
 	// tick is how often a condition is looked at.
 	tick = 20 * time.Millisecond
 )

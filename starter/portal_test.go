@@ -2,13 +2,16 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/portal"
 )
 
@@ -112,6 +115,13 @@ spec:
 		t.Logf("%s changed %s after the start", c.Name, c.Since.Sub(opens))
 	}
 
+	// An opening that its window has not said to have begun leaves no trace when it does not take place any more.
+	require.Eventually(t, func() bool {
+		runs, err := history.Read(t.Context(), s.client, "portal/main")
+		return err == nil && slices.ContainsFunc(runs[0].Events, func(e *historypb.HistoryEvent) bool {
+			return strings.Contains(e.GetWorkflowExecutionSignaledEventAttributes().GetInput().String(), "begun")
+		})
+	}, patience, tick)
 	succeeds(t, "window", "end", "prod/night")
 	returned := becomes(t, func(v portal.View) bool { return v.Components[1].Status == sreportalv1.StatusOperational }, "portal", "status", "main")
 	require.True(t, returned.Completed[0].Cancelled)
