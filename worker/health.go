@@ -46,10 +46,13 @@ func (r *readiness) check(ctx context.Context) error {
 	if temporal.ErrorType(err) == temporal.ErrNoHub {
 		return nil // this worker has no hub: it plans no rollouts
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = hub.Reachable(ctx)
 	}
-	return hub.Reachable(ctx)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
 }
 
 // healthServer serves /healthz, /readyz and /metrics.

@@ -135,7 +135,7 @@ func TestAWorkerLivesFromReadyToStopped(t *testing.T) {
 	becomes(http.StatusOK)
 	require.NoError(t, hub.APIServer.Stop())
 	becomes(http.StatusServiceUnavailable)
-	require.Contains(t, body, "hub", "also when it was there before")
+	require.Contains(t, body, "hub: ", "also when it was there before")
 	require.NoError(t, hub.APIServer.Start(t.Context()))
 	becomes(http.StatusOK)
 	_, body = get("/metrics")

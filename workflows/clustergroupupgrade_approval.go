@@ -17,6 +17,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 		return ""
 	}
 	awaited := g.nextApproval()
+	g.gate.stale = g.gate.stale || g.gate.seen > 0 // the batch before was over before it started a cluster
 	g.awaited = &awaited
 	g.runClock(ctx)
 	expired := func() bool { return false }
@@ -52,21 +53,22 @@ func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
 }
 
-// mustApprove reports whether the next batch needs an approval, and there is none that holds still. One that held when the health checks began grows no older
-// while they are made: where they take longer than an approval lasts, that would never end.
+// mustApprove reports whether the next batch needs an approval, and there is none that holds still.
 func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
 	awaited := g.nextApproval()
-	return awaited.Point != "" && !g.holdsSoFar() && !g.approved(ctx, awaited)
+	return awaited.Point != "" && !g.approved(ctx, awaited)
 }
 
-// approved reports whether an approval was given that holds still.
+// approved reports whether an approval was given that holds still. One that held when the health checks began grows no older while they are made: where they
+// take longer than an approval lasts, it would be asked for again for ever.
 func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
 	given := g.status.Approvals
 	if len(given) == 0 {
 		return false
 	}
 	last := given[len(given)-1]
-	return last.Point == awaited.Point && last.Batch == awaited.Batch && rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx))
+	meant := last.Point == awaited.Point && last.Batch == awaited.Batch
+	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
 }
 
 // checkApproval refuses an approval that does not count.

@@ -225,6 +225,27 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 	}
 }
 
+// The first batch is over without a cluster that was started: what the checks have seen for it is no approval of the second.
+func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T) {
+	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
+	object := withHealthChecks(aRollout())
+	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
+	w.vanished = []string{"c1"}
+	w.RegisterDelayedCallback(func() { w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Minute)
+	w.lookAfter(time.Hour, func() {
+		status := statusOf[groupStatus](w)
+		require.NotNil(t, status.Wait)
+		require.Equal(t, ranv1.ReasonWaitingForApproval, status.Wait.Reason)
+		require.Empty(t, clusters.events)
+		require.Equal(t, []string{"c1", "c2"}, looksAt(w))
+		w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
+	})
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
+	require.ErrorContains(t, w.GetWorkflowError(), "failed: c1")
+	require.Equal(t, []string{"+c2", "-c2"}, clusters.events)
+	require.Equal(t, []string{"c1", "c2", "c2", "c2"}, looksAt(w), "what was seen an hour ago counts no more: before it starts, and afterwards")
+}
+
 func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"})
 	w.fail["VanishedClusters"] = func(call int) error {

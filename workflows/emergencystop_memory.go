@@ -183,19 +183,23 @@ func (e *emergencyStop) keep(ctx workflow.Context) {
 }
 
 // insist returns an insistence on the hub. Where no worker knows one after a round, there is none, and nothing waits for one to come: clusters can be
-// maintained without.
+// maintained without. Unless something else is wrong in another round: then one of the workers knows it.
 func (e *emergencyStop) insist(say func(trouble string)) insistence {
-	noHub := ""
+	noHub, known := "", false
 	return insistence{
 		taskQueue: temporal.TaskQueue,
 		waiting: func(_ workflow.Context, reason, message string) {
-			if reason == temporal.ErrNoHub {
+			switch reason {
+			case temporal.ErrNoHub:
 				noHub = message
+			case "":
+			default:
+				known = true
 			}
 			say(message)
 		},
 		before: func() error {
-			if noHub == "" {
+			if noHub == "" || known {
 				return nil
 			}
 			return temporal.Error(temporal.ErrNotFound, noHub, nil)

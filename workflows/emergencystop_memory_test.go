@@ -189,6 +189,22 @@ func TestAWorkerWithoutAHubDoesNotMakeTheEmergencyStopForgetWhatWasHeld(t *testi
 	require.Len(t, w.inputsOf("KeepHolds"), roundAttempts)
 }
 
+func TestAHubThatIsAwayIsNotTakenForNoneWhereAWorkerKnowsNone(t *testing.T) {
+	w := newToldWorld(t)
+	w.wasTerminated()
+	w.fail["RecallHolds"] = func(call int) error {
+		switch {
+		case call <= roundAttempts:
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+		case call <= 4*roundAttempts:
+			return temporal.Error(temporal.ErrNoHub, "this worker knows no hub", nil)
+		}
+		return nil
+	}
+	w.ends(3600)
+	require.Equal(t, []string{"cluster/c1"}, scopes(w.carriedOver(EmergencyStopInput{}).State))
+}
+
 func TestARunThatDoesNotKnowYetWhatWasHeldHandsThatOver(t *testing.T) {
 	w := newToldWorld(t)
 	w.wasTerminated()

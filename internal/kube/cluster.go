@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -154,10 +155,11 @@ type answerWatch struct {
 // RoundTrip implements http.RoundTripper.
 func (w answerWatch) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.RoundTripper.RoundTrip(request)
+	left := errors.Is(request.Context().Err(), context.Canceled)
 	switch {
-	case err != nil:
+	case err != nil && !left:
 		w.failed()
-	case response.StatusCode == http.StatusUnauthorized:
+	case err == nil && response.StatusCode == http.StatusUnauthorized:
 		w.refused()
 	}
 	return response, err

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -71,8 +72,9 @@ func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
 	return source
 }
 
-// kubeconfigAccess reads a context of a kubeconfig; an empty path means the default files, an empty context the current one. A file that says nothing, as
-// while it is written, is an error: kubectl's own loader would take a pod's ServiceAccount then, and with it another cluster.
+// kubeconfigAccess reads a context of a kubeconfig; an empty path means the default files, an empty context the current one, and both, where those files say
+// nothing, a pod's ServiceAccount. Any other file that says nothing, as while it is written, is an error: kubectl's own loader would take that account, too,
+// and with it another cluster.
 func kubeconfigAccess(path, context string) access {
 	return access{config: func() (*rest.Config, error) {
 		rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -80,6 +82,9 @@ func kubeconfigAccess(path, context string) access {
 		loaded, err := rules.Load()
 		if err != nil {
 			return nil, err
+		}
+		if path == "" && context == "" && clientcmdapi.IsConfigEmpty(loaded) {
+			return rest.InClusterConfig()
 		}
 		config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, context, &clientcmd.ConfigOverrides{}, rules).ClientConfig()
 		if err != nil {
@@ -140,6 +145,11 @@ func sameConfig(a, b *rest.Config) bool {
 		return a == b
 	}
 	a, b = rest.CopyConfig(a), rest.CopyConfig(b)
-	a.Proxy, b.Proxy = nil, nil // functions are never alike
+	for _, config := range []*rest.Config{a, b} {
+		config.Proxy = nil // functions are never alike
+		if config.BearerTokenFile != "" {
+			config.BearerToken = "" // renewed tokens of a file are read by the client itself
+		}
+	}
 	return reflect.DeepEqual(a, b)
 }

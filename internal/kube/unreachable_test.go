@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/devstack"
@@ -164,12 +166,37 @@ func TestAClusterThatIsFoundElsewhereIsOpenedThereWhenItCannotBeReachedAnyMore(t
 
 	writeKubeconfig(t, kubeconfig, after, token)
 	require.Eventually(t, func() bool {
-		require.Error(t, ask(first))
 		again, err = clusters.Cluster(t.Context(), "bare")
-		require.NoError(t, err)
-		return again != first
+		return ask(first) != nil && err == nil && again != first
 	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, ask(again))
+}
+
+func TestAClusterWhoseTokenIsRenewedInItsFileStaysOpen(t *testing.T) {
+	token, directory := "token", t.TempDir()
+	server := bareServer(t, "uid", &token)
+	kubeconfig, tokenFile := filepath.Join(directory, "kubeconfig"), filepath.Join(directory, "token")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	require.NoError(t, os.WriteFile(tokenFile, []byte(token), 0o600))
+	require.NoError(t, clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"bare": {Server: server.URL, CertificateAuthorityData: certificate}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"bare": {TokenFile: tokenFile}},
+		Contexts:       map[string]*clientcmdapi.Context{"bare": {Cluster: "bare", AuthInfo: "bare"}},
+		CurrentContext: "bare",
+	}, kubeconfig))
+	source, err := kube.FromKubeconfig(kubeconfig, "", "bare")
+	require.NoError(t, err)
+	clusters := kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+	cluster, err := clusters.Cluster(t.Context(), "bare")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(tokenFile, []byte("renewed"), 0o600))
+	server.Close()
+	_, err = cluster.Clientset.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	require.Error(t, err)
+	again, err := clusters.Cluster(t.Context(), "bare")
+	require.NoError(t, err)
+	require.Same(t, cluster, again, "its client reads the token itself")
 }
 
 func TestANameThatMeantAnotherClusterByMistakeDoesNotKeepIt(t *testing.T) {
@@ -210,4 +237,14 @@ func TestAKubeconfigThatSaysNothingIsNotThePodsOwnCluster(t *testing.T) {
 	_, err = clusters.Hub(t.Context())
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "kubeconfig "+path)
+
+	// Only who names no file and no context means the pod's.
+	t.Setenv("KUBECONFIG", path)
+	require.NoError(t, os.WriteFile(file, []byte("{hub: {}, clusters: []}"), 0o600))
+	source, err = kube.FromClustersFile(file)
+	require.NoError(t, err)
+	clusters = kube.New(source, kube.Options{})
+	t.Cleanup(clusters.Close)
+	_, err = clusters.Hub(t.Context())
+	require.ErrorContains(t, err, "/var/run/secrets/kubernetes.io/serviceaccount/token")
 }
