@@ -189,6 +189,7 @@ func (b *batch) run(ctx workflow.Context) {
 		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || b.over(work) })
 	}
 	b.disarm()
+	b.stopStarting()
 	b.vanishing.end()
 	b.endSoak(waiting)
 }

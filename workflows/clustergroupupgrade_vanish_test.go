@@ -165,6 +165,29 @@ func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	require.NotContains(t, clusters.events, "+c3")
 }
 
+func TestARunThatEndsWhileNobodyCanSayWhoHasVanishedLeavesNoTimerBehind(t *testing.T) {
+	w, _ := newGroupWorld(t, []string{"c1"})
+	back := false
+	w.fail["VanishedClusters"] = func(int) error {
+		if back {
+			return nil
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+	}
+	timers := map[string]bool{}
+	w.SetOnTimerScheduledListener(func(id string, _ time.Duration) { timers[id] = true })
+	w.SetOnTimerFiredListener(func(id string) { delete(timers, id) })
+	w.SetOnTimerCanceledListener(func(id string) { delete(timers, id) })
+	w.RegisterDelayedCallback(func() {
+		back = true
+		w.SetContinueAsNewSuggested(true)
+		w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) // it looks up
+	}, 5*time.Minute+7*time.Second)
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
+	require.NotNil(t, handedOn[ClusterGroupUpgradeInput](w))
+	require.Empty(t, timers)
+}
+
 func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *testing.T) {
 	w, _ := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.fail["VanishedClusters"] = func(call int) error {
