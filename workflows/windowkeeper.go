@@ -69,41 +69,6 @@ func (k *windowKeeper) restore(carried CarriedWindows) {
 	}
 }
 
-// selectedPlaces is selected as it is carried: the names of clusters are in the plan already, which is long.
-func (k *windowKeeper) selectedPlaces() [][]int {
-	if k.selected == nil {
-		return nil
-	}
-	var selected [][]int
-	for _, cluster := range k.clusters() {
-		names, known := k.selected[cluster]
-		if !known {
-			return nil
-		}
-		places := []int{}
-		for _, name := range names {
-			places = append(places, slices.Index(k.names, name))
-		}
-		selected = append(selected, places)
-	}
-	return selected
-}
-
-// recall takes over which windows are for which clusters, as the run before knew it: it would go on by that, too, until it is found out anew.
-func (k *windowKeeper) recall() {
-	clusters := k.clusters()
-	if k.recalled == nil || len(k.recalled) != len(clusters) {
-		return
-	}
-	k.selected = map[string][]string{}
-	for i, cluster := range clusters {
-		k.selected[cluster] = []string{}
-		for _, place := range k.recalled[i] {
-			k.selected[cluster] = append(k.selected[cluster], k.names[place])
-		}
-	}
-}
-
 // windowNames are the names that an object gives to windows, those without a namespace in its own.
 func windowNames(namespace string, given []drydockv1.WindowName) []string {
 	var names []string
@@ -239,76 +204,6 @@ func (k *windowKeeper) leave(ctx workflow.Context) {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.MaintenanceWindowPrefix+name, "", temporal.SignalLeaveWindow, subscription).Get(ctx, nil)
 	}
 	k.names = nil
-}
-
-// selective reports whether a window is not for all clusters.
-func (k *windowKeeper) selective() bool {
-	return slices.ContainsFunc(k.names, func(name string) bool { return k.told[name].Selector != nil })
-}
-
-// known reports whether it was found out which windows are for which clusters, or all are for all.
-func (k *windowKeeper) known() bool { return !k.selective() || k.selected != nil }
-
-// selectAtOnce is how many clusters one activity is asked about.
-const selectAtOnce = 500
-
-// keepSelecting finds out which windows are for which clusters, whenever something is told: labels may have changed since. What is not found out is said, and
-// tried again: another worker may know the hub.
-func (k *windowKeeper) keepSelecting(ctx workflow.Context) {
-	pause := usualRound
-	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.clusters()) > 0 }) == nil {
-		k.outdated = false
-		selected, err := k.selectClusters(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			k.say(temporal.ErrorMessage(err))
-			if awaitFor(ctx, pause, "it is to be found out which windows are for which clusters", func() bool { return k.outdated }) != nil {
-				return
-			}
-			k.outdated, pause = true, min(2*pause, longestRound)
-		case !k.outdated:
-			k.selected, pause = selected, usualRound
-			k.news()
-		}
-	}
-}
-
-// selectClusters returns which windows are for which clusters.
-func (k *windowKeeper) selectClusters(ctx workflow.Context) (map[string][]string, error) {
-	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.say(message) }}
-	var hub *activities.Rollouts
-	selected, names := map[string][]string{}, k.names
-	in := activities.SelectClustersInput{}
-	for _, name := range names {
-		in.Selectors = append(in.Selectors, k.told[name].Selector)
-	}
-	for some := range slices.Chunk(k.clusters(), selectAtOnce) {
-		in.Clusters = some
-		var found [][]string
-		if err := insist.effect(ctx, "find which windows are for which clusters", hub.SelectClusters, in, &found); err != nil {
-			return nil, err
-		}
-		for _, cluster := range some {
-			selected[cluster] = []string{}
-		}
-		for i, clusters := range found {
-			for _, cluster := range clusters {
-				selected[cluster] = append(selected[cluster], names[i])
-			}
-		}
-	}
-	k.say("")
-	return selected, nil
-}
-
-// say takes down why it cannot be found out which windows are for which clusters; empty: it can.
-func (k *windowKeeper) say(trouble string) {
-	if k.trouble != trouble {
-		k.trouble = trouble
-		k.news()
-	}
 }
 
 // asked are the windows for a cluster, by what is known; false: that is not known yet.
