@@ -35,6 +35,8 @@ type PolicyRollout struct {
 	Enforcement ranv1.PolicyEnforcement `json:"enforcement"`
 	// Policies in the order of their turns.
 	Policies []policies.Ref `json:"policies"`
+	// Pins say for each what it was when it was prepared; none do where that is not known.
+	Pins []string `json:"pins,omitempty"`
 }
 
 func (r PolicyRollout) name() types.NamespacedName {
@@ -48,6 +50,8 @@ type PreparedPolicy struct {
 	Soak time.Duration `json:"soak,omitempty"`
 	// SafeNames are the names of what was made for it, as the status lists them.
 	SafeNames map[string]string `json:"safeNames"`
+	// Pin is what it was.
+	Pin string `json:"pin,omitempty"`
 }
 
 // PreparePolicies makes what a rollout needs to enforce its policies, and binds it to no cluster. What an earlier run of the rollout has left is taken over.
@@ -83,14 +87,9 @@ func prepare(ctx context.Context, hub *kube.Cluster, in PolicyRollout, ref polic
 	invalid := func(err error) (PreparedPolicy, error) {
 		return PreparedPolicy{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s: %v", ref, err), err)
 	}
-	policy := &unstructured.Unstructured{}
-	policy.SetGroupVersionKind(policies.Policies)
-	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, policy)
-	if apierrors.IsNotFound(err) {
-		return PreparedPolicy{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("policy %s is not on the hub any more", ref), err)
-	}
+	policy, err := readPolicy(ctx, hub, ref)
 	if err != nil {
-		return PreparedPolicy{}, explain(hub, "read policy "+ref.String(), err)
+		return PreparedPolicy{}, err
 	}
 	soak, err := policies.Soak(policy.GetAnnotations())
 	if err != nil {
@@ -113,7 +112,17 @@ func prepare(ctx context.Context, hub *kube.Cluster, in PolicyRollout, ref polic
 			return PreparedPolicy{}, err
 		}
 	}
-	return PreparedPolicy{Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name)}, nil
+	return PreparedPolicy{Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy)}, nil
+}
+
+func readPolicy(ctx context.Context, hub *kube.Cluster, ref policies.Ref) (*unstructured.Unstructured, error) {
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policies.Policies)
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, policy)
+	if apierrors.IsNotFound(err) {
+		return nil, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("policy %s is not on the hub any more", ref), err)
+	}
+	return policy, explain(hub, "read policy "+ref.String(), err)
 }
 
 // takeOver makes an object, or makes that of an earlier run of the same workflow what it should be. That of anybody else is left alone.
@@ -184,8 +193,8 @@ type PlacedClusters struct {
 }
 
 // PlaceClusters enforces policies on these clusters and on no other. What PreparePolicies has made for those that gain clusters and somebody has deleted is
-// made again first, or no cluster would ever comply; it returns the names of that. Errors: Held when one of those that are added is, and those of
-// PreparePolicies.
+// made again first, or no cluster would ever comply; it returns the names of that, and of the policies among them that are not any more what they were when they
+// were prepared. Errors: Held when one of those that are added is; NotFound and InvalidSpec when something cannot be made again.
 func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) ([]string, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -194,7 +203,7 @@ func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) ([]
 	if err := p.Waits.mayBeginOn(ctx, in.added(), in.Closes); err != nil {
 		return nil, err
 	}
-	again, err := makeAgain(ctx, hub, in)
+	found, err := findEnforcing(ctx, hub, in)
 	if err != nil {
 		return nil, err
 	}
@@ -209,49 +218,109 @@ func (p *Policies) PlaceClusters(ctx context.Context, in PlaceClustersInput) ([]
 			return nil, err
 		}
 	}
-	return again, nil
+	return found, nil
 }
 
-// makeAgain prepares the policies that gain clusters anew of which something is missing, and returns the names of that.
-func makeAgain(ctx context.Context, hub *kube.Cluster, in PlaceClustersInput) ([]string, error) {
-	missing := make([][]string, len(in.Placements))
+// findEnforcing looks after the policies that gain clusters, and returns the names of what was made again, and of those that have changed.
+func findEnforcing(ctx context.Context, hub *kube.Cluster, in PlaceClustersInput) ([]string, error) {
+	found := make([][]string, len(in.Placements))
 	looks, looking := errgroup.WithContext(ctx)
 	looks.SetLimit(requestsAtOnce)
 	for i, placed := range in.Placements {
 		if len(placed.Added) > 0 {
-			looks.Go(func() (err error) {
-				missing[i], err = prepareMissing(looking, hub, in.Rollout, in.Rollout.Policies[placed.Policy])
+			looks.Go(func() error {
+				again, err := makeMissing(looking, hub, in.Rollout, placed.Policy)
+				if err != nil {
+					return err
+				}
+				changed, err := changedPolicy(looking, hub, in.Rollout, placed.Policy)
+				found[i] = append(again, changed...)
 				return err
 			})
 		}
 	}
 	err := looks.Wait()
-	return slices.Concat(missing...), err
+	return slices.Concat(found...), err
 }
 
-// prepareMissing prepares a policy anew when the copy or the binding is not there, or is being deleted, and returns the names of what was not.
-func prepareMissing(ctx context.Context, hub *kube.Cluster, in PolicyRollout, ref policies.Ref) ([]string, error) {
+// makeMissing makes anew what enforces a policy and is not there, or is being deleted, and returns the names of that.
+func makeMissing(ctx context.Context, hub *kube.Cluster, in PolicyRollout, number int) ([]string, error) {
+	ref := in.Policies[number]
 	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
 	if err != nil {
 		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
 	var missing []string
 	for _, object := range enforcing(in, ref, names) {
-		existing := &metav1.PartialObjectMetadata{}
-		existing.SetGroupVersionKind(object.GroupVersionKind())
-		err := hub.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)
-		switch {
-		case apierrors.IsNotFound(err), err == nil && existing.DeletionTimestamp != nil:
-			missing = append(missing, nameOf(object))
-		case err != nil:
-			return nil, explain(hub, "read "+nameOf(object), err)
+		gone, err := isGone(ctx, hub, object)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			continue
+		}
+		missing = append(missing, nameOf(object))
+		if object.GetKind() == policies.Policies.Kind {
+			if object, err = copyAgain(ctx, hub, in, number, names.Copy); err != nil {
+				return nil, err
+			}
+		}
+		if err := takeOver(ctx, hub, object, in.Owner); err != nil {
+			return nil, err
 		}
 	}
-	if len(missing) == 0 {
+	return missing, nil
+}
+
+// isGone reports whether an object is not there, or is being deleted.
+func isGone(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured) (bool, error) {
+	existing := &metav1.PartialObjectMetadata{}
+	existing.SetGroupVersionKind(object.GroupVersionKind())
+	err := hub.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return existing.DeletionTimestamp != nil, explain(hub, "read "+nameOf(object), err)
+}
+
+// copyAgain returns the copy of a policy as it was prepared: clusters must not get different things from one rollout.
+func copyAgain(ctx context.Context, hub *kube.Cluster, in PolicyRollout, number int, name string) (*unstructured.Unstructured, error) {
+	ref := in.Policies[number]
+	policy, err := readPolicy(ctx, hub, ref)
+	if err != nil {
+		return nil, err
+	}
+	if in.isAnother(number, policy) {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s has been changed since the rollout began, and the copy of what it was, %s/%s, has been deleted: start another rollout with it",
+			ref, in.Namespace, name), nil)
+	}
+	made, err := policies.Copy(in.name(), policy, name)
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("policy %s: %v", ref, err), err)
+	}
+	return made, nil
+}
+
+// changedPolicy returns the name of a policy that is not any more what it was when it was prepared.
+func changedPolicy(ctx context.Context, hub *kube.Cluster, in PolicyRollout, number int) ([]string, error) {
+	if number >= len(in.Pins) {
 		return nil, nil
 	}
-	_, err = prepare(ctx, hub, in, ref)
-	return missing, err
+	policy := &metav1.PartialObjectMetadata{}
+	policy.SetGroupVersionKind(policies.Policies)
+	policy.Namespace, policy.Name = in.Policies[number].Namespace, in.Policies[number].Name
+	name := nameOf(policy)
+	err := hub.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && in.isAnother(number, policy):
+		return []string{name}, nil
+	}
+	return nil, explain(hub, "read "+name, err)
+}
+
+// isAnother reports whether a policy is not what it was when it was prepared.
+func (r PolicyRollout) isAnother(number int, policy metav1.Object) bool {
+	return number < len(r.Pins) && policies.Pin(policy) != r.Pins[number]
 }
 
 // enforcing names what enforces a policy on the clusters of its placement: the binding, and the copy where there is one.
@@ -267,22 +336,31 @@ func enforcing(in PolicyRollout, ref policies.Ref, names policies.Names) []*unst
 	return objects
 }
 
-// WithdrawPolicies removes everything that PreparePolicies has made. What bears another mark is left alone.
-func (p *Policies) WithdrawPolicies(ctx context.Context, in PolicyRollout) error {
+// WithdrawPolicies removes everything that PreparePolicies has made. What bears another mark is left alone. It returns the names of the policies that are not any
+// more what they were when they were prepared.
+func (p *Policies) WithdrawPolicies(ctx context.Context, in PolicyRollout) ([]string, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return withdrawPolicies(ctx, hub, in)
 }
 
-func withdrawPolicies(ctx context.Context, hub *kube.Cluster, in PolicyRollout) error {
+func withdrawPolicies(ctx context.Context, hub *kube.Cluster, in PolicyRollout) ([]string, error) {
+	changed := make([][]string, len(in.Policies))
 	var withdrawals errgroup.Group // one that cannot be removed keeps no other
 	withdrawals.SetLimit(requestsAtOnce)
-	for _, ref := range in.Policies {
-		withdrawals.Go(func() error { return withdrawPolicy(ctx, hub, in, ref) })
+	for number, ref := range in.Policies {
+		withdrawals.Go(func() error {
+			err := withdrawPolicy(ctx, hub, in, ref)
+			if err == nil {
+				changed[number], err = changedPolicy(ctx, hub, in, number)
+			}
+			return err
+		})
 	}
-	return withdrawals.Wait()
+	err := withdrawals.Wait()
+	return slices.Concat(changed...), err
 }
 
 // withdrawPolicy removes what was made for a policy: the binding first, and from then on nothing is enforced.

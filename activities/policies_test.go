@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -178,6 +179,32 @@ func (s *policyScene) place(policy int, clusters ...string) {
 	require.NoError(s.t, err)
 }
 
+// withdraw removes what was made, and returns which policies have changed.
+func (s *policyScene) withdraw() []string {
+	s.t.Helper()
+	changed, err := s.activities.WithdrawPolicies(s.t.Context(), s.rollout)
+	require.NoError(s.t, err)
+	return changed
+}
+
+// pin lets the rollout know what its policies were when they were prepared.
+func (s *policyScene) pin() {
+	s.t.Helper()
+	s.rollout.Pins = nil
+	for _, one := range s.prepare() {
+		s.rollout.Pins = append(s.rollout.Pins, one.Pin)
+	}
+}
+
+func (s *policyScene) patch(ref policies.Ref, patch string) {
+	s.t.Helper()
+	policy := &unstructured.Unstructured{}
+	policy.SetGroupVersionKind(policies.Policies)
+	policy.SetNamespace(ref.Namespace)
+	policy.SetName(ref.Name)
+	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
 // made are the objects of the rollout, as <kind> <name>.
 func (s *policyScene) made() []unstructured.Unstructured {
 	s.t.Helper()
@@ -224,8 +251,8 @@ func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
 			s.prepare()
 			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond, "prepared anew, nothing is enforced")
 			s.place(0, s.clusters[1])
-			require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout))
-			require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout), "twice")
+			require.Empty(t, s.withdraw())
+			require.Empty(t, s.withdraw(), "twice")
 			require.Empty(t, s.made())
 			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
 		})
@@ -256,6 +283,58 @@ func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
 			again, err = s.activities.PlaceClusters(t.Context(), in)
 			require.NoError(t, err)
 			require.Empty(t, again)
+		})
+	}
+}
+
+func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testing.T) {
+	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
+		t.Run(string(enforcement), func(t *testing.T) {
+			s := newPolicyScene(t, enforcement, nil)
+			s.pin()
+			kernel, network := s.rollout.Policies[0], s.rollout.Policies[1]
+			place := func() ([]string, error) {
+				var all []PlacedClusters
+				for policy := range s.rollout.Policies {
+					all = append(all, PlacedClusters{Policy: policy, Clusters: s.clusters, Added: s.clusters})
+				}
+				return s.activities.PlaceClusters(t.Context(), PlaceClustersInput{Rollout: s.rollout, Placements: all})
+			}
+			requireFound := func(want ...string) {
+				t.Helper()
+				found, err := place()
+				require.NoError(t, err)
+				require.ElementsMatch(t, want, found)
+			}
+			s.patch(network, `[{"op":"add","path":"/metadata/annotations","value":{"somebody":"was here"}}]`)
+			requireFound()
+
+			s.patch(kernel, `[{"op":"add","path":"/spec/policy-templates/0/objectDefinition/spec/severity","value":"high"}]`)
+			requireFound("Policy " + kernel.String())
+
+			names, err := policies.NamesFor(s.rollout.name(), kernel, enforcement)
+			require.NoError(t, err)
+			what := enforcing(s.rollout, kernel, names)
+			require.NoError(t, s.hub.Client.Delete(t.Context(), what[0]))
+			requireFound(nameOf(what[0]), "Policy "+kernel.String())
+			if enforcement == ranv1.EnforceCopy {
+				require.NoError(t, s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(what[1]), what[1]))
+				require.NotContains(t, fmt.Sprint(what[1].Object["spec"]), "severity", "the copy stays what it was")
+				require.NoError(t, s.hub.Client.Delete(t.Context(), what[1]))
+				_, err = place()
+				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+				require.ErrorContains(t, err, "policy "+kernel.String()+" has been changed since the rollout began, and the copy of what it was, "+s.rollout.Namespace+"/"+names.Copy+", has been deleted")
+			}
+			s.pin() // as another rollout does
+			requireFound()
+			require.NoError(t, s.hub.Client.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": policies.Policies.GroupVersion().String(), "kind": policies.Policies.Kind,
+				"metadata": map[string]any{"namespace": network.Namespace, "name": network.Name},
+			}}))
+			requireFound("Policy " + network.String())
+			s.create(informing(network, ""))
+			require.Equal(t, []string{"Policy " + network.String()}, s.withdraw(), "it was made anew")
+			require.Empty(t, s.made())
 		})
 	}
 }
@@ -294,7 +373,8 @@ func TestPoliciesArePreparedAndWithdrawnSideBySide(t *testing.T) {
 	for i, one := range prepared {
 		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of their turns")
 	}
-	require.NoError(t, withdrawPolicies(attempt, sideBySide(t), s.rollout))
+	_, err = withdrawPolicies(attempt, sideBySide(t), s.rollout)
+	require.NoError(t, err)
 	require.Empty(t, s.made())
 }
 
@@ -348,7 +428,7 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 	_, err = s.activities.PreparePolicies(t.Context(), s.rollout)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "exists and is not of this rollout (it belongs to cgu/elsewhere/july)")
-	require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout))
+	require.Empty(t, s.withdraw())
 	require.Len(t, s.made(), 1, "what belongs to another stays")
 }
 
@@ -359,7 +439,7 @@ func TestAnotherRunOfTheRolloutTakesOverWhatTheLastOneLeft(t *testing.T) {
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
 	s.prepare()
 	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
-	require.NoError(t, s.activities.WithdrawPolicies(t.Context(), s.rollout))
+	require.Empty(t, s.withdraw())
 	require.Empty(t, s.made())
 }
 

@@ -23,10 +23,17 @@ type policyItems struct {
 // rollout is what the activities need to know of the rollout.
 func (p *policyItems) rollout(ctx workflow.Context) activities.PolicyRollout {
 	object := &p.group.in.Object
-	return activities.PolicyRollout{
-		Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx),
-		Enforcement: cmp.Or(object.Spec.PolicyEnforcement, ranv1.EnforceCopy), Policies: p.refs(),
+	rollout := activities.PolicyRollout{
+		Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Enforcement: p.enforcement(), Policies: p.refs(),
 	}
+	if p.group.prepared != nil {
+		rollout.Pins = p.group.prepared.Pins
+	}
+	return rollout
+}
+
+func (p *policyItems) enforcement() ranv1.PolicyEnforcement {
+	return cmp.Or(p.group.in.Object.Spec.PolicyEnforcement, ranv1.EnforceCopy)
 }
 
 func (p *policyItems) refs() []policies.Ref {
@@ -74,6 +81,9 @@ func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 	items, names := &preparedItems{}, map[string]string{}
 	for _, policy := range prepared {
 		items.Soaks = append(items.Soaks, policy.Soak)
+		if policy.Pin != "" { // or an earlier program has prepared it
+			items.Pins = append(items.Pins, policy.Pin)
+		}
 		for _, name := range workflow.DeterministicKeys(policy.SafeNames) {
 			names[name] = policy.SafeNames[name]
 		}
@@ -90,17 +100,36 @@ func (p *policyItems) place(ctx workflow.Context, insistOn func(added []string) 
 		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters, Added: placed.added})
 		words = append(words, fmt.Sprintf("%s on %d", p.name(placed.item), len(placed.clusters)))
 	}
-	var again []string
-	err = insistOn(added).effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, &again)
-	for _, name := range again {
-		if note := name + " had been deleted, and was made again"; !slices.Contains(p.group.status.Notes, note) {
-			p.group.record.note(note)
-		}
-	}
+	var found []string
+	err = insistOn(added).effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, &found)
+	p.noteFound(found)
 	if err != nil {
 		return nil, nil, err
 	}
 	return placements, nil, nil
+}
+
+// noteFound says once of what was found on the hub that it was made again, or that it is a policy of the rollout which has changed.
+func (p *policyItems) noteFound(found []string) {
+	for _, name := range found {
+		note := name + " had been deleted, and was made again"
+		if item := slices.IndexFunc(p.refs(), func(ref policies.Ref) bool { return name == policies.Policies.Kind+" "+ref.String() }); item >= 0 {
+			note = p.changed(item)
+		}
+		if !slices.Contains(p.group.status.Notes, note) {
+			p.group.record.note(note)
+		}
+	}
+}
+
+// changed says of a policy that it is not what it was any more when the rollout began, and what that means for the clusters.
+func (p *policyItems) changed(item int) string {
+	means := "clusters are given the copy of that all the same, and must comply with what it says now"
+	if p.enforcement() == ranv1.EnforceOverride {
+		means = "clusters that were done with it before are not brought to what it says now, the others are"
+	}
+	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it anew",
+		p.refs()[item], policies.Generation(p.group.prepared.Pins[item]), means)
 }
 
 func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
@@ -118,7 +147,10 @@ func (p *policyItems) read(ctx workflow.Context, insist insistence, clusters []s
 }
 
 func (p *policyItems) withdraw(ctx workflow.Context, insist insistence) error {
-	return insist.effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), nil)
+	var changed []string
+	err := insist.effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), &changed)
+	p.noteFound(changed)
+	return err
 }
 
 // lost: what enforces a policy is not a cluster's own. It is looked for when clusters are placed.

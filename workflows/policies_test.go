@@ -65,7 +65,9 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 	play(w.world, "PreparePolicies", func(in activities.PolicyRollout) any {
 		var prepared []activities.PreparedPolicy
 		for i, ref := range in.Policies {
-			prepared = append(prepared, activities.PreparedPolicy{Ref: ref, Soak: w.soaks[i], SafeNames: map[string]string{"june-" + ref.Name: "safe-" + ref.Name}})
+			prepared = append(prepared, activities.PreparedPolicy{
+				Ref: ref, Soak: w.soaks[i], SafeNames: map[string]string{"june-" + ref.Name: "safe-" + ref.Name}, Pin: "uid-of-" + ref.Name + "/3",
+			})
 		}
 		return prepared
 	})
@@ -270,6 +272,48 @@ func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 	})
 	w.run()
 	require.Equal(t, []string{"PlacementBinding ops/safe-kernel had been deleted, and was made again"}, requireResult[groupStatus](w.world).Notes)
+}
+
+// The hub finds that one has changed when a second batch comes to it, and the other at the end. The second batch has a run of its own.
+func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
+	for enforcement, means := range map[ranv1.PolicyEnforcement]string{
+		ranv1.EnforceCopy:     "clusters are given the copy of that all the same, and must comply with what it says now",
+		ranv1.EnforceOverride: "clusters that were done with it before are not brought to what it says now, the others are",
+	} {
+		t.Run(string(enforcement), func(t *testing.T) {
+			object := policyRollout()
+			object.Spec.PolicyEnforcement = enforcement
+			in := &ClusterGroupUpgradeInput{Object: object}
+			var w *policyWorld
+			for runs := 0; in != nil; runs++ {
+				before := w
+				w = newPolicyWorld(t, []string{"c1"}, []string{"c2"})
+				if before != nil {
+					w.standings, w.enforced = before.standings, before.enforced
+				} else {
+					w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
+				}
+				play(w.world, "PlaceClusters", func(in activities.PlaceClustersInput) any {
+					require.Equal(t, []string{"uid-of-kernel/3", "uid-of-network/3"}, in.Rollout.Pins)
+					w.place(in)
+					if runs > 0 && in.Placements[0].Policy == 0 {
+						return []string{"Policy policies/kernel"}
+					}
+					return nil
+				})
+				play(w.world, "WithdrawPolicies", func(activities.PolicyRollout) any {
+					return []string{"Policy policies/kernel", "Policy policies/network"}
+				})
+				w.ExecuteWorkflow(ClusterGroupUpgrade, *in)
+				in = handedOn[ClusterGroupUpgradeInput](w.world)
+			}
+			note := func(policy string) string {
+				return "policy policies/" + policy + " has been changed, or deleted, since the rollout began with its generation 3: " + means +
+					"; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it anew"
+			}
+			require.Equal(t, []string{note("kernel"), note("network")}, requireResult[groupStatus](w.world).Notes)
+		})
+	}
 }
 
 func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {

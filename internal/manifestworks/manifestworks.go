@@ -79,7 +79,7 @@ func Work(rollout types.NamespacedName, template *unstructured.Unstructured, clu
 // Pin is what a template was when a rollout began. It changes with what the template says, and with what it expects: annotations do not count in
 // a generation.
 func Pin(template *unstructured.Unstructured) string {
-	pin := string(template.GetUID()) + "/" + strconv.FormatInt(template.GetGeneration(), 10)
+	pin := policies.Pin(template)
 	if expected, set := template.GetAnnotations()[AnnotationExpectedValues]; set {
 		sum := sha256.Sum256([]byte(expected))
 		pin += "/" + hex.EncodeToString(sum[:8])

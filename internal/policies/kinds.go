@@ -3,6 +3,10 @@
 package policies
 
 import (
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -44,6 +48,17 @@ const (
 	// Replicas selects the replicas in the clusters' namespaces, but for those of copies: a hub gives a replica the labels of its policy.
 	Replicas = LabelRoot + ",!" + LabelRollout
 )
+
+// Pin is what an object was when a rollout began: it changes with what the object says. Labels and annotations do not count in it.
+func Pin(object metav1.Object) string {
+	return string(object.GetUID()) + "/" + strconv.FormatInt(object.GetGeneration(), 10)
+}
+
+// Generation is that of an object when it was pinned.
+func Generation(pin string) string {
+	_, generation, _ := strings.Cut(pin, "/")
+	return generation
+}
 
 // Trim leaves of a replica what Compliance reads, and what tells it from others: a hub has as many replicas as it has clusters times policies, and
 // each has the whole policy in it.
