@@ -20,7 +20,7 @@ const (
 	// heartbeatInterval bounds how late a cancellation is noticed: it comes with the answer to a heartbeat.
 	heartbeatInterval = 2 * time.Second
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
-	firstReport = 1500 * time.Millisecond
+	firstReport = 2500 * time.Millisecond
 	// reportInterval is how often a wait is reported at most, for as long as people look at one, who see with its spread what has changed within 5 s;
 	// longestReportInterval is what it grows to when it does not stop changing.
 	reportInterval        = 3500 * time.Millisecond

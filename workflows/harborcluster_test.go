@@ -153,7 +153,7 @@ func (h *harborWorld) applyPart(ctx context.Context, in activities.ApplyHarborPa
 }
 
 // hangSaidAfter is after how long an activity says that applying a part hangs.
-const hangSaidAfter = 1500 * time.Millisecond
+const hangSaidAfter = 2500 * time.Millisecond
 
 // awaitDue returns what is due, or will be.
 func (h *harborWorld) awaitDue(ctx context.Context, in activities.AwaitHarborDueInput) (harbor.Look, error) {

@@ -13,7 +13,7 @@ import (
 
 // progressInterval is the least time between progress messages to a parent, and from the start of a child to the first: that it has
 // started, the parent knows.
-const progressInterval = 3 * time.Second
+const progressInterval = 5 * time.Second
 
 // progressSteps is how many times as long as the first interval the longest is: the more siblings there are, the longer are both, so that a
 // parent of many is not kept busy by listening.
