@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,9 @@ func (r *Rollouts) equip(ctx context.Context, plan *RolloutPlan, cgu *ranv1.Clus
 		}
 		plan.TaskQueues = queues
 		if len(unreachable) > 0 {
+			if err := askAnother(ctx, notServed(unreachable)); err != nil {
+				return err
+			}
 			reasons = append(reasons, ranv1.ReasonClusterUnreachable)
 			problems = append(problems, notServed(unreachable))
 		}
@@ -91,13 +95,29 @@ func notServed(clusters []string) string {
 const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
 	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
-// LocateCluster returns the task queue on which the activities of a cluster run. Errors: NotFound.
+// WorkersAsked is with which attempt it is taken for sure that no worker has what those that were asked have not. They may know different clusters, as
+// while one after the other is restarted with another clusters file, and whichever is free takes the next attempt.
+const WorkersAsked = 6
+
+// askAnother is the error by which another worker is asked what this one does not know; nil: enough were.
+func askAnother(ctx context.Context, message string) error {
+	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt < WorkersAsked {
+		return temporal.Error(temporal.ErrClusterUnknown, message, nil)
+	}
+	return nil
+}
+
+// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkersAsked attempts have found nobody.
 func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, error) {
 	queue, served, err := r.taskQueue(ctx, cluster)
-	if err == nil && !served {
-		err = temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe), nil)
+	if err != nil || served {
+		return queue, err
 	}
-	return queue, err
+	message := fmt.Sprintf("cluster %s is not known: %s", cluster, howToServe)
+	if err := askAnother(ctx, message); err != nil {
+		return "", err
+	}
+	return "", temporal.Error(temporal.ErrNotFound, message, nil)
 }
 
 // taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster

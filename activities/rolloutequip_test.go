@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/testsuite"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -19,6 +21,19 @@ func TestWhatTheWorkersLackIsSaidAllAtOnce(t *testing.T) {
 	require.Empty(t, plan.RemediationPlan)
 	require.Equal(t, "BackupImageMissing", plan.Conditions[1].Reason)
 	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image; no worker has credentials for lonely: add it")
+
+	_, err := asAnActivity(t, (&Rollouts{Clusters: clusters}).PlanRollout, cgu)
+	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
+	require.False(t, temporal.Final(err))
+}
+
+// asAnActivity makes the first attempt at an activity, as a worker does.
+func asAnActivity(t *testing.T, run, in any) (converter.EncodedValue, error) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	environment.RegisterActivity(run)
+	return environment.ExecuteActivity(run, in)
 }
 
 func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
@@ -48,6 +63,8 @@ func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
 			_, err = recall(t, spec, "elsewhere")
 			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
+			_, err = asAnActivity(t, rollouts.RecallRollout, RecallRolloutInput{Namespace: "default", Name: "again-elsewhere"})
+			require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
 		})
 	}
 	_, err := recall(t, ranv1.ClusterGroupUpgradeSpec{ManagedPolicies: []string{"p"}}, "elsewhere")

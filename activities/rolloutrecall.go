@@ -32,7 +32,7 @@ type RecalledRollout struct {
 }
 
 // RecallRollout reads what the hub has kept of a rollout, and finds who works on its clusters. Errors: NotFound when nothing is kept;
-// InvalidSpec when nothing is to be done once more, or no worker reaches a cluster.
+// InvalidSpec when nothing is to be done once more, or no worker reaches a cluster; ClusterUnknown while only some were asked.
 func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (RecalledRollout, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -65,7 +65,11 @@ func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (Re
 		return RecalledRollout{}, err
 	}
 	if len(unreachable) > 0 {
-		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %s", name, notServed(unreachable)), nil)
+		message := fmt.Sprintf("rollout %s: %s", name, notServed(unreachable))
+		if err := askAnother(ctx, message); err != nil {
+			return RecalledRollout{}, err
+		}
+		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)
 	}
 	return recalled, nil
 }

@@ -135,11 +135,11 @@ func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) 
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
 	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
-	insist := insistence{taskQueue: cluster.TaskQueue, waiting: func(_ workflow.Context, reason, message string) {
+	insist := onCluster(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
 		standing := p.standings[cluster.Name]
 		standing.Reason, standing.Message = reason, message
 		p.stand(cluster.Name, standing)
-	}}
+	})
 	insist.before = func() error {
 		reason, message := p.unlessHeld(cluster.Name)
 		if job.Held = message; reason != "" && p.standings[cluster.Name].State == ranv1.PreparationPreparingToStart {

@@ -202,7 +202,7 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 
 // insist returns the insistence of this cluster: its status says why an activity does not succeed.
 func (c *clusterUpgrade) insist() insistence {
-	return insistence{taskQueue: c.in.TaskQueue, waiting: c.record.reason.set}
+	return onCluster(c.in.Cluster, &c.in.TaskQueue, c.record.reason.set)
 }
 
 // await runs a waiting activity whose observations become the status.

@@ -109,7 +109,7 @@ const (
 // followLocks shows how far applications have come whenever that changes, from the moment that a node has told of locks until ctx is cancelled.
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 	// What cannot be seen is not what the cluster is waited for.
-	insist := insistence{taskQueue: c.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	insist := onCluster(c.in.Cluster, &c.in.TaskQueue, func(workflow.Context, string, string) {})
 	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)
 		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}

@@ -83,7 +83,6 @@ type harborKeeper struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 
-	hub    *activities.Rollouts
 	harbor *activities.Harbor
 }
 
@@ -179,7 +178,7 @@ func (h *harborKeeper) locate(ctx workflow.Context) error {
 		return nil
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: h.record.reason.set}
-	return hub.effect(ctx, "locate "+h.in.Cluster, h.hub.LocateCluster, h.in.Cluster, &h.taskQueue)
+	return locate(ctx, hub, h.in.Cluster, &h.taskQueue)
 }
 
 // held: nothing may be applied or removed. What can be seen is still said.
@@ -234,7 +233,7 @@ func (h *harborKeeper) take(ctx workflow.Context, due harbor.Look) {
 
 // insist returns the insistence of this run: its status says why an activity does not succeed.
 func (h *harborKeeper) insist() insistence {
-	return insistence{taskQueue: h.taskQueue, waiting: h.record.reason.set}
+	return onCluster(h.in.Cluster, &h.taskQueue, h.record.reason.set)
 }
 
 // continueAsNew hands the state to a new run. Nothing is being changed, and nobody waits for an answer.

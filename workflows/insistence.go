@@ -39,6 +39,9 @@ const (
 type insistence struct {
 	// taskQueue of the activities.
 	taskQueue string
+	// home, unless nil, is where the activities of cluster run: it goes before taskQueue, and is looked up anew when nobody there has the cluster any more.
+	home    *string
+	cluster string
 	// waiting is told why an activity does not succeed yet, and an empty reason once it does.
 	waiting func(ctx workflow.Context, reason, message string)
 	// giveUpAt ends the insistence; the zero time means never. At least one round is tried, however late it is.
@@ -80,10 +83,12 @@ func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Ti
 }
 
 func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
-	options.TaskQueue = i.taskQueue
 	options.WaitForCancellation = !i.abandon
 	said := false
 	for failed := 0; ; {
+		if i.home != nil {
+			i.taskQueue = *i.home
+		}
 		i.plan(ctx, &options, failed)
 		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
@@ -103,6 +108,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			said = true
 			i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
 			failed++
+			i.locateAnew(ctx, err)
 		}
 		if i.before == nil {
 			continue
@@ -130,6 +136,7 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 	if failed > 0 {
 		options.RetryPolicy.InitialInterval, options.RetryPolicy.MaximumAttempts = laterRetry, int32(length/laterRetry)
 	}
+	options.TaskQueue, options.ScheduleToStartTimeout = i.taskQueue, 0
 	if i.taskQueue != temporal.TaskQueue {
 		options.ScheduleToStartTimeout = length
 	}
@@ -142,6 +149,8 @@ func (i insistence) explain(err error, options workflow.ActivityOptions) string 
 		return "no worker serves task queue " + i.taskQueue
 	case tookTooLong(err):
 		return fmt.Sprintf("no attempt was over within %s", options.StartToCloseTimeout)
+	case temporal.ErrorType(err) == temporal.ErrClusterUnknown:
+		return "no worker that was asked has the cluster: " + temporal.ErrorMessage(err)
 	}
 	return temporal.ErrorMessage(err)
 }

@@ -88,7 +88,6 @@ type maintenanceScheduler struct {
 	tellAgainAt       time.Time
 	messages          int
 
-	hub       *activities.Rollouts
 	scheduler *activities.Scheduler
 }
 
@@ -243,9 +242,11 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	s.stopWatching = stop
 	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
 		hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.blind}
-		err := hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &s.queue)
+		err := locate(ctx, hub, s.in.Cluster, &s.queue)
 		if err == nil {
-			err = insistence{taskQueue: s.queue, waiting: s.blind, silence: blindTime}.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
+			watch := onCluster(s.in.Cluster, &s.queue, s.blind)
+			watch.silence = blindTime
+			err = watch.wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}
 		if err == nil || ctx.Err() != nil {
 			return

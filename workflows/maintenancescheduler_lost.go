@@ -105,7 +105,7 @@ func (s *maintenanceScheduler) findGone(ctx workflow.Context) {
 		}
 		missing := s.decided.Missing()
 		in := activities.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(missingAtOnce, len(missing))]}
-		insist := insistence{taskQueue: s.queue, waiting: func(workflow.Context, string, string) {}}
+		insist := onCluster(s.in.Cluster, &s.queue, func(workflow.Context, string, string) {})
 		var gone []string
 		err := insist.effect(ctx, "look for nodes that nobody sees", s.scheduler.FindGone, in, &gone)
 		s.book.Miss(gone)

@@ -256,7 +256,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 		return err
 	}
 	awake := wakeSweeper(ctx, m.record.reason.set, m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
-	if err := hub.effect(ctx, "locate "+m.in.Cluster, m.hub.LocateCluster, m.in.Cluster, &m.in.TaskQueue); err != nil {
+	if err := locate(ctx, hub, m.in.Cluster, &m.in.TaskQueue); err != nil {
 		return err
 	}
 	if err := awake.Get(ctx, nil); err != nil {
@@ -368,7 +368,7 @@ func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 
 // insist returns the insistence of this maintenance: its status says why an activity does not succeed.
 func (m *nodeMaintenance) insist() insistence {
-	return insistence{taskQueue: m.in.TaskQueue, waiting: m.record.reason.set}
+	return onCluster(m.in.Cluster, &m.in.TaskQueue, m.record.reason.set)
 }
 
 // insistUntilHeld is that of a step that disrupts: what has not begun yet when the cluster is held ends as Held. So do attempts within a round.

@@ -14,7 +14,7 @@ import (
 // on it, and the work does not wait for it: it is tried for one round, and then the future is ready.
 func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.NodeState, message string) workflow.Future {
 	m.announced++
-	insist := insistence{taskQueue: m.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	insist := onCluster(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
 	insist.giveUpAt = time.Unix(0, 0) // long over: one round is tried all the same
 	in := activities.AnnounceStateInput{NodeRef: m.node, State: state, Occurrence: m.announced, Message: message}
 	tried, settle := workflow.NewFuture(ctx)

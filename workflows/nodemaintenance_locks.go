@@ -17,7 +17,7 @@ func (m *nodeMaintenance) followLocks(ctx workflow.Context) {
 		return
 	}
 	// What cannot be seen is not what the maintenance waits for.
-	insist := insistence{taskQueue: m.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	insist := onCluster(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
 	for {
 		in := activities.AwaitHeldAgainInput{NodeRef: m.node, Known: m.heldAgain}
 		var locks []drydockv1.Blocker

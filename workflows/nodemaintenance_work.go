@@ -173,7 +173,7 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	m.stale = scheduling.Staleness{}
 	in := activities.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
 	// A cluster that does not answer makes nothing stale; why it does not is not what the requestor is waited for.
-	insist := insistence{taskQueue: m.in.TaskQueue, waiting: func(workflow.Context, string, string) {}}
+	insist := onCluster(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
 	for {
 		var found scheduling.Staleness
 		if insist.wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil || ctx.Err() != nil {

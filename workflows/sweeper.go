@@ -62,7 +62,6 @@ type sweeper struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 
-	hub     *activities.Rollouts
 	sweeper *activities.Sweeper
 	nodes   *activities.Nodes
 	jobs    *activities.Jobs
@@ -142,7 +141,7 @@ func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 		return nil
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.record.waiting, giveUpAt: giveUpAt}
-	return hub.effect(ctx, "locate "+s.in.Cluster, s.hub.LocateCluster, s.in.Cluster, &s.taskQueue)
+	return locate(ctx, hub, s.in.Cluster, &s.taskQueue)
 }
 
 // watch waits until there is something to do or to say, or nothing left to watch. Who wakes the sweeper makes it look anew: it then asks about
@@ -308,7 +307,7 @@ func (s *sweeper) glance(ctx workflow.Context) error {
 
 // insist returns the insistence of this sweeper: its status says why an activity does not succeed.
 func (s *sweeper) insist() insistence {
-	return insistence{taskQueue: s.taskQueue, waiting: s.record.waiting}
+	return onCluster(s.in.Cluster, &s.taskQueue, s.record.waiting)
 }
 
 // continueAsNew hands the status to a new run. No activity runs, and no signal is left behind: the new run begins with a look, which is all

@@ -46,7 +46,6 @@ type lockController struct {
 	withdrawn *temporal.SignalRequest
 	signals   int
 
-	hub   *activities.Rollouts
 	locks *activities.WorkloadLocks
 }
 
@@ -107,7 +106,7 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 		return nil
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: c.record.reason.set}
-	return hub.effect(ctx, "locate "+c.in.Cluster, c.hub.LocateCluster, c.in.Cluster, &c.in.TaskQueue)
+	return locate(ctx, hub, c.in.Cluster, &c.in.TaskQueue)
 }
 
 // apply puts the locks right and takes over how they are then.
@@ -137,7 +136,7 @@ func (c *lockController) input(ctx workflow.Context) activities.WorkloadLocksInp
 
 // insist returns the insistence of this controller: its status says why an activity does not succeed.
 func (c *lockController) insist() insistence {
-	return insistence{taskQueue: c.in.TaskQueue, waiting: c.record.reason.set}
+	return onCluster(c.in.Cluster, &c.in.TaskQueue, c.record.reason.set)
 }
 
 // continueAsNew hands the state to a new run. No activity runs, and no signal is left behind.

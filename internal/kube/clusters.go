@@ -104,7 +104,7 @@ func New(source Source, options Options) *Clusters {
 	return &Clusters{source: source, options: options, open: map[key]*entry{}, names: map[types.UID]string{}}
 }
 
-// Cluster returns a cluster by name, opening it if necessary. It stays open at least until ctx is done. Errors: NotFound,
+// Cluster returns a cluster by name, opening it if necessary. It stays open at least until ctx is done. Errors: ClusterUnknown,
 // ClusterUnreachable, and InvalidSpec when it is known by another name already.
 func (c *Clusters) Cluster(ctx context.Context, name string) (*Cluster, error) {
 	return c.use(ctx, key{name: name})

@@ -68,9 +68,10 @@ func isStopped(cluster *kube.Cluster) bool {
 	return err != nil || informer.IsStopped()
 }
 
-func TestAnUnknownClusterIsNotFoundAndAnotherWorkerMayKnowTheHub(t *testing.T) {
+func TestAnotherWorkerMayKnowTheClusterOrTheHubThatThisOneDoesNot(t *testing.T) {
 	_, err := open(t, kube.Options{}).Cluster(t.Context(), "nowhere")
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err))
+	require.False(t, temporal.Final(err))
 	require.ErrorContains(t, err, "cluster nowhere is not known; known are [spoke]")
 	_, err = open(t, kube.Options{}).Hub(t.Context())
 	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err))

@@ -112,14 +112,14 @@ func (s Source) hubCredentials() (credentials, error) {
 	return s.hub.read("the hub")
 }
 
-// clusterCredentials returns the way to a cluster. Errors: NotFound, ClusterUnreachable.
+// clusterCredentials returns the way to a cluster. Errors: ClusterUnknown, ClusterUnreachable.
 func (s Source) clusterCredentials(name string) (credentials, error) {
 	known, ok := s.clusters[name]
 	switch {
 	case !ok:
-		return credentials{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s is not known; %s", name, s.remedy), nil)
+		return credentials{}, temporal.Error(temporal.ErrClusterUnknown, fmt.Sprintf("cluster %s is not known; %s", name, s.remedy), nil)
 	case known.config == nil:
-		return credentials{}, temporal.Error(temporal.ErrNotFound,
+		return credentials{}, temporal.Error(temporal.ErrClusterUnknown,
 			fmt.Sprintf("cluster %s is served by a worker inside it, this one has no credentials for it", name), nil)
 	}
 	return known.read("cluster " + name)

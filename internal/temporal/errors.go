@@ -49,6 +49,8 @@ const (
 	ErrClusterUnreachable = "ClusterUnreachable"
 	// ErrNoHub: this worker knows no hub. It is tried again: another worker may know it.
 	ErrNoHub = "NoHub"
+	// ErrClusterUnknown: this worker has no access to the cluster. It is tried again: another worker may have it.
+	ErrClusterUnknown = "ClusterUnknown"
 )
 
 // NonRetryable are the types that no further attempt can change. They go into every retry policy.
