@@ -109,6 +109,12 @@ func (o *options) check() error {
 		return fmt.Errorf("--max-activities %d: must be at least 1", o.activities)
 	case o.activityPollers < 1:
 		return fmt.Errorf("--activity-pollers %d: must be at least 1", o.activityPollers)
+	case o.qps < 0:
+		return fmt.Errorf("--kube-qps %v: must not be negative: after the first requests there would be no more", o.qps)
+	case o.burst < 0:
+		return fmt.Errorf("--kube-burst %d: must not be negative: there would be no requests", o.burst)
+	case o.stopTimeout < 0:
+		return fmt.Errorf("--stop-timeout %s: must not be negative", o.stopTimeout)
 	case o.deployment != "" && o.buildID == "":
 		return errors.New("--deployment also needs --build-id")
 	case o.buildID != "" && o.deployment == "":
@@ -150,7 +156,11 @@ func (o *options) source() (kube.Source, error) {
 	case o.kubeconfig != "" && !byContext:
 		return kube.Source{}, errors.New("--kubeconfig is of --contexts and --hub-context; a clusters file names the kubeconfig of each cluster, and --cluster needs none")
 	case o.cluster != "":
-		return kube.FromWithin(o.cluster), nil
+		source, err := kube.FromWithin(o.cluster)
+		if err != nil {
+			err = fmt.Errorf("--cluster: %w", err)
+		}
+		return source, err
 	case byContext:
 		return kube.FromKubeconfig(o.kubeconfig, o.hubContext, o.contexts...)
 	}

@@ -14,6 +14,9 @@ func TestSettingsThatCannotBeAreRefusedByTheirFlags(t *testing.T) {
 		{"--workflow-pollers=1", "--workflow-pollers 1: must be at least 2"},
 		{"--max-activities=0", "--max-activities 0: must be at least 1"},
 		{"--activity-pollers=-1", "--activity-pollers -1: must be at least 1"},
+		{"--kube-qps=-1", "--kube-qps -1: must not be negative"},
+		{"--kube-burst=-1", "--kube-burst -1: must not be negative"},
+		{"--stop-timeout=-1s", "--stop-timeout -1s: must not be negative"},
 		{"--deployment=drydock", "--deployment also needs --build-id"},
 		{"--build-id=v1", "--build-id also needs --deployment"},
 	} {

@@ -17,9 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/client-go/rest"
 
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -49,11 +51,22 @@ func TestTheClustersMustBeNamedInOneWay(t *testing.T) {
 			err:  "read the clusters file: open no/such.yaml: no such file or directory",
 		},
 		{
+			name: "a name that is none",
+			args: []string{"--cluster", "Spoke_1"},
+			err:  `--cluster: "Spoke_1" cannot be a cluster's name: ` + kube.ValidateName("Spoke_1").Error(),
+		},
+		{
+			name: "a cluster that it does not run inside",
+			args: []string{"--cluster", "spoke-1"},
+			err:  "--cluster: there is no ServiceAccount of a pod of cluster spoke-1: " + rest.ErrNotInCluster.Error(),
+		},
+		{
 			name: "a log level that is none",
 			args: []string{"--cluster", "spoke-1", "--log-level", "loud"},
 			err:  `--log-level "loud" is not one of debug, info, warn, error`,
 		},
 	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "") // the tests may run in a pod
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cmd := newCommand()

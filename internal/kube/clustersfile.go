@@ -108,9 +108,16 @@ func (f ClustersFile) validate() field.ErrorList {
 		if !entry.InClusterWorker && entry.KubeconfigContext == (KubeconfigContext{}) {
 			problems = append(problems, field.Required(path, "kubeconfig or context, or inClusterWorker"))
 		}
-		if entry.LockController != nil && entry.KubeconfigContext == (KubeconfigContext{}) {
+		switch {
+		case entry.LockController == nil:
+		case entry.KubeconfigContext == (KubeconfigContext{}):
 			problems = append(problems, field.Forbidden(path.Child("lockController"), "the worker inside the cluster has its own ServiceAccount"))
+		case *entry.LockController == (KubeconfigContext{}): // the current context, or a pod's ServiceAccount, is another cluster's
+			problems = append(problems, field.Required(path.Child("lockController"), "kubeconfig or context"))
 		}
+	}
+	if f.Hub == nil && len(f.Clusters) == 0 { // as while it is written
+		problems = append(problems, field.Required(field.NewPath("clusters"), "the file names neither a cluster nor a hub"))
 	}
 	return problems
 }

@@ -53,11 +53,17 @@ func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
 }
 
 // FromWithin is the source of an activity-only worker inside the cluster of that name: its ServiceAccount is the only access.
-func FromWithin(name string) Source {
+func FromWithin(name string) (Source, error) {
+	if err := ValidateName(name); err != nil {
+		return Source{}, fmt.Errorf("%q cannot be a cluster's name: %w", name, err)
+	}
+	if _, err := rest.InClusterConfig(); err != nil {
+		return Source{}, fmt.Errorf("there is no ServiceAccount of a pod of cluster %s: %w", name, err)
+	}
 	return Source{
 		clusters: map[string]access{name: {config: rest.InClusterConfig, inClusterWorker: true}},
 		remedy:   "this worker runs inside " + name + " and reaches no other cluster",
-	}
+	}, nil
 }
 
 // FromConfigs is a source of ready configurations; hub may be nil.
