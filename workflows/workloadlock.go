@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
@@ -88,13 +89,13 @@ func (c *lockController) keep(ctx workflow.Context) error {
 	}
 	due := activities.WorkloadLocksDue{}
 	for {
-		if err := c.apply(ctx, due); err != nil {
-			return err
-		}
-		if mustContinueAsNew(ctx, c.signals) {
+		err := c.apply(ctx, due)
+		if errors.Is(err, errLong) || err == nil && mustContinueAsNew(ctx, c.signals) {
 			return c.continueAsNew(ctx)
 		}
-		var err error
+		if err != nil {
+			return err
+		}
 		if due, err = c.observe(ctx); err != nil {
 			return err
 		}
@@ -109,10 +110,20 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 	return locate(ctx, hub, c.in.Cluster, &c.in.TaskQueue)
 }
 
-// apply puts the locks right and takes over how they are then.
+// changeAppliedByNextRun marks runs that leave it to the next one to put the locks right; those of earlier programs did not.
+const changeAppliedByNextRun = "locks put right by the next run"
+
+// apply puts the locks right and takes over how they are then. A cluster that does not answer for weeks makes the history long: then it returns errLong.
 func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLocksDue) error {
+	insist := c.insist()
+	insist.before = func() error {
+		if mustContinueAsNew(ctx, c.signals) && workflow.GetVersion(ctx, changeAppliedByNextRun, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			return errLong
+		}
+		return nil
+	}
 	var report locks.Report
-	if err := c.insist().wait(ctx, applySummary(due), nil, "", c.locks.ApplyWorkloadLocks, c.input(ctx), &report); err != nil {
+	if err := insist.wait(ctx, applySummary(due), nil, "", c.locks.ApplyWorkloadLocks, c.input(ctx), &report); err != nil {
 		return err
 	}
 	c.record.report(ctx, report)

@@ -210,6 +210,19 @@ func TestALongRunContinuesAsNewWithItsStatus(t *testing.T) {
 	require.Equal(t, []string{"ApplyWorkloadLocks", "ObserveWorkloadLocks"}, again.called())
 }
 
+func TestALockControllerWhoseClusterDoesNotAnswerForWeeksFillsNoHistory(t *testing.T) {
+	w := newLockWorld(t)
+	w.fail["ApplyWorkloadLocks"] = func(call int) error {
+		if call == 2*roundAttempts {
+			w.SetContinueAsNewSuggested(true)
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
+	}
+	w.RegisterDelayedCallback(w.CancelWorkflow, 24*time.Hour)
+	w.run(lockInput())
+	require.True(t, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
+}
+
 func TestALockControllerShowsTheProgress(t *testing.T) {
 	report := inMaintenance()
 	require.Contains(t, lockControllerDetails(&WorkloadLockControllerStatus{Locks: &report}), "| progress | 1 out of 2 nodes updated (50%), 1 inactive now |")
