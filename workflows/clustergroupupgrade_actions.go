@@ -59,8 +59,45 @@ func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 			}
 		}
 	}
-	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
+	g.changeSkipped()
 	return "", nil
+}
+
+// changeSkipped: what afterCompletion asks for is due for the clusters that need no work, unless an earlier run has done it: who has removed a label since
+// does not want it back.
+func (g *groupUpgrade) changeSkipped() {
+	if g.completions.change.Empty() || g.status.AfterCompletion != nil {
+		return
+	}
+	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
+	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
+}
+
+// changeAfterCompletionKept marks runs that know to which clusters an earlier one has done what afterCompletion asks for.
+const changeAfterCompletionKept = "afterCompletion of an earlier run known"
+
+// changeLeft: what afterCompletion asks for is due for the clusters that the run before has left without it.
+func (g *groupUpgrade) changeLeft(ctx workflow.Context) {
+	left := g.status.AfterCompletion
+	if left == nil {
+		return
+	}
+	if workflow.GetVersion(ctx, changeAfterCompletionKept, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		g.status.AfterCompletion = nil
+		return
+	}
+	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
+	g.completions.add(slices.DeleteFunc(slices.Clone(left.NotDone), func(name string) bool {
+		c := g.record.cluster(name)
+		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // it has failed since, and is done once more
+	})...)
+}
+
+// notDone remembers that afterCompletion was not done to clusters.
+func (g *groupUpgrade) notDone(clusters []string) {
+	if after := g.status.AfterCompletion; after != nil { // it is none in a run that an earlier program has begun
+		after.NotDone = append(after.NotDone, clusters...)
+	}
 }
 
 // changeAll does what beforeEnable asks for to clusters. Those that refuse it are asked again until they take it, or have refused it for good.
@@ -92,9 +129,11 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 			refused, err := g.change(ctx, "afterCompletion", some, c.change)
 			c.atWork = false
 			if err != nil && ctx.Err() == nil {
+				g.notDone(some)
 				g.record.note(fmt.Sprintf("actions.afterCompletion could not be done to %s: %s", listed(some), temporal.ErrorMessage(err)))
 			}
 			if final := finally(refused); len(final) > 0 {
+				g.notDone(namesOf(final))
 				g.record.note("actions.afterCompletion could not be done: " + answers(final))
 			}
 			if g.takeRefusals(ctx, some, refused); len(c.refused) == 0 {
@@ -179,6 +218,7 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
 	stop() // not deferred: a run that is evicted from the cache must give no command
 	if !made() {
+		g.notDone(g.completions.due)
 		note := "actions.afterCompletion was not done to " + listed(g.completions.due)
 		if len(g.completions.refused) > 0 {
 			note += ": " + answers(g.completions.refused)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -216,4 +217,67 @@ func TestManyClustersAreChangedInParts(t *testing.T) {
 	requireResult[groupStatus](w)
 	require.Len(t, w.inputsOf("ChangeClusters"), 6)
 	require.Equal(t, many, w.changed()["done"])
+}
+
+// retried does a rollout with actions once more, as it has ended.
+func retried(t *testing.T, over groupStatus, request rollout.RetryRequest) *world {
+	t.Helper()
+	next, err := rollout.Retry(over, nil, request)
+	require.NoError(t, err)
+	w, _ := newGroupWorld(t)
+	w.recalledRollout.Object = withActions(aRollout())
+	w.recalledRollout.Object.Status = next
+	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: ranv1.ClusterGroupUpgrade{ObjectMeta: aRollout().ObjectMeta}, Retry: &request})
+	return w
+}
+
+// Somebody may have taken a label away since.
+func TestOnceMoreOnlyClustersThatNeverWereAreLabelledAsComplete(t *testing.T) {
+	play := func(t *testing.T, shape func(w *world, clusters *children)) *world {
+		w, clusters := newGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
+		w.plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
+		shape(w, clusters)
+		w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
+		return w
+	}
+	t.Run("one has failed, and one can never have it", func(t *testing.T) {
+		w := play(t, func(w *world, clusters *children) {
+			clusters.ends["c2"] = clusterFails
+			w.refuseChanges(w.Now().Add(300*time.Hour), true, "c3")
+		})
+		require.Subset(t, w.changed()["done"], []string{"c1", "c4"})
+		again := retried(t, requireFailure[groupStatus](w, ranv1.ReasonFailed), rollout.RetryRequest{})
+		require.Nil(t, requireResult[groupStatus](again).AfterCompletion.NotDone)
+		require.ElementsMatch(t, []string{"c2", "c3"}, again.changed()["done"])
+		require.Equal(t, []string{"c2"}, again.changed()["begun"])
+	})
+	t.Run("the rollout did not wait for one", func(t *testing.T) {
+		w := play(t, func(w *world, clusters *children) {
+			clusters.ends["c3"] = never
+			w.refuseChanges(w.Now().Add(300*time.Hour), false, "c1")
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
+		})
+		again := retried(t, requireCancelled[groupStatus](w), rollout.RetryRequest{Unfinished: true})
+		requireResult[groupStatus](again)
+		require.ElementsMatch(t, []string{"c1", "c3"}, again.changed()["done"])
+	})
+	t.Run("it had not come so far, or an earlier program has not said", func(t *testing.T) {
+		w := play(t, func(w *world, _ *children) {
+			w.fail["ChangeClusters"] = always(temporal.Error(temporal.ErrInvalidSpec, "no such label", nil))
+		})
+		require.Empty(t, w.changed()["done"])
+		again := retried(t, requireFailure[groupStatus](w, temporal.ErrInvalidSpec), rollout.RetryRequest{Unfinished: true})
+		requireResult[groupStatus](again)
+		require.ElementsMatch(t, []string{"c1", "c2", "c3", "c4"}, again.changed()["done"])
+	})
+	t.Run("one that was complete has vanished since", func(t *testing.T) {
+		over := groupStatus{
+			RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
+			AfterCompletion: &ranv1.AfterCompletionStatus{NotDone: []string{"c1"}},
+			Conditions:      []metav1.Condition{{Type: ranv1.ConditionSucceeded, Reason: ranv1.ReasonFailed}},
+		}
+		again := retried(t, over, rollout.RetryRequest{})
+		requireResult[groupStatus](again)
+		require.Equal(t, []string{"c1"}, again.changed()["done"], "once, as it completes")
+	})
 }

@@ -131,7 +131,7 @@ func (g *groupUpgrade) unlessAllFailed() rollout.End {
 	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
 		return ""
 	}
-	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
+	g.changeSkipped()
 	return rollout.EndFinished
 }
 

@@ -53,6 +53,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 		ManagedPoliciesForUpgrade:             over.ManagedPoliciesForUpgrade,
 		ManagedPoliciesCompliantBeforeUpgrade: over.ManagedPoliciesCompliantBeforeUpgrade,
 		ManagedPoliciesNs:                     over.ManagedPoliciesNs,
+		AfterCompletion:                       over.AfterCompletion,
 	}
 	next.Precaching, next.Backup = recallPreparations(over)
 	for _, condition := range over.Conditions {

@@ -67,7 +67,7 @@ func TestOnlyWhatFailedIsDoneOnceMoreWithTheSamePlan(t *testing.T) {
 func TestWhatWasPlannedIsPinnedAndWhatTheRunSawBeginsAnew(t *testing.T) {
 	pinned := []string{
 		"Conditions", "ComputedMaxConcurrency", "ComputedMaxFailures", "RemediationPlan", "ManagedPoliciesForUpgrade",
-		"ManagedPoliciesCompliantBeforeUpgrade", "ManagedPoliciesNs", "Precaching", "Backup", "Clusters",
+		"ManagedPoliciesCompliantBeforeUpgrade", "ManagedPoliciesNs", "Precaching", "Backup", "Clusters", "AfterCompletion",
 	}
 	var over ranv1.ClusterGroupUpgradeStatus
 	fields := reflect.ValueOf(&over).Elem()

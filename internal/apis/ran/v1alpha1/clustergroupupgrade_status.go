@@ -126,6 +126,9 @@ type ClusterGroupUpgradeStatus struct {
 	// LeftPlan, where Clusters does not have all, are the clusters that have left the plan: they could not be prepared, and have failed (addition).
 	// +optional
 	LeftPlan []string `json:"leftPlan,omitempty"`
+	// AfterCompletion is there once actions.afterCompletion is being done, in this run or one that this one does once more (addition).
+	// +optional
+	AfterCompletion *AfterCompletionStatus `json:"afterCompletion,omitempty"`
 	// ComputedMaxFailures is maxFailures as a number of clusters (addition).
 	// +optional
 	ComputedMaxFailures int32 `json:"computedMaxFailures,omitempty"`
@@ -164,6 +167,14 @@ type ClusterGroupUpgradeStatus struct {
 type Outcome struct {
 	State    ClusterState `json:"state"`
 	Clusters int32        `json:"clusters"`
+}
+
+// AfterCompletionStatus says what became of actions.afterCompletion.
+type AfterCompletionStatus struct {
+	// NotDone are the clusters that are complete, or needed no work, and to which it was not done: they refused it, or the rollout did not wait for them. To all
+	// others it was.
+	// +optional
+	NotDone []string `json:"notDone,omitempty"`
 }
 
 // ApprovalPoint is where in a rollout somebody has to approve.
