@@ -195,8 +195,19 @@ func failedFor(err error) ranv1.ClusterStatus {
 	return ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: failure.Reason, Message: failure.Message}
 }
 
+// changePreparedFirst marks runs in which nothing is removed before an attempt to make it is over.
+const changePreparedFirst = "nothing removed while it is prepared"
+
+// awaitPreparing waits until an attempt to prepare is over that nobody waits for any more: it would make again what is removed meanwhile.
+func (s *sequence) awaitPreparing(ctx workflow.Context) {
+	if s.preparing && workflow.GetVersion(ctx, changePreparedFirst, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		_ = workflow.Await(ctx, func() bool { return !s.preparing })
+	}
+}
+
 // settle implements remedy.
 func (s *sequence) settle(ctx workflow.Context) {
+	s.awaitPreparing(ctx)
 	s.dirty, s.pressing = true, true
 	_ = workflow.Await(ctx, s.settled)
 }
@@ -208,6 +219,7 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	}
 	limit := workflow.Now(ctx).Add(keepLimit)
 	s.stopPlacing(ctx)
+	s.awaitPreparing(ctx)
 	if succeeded && s.group.keepsObjects() {
 		if changes, _ := s.changes(); len(changes) > 0 {
 			s.group.record.note("what the rollout has made on the hub was kept, but could not be taken" + s.stillPlaced() + ", where it is still at work")

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -238,4 +240,45 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 		w.runWorks(approved(w))
 		requireCancelled[groupStatus](w.world)
 	})
+}
+
+// removable items are only removed.
+type removable struct {
+	items
+	removed func()
+}
+
+func (r removable) withdraw(workflow.Context, insistence) error {
+	r.removed()
+	return nil
+}
+
+func (removable) count() int { return 1 }
+
+// A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
+func TestNothingIsRemovedBeforeTheAttemptToMakeItIsOver(t *testing.T) {
+	for name, end := range map[string]func(s *sequence, ctx workflow.Context){
+		"at the end":          func(s *sequence, ctx workflow.Context) { s.takeBack(ctx, false) },
+		"before the next run": func(s *sequence, ctx workflow.Context) { s.settle(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.registerAs("Ends", func(ctx workflow.Context, _ string) error {
+				began := metav1.NewTime(workflow.Now(ctx))
+				g := &groupUpgrade{status: groupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}
+				var s *sequence
+				s = newSequence(g, removable{removed: func() { require.False(t, s.preparing) }})
+				s.preparing = true
+				workflow.Go(ctx, func(ctx workflow.Context) {
+					_ = workflow.Sleep(ctx, effectTimeout)
+					s.preparing = false
+				})
+				end(s, ctx)
+				require.False(t, s.preparing)
+				return nil
+			})
+			w.ExecuteWorkflow("Ends", "")
+			require.NoError(t, w.GetWorkflowError())
+		})
+	}
 }
