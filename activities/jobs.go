@@ -300,7 +300,7 @@ func (j *Jobs) stopJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 			var err error
 			left, err = podsLeft(ctx, cluster, reader, job, node)
-			return temporal.Observation{Wait: stopping(job, left), Pods: left}, len(left) == 0, err
+			return temporal.Observation{Wait: stopping(job, left)}, len(left) == 0, err
 		})
 	switch {
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -259,6 +260,63 @@ func TestTheOthersDoNotGetTheNodeBeforeTheJobOfTheOneThatLeftIsGone(t *testing.T
 	require.False(t, status.LeftCordoned)
 	require.Len(t, w.inputs["RemoveJob"], attempts+1)
 	require.Contains(t, w.called(), "AwaitNodeHealthy", "gpu.example.com has worked on the node")
+}
+
+// Whoever deletes a job, and the time that is over, does not end its pod.
+func TestNobodyGetsTheNodeBeforeAJobThatHasFailedIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 timed out", nil))
+	attempts := int(2 * cleanUpLimit / laterRetry)
+	w.fail["RemoveJob"] = func(call int) error {
+		if call > attempts {
+			return nil
+		}
+		require.Empty(t, w.inputsOf("AnnounceState"), "the node is handed over")
+		return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped; waiting until its pods are gone", nil)
+	}
+	in := wholeMaintenance()
+	in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com"}
+	w.say(w.signal(temporal.SignalDone, ""), func() {
+		status := statusOf[nodeStatus](w)
+		require.Equal(t, maintenancev1.NodeRequestorFailed, status.State)
+		require.Equal(t, activities.ReasonJobStopping, status.Wait.Reason)
+		require.Equal(t, temporal.ErrJobFailed, status.Failure.Reason)
+		require.Contains(t, status.Notes, "done was said for ops.example.com, but a job is at work: nothing done")
+	}, w.signal(temporal.SignalRecover, ""))
+	w.when(func() bool { return len(w.inputsOf("AnnounceState")) > 0 }, func() {
+		require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "handed over to ops.example.com, gpu.example.com; waiting for done")
+		w.signal(temporal.SignalDone, "")()
+		w.signal(temporal.SignalDone, "gpu.example.com")()
+	})
+	w.ExecuteWorkflow(NodeMaintenance, in)
+
+	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
+	require.Len(t, w.inputs["RemoveJob"], attempts+1)
+}
+
+func TestWhatAJobThatIsRemovedIsWaitedForIsSaidAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.blocked["RunJob"] = true
+	w.fail["RemoveJob"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{
+				Activity: "RemoveJob", Wait: &drydockv1.Wait{Reason: activities.ReasonJobStopping, Message: "waiting until its pods are gone: ops/n1-x"},
+			})
+		}
+		if call <= roundAttempts {
+			return temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil)
+		}
+		return nil
+	}
+	w.say(w.signal(temporal.SignalCancel, ""))
+	w.RegisterDelayedCallback(func() {
+		require.Less(t, len(w.inputsOf("RemoveJob")), roundAttempts)
+		wait := statusOf[nodeStatus](w).Wait
+		require.NotNil(t, wait)
+		require.Equal(t, "waiting until its pods are gone: ops/n1-x", wait.Message)
+	}, time.Minute+time.Second)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.Nil(t, requireCancelled[nodeStatus](w).Wait)
 }
 
 func TestAMaintenanceThatIsStaleIsReportedAndNotEnded(t *testing.T) {

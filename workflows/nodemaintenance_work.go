@@ -79,7 +79,12 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	own.failure = &WorkFailure{Failure: *failure, Said: ": " + message}
 	m.requestors.set(own, maintenancev1.RequestorFailed, message)
 	m.showFailure()
-	return nil
+	if !awaitsJobGone(ctx) {
+		return nil
+	}
+	m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
+	// One that somebody has deleted, or whose time is over, may be at work still.
+	return m.removeJob(ctx, m.insist())
 }
 
 // lookAfterJob stands before a further round of attempts at a job. It may be at work already, though nobody has heard of it: while the cluster is held it is looked
@@ -98,8 +103,22 @@ func (m *nodeMaintenance) jobInput() activities.RunJobInput {
 	return activities.RunJobInput{NodeRef: m.node, NodeUID: m.nodeUID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }
 
+// changeJobGone marks runs that hand over a node whose job has failed only when that is gone, and say meanwhile what they wait for; those of earlier
+// programs did not.
+const changeJobGone = "a failed job gone before the node is handed over"
+
+func awaitsJobGone(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, changeJobGone, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// removeJob ends the job, if it may be at work, and waits until it is gone. One that has failed is kept for its logs.
 func (m *nodeMaintenance) removeJob(ctx workflow.Context, insist insistence) error {
+	if awaitsJobGone(ctx) {
+		m.awaited, m.observed = "RemoveJob", false
+	}
 	err := insist.effect(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
+	m.awaited, m.observed = "", false
+	m.record.reason.set(ctx, "", "")
 	m.jobStarted = err != nil
 	return err
 }
