@@ -235,6 +235,16 @@ func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
 	}
 }
 
+// takeBackAll takes in that none of ours is to have the node any more.
+func (m *nodeMaintenance) takeBackAll(r temporal.SignalRequest) {
+	for _, who := range m.requestors.ours()[1:] {
+		if who.State.NeedsNode() {
+			m.requestors.set(who, maintenancev1.RequestorLeft, byWhom(r))
+		}
+	}
+	m.leave("cancel", m.requestors.own(), r)
+}
+
 // leave lets one requestor go, for what was said. When nobody else needs the node, everything is taken back; otherwise only what is at work for that
 // one ends.
 func (m *nodeMaintenance) leave(said string, who *requestor, r temporal.SignalRequest) {
@@ -247,7 +257,7 @@ func (m *nodeMaintenance) leave(said string, who *requestor, r temporal.SignalRe
 	if who == m.requestors.own() && m.stopJob != nil {
 		m.stopJob()
 	}
-	if m.requestors.needed() {
+	if m.requestors.needed() && !m.returning {
 		m.record.note(m.said(said, who, r) + ": the node is kept for " + names(m.requestors.who(needsNode)))
 	}
 	m.withdrawUnneeded()

@@ -80,6 +80,47 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
 	}
 }
 
+func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
+	for name, test := range map[string]struct{ handedOver, joined bool }{
+		"while pods end by themselves": {},
+		"who have the node":            {handedOver: true},
+		"and does not wait for one that joined and does not have it yet": {joined: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			start := w.Now()
+			closed := opensAt(2, start.Add(24*time.Hour))
+			closed.OnOverrun = drydockv1.OverrunCancel
+			w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
+			w.blocked["AwaitPodCompletion"] = !test.handedOver
+			in := maintenanceInWindow()
+			in.Object.Spec.Action = nil
+			if test.joined {
+				w.RegisterDelayedCallback(w.claims(1, maintenancev1.RequestorAtWork), time.Hour)
+			} else {
+				in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com", "net.example.com"}
+			}
+			w.lookAfter(2*time.Hour, func() { require.Equal(t, test.handedOver, statusOf[nodeStatus](w).HandedOver) })
+			w.tells(4*time.Hour, closed)
+			w.RegisterDelayedCallback(func() { require.Fail(t, "it waits for the next opening") }, 5*time.Hour)
+			w.ExecuteWorkflow(NodeMaintenance, in)
+
+			status := requireCancelled[nodeStatus](w)
+			require.Contains(t, status.Notes[len(status.Notes)-1], "cancelled by window ops/night")
+			require.Contains(t, w.called(), "ReturnNode")
+			if test.joined {
+				require.Contains(t, w.lastShare().Refused, "it is returning the node")
+				require.Len(t, status.Notes, 2)
+				return
+			}
+			require.Len(t, status.Notes, 1)
+			for _, requestor := range status.Requestors {
+				require.Equal(t, maintenancev1.RequestorLeft, requestor.State)
+			}
+		})
+	}
+}
+
 // An emergency stop does not end because a window opens, nor the other way round.
 func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -213,15 +214,10 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 
 // collect ends a stale maintenance where its cluster wants that, and reports whether it did. Those that joined it are collected by themselves.
 func (m *nodeMaintenance) collect() (collected bool) {
-	if !m.stale.Collect || m.requestors.failing() != nil {
+	if !m.stale.Collect || m.requestors.failing() != nil || !slices.ContainsFunc(m.requestors.ours(), needsNode) {
 		return false
 	}
 	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.stale.LimitSeconds)
-	for _, r := range m.requestors.ours() {
-		if r.State.NeedsNode() {
-			m.leave("cancel", r, temporal.SignalRequest{Reason: reason})
-			collected = true
-		}
-	}
-	return collected
+	m.takeBackAll(temporal.SignalRequest{Reason: reason})
+	return true
 }
