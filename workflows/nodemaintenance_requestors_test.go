@@ -388,13 +388,19 @@ func TestWhoGetsTheNodeAfterAJobThatTookTooLongIsNotCollectedForIt(t *testing.T)
 	require.Equal(t, maintenancev1.RequestorDone, requireResult[nodeStatus](w).Requestors[1].State)
 }
 
-func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollected(t *testing.T) {
+func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGoesOn(t *testing.T) {
 	w := newWorld(t)
 	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed", nil))
+	start := w.Now()
 	beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
-		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, !in.Known.Stale
+		return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, !in.Known.Stale && in.ReadySince.Before(start.Add(time.Minute))
 	})
-	w.say(w.keepsNode(maintenancev1.NodeRequestorFailed), w.signal(temporal.SignalRecover, ""))
+	w.say(w.keepsNode(maintenancev1.NodeRequestorFailed), w.signal(temporal.SignalRecover, ""), func() {
+		w.keepsNode(maintenancev1.NodeReady)()
+		require.Equal(t, ReasonAwaitingRequestor, statusOf[nodeStatus](w).Wait.Reason, "it is ready anew")
+	}, w.signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
-	requireCancelled[nodeStatus](w)
+	requireResult[nodeStatus](w)
+	asked := w.inputsOf("AwaitStale")
+	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(activities.AwaitStaleInput).ReadySince, time.Second)
 }

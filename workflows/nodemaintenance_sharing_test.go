@@ -195,7 +195,7 @@ func TestANodeIsKeptForAJoinedMaintenanceWhoseWorkHasFailedOrThatCannotSayThatIt
 	}
 }
 
-// The work of whose maintenance it is has failed: that one is collected when it was made good, or cancelled, and the other has the node all the time.
+// The work of whose maintenance it is has failed: that one is collected when it was made good and is stale after that, or cancelled, and the other has the node all the time.
 func TestANodeIsKeptForAJoinedMaintenanceWhenTheOneWhoseWorkFailedIsEnded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ends   string
@@ -208,17 +208,8 @@ func TestANodeIsKeptForAJoinedMaintenanceWhenTheOneWhoseWorkFailedIsEnded(t *tes
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			var stale atomic.Bool
-			w.fail["AwaitStale"] = func(int) error {
-				if !stale.Load() {
-					return errors.New("it has time")
-				}
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.blocked["AwaitStale"] = true // from the next on: nothing changes any more
-				return nil
-			}
-			play(w, "AwaitStale", func(activities.AwaitStaleInput) any {
-				return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}
+			beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
+				return scheduling.Staleness{Stale: true, LimitSeconds: 3600, Collect: true}, stale.Load() && !in.Known.Stale
 			})
 			hasNode := func(own maintenancev1.RequestorState, state maintenancev1.NodeState) func() {
 				return func() {

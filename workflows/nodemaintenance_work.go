@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -130,17 +131,34 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	m.status.HandedOver = true
-	m.stale = scheduling.Staleness{} // how long the job took is not what those answer for who get the node now
 	defer func() { m.status.HandedOver = false }()
-	return within(ctx, func(watching workflow.Context) error {
-		workflow.GoNamed(watching, "staleness", m.followStaleness)
-		return m.awaitThemAll(ctx)
-	})
+	for {
+		// How long the job took, or a failure was looked into, is not what those answer for who get the node now.
+		m.stale = scheduling.Staleness{}
+		err := within(ctx, func(watching workflow.Context) error {
+			workflow.GoNamed(watching, "staleness", m.followStaleness)
+			return m.awaitThemAll(ctx)
+		})
+		if !errors.Is(err, errRecovered) {
+			return err
+		}
+	}
 }
+
+// errRecovered ends a wait for requestors: their work goes on after a failure, and they have the node anew.
+var errRecovered = errors.New("the work goes on after a failure")
+
+// changeReadyAnew marks runs in which a node is ready anew when the work on it goes on after a failure; in those of earlier programs it was ready for as
+// long as nobody had said done.
+const changeReadyAnew = "ready anew after a failure"
 
 func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 	var told maintenancev1.NodeState
 	for m.requestors.needed() && m.sharing.lost == "" {
+		if told == maintenancev1.NodeRequestorFailed && m.requestors.failing() == nil &&
+			workflow.GetVersion(ctx, changeReadyAnew, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			return errRecovered
+		}
 		if m.collect() {
 			continue
 		}
