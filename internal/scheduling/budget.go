@@ -80,12 +80,20 @@ func (b *budget) refuse(zone *pool) string {
 	switch {
 	case b.unreadable != nil:
 		return fmt.Sprintf("nodeSelector cannot be read, so nothing may start: %v", b.unreadable)
-	case b.MaxParallelZones == nil || len(zone.operations.holders) > 0 || len(b.atWork) < int(*b.MaxParallelZones):
+	case b.MaxParallelZones == nil || b.zonesWith(zone) <= int(*b.MaxParallelZones):
 		return ""
 	case *b.MaxParallelZones < 0:
 		return allowsNothing("maxParallelZones", strconv.Itoa(int(*b.MaxParallelZones)), "a number of at least 0")
 	}
 	return fmt.Sprintf("maxParallelZones allows %s under maintenance at once%s", counted(int(*b.MaxParallelZones), "zone"), b.zonesAtWork())
+}
+
+// zonesWith is how many zones would have nodes under maintenance if that one had.
+func (b *budget) zonesWith(zone *pool) int {
+	if len(zone.operations.holders) > 0 {
+		return len(b.atWork)
+	}
+	return len(b.atWork) + 1
 }
 
 // zonesAtWork names a zone with nodes under maintenance, and these, as the end of a sentence.

@@ -141,6 +141,25 @@ func TestBudgets(t *testing.T) {
 			waiting:  map[string]string{"a1": "budget b, zone a: maxParallelZones allows 0 zones under maintenance at once"},
 		},
 		{
+			name:     "a limit below the zones under maintenance keeps back those, too",
+			nodes:    twoZones(),
+			requests: append(asking("a2", "b2"), working("a1"), working("b1")),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(1))}},
+			waiting: map[string]string{
+				"a2": "budget b, zone a: maxParallelZones allows 1 zone under maintenance at once: zone a (a1 for w.example.com) and 1 more",
+				"b2": "budget b, zone b: maxParallelZones allows 1 zone under maintenance at once: zone a (a1 for w.example.com) and 1 more",
+			},
+		},
+		{
+			name:     "no zones at a time means none, also where one is begun",
+			nodes:    twoZones(),
+			requests: append(asking("a2"), working("a1")),
+			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxParallelZones: new(int32(0))}},
+			waiting: map[string]string{
+				"a2": "budget b, zone a: maxParallelZones allows 0 zones under maintenance at once: zone a (a1 for w.example.com)",
+			},
+		},
+		{
 			name:     "more zones under maintenance than allowed are named by the first and counted",
 			nodes:    []corev1.Node{zoned("b1", "gpu", "b"), zoned("a1", "gpu", "a"), zoned("a2", "gpu", "a"), zoned("c1", "gpu", "c")},
 			requests: append(asking("c1"), working("b1"), working("a2"), working("a1")),

@@ -125,10 +125,11 @@ type limitKey struct {
 // exceeded are the limits that are exceeded, more than without them, when these nodes are under maintenance as well. It is reckoned as a person
 // would: by going through all nodes for each limit.
 func (c cluster) exceeded(nodes ...string) []limitKey {
-	limits, before, after := c.limits(), c.counts(c.holding()), c.counts(slices.Concat(c.holding(), nodes))
+	limits, before, after, alone := c.limits(), c.counts(c.holding()), c.counts(slices.Concat(c.holding(), nodes)), c.counts(nodes)
 	var keys []limitKey
 	for key, count := range after {
-		if limit, limited := limits[key]; limited && count > limit && count > before[key] {
+		more := count > before[key] || key.of == "zones" && alone[key] > 0 // a zone too many does not go on either
+		if limit, limited := limits[key]; limited && count > limit && more {
 			keys = append(keys, key)
 		}
 	}
