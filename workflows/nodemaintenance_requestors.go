@@ -193,7 +193,7 @@ func (m *nodeMaintenance) takeDone(r temporal.SignalRequest) {
 		m.requestors.set(who, maintenancev1.RequestorDone, byWhom(r))
 		m.record.note(m.said("done", who, r))
 		m.showFailure()
-	case who == m.requestors.own() && m.jobStarted:
+	case who == m.requestors.own() && m.status.State == maintenancev1.NodeReady:
 		m.record.note(m.said("done", who, r) + ", but a job is at work: nothing done")
 	default:
 		m.leave("done", who, r)

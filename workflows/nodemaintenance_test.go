@@ -449,7 +449,7 @@ func TestANodeKeptForItsJobSaysFirstWhyTheWorkFailed(t *testing.T) {
 	w := newWorld(t)
 	w.fail["RunJob"] = always(temporal.Error(temporal.ErrJobFailed, "job ops/n1 failed: it was not complete in time", nil))
 	w.fail["RemoveJob"] = always(temporal.Error(activities.ReasonJobStopping, "job ops/n1 was stopped", nil))
-	signalWhen(w, inState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
+	signalWhen(w, func(s nodeStatus) bool { return s.Failure != nil }, temporal.SignalCancel, nil)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	status := requireFailure[nodeStatus](w, temporal.ErrJobFailed)

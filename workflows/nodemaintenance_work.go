@@ -84,8 +84,7 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	if !awaitsJobGone(ctx) {
 		return nil
 	}
-	m.record.enter(ctx, maintenancev1.NodeRequestorFailed)
-	// One that somebody has deleted, or whose time is over, may be at work still.
+	// One that somebody has deleted, or whose time is over, may be at work still: nobody has the node before that is over.
 	return m.removeJob(ctx, m.insist())
 }
 
