@@ -485,6 +485,51 @@ func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) 
 	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
 	require.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
 	s.requireNews(news, policies.ClusterStanding{Cluster: s.clusters[0], Standing: "CN", Dipped: true})
+
+	// Nor is it lost with a watch that ends before it would report it.
+	standings, err := s.activities.standings(t.Context(), s.rollout.Policies)
+	require.NoError(t, err)
+	seen, looked, over := "", make(chan struct{}), make(chan struct{})
+	judge := standings.judge
+	standings.judge = func(replica *unstructured.Unstructured) policies.Compliance {
+		compliance := judge(replica)
+		if replica == nil || replica.GetNamespace() != s.clusters[0] || replica.GetName() != standings.names[0] {
+			return compliance
+		}
+		switch {
+		case compliance == policies.Compliant && seen == "":
+			seen = "C"
+			close(looked)
+		case compliance != policies.Compliant && seen == "C":
+			seen = "CN"
+		case compliance == policies.Compliant && seen == "CN":
+			seen = "CNC"
+			close(over)
+		}
+		return compliance
+	}
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	relapsed := make(chan []policies.ClusterStanding, 1)
+	go func() {
+		found, err := standings.await(watching, []policies.KnownCluster{{Cluster: s.clusters[0], Standing: "CN"}, {Cluster: s.clusters[1], Standing: "NN"}}, time.Hour)
+		assert.NoError(t, err)
+		relapsed <- found
+	}()
+	<-looked
+	require.Eventually(t, func() bool { // one that is too short for two looks is not seen
+		select {
+		case <-over:
+			return true
+		default:
+			assert.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
+			return false
+		}
+	}, time.Minute, 300*time.Millisecond)
+	stop()
+	found := <-relapsed
+	require.Len(t, found, 1)
+	require.True(t, found[0].Dipped)
 }
 
 func TestAClusterThatIsUnboundOrWhosePolicyIsDeletedIsSeen(t *testing.T) {

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,13 +37,13 @@ func (s standings) await(ctx context.Context, clusters []policies.KnownCluster, 
 		err := l.await(gathering, func() bool { return len(l.news()) == len(clusters) })
 		gathered := err == nil || gathering.Err() != nil
 		cancel()
+		news := l.news()
 		switch {
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
+		case ctx.Err() != nil && !slices.ContainsFunc(news, func(c policies.ClusterStanding) bool { return c.Dipped }):
+			return nil, ctx.Err() // a relapse that is over is told all the same: whoever watches next cannot see it
 		case !gathered:
 			return nil, explain(s.hub, "watch how clusters stand", err)
-		}
-		if news := l.news(); len(news) > 0 {
+		case len(news) > 0:
 			return news, nil
 		}
 	}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities"
@@ -121,6 +124,13 @@ func (w *policyWorld) watch(ctx context.Context, in activities.AwaitComplianceIn
 		}
 	}
 	w.mostWatching = max(w.mostWatching, len(slices.Compact(slices.Sorted(maps.Values(last)))))
+}
+
+// lastWatch is the number of the last activity that waits.
+func (w *policyWorld) lastWatch() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.watching[len(w.watching)-1].id
 }
 
 func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterStanding {
@@ -331,6 +341,74 @@ func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
 	require.Equal(t, &ranv1.PolicyStatus{Name: "kernel", Status: "Compliant"}, soaking.CurrentPolicy)
 	require.Equal(t, 19*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute), "8 until it complied again, 10 of soak, 1 for the other policy")
 	w.requireNothingEnforced()
+}
+
+// deaf lets what watches clusters hear nothing of its cancellation, as on a server, where that takes a while; the test environment ends it at once.
+type deaf struct {
+	interceptor.WorkerInterceptorBase
+}
+
+func (*deaf) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &deafInbound{}
+	in.Next = next
+	return in
+}
+
+type deafInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (i *deafInbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	out := &deafOutbound{}
+	out.Next = next
+	return i.Next.Init(out)
+}
+
+type deafOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (o *deafOutbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	if name == "AwaitCompliance" {
+		ctx, _ = workflow.NewDisconnectedContext(ctx)
+	}
+	return o.Next.ExecuteActivity(ctx, name, args...)
+}
+
+// The soak of c2 ends after 11 minutes, and c1 is watched anew while the watch before gathers changes still.
+func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		dipped time.Duration
+		takes  time.Duration
+	}{
+		"while it soaks":                   {13 * time.Minute, 24 * time.Minute},
+		"with a policy whose turn is over": {16*time.Minute + 30*time.Second, 17 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPolicyWorld(t, []string{"c1", "c2"})
+			w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}, &deaf{}}})
+			w.soaks[0] = 10 * time.Minute
+			w.takes = func(cluster string, policy int) time.Duration {
+				if cluster == "c1" && policy == 0 {
+					return 6 * time.Minute
+				}
+				return time.Minute
+			}
+			var before watching
+			w.RegisterDelayedCallback(func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				before = w.watching[len(w.watching)-1]
+			}, 10*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.Greater(t, w.lastWatch(), before.id, "another watches by now")
+				require.NoError(t, w.CompleteActivity(before.token, []policies.ClusterStanding{{Cluster: "c1", Standing: "CN", Dipped: true}}, nil))
+			}, test.dipped)
+			w.run()
+			c1 := statusOfCluster(requireResult[groupStatus](w.world), "c1")
+			require.Equal(t, test.takes, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
+		})
+	}
 }
 
 func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {

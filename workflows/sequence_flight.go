@@ -87,7 +87,7 @@ func (f *flight) endAll(ctx workflow.Context, err error) {
 	f.sequence.endAll(ctx, names, failedFor(err))
 }
 
-// startWatch watches from now on, with what is known now. An activity that watches already is not waited for: what it says does not count any more.
+// startWatch watches from now on, with what is known now. An activity that watches already is not waited for: of what it says only relapses count.
 func (f *flight) startWatch(ctx workflow.Context) {
 	if f.stopWatch != nil {
 		f.stopWatch()
@@ -106,7 +106,10 @@ func (f *flight) startWatch(ctx workflow.Context) {
 			}
 			news, err := f.sequence.items.await(ctx, known, policies.Gather(len(known), f.reports))
 			switch {
-			case f.watch != number || ctx.Err() != nil:
+			case f.watch != number:
+				f.takeRelapses(ctx, known, news)
+				return
+			case ctx.Err() != nil:
 				return
 			case err != nil:
 				f.endAll(ctx, err)
@@ -116,6 +119,24 @@ func (f *flight) startWatch(ctx workflow.Context) {
 			f.sequence.group.record.together(ctx, func() { f.take(ctx, news) })
 		}
 	})
+}
+
+// takeRelapses restarts the soaks in which a watch has seen a relapse that does not count any more: the one that took its place cannot have seen what was over
+// by then.
+func (f *flight) takeRelapses(ctx workflow.Context, known []policies.KnownCluster, news []policies.ClusterStanding) {
+	var relapsed []policies.ClusterStanding
+	for _, m := range f.atWork() {
+		dipped := func(seen policies.ClusterStanding) bool { return seen.Cluster == m.name && seen.Dipped }
+		sameItem := func(known policies.KnownCluster) bool {
+			return known.Cluster == m.name && known.Policy == m.turn.Policy
+		}
+		if m.step.State == ranv1.ClusterSoaking && slices.ContainsFunc(news, dipped) && slices.ContainsFunc(known, sameItem) {
+			relapsed = append(relapsed, policies.ClusterStanding{Cluster: m.name, Standing: m.standing, Dipped: true})
+		}
+	}
+	if len(relapsed) > 0 {
+		f.sequence.group.record.together(ctx, func() { f.take(ctx, relapsed) })
+	}
 }
 
 // take lets clusters go on by what was seen of them.
