@@ -176,6 +176,7 @@ func (r *groupRecord) troubled(ctx workflow.Context, reason, message string) {
 	switch {
 	case reason != "":
 		r.reason.set(ctx, reason, message)
+	case !r.reason.says(message): // it is not what is shown any more
 	case r.withdrawal != "" && r.status.Wait != nil && r.status.Wait.Reason == r.withdrawal:
 	case r.withdrawal != "" && r.status.Status.CurrentBatchStartedAt != nil:
 		r.explainBatch(ctx)

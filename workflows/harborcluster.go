@@ -208,7 +208,7 @@ func (h *harborKeeper) awaitDue(ctx workflow.Context) (harbor.Look, error) {
 	insist := h.insist()
 	insist.silence = blindTime
 	insist.abandon = applying > 0 // it hears only after seconds that it is cancelled
-	err := insist.wait(watching, "watch "+h.ref.String(), nil, "", h.harbor.AwaitHarborDue, in, &due)
+	err := insist.watch(watching, "watch "+h.ref.String(), h.harbor.AwaitHarborDue, in, &due)
 	breakOff()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		return harbor.Look{}, nil

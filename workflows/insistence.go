@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -20,8 +21,9 @@ const (
 	effectTimeout = 10 * time.Second
 	// heartbeatTimeout is how long a waiting activity may be silent before another worker takes over.
 	heartbeatTimeout = 30 * time.Second
-	// unlimitedWait is how long one attempt at a wait without a deadline may take.
+	// unlimitedWait is how long one attempt at a wait without a deadline may take, and heardWait one at a watch that has failed before.
 	unlimitedWait = 24 * time.Hour
+	heardWait     = time.Minute
 	// deadlineGrace is what an activity is given beyond its deadline to look once more and say what was left.
 	deadlineGrace = time.Minute
 	// roundAttempts is after how many failed attempts in a row the workflow says first why an activity does not succeed, and goes on trying.
@@ -42,7 +44,8 @@ type insistence struct {
 	// home, unless nil, is where the activities of cluster run: it goes before taskQueue, and is looked up anew when nobody there has the cluster any more.
 	home    *string
 	cluster string
-	// waiting is told why an activity does not succeed yet, and an empty reason once it does.
+	// waiting is told why an activity does not succeed yet, and an empty reason once it does. With one comes the message that is taken back, if the activity goes
+	// on and somebody else may have said something meanwhile.
 	waiting func(ctx workflow.Context, reason, message string)
 	// giveUpAt ends the insistence; the zero time means never. At least one round is tried, however late it is.
 	giveUpAt time.Time
@@ -52,6 +55,8 @@ type insistence struct {
 	attempts int32
 	// before, unless nil, stands before every round but the first. Its error ends the insistence.
 	before func() error
+	// mute: the activity is a watch.
+	mute bool
 	// abandon: an activity that is cancelled is not waited for. It must be one that changes nothing.
 	abandon bool
 }
@@ -82,18 +87,28 @@ func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Ti
 	return temporal.Error(timedOut, fmt.Sprintf("%s: the time is over, and how it stands could not be seen: %s", summary, temporal.ErrorMessage(err)), err)
 }
 
+// watch runs an activity that waits without limit, and does not tell what for. After it has failed nobody would hear that an attempt can wait, until there is
+// news: attempts end soon until one was over without having failed.
+func (i insistence) watch(ctx workflow.Context, summary string, activity, input, result any) error {
+	i.mute = true
+	return i.wait(ctx, summary, nil, "", activity, input, result)
+}
+
 func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
 	options.WaitForCancellation = !i.abandon
-	said := false
+	said := ""
 	for failed := 0; ; {
 		if i.home != nil {
 			i.taskQueue = *i.home
 		}
 		i.plan(ctx, &options, failed)
+		if i.mute {
+			i.planWatch(&options, said != "")
+		}
 		late := !i.giveUpAt.IsZero() && workflow.Now(ctx).After(i.giveUpAt)
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
 		over := err == nil || temporal.Final(err) || late
-		if said && (over || ctx.Err() != nil) {
+		if said != "" && (over || ctx.Err() != nil) {
 			i.waiting(ctx, "", "")
 		}
 		switch {
@@ -104,9 +119,13 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			return ctx.Err()
 		case uneventful(err, options):
 			failed = 0
+			if said != "" && tookTooLong(err) {
+				i.waiting(ctx, "", said)
+				said = ""
+			}
 		default:
-			said = true
-			i.waiting(ctx, reasonOf(err), options.Summary+": "+i.explain(err, options))
+			said = options.Summary + ": " + i.explain(err, options)
+			i.waiting(ctx, reasonOf(err), said)
 			failed++
 			i.locateAnew(ctx, err)
 		}
@@ -139,6 +158,15 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 	options.TaskQueue, options.ScheduleToStartTimeout = i.taskQueue, 0
 	if i.taskQueue != temporal.TaskQueue {
 		options.ScheduleToStartTimeout = length
+	}
+}
+
+// planWatch lets a round of a watch end with the first attempt that can wait, if it has failed before.
+func (i insistence) planWatch(options *workflow.ActivityOptions, hasFailed bool) {
+	options.StartToCloseTimeout = unlimitedWait
+	if hasFailed {
+		options.StartToCloseTimeout = heardWait
+		options.RetryPolicy.NonRetryableErrorTypes = append(slices.Clone(temporal.NonRetryable), "TemporalTimeout:"+enumspb.TIMEOUT_TYPE_START_TO_CLOSE.String())
 	}
 }
 

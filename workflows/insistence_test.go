@@ -1,15 +1,68 @@
 package workflows
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
+
+// An attempt that gets through waits, and the workflow hears nothing of that: it has to end for the reason why others have failed to be taken back.
+func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
+	for name, others := range map[string]*drydockv1.Wait{
+		"nothing else is waited for": nil,
+		"but what others wait for":   {Reason: "Draining", Message: "3 pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			answers := w.Now().Add(time.Hour)
+			var waiting []activity.Info
+			w.RegisterActivityWithOptions(func(ctx context.Context) error {
+				if w.Now().Before(answers) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				waiting = append(waiting, activity.GetInfo(ctx))
+				return activity.ErrResultPending
+			}, activity.RegisterOptions{Name: "AwaitNews"})
+			var wait *drydockv1.Wait
+			w.lookAfter(2*time.Hour, func() {
+				require.Equal(t, temporal.ErrClusterUnreachable, wait.Reason)
+				if others != nil {
+					wait = others
+				}
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				require.Equal(t, heardWait, waiting[0].StartToCloseTimeout)
+				// As the server says when that is over; the test environment does not.
+				require.NoError(t, w.CompleteActivity(waiting[0].TaskToken, nil, sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)))
+			})
+			w.lookAfter(3*time.Hour, func() {
+				require.Equal(t, others, wait)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				require.Equal(t, unlimitedWait, waiting[len(waiting)-1].StartToCloseTimeout)
+				w.CancelWorkflow()
+			})
+			w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
+				reason := reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &wait, show: func() {}}
+				insist := insistence{taskQueue: temporal.TaskQueue, waiting: reason.set}
+				return insist.watch(ctx, "watch for news", "AwaitNews", nil, nil)
+			}, "")
+			require.True(t, w.IsWorkflowCompleted())
+		})
+	}
+}
 
 func TestAClusterThatDoesNotAnswerForLongLeavesRoomInTheHistoryAndIsHeardAtOnce(t *testing.T) {
 	w := newWorld(t)

@@ -105,7 +105,7 @@ func (w *workItems) parts(placements []placement) [][]placement {
 func (w *workItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
 	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
 	var news []policies.ClusterStanding
-	err := w.group.insist().wait(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), nil, "", w.hub.AwaitManifestWorks, in, &news)
+	err := w.group.insist().watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
 	return news, err
 }
 

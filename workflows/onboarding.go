@@ -157,7 +157,7 @@ func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error)
 	atWork, failed := o.record.known()
 	var found activities.NewClusters
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: o.record.reason.set}
-	err := insist.wait(watching, "watch for new clusters", nil, "", o.hub.AwaitNewClusters, activities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
+	err := insist.watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, activities.AwaitNewClustersInput{AtWork: atWork, Failed: failed}, &found)
 	breakOff()
 	return found, err
 }

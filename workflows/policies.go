@@ -135,7 +135,7 @@ func (p *policyItems) changed(item int) string {
 func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
 	in := activities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
 	var news []policies.ClusterStanding
-	err := p.group.insist().wait(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), nil, "", p.hub.AwaitCompliance, in, &news)
+	err := p.group.insist().watch(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), p.hub.AwaitCompliance, in, &news)
 	return news, err
 }
 

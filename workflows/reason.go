@@ -17,13 +17,19 @@ type reasonKeeper struct {
 	show func()
 }
 
-// set records a reason; an empty one means that nothing is waited for.
+// set records a reason; an empty one means that nothing is waited for, or with a message, not for what that says.
 func (k reasonKeeper) set(ctx workflow.Context, reason, message string) {
-	if reason == "" {
+	switch {
+	case reason != "":
+		k.replace(&drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))})
+	case k.says(message):
 		k.replace(nil)
-		return
 	}
-	k.replace(&drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(workflow.Now(ctx))})
+}
+
+// says reports whether the reason is the one with that message; every one is with none.
+func (k reasonKeeper) says(message string) bool {
+	return message == "" || *k.wait != nil && (*k.wait).Message == message
 }
 
 // hold records that a hold is waited for to end.

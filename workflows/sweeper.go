@@ -160,7 +160,7 @@ func (s *sweeper) watch(ctx workflow.Context) (activities.Orphans, error) {
 		}
 	})
 	var found activities.Orphans
-	err := s.insist().wait(looking, "watch "+s.in.Cluster+" for what nobody takes back", nil, "", s.sweeper.AwaitOrphans, in, &found)
+	err := s.insist().watch(looking, "watch "+s.in.Cluster+" for what nobody takes back", s.sweeper.AwaitOrphans, in, &found)
 	lookAnew()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		// What was reported stands until the next look.
