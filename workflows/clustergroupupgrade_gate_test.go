@@ -297,3 +297,31 @@ func TestAStopAfterTheFirstClusterCallsForNoOtherLookAtThoseThatFollow(t *testin
 		require.Equal(t, 4, looks)
 	}
 }
+
+// A rollout starts nothing while nobody can say which clusters have vanished.
+func TestHealthThatWasSeenBeforeTheHubWasAwayForLongIsLookedAtAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		away  time.Duration
+		looks []string
+	}{
+		"for ten minutes": {10 * time.Minute, []string{"c1", "c1", "c1"}},
+		"for a moment":    {10 * time.Second, []string{"c1", "c1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _ := newGroupWorld(t, []string{"c1"})
+			back := w.Now().Add(test.away)
+			w.fail["VanishedClusters"] = func(int) error {
+				if w.Now().Before(back) {
+					return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
+				}
+				return nil
+			}
+			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withHealthChecks(aRollout())})
+			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
+			require.Equal(t, test.looks, looksAt(w), "the last when it is done")
+			if len(test.looks) == 3 {
+				requireLookedAgain(w, 1, back)
+			}
+		})
+	}
+}

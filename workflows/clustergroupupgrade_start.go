@@ -85,8 +85,13 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 			return nil
 		}
 		if b.askPause > 0 {
+			long := b.askPause == longestPause
 			b.askPause = 0
 			b.group.record.troubled(ctx, "", "")
+			if long && b.group.hasGate() { // what the health checks have seen is as old as that
+				b.group.gate.stale = true
+				return nil
+			}
 		}
 		b.seen, b.seenAt = map[string]bool{}, workflow.Now(ctx)
 		for _, name := range asked {
