@@ -151,7 +151,7 @@ func (l *lookout) look(ctx context.Context, reader kubeclient.Reader) (Orphans, 
 		switch {
 		case err == nil:
 			l.revived = now
-		case slices.Equal(found.Unknown, l.in.Unknown): // else that is told first, and the next attempt says why the scheduler could not be looked after
+		case len(found.Gone) == 0 && slices.Equal(found.Unknown, l.in.Unknown): // else that is told first, and the next attempt says why the scheduler could not be looked after
 			return Orphans{}, err
 		}
 	}

@@ -384,6 +384,8 @@ func TestAMarkOfAnUnknownHolderIsReportedThoughNobodyCanSayWhoWaitsForTheSchedul
 	lookout := newLookout(t, server, AwaitOrphansInput{Cluster: spokeName, Unknown: found.Unknown})
 	_, err := lookout.look(t.Context(), lookout.cluster.Client)
 	require.ErrorContains(t, err, "visibility is away", "there is nothing else to say")
+	lookout.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
+	require.Equal(t, lookout.in.Left, lookout.now(t).Gone)
 }
 
 func TestTheRequestForAClusterIsAnOrphanOnlyWhenTheNodesOfItsRolloutAreBack(t *testing.T) {
