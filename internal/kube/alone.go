@@ -45,14 +45,14 @@ func (k *Kept) List() []*metav1.PartialObjectMetadata {
 	return kept
 }
 
-func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (stop func(), err error) {
-	own, stop, err := c.watchAlone(ctx, k.Object, changed)
+func (k *Kept) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (own *informer, stop func(), err error) {
+	own, stop, err = c.watchAlone(ctx, k.Object, changed)
 	if err == nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.own = own
 	}
-	return stop, err
+	return own, stop, err
 }
 
 // watchAlone sends to changed whenever the object, or when it has no name one of its namespace, has changed, until stop is called. It returns when

@@ -66,26 +66,33 @@ type watcher struct {
 	changed chan struct{}
 	// pending kinds are not watched yet.
 	pending []client.Object
-	stops   []func()
+	watches []watched
 }
 
-// start watches the pending kinds. Those that cannot be watched, and need not, stay pending.
+// watched is the watch of a kind, until stop is called.
+type watched struct {
+	by   *informer
+	stop func()
+}
+
+// start watches the pending kinds. Those that cannot be watched, and need not, stay pending. Its error may be that a kind cannot be watched any more: what the
+// cache holds may be long over.
 func (w *watcher) start(ctx context.Context) error {
 	kinds := w.pending
 	w.pending = nil
 	for _, kind := range kinds {
-		if stop, own, err := w.startOwn(ctx, kind); own {
+		if by, stop, own, err := w.startOwn(ctx, kind); own {
 			if err != nil {
 				return err
 			}
-			w.stops = append(w.stops, stop)
+			w.watches = append(w.watches, watched{by, stop})
 			continue
 		}
 		ifServed, isOptional := kind.(optional)
 		if isOptional {
 			kind = ifServed.Object
 		}
-		informer, err := w.cluster.Cache.GetInformer(ctx, kind)
+		found, err := w.cluster.Cache.GetInformer(ctx, kind)
 		if isOptional && (meta.IsNoMatchError(err) || apierrors.IsForbidden(err)) {
 			w.pending = append(w.pending, ifServed)
 			continue
@@ -93,31 +100,41 @@ func (w *watcher) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		stop, err := w.cluster.feeds.subscribe(informer, scopeOf(kind), w.changed)
+		stop, err := w.cluster.feeds.subscribe(found, scopeOf(kind), w.changed)
 		if err != nil {
 			return err
 		}
-		w.stops = append(w.stops, stop)
+		w.watches = append(w.watches, watched{found.(*informer), stop})
+	}
+	return w.refused()
+}
+
+// refused is why the objects of a kind have not been seen for a while, although the API server answers.
+func (w *watcher) refused() error {
+	for _, watched := range w.watches {
+		if err := watched.by.refused(max(w.cluster.safetyInterval, watchPatience)); err != nil {
+			return w.cluster.explain("watch", err)
+		}
 	}
 	return nil
 }
 
 // startOwn starts a watch that is for this wait only, and reports whether the kind asks for one.
-func (w *watcher) startOwn(ctx context.Context, kind client.Object) (stop func(), own bool, err error) {
+func (w *watcher) startOwn(ctx context.Context, kind client.Object) (by *informer, stop func(), own bool, err error) {
 	switch kind := kind.(type) {
 	case alone:
-		_, stop, err = w.cluster.watchAlone(ctx, kind.Object, w.changed)
-		return stop, true, err
+		by, stop, err = w.cluster.watchAlone(ctx, kind.Object, w.changed)
+		return by, stop, true, err
 	case *Kept:
-		stop, err = kind.watch(ctx, w.cluster, w.changed)
-		return stop, true, err
+		by, stop, err = kind.watch(ctx, w.cluster, w.changed)
+		return by, stop, true, err
 	}
-	return nil, false, nil
+	return nil, nil, false, nil
 }
 
 func (w *watcher) stop() {
-	for _, stop := range w.stops {
-		stop()
+	for _, watched := range w.watches {
+		watched.stop()
 	}
 }
 

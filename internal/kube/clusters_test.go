@@ -111,19 +111,29 @@ func TestAnAPIServerThatDoesNotAnswerOrRefusesUsIsNamedAsUnreachable(t *testing.
 	}
 }
 
-func TestAReadOfAKindThatMayNotBeWatchedFailsInsteadOfWaiting(t *testing.T) {
-	admin := spoke(t).Client
-	meta := metav1.ObjectMeta{Name: "limited"}
-	require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
-	}}))
-	require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+// userWho is the access of a user to the stack's cluster who may do that, as long as the binding stands.
+func userWho(t *testing.T, name string, may ...rbacv1.PolicyRule) (*rest.Config, *rbacv1.ClusterRoleBinding) {
+	t.Helper()
+	admin, meta := spoke(t).Client, metav1.ObjectMeta{Name: name}
+	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: may}
+	require.NoError(t, admin.Create(t.Context(), role))
+	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "limited"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "limited"}},
-	}))
-	config, err := stack.Cluster("spoke").UserConfig("limited")
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
+	}
+	require.NoError(t, admin.Create(t.Context(), binding))
+	t.Cleanup(func() {
+		require.NoError(t, client.IgnoreNotFound(admin.Delete(context.Background(), binding)))
+		require.NoError(t, admin.Delete(context.Background(), role))
+	})
+	config, err := stack.Cluster("spoke").UserConfig(name)
 	require.NoError(t, err)
+	return config, binding
+}
+
+func TestAReadOfAKindThatMayNotBeWatchedFailsInsteadOfWaiting(t *testing.T) {
+	config, _ := userWho(t, "limited", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
 	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"limited": config}), kube.Options{})
 	t.Cleanup(clusters.Close)
 	cluster, err := clusters.Cluster(t.Context(), "limited")

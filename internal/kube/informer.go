@@ -2,31 +2,41 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // syncPatience is how long a first read may take before it is asked whether the API server answers at all.
 const syncPatience = 3 * time.Second
 
-// informer remembers why it could not get its objects, as long as it never had them. Later failures are not held against what it
-// has: it reconnects by itself.
+// watchPatience is how long objects may at least be refused until nobody rests on what was seen before: a server that has just been started refuses some.
+const watchPatience = 5 * time.Second
+
+// informer remembers why it could not get its objects, as long as it never had them. A later failure is not held against what it has before it has lasted
+// for a while: it reconnects by itself.
 type informer struct {
 	toolscache.SharedIndexInformer
 
 	mu      sync.Mutex
 	failure error
 	failed  chan struct{}
+	// refusal is what the API server has answered since refusedSince instead of the objects; nil: it gives them, or does not answer.
+	refusal      error
+	refusedSince time.Time
 }
 
 func newInformer(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers, log *slog.Logger) *informer {
-	i := &informer{SharedIndexInformer: toolscache.NewSharedIndexInformer(source, kind, resync, indexers), failed: make(chan struct{})}
+	i := &informer{failed: make(chan struct{})}
+	i.SharedIndexInformer = toolscache.NewSharedIndexInformer(i.heeded(toolscache.ToListerWatcherWithContext(source)), kind, resync, indexers)
 	// It fails only on an informer that runs already.
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *toolscache.Reflector, err error) {
 		if err == io.EOF || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
@@ -45,6 +55,49 @@ func (i *informer) fail(err error) {
 		close(i.failed)
 	}
 	i.failure = err
+}
+
+// heeded is a source of which the informer remembers what the API server answers. A watch that is refused does not count: all objects are listed then.
+func (i *informer) heeded(source toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := source.ListWithContext(ctx, options)
+			i.heed(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			begun, err := source.WatchWithContext(ctx, options)
+			if err == nil {
+				i.heed(nil)
+			}
+			return begun, err
+		},
+	}
+}
+
+// heed takes in how a request has ended. Whether the API server answers at all is asked elsewhere, and what it does not serve any more has no objects.
+func (i *informer) heed(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case err == nil || unanswered(err) || apierrors.IsNotFound(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+		i.refusal = nil
+	case i.refusal == nil:
+		i.refusedSince = time.Now()
+		fallthrough
+	default:
+		i.refusal = err
+	}
+}
+
+// refused is why the API server, which answers, has not given us the objects for so long; nil: it has.
+func (i *informer) refused(forSo time.Duration) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.refusal == nil || time.Since(i.refusedSince) < forSo {
+		return nil
+	}
+	return fmt.Errorf("no change has been seen since %s: %w", i.refusedSince.UTC().Format("2006-01-02 15:04:05Z"), i.refusal)
 }
 
 // await returns when the informer has all objects, or with the last reason why it could not get them. It tries a refused

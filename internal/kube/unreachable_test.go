@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -33,6 +34,17 @@ func TestAWaitEndsWhenTheAPIServerDoesNotAnswerAndTheNextGoesOnWhenItDoes(t *tes
 	ended := make(chan error, 1)
 	go func() { ended <- cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, never) }()
 	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
+	config, binding := userWho(t, "viewer",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}})
+	viewers := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"viewed": config}), kube.Options{SafetyInterval: 200 * time.Millisecond})
+	t.Cleanup(viewers.Close)
+	var viewed *kube.Cluster
+	require.Eventually(t, func() bool { // the API server learns after a moment who may do what
+		viewed, err = viewers.Cluster(t.Context(), "viewed")
+		return err == nil && viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at) == nil
+	}, 2*time.Minute, 50*time.Millisecond)
+	require.NoError(t, cluster.Client.Delete(t.Context(), binding.DeepCopy())) // a watch goes on, until it has to begin anew
 
 	require.NoError(t, stack.Cluster("spoke").APIServer.Kill())
 	err = <-ended
@@ -45,6 +57,18 @@ func TestAWaitEndsWhenTheAPIServerDoesNotAnswerAndTheNextGoesOnWhenItDoes(t *tes
 
 	require.NoError(t, stack.Cluster("spoke").APIServer.Start(t.Context()))
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, at))
+
+	// Nor does that of a kind count any more that may not be watched since then.
+	waiting, giveUp := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer giveUp()
+	err = viewed.Await(waiting, []client.Object{&corev1.Node{}}, never)
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac: no change has been seen since ")
+	require.ErrorContains(t, err, `cannot list resource "nodes"`)
+	require.Error(t, viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at))
+	binding.ResourceVersion, binding.UID = "", ""
+	require.NoError(t, cluster.Client.Create(t.Context(), binding))
+	require.Eventually(t, func() bool { return viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at) == nil }, 2*time.Minute, 100*time.Millisecond)
 }
 
 // bareServer answers every request with a namespace kube-system of that UID, to those who have the valid token; only whether it lives it
