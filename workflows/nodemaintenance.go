@@ -176,6 +176,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	clean, _ := workflow.NewDisconnectedContext(ctx)
 	m.partWithAll(clean, err)
 	m.leaveHolder(clean)
+	m.leaveQueue(clean)
 	m.cleanUp(clean, err)
 	m.releaseSlot(clean, err)
 	m.holds.leave(clean)

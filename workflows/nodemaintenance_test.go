@@ -666,6 +666,25 @@ func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testi
 	require.False(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].LeftOut)
 }
 
+func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t *testing.T) {
+	w := newWorld(t)
+	w.slots = 0
+	over := w.Now().Add(20 * time.Minute)
+	w.fail["ReturnNode"] = func(int) error {
+		if w.Now().Before(over) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.lookAfter(10*time.Minute, func() {
+		require.Equal(t, maintenancev1.NodeCleaningUp, statusOf[nodeStatus](w).State)
+		require.True(t, w.book.Empty())
+	})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireCancelled[nodeStatus](w)
+}
+
 func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T) {
 	tests := []struct {
 		name            string
