@@ -111,6 +111,29 @@ func TestARolloutFollowsTheLocksOfItsClustersOnceItHasSeenSome(t *testing.T) {
 	requireResult[ranv1.ClusterStatus](w)
 }
 
+func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testing.T) {
+	w, nodes := newClusterWorld(t, 0, 1, 1)
+	nodes.takes = 3 * time.Hour
+	start := w.Now()
+	play(w, "FollowLocks", func(activities.ClusterLockInput) any { return nil })
+	w.blocked["FollowLocks"] = true
+	w.fail["FollowLocks"] = func(int) error {
+		if w.Now().Before(start.Add(time.Hour)) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() {
+		w.SignalWorkflow(temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(0)})
+	}, time.Minute)
+	w.lookAfter(2*time.Hour, func() {
+		asked := w.inputsOf("FollowLocks")
+		require.True(t, asked[len(asked)-1].(activities.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
+	})
+	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
+	requireResult[ranv1.ClusterStatus](w)
+}
+
 func TestAMaintenanceThatWaitsForLocksTellsHowFarApplicationsHaveCome(t *testing.T) {
 	w := newWorld(t)
 	play(w, "TakeNode", func(activities.TakeNodeInput) any {
