@@ -32,8 +32,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 			return err
 		}
 		c.record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
-		timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before asking the locks of " + c.in.Cluster + " again"})
-		if err := timer.Get(ctx, nil); err != nil {
+		if err := awaitRefused(ctx, c.record.reason, err, pause, "before asking the locks of "+c.in.Cluster+" again"); err != nil {
 			return err
 		}
 	}

@@ -70,17 +70,23 @@ func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
 func TestTheLocksOfAClusterHaveNoMoreTimeWhenTheirRequestIsDeleted(t *testing.T) {
 	w, _ := newClusterWorld(t, 0, 1, 1)
 	w.fail["AwaitClusterLocks"] = func(call int) error {
-		if call <= 2 {
+		if call <= 4 {
 			return temporal.Error(temporal.ErrLockRefused, "somebody has deleted maintenance request drydock-1234", nil)
 		}
 		return nil
 	}
 	in := oneCluster()
 	in.Remediation.LockTimeoutSeconds = new(int32(3600))
+	said := false
+	w.when(func() bool {
+		wait := statusOf[ranv1.ClusterUpgradeStatus](w).Wait
+		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "somebody has deleted maintenance request drydock-1234"
+	}, func() { said = true })
 	w.ExecuteWorkflow(ClusterUpgrade, in)
 	require.Equal(t, ranv1.ClusterComplete, requireResult[ranv1.ClusterStatus](w).State)
 	awaits := w.inputsOf("AwaitClusterLocks")
-	require.Len(t, awaits, 3)
+	require.True(t, said)
+	require.Len(t, awaits, 5)
 	first := awaits[0].(activities.ClusterLockInput).Deadline
 	for _, again := range awaits[1:] {
 		require.True(t, first.Equal(*again.(activities.ClusterLockInput).Deadline))

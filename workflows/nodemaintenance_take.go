@@ -34,8 +34,7 @@ func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
 				return err
 			}
 			m.record.note("waiting for locks again: " + temporal.ErrorMessage(err))
-			timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before looking at the locks of " + m.node.Node + " again"})
-			if err := timer.Get(ctx, nil); err != nil {
+			if err := awaitRefused(ctx, m.record.reason, err, pause, "before looking at the locks of "+m.node.Node+" again"); err != nil {
 				return err
 			}
 			pause = min(2*pause, lockRefusedPauseLimit)

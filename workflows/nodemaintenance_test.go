@@ -606,15 +606,26 @@ func TestANodeThatSomeoneElseTookIsQueuedForAgainWithoutHoldingLocks(t *testing.
 func TestALockThatIsTakenBackBeforeTheCordonIsWaitedForAgain(t *testing.T) {
 	w := newWorld(t)
 	w.locked = true
-	w.fail["Cordon"] = once(temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil))
+	w.fail["Cordon"] = func(call int) error {
+		if call <= 4 {
+			return temporal.Error(temporal.ErrLockRefused, "lock ceph-n1 is active", nil)
+		}
+		return nil
+	}
+	said := false
+	w.when(func() bool {
+		wait := statusOf[nodeStatus](w).Wait
+		return wait != nil && wait.Reason == temporal.ErrLockRefused && wait.Message == "lock ceph-n1 is active"
+	}, func() { said = true })
 	in := wholeMaintenance()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(60))
 	w.ExecuteWorkflow(NodeMaintenance, in)
 
 	status := requireResult[nodeStatus](w)
-	require.Len(t, w.inputs["AwaitNodeLocks"], 2)
+	require.True(t, said)
+	require.Len(t, w.inputs["AwaitNodeLocks"], 5)
 	require.Equal(t, w.inputs["AwaitNodeLocks"][0], w.inputs["AwaitNodeLocks"][1], "until the same deadline: it may be taken back again and again")
-	require.Len(t, w.inputs["Cordon"], 2)
+	require.Len(t, w.inputs["Cordon"], 5)
 	cordon := status.States[slices.Index(states(status), maintenancev1.NodeCordon)]
 	letGo := stageKeeper{stages: &status.Stages}.stage(maintenancev1.StageNodeWorkloadLocksInactive)
 	require.False(t, letGo.FinishedAt.After(cordon.At.Time), "a stage that has succeeded is not written again")
