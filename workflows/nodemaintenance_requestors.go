@@ -126,6 +126,8 @@ func (k *requestorKeeper) needed() bool { return len(k.who(needsNode)) > 0 }
 
 func needsNode(r *requestor) bool { return r.State.NeedsNode() }
 
+func hasFailed(r *requestor) bool { return r.State == maintenancev1.RequestorFailed }
+
 // failing is one of ours whose work has failed and who holds the node therefore; nil: there is none.
 func (k *requestorKeeper) failing() *requestor {
 	for _, r := range k.ours() {

@@ -150,7 +150,9 @@ func TestAJoinedMaintenanceThatFailsHoldsTheNodeAndOneThatEndsWithoutAWordLetsIt
 	w.say(
 		w.claims(1, maintenancev1.RequestorAtWork), w.claims(3, maintenancev1.RequestorFailed),
 		w.claims(2, maintenancev1.RequestorDone), // late, and out of date
-		w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady), w.claims(4, maintenancev1.RequestorDone),
+		w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady), func() {
+			require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "; the work of gpu.example.com (node/c1/gpu/n1) has failed, and waits for recover, done or cancel")
+		}, w.claims(4, maintenancev1.RequestorDone),
 	)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	requireResult[nodeStatus](w)

@@ -193,7 +193,11 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 		m.record.reason.set(ctx, "RequestorFailed", failed+"; the node is held until the failure is cleared (recover), or done or cancel is said")
 	} else {
 		m.record.enter(ctx, maintenancev1.NodeReady)
-		if message := "the node is handed over to " + who + "; waiting for done"; m.stale.Stale {
+		message := "the node is handed over to " + who + "; waiting for done"
+		if failed := names(m.requestors.who(hasFailed)); failed != "" {
+			message += "; the work of " + failed + " has failed, and waits for recover, done or cancel"
+		}
+		if m.stale.Stale {
 			m.record.reason.set(ctx, ReasonStale, fmt.Sprintf("%s for longer than %d s (maxNodeMaintenanceTimeSeconds)", message, m.stale.LimitSeconds))
 		} else {
 			m.record.reason.set(ctx, ReasonAwaitingRequestor, message)
