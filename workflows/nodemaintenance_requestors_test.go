@@ -111,6 +111,23 @@ func TestOneThatIsCancelledWhenItIsDoneHasCompleted(t *testing.T) {
 	}
 }
 
+// It has had its say; the others want to know that the node is well.
+func TestOneThatIsDoneDoesNotCancelTheCheckOfTheNodeForTheOthers(t *testing.T) {
+	w := newWorld(t)
+	w.fail["AwaitNodeHealthy"] = func(call int) error {
+		if call == 1 {
+			w.signal(temporal.SignalCancel, "gpu.example.com")()
+			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
+		}
+		return nil
+	}
+	w.say(w.signal(temporal.SignalDone, "gpu.example.com"), w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, forTwo())
+	status := requireResult[nodeStatus](w)
+	require.Equal(t, maintenancev1.NodeCompleted, status.State)
+	require.Contains(t, status.Notes, "cancel was said for gpu.example.com, but gpu.example.com does not need the node any more: nothing done")
+}
+
 // What is cancelled then is the check of the node, of which nobody knows what it would have found.
 func TestOneThatIsCancelledWhileItsNodeIsCheckedIsCancelled(t *testing.T) {
 	w := newWorld(t)
