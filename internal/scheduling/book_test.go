@@ -162,6 +162,16 @@ func TestAWaitOfSeveralNamesTheNextAndAllWithTheirReasons(t *testing.T) {
 	require.Equal(t, "c", wait.Blockers[1].Name)
 }
 
+func TestANodeThatOnlyAMarkHoldsIsNamedWithIt(t *testing.T) {
+	d := newDesk(1, "a", "b")
+	marked := seen("a")
+	marked.Maintenance = "node/c/default/over"
+	d.book.See(scheduling.Sight{From: noon, Nodes: []scheduling.SeenNode{marked}})
+	d.ask("june", slot("b", 1))
+	d.later()
+	require.Contains(t, d.told[0].Wait.Message, "allows 1 of 2 nodes under maintenance at once (a with the mark of node/c/default/over)")
+}
+
 func TestWhatIsAskedTwiceIsGrantedOnceAndToldAgain(t *testing.T) {
 	d := newDesk(2, "a", "b")
 	require.Equal(t, []string{"june: on-a"}, d.ask("june", slot("a", 1)))

@@ -98,8 +98,11 @@ func (m *member) count() {
 // occupy counts the node as under maintenance for a request; and as unavailable, unless it is counted as that already.
 func (m *member) occupy(request Request, unavailable bool) {
 	holder := request.Node
-	if request.Requestor != "" {
+	switch {
+	case request.Requestor != "":
 		holder += " for " + request.Requestor
+	case request.Name != "": // no slot stands for it: only the node says so
+		holder += " with the mark of " + request.Name
 	}
 	for _, pool := range m.pools {
 		pool.occupy(holder, unavailable)
