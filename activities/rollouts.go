@@ -2,7 +2,7 @@ package activities
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -10,9 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -225,12 +227,20 @@ func registeredCluster(name string) *metav1.PartialObjectMetadata {
 	return cluster
 }
 
-// CheckNodeMaintenance refuses a request that cannot be carried out, before anything is touched: it need not come through the CLI.
+// CheckNodeMaintenance refuses a request, as it was written, that cannot be carried out, before anything is touched: it need not come through the CLI.
 // Errors: InvalidSpec, naming every field that is wrong.
-func (r *Rollouts) CheckNodeMaintenance(_ context.Context, object maintenancev1.NodeMaintenance) error {
-	err := manifest.Complete(&object)
-	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
-		return temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
+func (r *Rollouts) CheckNodeMaintenance(_ context.Context, written json.RawMessage) error {
+	object := &unstructured.Unstructured{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(written, &object.Object); err != nil {
+		return temporal.Error(temporal.ErrInvalidSpec, "object: "+err.Error(), err)
 	}
-	return err
+	object.SetGroupVersionKind(maintenancev1.GroupVersion.WithKind("NodeMaintenance"))
+	problems := manifest.Check(object)
+	for i := range problems {
+		problems[i].Object = object.GetKind() + " " + client.ObjectKeyFromObject(object).String()
+	}
+	if len(problems) > 0 {
+		return temporal.Error(temporal.ErrInvalidSpec, manifest.Invalid(problems).Error(), nil)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -133,14 +134,24 @@ func TestAMaintenanceThatCannotBeCarriedOutIsRefusedWithEveryFieldThatIsWrong(t 
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
 		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "ops.example.com", NodeName: "n1"},
 	}
-	require.NoError(t, rollouts.CheckNodeMaintenance(t.Context(), good))
+	check := func(object any) error {
+		written, err := json.Marshal(object)
+		require.NoError(t, err)
+		return rollouts.CheckNodeMaintenance(t.Context(), written)
+	}
+	require.NoError(t, check(good))
 
 	bad := good
 	bad.Spec.NodeName = ""
 	bad.Spec.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "=="}
-	err := rollouts.CheckNodeMaintenance(t.Context(), bad)
+	err := check(bad)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "spec.nodeName")
+	require.ErrorContains(t, err, "NodeMaintenance ops/n1: spec.nodeName")
+
+	written := `{"metadata": {"namespace": "ops", "name": "n1"}, "spec": {"requestorID": "ops.example.com", "nodeName": "n1", "drainSpecs": {}}}`
+	err = rollouts.CheckNodeMaintenance(t.Context(), json.RawMessage(written))
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "NodeMaintenance ops/n1: spec.drainSpecs: unknown field")
 }
 
 func TestAManagedClusterThatIsDeletedHasVanished(t *testing.T) {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -39,6 +40,23 @@ type NodeMaintenanceInput struct {
 	Held emergency.State `json:"held"`
 	// Carried is the state of the run before, if there was one.
 	Carried *NodeMaintenanceCarried `json:"carried,omitempty"`
+
+	// written is Object as whoever asks wrote it, with the fields that it does not have.
+	written json.RawMessage
+}
+
+// UnmarshalJSON keeps also the object as it was written: a field that is misspelled is to be refused, and not dropped.
+func (in *NodeMaintenanceInput) UnmarshalJSON(text []byte) error {
+	type plain NodeMaintenanceInput
+	if err := json.Unmarshal(text, (*plain)(in)); err != nil {
+		return err
+	}
+	var written struct {
+		Object json.RawMessage `json:"object"`
+	}
+	err := json.Unmarshal(text, &written)
+	in.written = written.Object
+	return err
 }
 
 const (
@@ -253,7 +271,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 		return err
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
-	if err := hub.effect(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Object, nil); err != nil {
+	if err := hub.effect(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.written, nil); err != nil {
 		return err
 	}
 	awake := wakeSweeper(ctx, m.record.reason.set, m.in.Cluster, "a maintenance of "+m.node.Node+" begins")

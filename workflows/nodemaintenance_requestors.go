@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.temporal.io/sdk/workflow"
+
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"

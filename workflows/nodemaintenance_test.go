@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -88,6 +89,23 @@ func TestARequestThatCannotBeCarriedOutTouchesNothing(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireFailure[nodeStatus](w, temporal.ErrInvalidSpec)
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.called())
+}
+
+// A field that no version knows, say: it is refused, and not dropped.
+func TestARequestIsCheckedAsItWasWritten(t *testing.T) {
+	var in NodeMaintenanceInput
+	const object = `{"spec": {"requestorID": "ops.example.com", "drainSpecs": {}}}`
+	require.NoError(t, json.Unmarshal([]byte(`{"cluster": "c1", "object": `+object+`}`), &in))
+	require.Equal(t, "c1", in.Cluster)
+	require.Equal(t, "ops.example.com", in.Object.Spec.RequestorID)
+	require.JSONEq(t, object, string(in.written))
+
+	w := newWorld(t)
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+	written, err := json.Marshal(wholeMaintenance().Object)
+	require.NoError(t, err)
+	require.JSONEq(t, string(written), string(w.inputs["CheckNodeMaintenance"][0].(json.RawMessage)))
 }
 
 func TestAClusterWithoutLocksIsNotAskedForThem(t *testing.T) {

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"testing"
@@ -139,7 +140,7 @@ func (w *world) register() {
 	play(w, "RequestClusterMaintenance", func(activities.ClusterLockInput) any { return w.locked })
 	play(w, "AwaitClusterLocks", func(activities.ClusterLockInput) any { return nil })
 	play(w, "WithdrawClusterMaintenance", func(activities.ClusterLockInput) any { return nil })
-	play(w, "CheckNodeMaintenance", func(maintenancev1.NodeMaintenance) any { return nil })
+	play(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
 	play(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	play(w, "PlanRollout", func(any) any { return w.plan })
 	play(w, "VanishedClusters", func(names []string) any {
