@@ -26,18 +26,19 @@ type exampleProgram struct {
 	name, campaign string
 	// stops: it stops its work when the node is taken away from it.
 	stops   bool
-	command func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
+	command func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd
 }
 
-func examplePrograms() []exampleProgram {
+func examplePrograms(t *testing.T) []exampleProgram {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "requestor")
+	built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, examplesDir+"/requestor").CombinedOutput()
+	require.NoError(t, err, "%s", built)
 	return []exampleProgram{
-		{"in Go", "bios-go", true, func(t *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
-			program := filepath.Join(t.TempDir(), "requestor")
-			built, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, examplesDir+"/requestor").CombinedOutput()
-			require.NoError(t, err, "%s", built)
+		{"in Go", "bios-go", true, func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
 			return exec.Command(program, append([]string{"--cluster", spoke.Name, "--campaign", campaign, "--nodes", "worker-1,worker-2", "--"}, work...)...)
 		}},
-		{"in a shell", "bios-sh", false, func(_ *testing.T, spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
+		{"in a shell", "bios-sh", false, func(spoke *devstack.Cluster, campaign string, work ...string) *exec.Cmd {
 			return exec.Command(examplesDir+"/requestor.sh", append([]string{spoke.Name, campaign, "node/worker-1", "node/worker-2", "--"}, work...)...)
 		}},
 	}
@@ -46,7 +47,7 @@ func examplePrograms() []exampleProgram {
 // run begins a program as a user of the fleet; the process and what it starts are ended with the test.
 func (p exampleProgram) run(t *testing.T, spoke *devstack.Cluster, work ...string) (cmd *exec.Cmd, said *bytes.Buffer) {
 	t.Helper()
-	cmd, said = p.command(t, spoke, p.campaign, work...), &bytes.Buffer{}
+	cmd, said = p.command(spoke, p.campaign, work...), &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = said, said
 	drydock := theFleet.Command(t.Context())
 	cmd.Env = append(slices.Clone(drydock.Env), "PATH="+filepath.Dir(drydock.Path)+":"+os.Getenv("PATH"))
@@ -64,18 +65,19 @@ func kill(cmd *exec.Cmd) {
 }
 
 func TestTheRequestorsOfTheDocumentation(t *testing.T) {
-	for _, program := range examplePrograms() {
+	for i, program := range examplePrograms(t) {
 		t.Run(program.name+" go on after they were killed, and after their work has failed", func(t *testing.T) {
-			goesOn(t, program)
+			t.Parallel()
+			goesOn(t, program, theFleet.Spokes[2*i])
 		})
 		t.Run(program.name+" ask anew for a node whose maintenance was terminated, and do not work on it before", func(t *testing.T) {
-			asksAnew(t, program)
+			t.Parallel()
+			asksAnew(t, program, theFleet.Spokes[2*i+1])
 		})
 	}
 }
 
-func goesOn(t *testing.T, program exampleProgram) {
-	spoke := theFleet.Cluster("spoke-2")
+func goesOn(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	before, dir := len(deedsOf(t, spoke)), t.TempDir()
 
 	// The work on the first node hangs, and its program is killed.
@@ -106,8 +108,7 @@ func goesOn(t *testing.T, program exampleProgram) {
 	require.Equal(t, 2, count[fleet.DeedUncordon])
 }
 
-func asksAnew(t *testing.T, program exampleProgram) {
-	spoke := theFleet.Cluster("spoke-2")
+func asksAnew(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	program.campaign += "-anew"
 	dir := t.TempDir()
 

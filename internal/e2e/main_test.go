@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,6 +30,11 @@ const (
 var theFleet *fleet.Fleet
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	// A test needs a spoke rather than a core: most of its time it waits, for a timeout, for the sweeper, for a worker that was killed.
+	if err := flag.Set("test.parallel", strconv.Itoa(spokes)); err != nil {
+		panic(err)
+	}
 	os.Exit(run(m))
 }
 
