@@ -192,12 +192,12 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 		w, clusters := newGroupWorld(t, batch)
 		object := withHealthChecks(aRollout())
 		object.Spec.HealthChecks[0].TimeoutSeconds = new(int32(3600))
-		object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 10}
+		object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true, Expiry: 2}
 		var approved *asked
 		w.RegisterDelayedCallback(func() {
 			approved = w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
-		}, 9*time.Minute)
-		healthy := w.Now().Add(30 * time.Minute)
+		}, time.Minute)
+		healthy := w.Now().Add(6 * time.Minute)
 		w.fail["AwaitClusterHealthy"] = func(int) error {
 			if w.Now().Before(healthy) {
 				return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
@@ -205,7 +205,7 @@ func TestAnApprovalGrowsNoOlderWhileTheChecksItHasLetBeginAreMade(t *testing.T) 
 			return nil
 		}
 		if again {
-			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 20*time.Minute)
+			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 4*time.Minute)
 		}
 		w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 		require.NoError(t, approved.refused)

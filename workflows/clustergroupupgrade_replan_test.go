@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -231,10 +232,10 @@ func TestWhileItIsNotKnownWhatIsHeldNothingIsPrecached(t *testing.T) {
 
 func TestPausedNoOtherClusterIsBackedUp(t *testing.T) {
 	var many []string
-	for i := range (preparationsAtOnce + 1) * preparedTogether {
+	for i := range preparationsAtOnce*preparedTogether + 1 {
 		many = append(many, fmt.Sprintf("c%04d", i))
 	}
-	w, _ := newPreparedWorld(t, nil, many)
+	w, _ := newPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, preparedTogether))...)
 	object := aRollout()
 	object.Spec.Backup = true
 	var begun atomic.Int32

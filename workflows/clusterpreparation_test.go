@@ -142,7 +142,7 @@ func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
 			held = append(held, drydockv1.HoldScope("cluster/"+many[i]))
 		}
 	}
-	w, _ := newPreparedWorld(t, nil, many)
+	w, _ := newPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, preparedTogether))...)
 	released, tried, trying := false, map[string]bool{}, sync.Mutex{}
 	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(_ context.Context, job activities.ClusterJob) error {
 		if released || !slices.Contains(held, drydockv1.HoldScope("cluster/"+job.Cluster)) {

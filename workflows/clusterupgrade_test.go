@@ -276,7 +276,7 @@ func TestAPausedClusterSaysSoWhenNoNodeIsAtWork(t *testing.T) {
 }
 
 func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
-	w, nodes := newClusterWorld(t, 0, 400, 200)
+	w, nodes := newClusterWorld(t, 0, 220, 200)
 	tasks := 0
 	w.SetOnTimerScheduledListener(func(_ string, pause time.Duration) {
 		if pause == time.Millisecond {
@@ -284,7 +284,7 @@ func TestHundredsOfNodesAreStartedWithoutHoldingUpTheWorkflow(t *testing.T) {
 		}
 	})
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
-	require.Equal(t, int32(400), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
+	require.Equal(t, int32(220), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.LessOrEqual(t, nodes.most, 200)
 	require.GreaterOrEqual(t, tasks, 200/childrenAtOnce, "one task starts only some")
 }

@@ -343,15 +343,16 @@ func signalWhen[S any](w *world, condition func(S) bool, signal string, payload 
 	w.when(func() bool { return condition(statusOf[S](w)) }, func() { w.SignalWorkflow(signal, payload) })
 }
 
-// when runs then as soon as the condition holds; it is looked at every second of workflow time.
+// when runs then as soon as the condition holds; it is looked at every second of workflow time, after minutes less and less often.
 func (w *world) when(condition func() bool, then func()) {
-	var look func()
+	begun, look := w.Now(), func() {}
 	look = func() {
 		if condition() {
 			then()
 			return
 		}
-		w.RegisterDelayedCallback(look, time.Second)
+		waited := w.Now().Sub(begun)
+		w.RegisterDelayedCallback(look, max(time.Second, (waited/500).Truncate(time.Second)))
 	}
 	w.RegisterDelayedCallback(look, time.Second)
 }
