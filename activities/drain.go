@@ -28,6 +28,8 @@ type DrainInput struct {
 	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
 	NodeUID types.UID               `json:"nodeUID,omitempty"`
 	Spec    maintenancev1.DrainSpec `json:"spec"`
+	// Cordoned: the node was cordoned for the maintenance. While somebody has uncordoned it, nothing is evicted.
+	Cordoned bool `json:"cordoned,omitempty"`
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Attempt  int32      `json:"attempt"`
@@ -60,7 +62,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	defer stop()
 	defer d.Metrics.forget(in.NodeRef)
 	status, err := drain.Drain{
-		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
+		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Cordoned: in.Cordoned, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
 		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
 		Draining: func(node *corev1.Node) bool {
 			condition := kube.FindNodeCondition(node, kube.ConditionDrainInProgress)

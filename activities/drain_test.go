@@ -161,6 +161,40 @@ func TestADrainNeverTakesMoreThanTheBudgetAllows(t *testing.T) {
 	require.Equal(t, int32(5), <-fewest)
 }
 
+func TestWhatItsControllerPutsBackOnTheNodeIsNotEvictedOverAndOver(t *testing.T) {
+	ref, shop := testNode(t), newTenant(t)
+	changed(t, ref.Node, cordoned)
+	labels := map[string]string{"app": "agent"}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: shop.namespace, Name: "agent"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					NodeSelector: map[string]string{corev1.LabelHostname: ref.Node}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+					Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
+				},
+			},
+		},
+	}
+	cluster := testCluster(t)
+	require.NoError(t, cluster.Client.Create(t.Context(), deployment))
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{deployment.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+		return deployment.Status.AvailableReplicas == 1, client.IgnoreNotFound(err)
+	}))
+	workflow := &signals{}
+	ended := startDrain(t, DrainInput{NodeRef: ref, Cordoned: true, Attempt: 1}, workflow, nil)
+	returned := workflow.waitsFor(t, "ReturnsToNode")
+	require.Contains(t, returned.Wait.Message, "it tolerates the cordon")
+	require.NoError(t, cluster.Client.Delete(t.Context(), deployment))
+	result := <-ended
+	require.NoError(t, result.err)
+	require.Equal(t, int32(4), result.status.Evicted, "the last has left with its controller")
+	require.Eventually(t, func() bool { return len(shop.evictions(t)) == 3 }, 5*time.Second, 50*time.Millisecond)
+}
+
 func TestADrainThatRunsOutOfTimeNamesWhatIsInTheWay(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
 	for i := range 3 {

@@ -52,7 +52,7 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	}
 	m.record.enter(ctx, maintenancev1.NodeDraining)
 	m.record.stages.begin(ctx, maintenancev1.StageKubernetesDrained)
-	in := &activities.DrainInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec}
+	in := &activities.DrainInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.DrainSpec, Cordoned: m.cordons()}
 	m.draining = in
 	for {
 		in.Attempt++

@@ -85,7 +85,7 @@ func (r rules) decidePod(pod *corev1.Pod, kubectl verdict, budgets budgets, now 
 	if isFinished(pod) {
 		return decision.as(Evict, ReasonFinished, "it has run to its end; evicting it only removes it")
 	}
-	decision.Message = r.loss(pod)
+	decision.Message = r.warning(pod)
 	return applyBudgets(decision, budgets.of(pod))
 }
 
@@ -127,8 +127,8 @@ func (r rules) awaitedUntil(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*r.spec.SkipWaitForDeleteSeconds) * time.Second), true
 }
 
-// loss warns of what an eviction that the specification permits destroys.
-func (r rules) loss(pod *corev1.Pod) string {
+// warning says what an eviction that the specification permits destroys, or why it may be in vain.
+func (r rules) warning(pod *corev1.Pod) string {
 	switch {
 	case ownedByDaemonSet(pod):
 		return "its DaemonSet does not exist; force evicts it, and it does not come back"
@@ -136,6 +136,8 @@ func (r rules) loss(pod *corev1.Pod) string {
 		return "no controller brings it back; force evicts it all the same"
 	case refusedBy(pod, maintenancev1.DrainSpec{}) == ReasonLocalStorage:
 		return "its emptyDir data is lost, as deleteEmptyDir permits"
+	case toleratesCordon(pod):
+		return "it tolerates the cordon: its controller may put it back on this node"
 	}
 	return ""
 }

@@ -85,8 +85,8 @@ type Decision struct {
 
 	pod    *corev1.Pod
 	budget guard
-	// held: pods of a lower order must leave before.
-	held bool
+	// held is why it is not asked for although it must leave; empty: it is.
+	held Reason
 }
 
 // Refused reports whether the drain must not even begin: the pod blocks, and waiting cannot help. A pod that its budgets block is not

@@ -36,6 +36,8 @@ type Drain struct {
 	// NodeUID tells the node from a later one of its name; empty: it is the one that is there at first.
 	NodeUID types.UID
 	Spec    maintenancev1.DrainSpec
+	// Cordoned: the node was cordoned for the drain. While it is not any more, nothing is evicted, and the drain is not over.
+	Cordoned bool
 	// Deadline is when the drain times out; nil: never.
 	Deadline *time.Time
 	// Attempt counts drains of the node from 1: another follows one that timed out.
@@ -75,7 +77,7 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{
-		Drain: d, rules: rules, requests: newRequests(), progress: newProgress(d.Attempt, d.Before),
+		Drain: d, rules: rules, requests: newRequests(d.Before), progress: newProgress(d.Attempt, d.Before),
 		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer), budgetsWatched: map[string]bool{},
 	}
 	r.watch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node}}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: r.Node}})
@@ -117,11 +119,11 @@ func (r *run) loop(ctx context.Context) error {
 	for {
 		r.looked = time.Now()
 		preview, err := r.look(ctx, cached)
-		if err == nil && len(preview.remaining()) == 0 {
+		if err == nil && r.over(preview) {
 			// The cache may not have seen a pod that was bound right before the node was cordoned.
 			preview, err = r.look(ctx, confirmed)
 		}
-		if err != nil || len(preview.remaining()) == 0 {
+		if err != nil || r.over(preview) {
 			return err
 		}
 		if r.expired() {
@@ -172,7 +174,8 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 		return Preview{}, err
 	}
 	gone := snapshot.Node == nil || r.NodeUID != "" && snapshot.Node.UID != r.NodeUID
-	if v == cached && (gone || !r.ours(snapshot.Node)) {
+	uncordoned := r.Cordoned && !gone && !snapshot.Node.Spec.Unschedulable
+	if v == cached && (gone || !r.ours(snapshot.Node) || uncordoned && r.progress.uncordoned == nil) {
 		return r.look(ctx, confirmed)
 	}
 	if gone {
@@ -182,12 +185,31 @@ func (r *run) look(ctx context.Context, v view) (Preview, error) {
 		return Preview{}, temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("drain %s: the node does not bear our mark any more", r.Node), nil)
 	}
 	r.NodeUID = snapshot.Node.UID
+	r.cordoned(!uncordoned)
 	preview := r.rules.decide(ctx, snapshot, time.Now())
+	r.requests.meet(preview.remaining())
+	r.requests.holdReturned(preview.Pods)
 	r.progress.observe(snapshot.Node, preview, r.requests, time.Now())
 	return preview, nil
 }
 
 func (r *run) ours(node *corev1.Node) bool { return r.Ours == nil || r.Ours(node) }
+
+// over reports whether no pod must leave any more, and none can come.
+func (r *run) over(preview Preview) bool {
+	return len(preview.remaining()) == 0 && r.progress.uncordoned == nil
+}
+
+// cordoned takes in whether the node is cordoned, as far as it has to be.
+func (r *run) cordoned(is bool) {
+	switch {
+	case is && r.progress.uncordoned != nil:
+		r.progress.uncordoned = nil
+		r.requests.forgetReturns()
+	case !is:
+		r.progress.uncordoned = uncordonedNode(r.Node)
+	}
+}
 
 // begin refuses a drain that cannot succeed before the first pod is evicted, and announces any other. Later, a pod that may not be
 // evicted (one that tolerates the cordon, say) is only waited for: what was evicted does not come back by giving up.
@@ -225,6 +247,9 @@ func (r *run) refuse(ctx context.Context) error {
 // evict asks for every pod that is due, without waiting for the answers: how many are under way at once is the Evictor's to say, for all the drains of
 // a cluster. It returns when to look again.
 func (r *run) evict(ctx context.Context, preview Preview) time.Time {
+	if r.progress.uncordoned != nil {
+		return time.Time{}
+	}
 	due, next := r.requests.due(preview.remaining(), time.Now())
 	for _, decision := range due {
 		doubtful := r.requests.doubtful(decision.pod.UID)
@@ -327,11 +352,11 @@ func (r *run) expired() bool { return r.Deadline != nil && !time.Now().Before(*r
 // timeOut looks once more at what is really there before it calls the drain timed out.
 func (r *run) timeOut(ctx context.Context) error {
 	preview, err := r.look(ctx, confirmed)
-	if err != nil || len(preview.remaining()) == 0 {
+	if err != nil || r.over(preview) {
 		return err
 	}
-	left := r.progress.obstacles
-	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, summarize(left)), nil, blockers(gravestFirst(left))...)
+	message, left := r.progress.inTheWay()
+	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, message), nil, left...)
 }
 
 // watch wakes the loop whenever one of these has changed.

@@ -23,8 +23,8 @@ const (
 
 // gravest orders reasons by how much a person would want to know of them: a wait shows the first that there is.
 var gravest = []Reason{
-	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonDeadlock, ReasonMultipleBudgets, ReasonDisruptionBudgetNever,
-	ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
+	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonReturnsToNode, ReasonDeadlock, ReasonMultipleBudgets,
+	ReasonDisruptionBudgetNever, ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
 	ReasonNodeNotReady, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
 }
 
@@ -66,8 +66,10 @@ func obstacleOf(decision Decision, asked *request, node *corev1.Node) obstacle {
 		o.reason, o.message = terminating(decision.pod, node)
 	case decision.Action == Block:
 		// What the budgets say now is more than the answer of a while ago.
-	case decision.held:
-		o.reason, o.message = ReasonPodOrder, decision.heldMessage()
+	case decision.held == ReasonReturnsToNode:
+		o.reason, o.message = decision.held, returnsMessage(decision.pod, node)
+	case decision.held == ReasonPodOrder:
+		o.reason, o.message = decision.held, decision.orderMessage()
 	case decision.Reason == ReasonDisruptionBudget && (asked == nil || asked.refusal != nil && asked.refusal.byBudget):
 	case asked == nil, asked.refusal == nil, asked.refusal.gone:
 		o.reason, o.message = ReasonEvicting, "its eviction is asked for"
@@ -169,7 +171,7 @@ func (o obstacle) group() string {
 	switch o.reason {
 	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets, ReasonDeadlock:
 		return o.decision.budget.key
-	case ReasonEvictionRefused, ReasonServerError:
+	case ReasonEvictionRefused, ReasonServerError, ReasonReturnsToNode:
 		return o.message
 	}
 	return ""
@@ -194,6 +196,8 @@ func describe(reason Reason, group []obstacle) string {
 		return fmt.Sprintf("%s with emptyDir data, which only deleteEmptyDir evicts: %s", count(group), names(group))
 	case ReasonDaemonSetGone:
 		return fmt.Sprintf("%s of a DaemonSet that does not exist, which only force evicts: %s", count(group), names(group))
+	case ReasonReturnsToNode:
+		return fmt.Sprintf("%s not evicted any more (%s): %s", count(group), names(group), first.message)
 	case ReasonTerminating:
 		return fmt.Sprintf("%s still terminating: %s", count(group), names(group))
 	case ReasonEvicting:

@@ -53,10 +53,12 @@ func hold(decisions []Decision) {
 		}
 	}
 	for i := range decisions {
-		decisions[i].held = decisions[i].mustLeave() && decisions[i].Order > lowest
+		if decisions[i].mustLeave() && decisions[i].Order > lowest {
+			decisions[i].held = ReasonPodOrder
+		}
 	}
 }
 
-func (d Decision) heldMessage() string {
+func (d Decision) orderMessage() string {
 	return fmt.Sprintf("its order is %d: it is evicted when the pods of lower orders have left", d.Order)
 }

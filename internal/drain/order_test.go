@@ -141,7 +141,7 @@ func TestOnlyTheLowestOrderIsDue(t *testing.T) {
 			}
 		}
 		for _, decision := range preview.Pods {
-			require.Equal(t, decision.mustLeave() && decision.Order > lowest, decision.held, decision.key())
+			require.Equal(t, decision.mustLeave() && decision.Order > lowest, decision.held == ReasonPodOrder, decision.key())
 		}
 	})
 }

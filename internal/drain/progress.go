@@ -20,6 +20,8 @@ type progress struct {
 	wait   *drydockv1.Wait
 	// obstacles are all pods that must leave and have not.
 	obstacles []obstacle
+	// uncordoned is the node, while it is not cordoned although it should be; nil: it is not in the way.
+	uncordoned *drydockv1.Blocker
 	// deadlocks, by budget, as they were when last looked for.
 	deadlocks map[string]deadlock
 
@@ -120,6 +122,9 @@ func (p *progress) changed() bool {
 
 // currentWait is what the drain waits for. Since when, and until when, is known to whoever runs it.
 func (p *progress) currentWait() *drydockv1.Wait {
+	if p.uncordoned != nil {
+		return &drydockv1.Wait{Reason: p.uncordoned.Reason, Message: p.uncordoned.Message, Blockers: []drydockv1.Blocker{*p.uncordoned}}
+	}
 	if len(p.obstacles) == 0 {
 		return nil
 	}
@@ -131,4 +136,12 @@ func (p *progress) currentWait() *drydockv1.Wait {
 		Reason: string(gravestReason(p.obstacles)), Message: summarize(p.obstacles),
 		Blockers: blockers(show[:min(listed, len(show))]),
 	}
+}
+
+// inTheWay is what keeps the drain from its end, the gravest first.
+func (p *progress) inTheWay() (message string, named []drydockv1.Blocker) {
+	if p.uncordoned != nil {
+		return p.uncordoned.Message, []drydockv1.Blocker{*p.uncordoned}
+	}
+	return summarize(p.obstacles), blockers(gravestFirst(p.obstacles))
 }

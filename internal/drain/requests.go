@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
 const (
@@ -21,11 +23,17 @@ type requests struct {
 	byPod map[types.UID]*request
 	// budgetAsked is when each budget, by the key of its pods, was last asked.
 	budgetAsked map[string]time.Time
+	// returns is, for each pod that was met, how many of its controller were evicted before it, one after the other. returnedBefore are the pods, as
+	// namespace/name, of which an earlier run knew that they come back.
+	returns        map[types.UID]int
+	returnedBefore map[string]bool
 }
 
 // request is the eviction of one pod.
 type request struct {
 	inFlight, accepted bool
+	// controller of the pod, which may replace it; empty: none, or it had run to its end.
+	controller types.UID
 	// asked is when, and version what was known of the pod and its budgets then.
 	asked   time.Time
 	version string
@@ -36,8 +44,18 @@ type request struct {
 	retryAt  time.Time
 }
 
-func newRequests() *requests {
-	return &requests{byPod: map[types.UID]*request{}, budgetAsked: map[string]time.Time{}}
+func newRequests(before *maintenancev1.DrainStatus) *requests {
+	r := &requests{
+		byPod: map[types.UID]*request{}, budgetAsked: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
+	}
+	if before != nil {
+		for _, pod := range before.Blocked {
+			if pod.Reason == string(ReasonReturnsToNode) {
+				r.returnedBefore[pod.Namespace+"/"+pod.Name] = true
+			}
+		}
+	}
+	return r
 }
 
 // due returns the pods to ask for now, and when to look again if nothing happens before; zero if there is no need. A pod waits for
@@ -47,7 +65,7 @@ func (r *requests) due(remaining []Decision, now time.Time) (ask []Decision, nex
 	for _, decision := range remaining {
 		known, asked := r.byPod[decision.pod.UID]
 		switch {
-		case decision.Refused() || decision.held || !decision.pod.DeletionTimestamp.IsZero():
+		case decision.Refused() || decision.held != "" || !decision.pod.DeletionTimestamp.IsZero():
 		case !asked && decision.budget.key != "":
 			parked[decision.budget.key] = append(parked[decision.budget.key], decision)
 		case !asked:
@@ -122,6 +140,9 @@ func (r *requests) sent(decision Decision, now time.Time) {
 	if !ok {
 		known = &request{}
 		r.byPod[decision.pod.UID] = known
+	}
+	if decision.Reason != ReasonFinished {
+		known.controller = controllerOf(decision.pod)
 	}
 	known.inFlight, known.asked, known.version = true, now, decision.budget.version
 	// A pod whose budget we do not see waits alone.

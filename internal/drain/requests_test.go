@@ -18,7 +18,7 @@ import (
 // at which it is looked at again.
 func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		requests, at := newRequests(), now
+		requests, at := newRequests(nil), now
 		allowed, version := 0, 0
 		decisions := map[types.UID]*Decision{}
 		inFlight, accepted := map[types.UID]bool{}, map[types.UID]bool{}
@@ -59,12 +59,12 @@ func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 				if rapid.Bool().Draw(t, "guarded") {
 					decision.budget = guard{key: "shop/web", counted: true}
 				}
-				decision.held = rapid.Bool().Draw(t, "held")
+				decision.held = rapid.SampledFrom([]Reason{"", ReasonPodOrder}).Draw(t, "held")
 				decisions[pod.UID] = decision
 			},
 			"its turn has come": func(t *rapid.T) {
 				for _, decision := range decisions {
-					decision.held = false
+					decision.held = ""
 				}
 			},
 			"time passes":      func(t *rapid.T) { at = at.Add(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
@@ -87,7 +87,7 @@ func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 					require.False(t, inFlight[uid], "%s is being asked for", decision.key())
 					require.False(t, accepted[uid], "%s is leaving", decision.key())
 					require.True(t, decision.pod.DeletionTimestamp.IsZero())
-					require.False(t, decision.held, "it is not the turn of %s", decision.key())
+					require.Empty(t, decision.held, "it is not the turn of %s", decision.key())
 					if known, asked := requests.byPod[uid]; decision.budget.key != "" && (!asked || known.refusal.byBudget) {
 						ofBudget++
 					}
@@ -99,8 +99,8 @@ func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 				}
 				for uid, decision := range decisions {
 					known, asked := requests.byPod[uid]
-					require.True(t, asked || decision.held || decision.budget.key != "", "%s was asked for at its first look", decision.key())
-					waits := !inFlight[uid] && !accepted[uid] && !decision.held
+					require.True(t, asked || decision.held != "" || decision.budget.key != "", "%s was asked for at its first look", decision.key())
+					waits := !inFlight[uid] && !accepted[uid] && decision.held == ""
 					parked := decision.budget.key != "" && (!asked || known.refusal != nil && known.refusal.byBudget)
 					if waits && !(parked && requests.busy(decision.budget.key)) {
 						require.False(t, next.IsZero(), "%s is looked at again", decision.key())

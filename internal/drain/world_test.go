@@ -28,6 +28,9 @@ type world struct {
 	grace time.Duration
 	// refuse, unless nil, answers an eviction before anything else; nil lets it through.
 	refuse func(eviction *policyv1.Eviction) error
+	// replace, unless nil, is what the controller of an evicted pod does. The pods that leave for good are none of its.
+	replace func(s *Snapshot, evicted corev1.Pod)
+	leaves  func(pod corev1.Pod) bool
 	// asked are the names of the pods whose eviction was asked for, with the time since the world began.
 	asked []ask
 	began time.Time
@@ -113,6 +116,9 @@ func (w *world) Evict(_ context.Context, eviction *policyv1.Eviction) error {
 	}
 	w.changeLocked(func(s *Snapshot) {
 		s.Pods[i].DeletionTimestamp = &metav1.Time{Time: time.Now().Add(w.grace)}
+		if w.replace != nil && (w.leaves == nil || !w.leaves(pod)) {
+			w.replace(s, pod)
+		}
 	})
 	time.AfterFunc(w.grace, func() { w.remove(pod.Name) })
 	return nil
