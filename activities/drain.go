@@ -62,7 +62,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 	defer stop()
 	defer d.Metrics.forget(in.NodeRef)
 	status, err := drain.Drain{
-		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Cordoned: in.Cordoned, Deadline: in.Deadline, Attempt: in.Attempt, Before: before,
+		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Cordoned: in.Cordoned, Deadline: onThisClock(ctx, in.Deadline), Attempt: in.Attempt, Before: before,
 		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
 		Draining: func(node *corev1.Node) bool {
 			condition := kube.FindNodeCondition(node, kube.ConditionDrainInProgress)

@@ -35,7 +35,7 @@ func (w *gateWait) run(ctx context.Context) error {
 			return temporal.Observation{}, false, err
 		}
 		if decision.LookAgain != nil {
-			alarm.Reset(time.Until(*decision.LookAgain))
+			alarm.Reset(decision.LookAgain.Sub(temporal.Now(ctx)))
 		}
 		return temporal.Observation{Cluster: w.cluster.Name, Wait: decision.Wait}, decision.Verdict == health.Open, w.failure(decision)
 	})
@@ -52,7 +52,7 @@ func (w *gateWait) look(ctx context.Context) (health.Decision, error) {
 }
 
 func (w *gateWait) observe(objects objects) (health.Decision, error) {
-	now := time.Now() // before the objects are read, so that none of them is older than it seems
+	now := temporal.Now(objects.ctx) // before the objects are read, so that none of them is older than it seems
 	results, err := w.evaluate(objects)
 	if err != nil {
 		return health.Decision{}, err

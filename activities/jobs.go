@@ -141,7 +141,7 @@ func (j *Jobs) awaitJob(ctx context.Context, cluster *kube.Cluster, job *batchv1
 // startJob creates the Job, or finds that an earlier attempt has. It is a plain create: server-side apply would take a Job of somebody
 // else for ours. The deadline holds here, too: a Job that could not be created in time is not started late.
 func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run jobRun) error {
-	overdue := run.deadline != nil && time.Now().After(*run.deadline)
+	overdue := run.deadline != nil && temporal.Now(ctx).After(*run.deadline)
 	var refused error
 	if run.allowed != nil {
 		refused = run.allowed(ctx)
@@ -349,7 +349,7 @@ func beforeTimeout(ctx context.Context) *time.Time {
 	if !ok {
 		return nil
 	}
-	return new(timeout.Add(-time.Second))
+	return new(temporal.Now(ctx).Add(time.Until(timeout) - time.Second))
 }
 
 func deleteJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, propagation metav1.DeletionPropagation) error {

@@ -96,7 +96,7 @@ func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal
 	case !yields:
 		w.since = nil
 	case !seen:
-		w.since = new(time.Now())
+		w.since = new(temporal.Now(ctx))
 	}
 	return held("node "+w.in.Node, w.gate), w.gate.Open || seen != (w.since != nil), nil
 }

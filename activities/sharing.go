@@ -85,6 +85,6 @@ func (c *Clusters) staleness(ctx context.Context, cluster *kube.Cluster, readySi
 	if temporal.ErrorType(err) == temporal.ErrInvalidSpec {
 		return scheduling.Staleness{}, time.Time{}, nil
 	}
-	found, due := scheduling.StalenessOf(config, readySince, time.Now())
+	found, due := scheduling.StalenessOf(config, readySince, temporal.Now(ctx))
 	return found, due, err
 }

@@ -169,7 +169,7 @@ func (o *Orphans) addUnknown(mark Mark) {
 // addOrphan adds an orphan whose time has come. Its workflow was found closed before the API server is asked whether the mark stands: it is
 // not one that the workflow itself has just taken back.
 func (l *lookout) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, marks []Mark) error {
-	later := slices.ContainsFunc(l.in.Later, func(o LaterOwner) bool { return o.Owner == orphan.Owner && time.Now().Before(o.Until) })
+	later := slices.ContainsFunc(l.in.Later, func(o LaterOwner) bool { return o.Owner == orphan.Owner && temporal.Now(ctx).Before(o.Until) })
 	if _, out := nodeOutFor(orphan.Mark, marks); later || out || len(found.Orphans) == maxOrphans {
 		return nil
 	}

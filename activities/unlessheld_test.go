@@ -98,7 +98,7 @@ func runAttempt(number int32, step, in any) error {
 func (a attempt) run(step, in any, seen *temporal.Observation) error {
 	var suite testsuite.WorkflowTestSuite
 	environment := suite.NewTestActivityEnvironment()
-	environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&a}})
+	environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporal.Lease{}, &a}})
 	environment.RegisterActivity(step)
 	if seen != nil {
 		environment.SetHeartbeatDetails(*seen)

@@ -123,7 +123,7 @@ func (w Waits) tell(ctx context.Context, observation temporal.Observation) (stop
 	return r.start(ctx, w.Temporal)
 }
 
-// awaitUntil is await with a deadline; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
+// awaitUntil is await with a deadline, by Temporal's clock; nil is none. Check reads from the reader it is given: the cache, and once the deadline has passed
 // the API server itself, so that a wait is called over only after a last real look. It returns false when check was not done then
 // either.
 func (w Waits) awaitUntil(ctx context.Context, deadline *time.Time, cluster *kube.Cluster, kinds []client.Object,
@@ -149,5 +149,13 @@ func withDeadline(ctx context.Context, deadline *time.Time) (context.Context, co
 	if deadline == nil {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(ctx, *deadline)
+	return context.WithDeadline(ctx, *onThisClock(ctx, deadline))
+}
+
+// onThisClock is an instant of Temporal's clock, as a deadline is, by the clock of this worker; nil stays nil.
+func onThisClock(ctx context.Context, instant *time.Time) *time.Time {
+	if instant == nil {
+		return nil
+	}
+	return new(time.Now().Add(instant.Sub(temporal.Now(ctx))))
 }

@@ -28,6 +28,21 @@ func TestATaskThatWaitedForAWorkerThatStoodStillHasAsMuchLessTime(t *testing.T) 
 	require.NoError(t, begin(&delays, time.Minute), "the worker's clock was set a minute ahead")
 }
 
+func TestTheTimeOfTheServerIsKnownToAnAttemptWhateverTheWorkersClockSays(t *testing.T) {
+	const pause = 10 * time.Minute // of this machine, at the most
+	in := func(held *lease) context.Context { return context.WithValue(t.Context(), leaseKey{}, held) }
+	for _, skew := range []time.Duration{0, 10 * time.Hour, -10 * time.Hour} { // by which the worker's clock is ahead
+		var delays delays
+		for _, waited := range []time.Duration{0, time.Hour, 0} {
+			held := newLease(activity.Info{StartedTime: time.Now().Add(-skew - waited)}, &delays, nil)
+			require.WithinDuration(t, time.Now().Add(-skew), Now(in(held)), pause, "skew %s, waited %s", skew, waited)
+		}
+	}
+	require.WithinDuration(t, time.Now(), Now(t.Context()), pause)
+	held := newLease(activity.Info{StartedTime: time.Now().Add(-10 * time.Hour), IsLocalActivity: true}, &delays{}, nil)
+	require.WithinDuration(t, time.Now(), Now(in(held)), pause, "it was started here")
+}
+
 func TestTheLeaseOfAnAttemptThatStoodStillIsOverForGood(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	held := newLease(activity.Info{StartedTime: time.Now(), StartToCloseTimeout: time.Hour, HeartbeatTimeout: 20 * time.Second}, &delays{}, cancel)

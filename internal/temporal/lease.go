@@ -34,6 +34,16 @@ func LeaseOver(ctx context.Context) error {
 	return nil
 }
 
+// Now is the time by the clock of the Temporal server, by which workflows set deadlines, as far as the attempt at an activity that ctx belongs to can
+// tell: the worker's clock need not agree with it. Outside activities it is the clock of this machine.
+func Now(ctx context.Context) time.Time {
+	now := time.Now()
+	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
+		now = now.Add(-held.ahead)
+	}
+	return now
+}
+
 // InterceptActivity implements interceptor.WorkerInterceptor.
 func (l *Lease) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return &activityLease{interceptor.ActivityInboundInterceptorBase{Next: next}, &l.delays}
@@ -81,6 +91,8 @@ type leaseKey struct{}
 // lease is the time that one attempt has.
 type lease struct {
 	deadline time.Time
+	// ahead is by how much the worker's clock is ahead of the server's; less than 0: it is behind.
+	ahead time.Duration
 	// silence is for how long nothing may be heard of the attempt; 0: without limit.
 	silence time.Duration
 	cancel  context.CancelCauseFunc
@@ -93,12 +105,13 @@ type lease struct {
 // newLease counts from when the server has started the attempt: its task may have waited for a worker that stood still. The SDK's own deadline
 // counts from when the worker begins, and lets it do so at any time.
 func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc) *lease {
-	begun := wallClock()
+	begun, ahead := wallClock(), time.Duration(0)
 	if !info.IsLocalActivity {
 		begun = begun.Add(-delays.excess(begun.Sub(info.StartedTime)))
+		ahead = begun.Sub(info.StartedTime)
 	}
 	return &lease{
-		deadline: begun.Add(info.StartToCloseTimeout),
+		deadline: begun.Add(info.StartToCloseTimeout), ahead: ahead,
 		// Less than the server waits: it counts from when a heartbeat came in, and heartbeats are throttled.
 		silence: info.HeartbeatTimeout * 3 / 4,
 		cancel:  cancel,
