@@ -270,11 +270,9 @@ func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
 	requireResult[nodeStatus](w)
 
 	w, c = newWorld(t), &movingCluster{}
-	began := w.Now()
 	w.moving(c).ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	status := requireFailure[nodeStatus](w, temporal.ErrNotFound)
 	require.Contains(t, status.Failure.Message, "cluster c1 is not known: add it to the worker's clusters file")
 	require.Equal(t, []string{"CheckNodeMaintenance"}, w.called(), "nothing is touched")
-	require.Less(t, w.Now().Sub(began), 10*time.Second, "of the time that the workflow sees")
-	require.Equal(t, activities.WorkersAsked, c.located)
+	require.Equal(t, activities.WorkersAsked, c.located, "in one round")
 }
