@@ -36,7 +36,16 @@ func joinedTo(workflowID string) func(maintenancev1.NodeMaintenanceStatus) bool 
 	return func(s maintenancev1.NodeMaintenanceStatus) bool { return s.JoinedTo == workflowID }
 }
 
-func TestASecondRequestorJoinsAndTheNodeIsReturnedWhenTheLastIsDone(t *testing.T) {
+// Each on a spoke of its own.
+func TestRequestorsThatShareANode(t *testing.T) {
+	t.Run("have it until the last is done", joinAndBeDone)
+	t.Run("have it for themselves when the host is terminated", outliveTheHost)
+	t.Run("keep it for the one whose work has failed when the other is collected", failBesideACollected)
+	t.Run("may be a rollout, which is done with the node when the maintenance that it joined has returned it", joinWithARollout)
+}
+
+func joinAndBeDone(t *testing.T) {
+	t.Parallel()
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(deedsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
@@ -61,7 +70,8 @@ func TestASecondRequestorJoinsAndTheNodeIsReturnedWhenTheLastIsDone(t *testing.T
 	requireNoPodEvictedTwice(t, deeds)
 }
 
-func TestAJoinedRequestorWhoseHostIsTerminatedGetsTheNodeForItself(t *testing.T) {
+func outliveTheHost(t *testing.T) {
+	t.Parallel()
 	spoke := theFleet.Cluster("spoke-2")
 	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "host", "--wait")
 	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "guest", "--wait", "--timeout", "1m")
@@ -78,8 +88,9 @@ func TestAJoinedRequestorWhoseHostIsTerminatedGetsTheNodeForItself(t *testing.T)
 }
 
 // Two share a node for longer than their cluster allows, and the work of one has failed: the other is collected, and the node is kept until that is made good.
-func TestANodeIsKeptForTheOneWhoseWorkHasFailedWhenTheOtherIsCollected(t *testing.T) {
-	spoke := theFleet.Cluster("spoke-2")
+func failBesideACollected(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-3")
 	cancelled := func(s maintenancev1.NodeMaintenanceStatus) bool { return s.State == maintenancev1.NodeCancelled }
 	for host, tt := range map[string]struct {
 		guest, fails, collected string
@@ -123,8 +134,9 @@ func TestANodeIsKeptForTheOneWhoseWorkHasFailedWhenTheOtherIsCollected(t *testin
 	}
 }
 
-func TestARolloutIsDoneWithANodeWhenTheMaintenanceThatItJoinedHasReturnedIt(t *testing.T) {
-	spoke := theFleet.Cluster("spoke-1")
+func joinWithARollout(t *testing.T) {
+	t.Parallel()
+	spoke := theFleet.Cluster("spoke-4")
 	allow(t, spoke, 2)
 	before := len(deedsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "before", "--wait")
