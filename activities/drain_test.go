@@ -309,7 +309,6 @@ func TestAnEvictionLeavesAPodItsGracePeriod(t *testing.T) {
 	require.Equal(t, int64(17), *pod.DeletionGracePeriodSeconds)
 	require.NoError(t, (<-ended).err)
 	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "a drain is over when the pods have ended, not when they were asked to")
-	require.Less(t, time.Since(began), 4*time.Second)
 }
 
 func TestANodeThatIsDeletedEndsItsDrain(t *testing.T) {
