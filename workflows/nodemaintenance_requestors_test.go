@@ -331,7 +331,7 @@ func TestWhatAJobThatIsRemovedIsWaitedForIsSaidAtOnce(t *testing.T) {
 		wait := statusOf[nodeStatus](w).Wait
 		require.NotNil(t, wait)
 		require.Equal(t, "waiting until its pods are gone: ops/n1-x", wait.Message)
-	}, time.Minute+time.Second)
+	}, time.Minute+4*time.Second)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	require.Nil(t, requireCancelled[nodeStatus](w).Wait)
 }
