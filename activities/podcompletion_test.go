@@ -68,7 +68,7 @@ func (n tenant) job(t *testing.T, node, name string, after time.Duration) {
 
 func TestPodsAreLeftToEndByThemselves(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
-	shop.job(t, ref.Node, "training", 2*time.Second)
+	shop.job(t, ref.Node, "training", 5*time.Second)
 	gone := shop.pod(t, ref.Node, "web")
 	workflow := &signals{}
 	ended := startCompletion(t, AwaitPodCompletionInput{NodeRef: ref}, workflow)

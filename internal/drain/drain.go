@@ -77,7 +77,7 @@ func (d Drain) Run(ctx context.Context) (maintenancev1.DrainStatus, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r := &run{
-		Drain: d, rules: rules, requests: newRequests(d.Before), progress: newProgress(d.Attempt, d.Before),
+		Drain: d, rules: rules, requests: newRequests(d.Attempt, d.Before), progress: newProgress(d.Attempt, d.Before),
 		changed: make(chan struct{}, 1), watchFailed: make(chan error, 1), answers: make(chan answer), budgetsWatched: map[string]bool{},
 	}
 	r.watch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Node}}, &corev1.Pod{Spec: corev1.PodSpec{NodeName: r.Node}})

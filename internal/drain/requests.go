@@ -44,11 +44,12 @@ type request struct {
 	retryAt  time.Time
 }
 
-func newRequests(before *maintenancev1.DrainStatus) *requests {
+// newRequests goes on from what an earlier run of the same attempt has reached. A further attempt tries anew what came back in the one before.
+func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	r := &requests{
 		byPod: map[types.UID]*request{}, budgetAsked: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
 	}
-	if before != nil {
+	if before != nil && before.Attempt == attempt {
 		for _, pod := range before.Blocked {
 			if pod.Reason == string(ReasonReturnsToNode) {
 				r.returnedBefore[pod.Namespace+"/"+pod.Name] = true

@@ -18,7 +18,7 @@ import (
 // at which it is looked at again.
 func TestRequestsAreNeverTwoForOnePodAndNeverForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		requests, at := newRequests(nil), now
+		requests, at := newRequests(1, nil), now
 		allowed, version := 0, 0
 		decisions := map[types.UID]*Decision{}
 		inFlight, accepted := map[types.UID]bool{}, map[types.UID]bool{}

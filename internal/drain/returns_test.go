@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -81,7 +82,7 @@ func TestAPodThatItsControllerPutsBackIsOnlyWaitedForAfterAFewEvictions(t *testi
 }
 
 // What was seen of it goes over to whoever takes the drain over, in the form in which it is handed on.
-func TestAPodThatComesBackIsNotEvictedByTheNextAttemptEither(t *testing.T) {
+func TestAPodThatComesBackIsNotEvictedByTheNextWorkerEitherButByTheNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("web", tolerant)})
 		w.change(cordonedNode(true))
@@ -96,16 +97,28 @@ func TestAPodThatComesBackIsNotEvictedByTheNextAttemptEither(t *testing.T) {
 
 		handedOn, err := json.Marshal(status)
 		require.NoError(t, err)
-		next, _, wait := following(w.drain())
-		next.Attempt, next.Before = 2, &maintenancev1.DrainStatus{}
-		require.NoError(t, json.Unmarshal(handedOn, next.Before))
-		ended, _ := begin(t, next)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		require.Len(t, w.asks(), 3)
-		require.Equal(t, "ReturnsToNode", (*wait).Reason)
-		w.remove("web-again-3")
-		require.NoError(t, <-ended)
+		for _, run := range []struct {
+			attempt int32
+			asks    int
+			last    string
+		}{{1, 3, "web-again-3"}, {2, 6, "web-again-6"}} {
+			next, _, wait := following(w.drain())
+			next.Attempt, next.Before = run.attempt, &maintenancev1.DrainStatus{}
+			require.NoError(t, json.Unmarshal(handedOn, next.Before))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := next.Run(ctx)
+				ended <- err
+			}()
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			require.Len(t, w.asks(), run.asks)
+			require.Equal(t, "ReturnsToNode", (*wait).Reason)
+			require.Contains(t, (*wait).Blockers[0].Name, run.last)
+			cancel()
+			require.ErrorIs(t, <-ended, context.Canceled)
+		}
 	})
 }
 
@@ -239,7 +252,7 @@ func TestThePreviewSaysWhatMayComeBack(t *testing.T) {
 
 // However evictions are answered and pods come: those of one controller are asked for in at most mostReturns+1 rounds.
 func TestReturnsAreCountedByController(t *testing.T) {
-	requests := newRequests(nil)
+	requests := newRequests(1, nil)
 	uid := func(name string) types.UID { return types.UID("uid-of-" + name) }
 	come := func(name string, changes ...func(*corev1.Pod)) Decision {
 		pod := webPod(name, changes...)

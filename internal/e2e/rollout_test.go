@@ -166,7 +166,7 @@ func TestABatchThatTimesOut(t *testing.T) {
 
 	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
 		before := len(deedsOf(t, spoke6))
-		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"))
+		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 2, "spoke-5", "spoke-6"))
 		status, code := end(t, "continued")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)

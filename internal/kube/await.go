@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// IfServed makes Await pass over a kind that the cluster does not serve, or does not let us watch, until it does.
+// IfServed makes Await pass over a kind that the cluster does not serve, or does not let us watch, until it does. One that it has let us watch
+// and does not any more ends the wait like any other.
 func IfServed(kind client.Object) client.Object { return optional{Object: kind} }
 
 type optional struct{ client.Object }

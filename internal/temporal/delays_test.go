@@ -43,6 +43,19 @@ func TestTheTimeOfTheServerIsKnownToAnAttemptWhateverTheWorkersClockSays(t *test
 	require.WithinDuration(t, time.Now(), Now(in(held)), pause, "it was started here")
 }
 
+func TestTheTimeOfTheServerIsKnownWhenTheWorkersClockIsSet(t *testing.T) {
+	real := wallClock
+	t.Cleanup(func() { wallClock = real })
+	for _, step := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
+		var delays delays
+		wallClock = real
+		newLease(activity.Info{StartedTime: time.Now()}, &delays, nil)
+		wallClock = func() time.Time { return real().Add(step) }
+		held := newLease(activity.Info{StartedTime: time.Now()}, &delays, nil)
+		require.WithinDuration(t, time.Now(), Now(context.WithValue(t.Context(), leaseKey{}, held)), 10*time.Minute)
+	}
+}
+
 func TestTheLeaseOfAnAttemptThatStoodStillIsOverForGood(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	held := newLease(activity.Info{StartedTime: time.Now(), StartToCloseTimeout: time.Hour, HeartbeatTimeout: 20 * time.Second}, &delays{}, cancel)

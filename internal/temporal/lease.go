@@ -37,11 +37,10 @@ func LeaseOver(ctx context.Context) error {
 // Now is the time by the clock of the Temporal server, by which workflows set deadlines, as far as the attempt at an activity that ctx belongs to can
 // tell: the worker's clock need not agree with it. Outside activities it is the clock of this machine.
 func Now(ctx context.Context) time.Time {
-	now := time.Now()
 	if held, ok := ctx.Value(leaseKey{}).(*lease); ok {
-		now = now.Add(-held.ahead)
+		return steadyClock().Add(-held.ahead)
 	}
-	return now
+	return time.Now()
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
@@ -91,7 +90,7 @@ type leaseKey struct{}
 // lease is the time that one attempt has.
 type lease struct {
 	deadline time.Time
-	// ahead is by how much the worker's clock is ahead of the server's; less than 0: it is behind.
+	// ahead is by how much the worker's steady clock is ahead of the server's clock; less than 0: it is behind.
 	ahead time.Duration
 	// silence is for how long nothing may be heard of the attempt; 0: without limit.
 	silence time.Duration
@@ -105,10 +104,12 @@ type lease struct {
 // newLease counts from when the server has started the attempt: its task may have waited for a worker that stood still. The SDK's own deadline
 // counts from when the worker begins, and lets it do so at any time.
 func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc) *lease {
-	begun, ahead := wallClock(), time.Duration(0)
+	begun, steady := wallClock(), steadyClock()
+	ahead := steady.Sub(begun)
 	if !info.IsLocalActivity {
-		begun = begun.Add(-delays.excess(begun.Sub(info.StartedTime)))
-		ahead = begun.Sub(info.StartedTime)
+		var excess time.Duration
+		excess, ahead = delays.take(begun.Sub(info.StartedTime), steady.Sub(info.StartedTime))
+		begun = begun.Add(-excess)
 	}
 	return &lease{
 		deadline: begun.Add(info.StartToCloseTimeout), ahead: ahead,
@@ -122,23 +123,33 @@ func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc
 // delays are the times from the start of an attempt, by the server's clock, to its beginning, by that of the worker, of the latest attempts.
 // The clocks need not agree: by how much they differ is in the least delay, and goes out of it some attempts after one of them was set.
 type delays struct {
-	mu     sync.Mutex
-	latest []time.Duration
+	mu sync.Mutex
+	// latest are by the wall clock, in which a pause of the machine shows; steady by the steady clock, in which it does not show that the clock was set.
+	latest, steady []time.Duration
 }
 
 const delaysKept = 32
 
-// excess is by how much a delay is more than the least.
-func (d *delays) excess(delay time.Duration) time.Duration {
+// take takes in a delay by either clock. It returns by how much the first is more than the least, and the least of the other.
+func (d *delays) take(delay, steady time.Duration) (excess, ahead time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.latest = append(d.latest, delay)
-	d.latest = d.latest[max(0, len(d.latest)-delaysKept):]
-	return delay - slices.Min(d.latest)
+	keep := func(kept *[]time.Duration, delay time.Duration) time.Duration {
+		*kept = append(*kept, delay)
+		*kept = (*kept)[max(0, len(*kept)-delaysKept):]
+		return slices.Min(*kept)
+	}
+	return delay - keep(&d.latest, delay), keep(&d.steady, steady)
 }
 
-// wallClock is the time without the reading of the monotonic clock, which stands still with a paused machine.
-func wallClock() time.Time { return time.Now().Round(0) }
+// wallClock is the time without the reading of the monotonic clock, which stands still with a paused machine. Tests set it.
+var wallClock = func() time.Time { return time.Now().Round(0) }
+
+// processStart has a reading of the monotonic clock.
+var processStart = time.Now()
+
+// steadyClock is a clock that nobody sets, and that stands still with a paused machine.
+func steadyClock() time.Time { return processStart.Round(0).Add(time.Since(processStart)) }
 
 // check ends the lease if its time is over, and renews it if that is asked for and it is not.
 func (l *lease) check(renew bool) error {
