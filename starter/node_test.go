@@ -196,6 +196,8 @@ func TestOneOfSeveralRequestorsDoesNotFailWhenItIsDoneNorRecoverWhenItHasNotFail
 	held := several(failed, maintenancev1.RequestorAtWork, maintenancev1.RequestorFailed)
 	require.Equal(t, "kim has no failure to recover from (AtWork)", notFailed(held, spokenFor(held, "kim")))
 	require.Empty(t, notFailed(held, spokenFor(held, "lee")))
+	jobGoing := maintenancev1.NodeMaintenanceStatus{State: ready, Failure: &maintenancev1.Failure{Reason: "JobFailed"}}
+	require.Empty(t, notFailed(jobGoing, spokenFor(jobGoing, "")), "the job has failed, and is not gone yet")
 	returning := several(maintenancev1.NodeHealthChecks, maintenancev1.RequestorDone, maintenancev1.RequestorDone)
 	require.Equal(t, "the node is on its way back", notHandedOver(returning, spokenFor(returning, "")))
 }

@@ -51,10 +51,10 @@ func notFailed(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.Req
 	switch {
 	case status.HandedOver && who.State != "" && who.State != maintenancev1.RequestorFailed:
 		return fmt.Sprintf("%s has no failure to recover from (%s)", who.RequestorID, who.State)
-	case status.State == maintenancev1.NodeRequestorFailed:
-		return ""
-	case status.State == maintenancev1.NodeReady:
+	case status.State == maintenancev1.NodeReady && status.Failure == nil:
 		return "there is no failure to recover from"
+	case status.State == maintenancev1.NodeReady, status.State == maintenancev1.NodeRequestorFailed: // ready: its job has failed, and is not gone yet
+		return ""
 	}
 	return notHandedOver(status, who)
 }
