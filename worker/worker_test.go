@@ -182,7 +182,9 @@ func polled(t *testing.T, server *devstack.Temporal) {
 
 func TestAWorkerWithoutTemporalSaysWhereItLooked(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
-	w := begin(t, "--address", "127.0.0.1:1", "--cluster", "spoke-1", "--health-address", "127.0.0.1:0")
+	clusters := filepath.Join(t.TempDir(), "clusters.yaml")
+	require.NoError(t, os.WriteFile(clusters, []byte("{clusters: [{name: spoke-1, inClusterWorker: true}]}"), 0o600))
+	w := begin(t, "--address", "127.0.0.1:1", "--clusters", clusters, "--health-address", "127.0.0.1:0")
 	require.EqualError(t, w.end(t),
 		"temporal at 127.0.0.1:1 does not answer (set --address, or TEMPORAL_ADDRESS): dial tcp 127.0.0.1:1: connect: connection refused")
 }
