@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,49 +14,6 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
-
-// NodeMaintenanceInput says which node of which cluster is maintained, and how.
-type NodeMaintenanceInput struct {
-	Cluster string `json:"cluster"`
-	// TaskQueue of the cluster's activities, from a parent; else it is looked up.
-	TaskQueue string `json:"taskQueue,omitempty"`
-	// Object is the request. Its status is not read.
-	Object maintenancev1.NodeMaintenance `json:"object"`
-	// DoneWhenReady: the requestor has no work of its own on the node; it is returned as soon as it is ready.
-	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
-	// Parent is the id of the ClusterUpgrade that is the requestor and is told of progress; empty: nobody is.
-	Parent string `json:"parent,omitempty"`
-	// ProgressLimit is the longest that the parent waits to be told of a change.
-	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
-	// Slot is the parent's for the node; a maintenance that completes gives it back. nil: it asks for one itself.
-	Slot *scheduling.HeldSlot `json:"slot,omitempty"`
-	// Join: the parent waits for a slot, and this maintenance has the node meanwhile. It does nothing itself but share that one's; where it cannot, it
-	// ends as Pending.
-	Join *scheduling.Asker `json:"join,omitempty"`
-	// LockTimeLeft is what an earlier turn of the node has left of lockTimeoutSeconds; nil: the workload locks have all of it.
-	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
-	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.
-	Held emergency.State `json:"held"`
-	// Carried is the state of the run before, if there was one.
-	Carried *NodeMaintenanceCarried `json:"carried,omitempty"`
-
-	// written is Object as whoever asks wrote it, with the fields that it does not have.
-	written json.RawMessage
-}
-
-// UnmarshalJSON keeps also the object as it was written: a field that is misspelled is to be refused, and not dropped.
-func (in *NodeMaintenanceInput) UnmarshalJSON(text []byte) error {
-	type plain NodeMaintenanceInput
-	if err := json.Unmarshal(text, (*plain)(in)); err != nil {
-		return err
-	}
-	var written struct {
-		Object json.RawMessage `json:"object"`
-	}
-	err := json.Unmarshal(text, &written)
-	in.written = written.Object
-	return err
-}
 
 const (
 	// cleanUpLimit is how long clean-up insists before it reports what it could not take back.
