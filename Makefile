@@ -37,9 +37,10 @@ build: ## Build bin/drydock and bin/drydock-worker
 	go build -ldflags "-X main.version=$(VERSION)" -o bin/drydock ./starter
 	go build -ldflags "-X main.version=$(VERSION)" -o bin/drydock-worker ./worker
 
+# lint vets. Go links by itself what it would have gcc link, which takes longer, because something imports plugin.
 .PHONY: test
 test: servers chromium ## Run all tests, those on the real servers included
-	go test -race -p 2 -timeout 75m ./internal/e2e ./... # the longest first: all others fit beside it
+	go test -race -vet=off -ldflags=-linkmode=internal -p 2 -timeout 75m ./internal/e2e ./... # the longest first: all others fit beside it
 
 # The tests of the status page look at it in a browser. Without one only they fail.
 .PHONY: chromium

@@ -50,7 +50,7 @@ func (d *Drains) Drain(ctx context.Context, in DrainInput) (maintenancev1.DrainS
 		return maintenancev1.DrainStatus{}, err
 	}
 	report := newReport(ctx, in.Deadline)
-	report.sent = in.Reports
+	report.sent = max(report.sent, in.Reports)
 	before := report.observed().Drain
 	if before == nil {
 		before = in.Before

@@ -231,22 +231,28 @@ func TestANodeIsPlannedUntilTheLastOfThoseThatWaitForItDoesNot(t *testing.T) {
 		require.Equal(t, corev1.ConditionTrue, planned.Status)
 		return kube.ConditionOwners(*planned)
 	}
-	waiting := []NodeRef{ref, ref, ref}
+	waiting := []NodeRef{ref, ref, ref, ref}
 	for i := range waiting {
 		waiting[i].Owner = fmt.Sprintf("node/spoke/default/waits-%d/run", i)
 		require.NoError(t, planMaintenance(t.Context(), waiting[i]))
 		require.NoError(t, planMaintenance(t.Context(), waiting[i]), "a lost reply adds nobody twice")
 		settled(t, spokeName, getNode(t, ref.Node))
 	}
-	require.Equal(t, []string{waiting[0].Owner, waiting[1].Owner, waiting[2].Owner}, planners())
+	require.Equal(t, []string{waiting[0].Owner, waiting[1].Owner, waiting[2].Owner, waiting[3].Owner}, planners())
+	for range 2 { // it shares the node of another, and the reply is lost
+		require.NoError(t, nodes().WithdrawPlan(t.Context(), waiting[3]))
+		require.Equal(t, []string{waiting[0].Owner, waiting[1].Owner, waiting[2].Owner}, planners())
+	}
 	giveBack(t, waiting[1]) // it is cancelled
 	require.Equal(t, []string{waiting[0].Owner, waiting[2].Owner}, planners())
 	cordon(t, waiting[0])
 	require.Equal(t, []string{waiting[2].Owner}, planners())
 	giveBack(t, waiting[0])
 	require.Equal(t, []string{waiting[2].Owner}, planners())
-	giveBack(t, waiting[2])
+	require.NoError(t, nodes().WithdrawPlan(t.Context(), waiting[2]))
 	requireNoTrace(t, ref.Node)
+	waiting[2].Node = "no-such-node"
+	require.NoError(t, nodes().WithdrawPlan(t.Context(), waiting[2]), "a node that is gone bears no plan")
 }
 
 func TestReturningANodeTakesBackOnlyWhatIsOurs(t *testing.T) {

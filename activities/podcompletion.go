@@ -2,8 +2,7 @@ package activities
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"math"
 	"strings"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/kube"
@@ -22,24 +20,27 @@ import (
 type AwaitPodCompletionInput struct {
 	NodeRef
 	// NodeUID is that of the node that was cordoned: it is gone when another has its name. Empty: it is not known.
-	NodeUID  types.UID                              `json:"nodeUID,omitempty"`
-	Spec     maintenancev1.WaitForPodCompletionSpec `json:"spec"`
-	Deadline *time.Time                             `json:"deadline,omitempty"`
+	NodeUID types.UID                              `json:"nodeUID,omitempty"`
+	Spec    maintenancev1.WaitForPodCompletionSpec `json:"spec"`
+	// Drain follows: a pod that it would pass over is not waited for; nil: none does.
+	Drain *maintenancev1.DrainSpec `json:"drain,omitempty"`
+	// Cordoned: the node was cordoned for the maintenance. While somebody has uncordoned it, the wait is not over.
+	Cordoned bool       `json:"cordoned,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
 }
 
 // AwaitPodCompletionResult says which pods were left when time ran out.
 type AwaitPodCompletionResult struct {
 	// Remaining pods, as namespace/name.
 	Remaining []string `json:"remaining,omitempty"`
+	// Uncordoned: somebody had uncordoned the node then.
+	Uncordoned bool `json:"uncordoned,omitempty"`
 }
-
-// ReasonPodsRunning is why a maintenance waits for pods to end by themselves.
-const ReasonPodsRunning = "PodsRunning"
 
 // AwaitPodCompletion waits until the selected pods have succeeded, failed or gone, or until the deadline.
 // Errors: NodeGone, InvalidSpec.
 func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionInput) (AwaitPodCompletionResult, error) {
-	completion, err := drain.NewCompletion(in.Spec)
+	completion, err := drain.NewCompletion(in.Spec, in.Drain)
 	if err != nil {
 		return AwaitPodCompletionResult{}, err
 	}
@@ -47,32 +48,49 @@ func (d *Drains) AwaitPodCompletion(ctx context.Context, in AwaitPodCompletionIn
 	if err != nil {
 		return AwaitPodCompletionResult{}, err
 	}
-	node, pod := &corev1.Node{}, &corev1.Pod{}
-	node.Name, pod.Spec.NodeName = in.Node, in.Node
-	var remaining []string
-	announced := false
-	done, err := d.Waits.awaitUntil(ctx, in.Deadline, cluster, []client.Object{node, pod},
+	pod := &corev1.Pod{}
+	pod.Spec.NodeName = in.Node
+	var awaited drain.Awaited
+	announced, uncordoned := false, false
+	alarm := time.NewTimer(math.MaxInt64)
+	defer alarm.Stop()
+	done, err := d.Waits.awaitUntilAlarm(ctx, in.Deadline, alarm.C, cluster, append(watchedNode(in.Node), pod),
 		func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
-			if _, err := cluster.SameNode(ctx, in.Node, in.NodeUID); err != nil {
+			node, err := cluster.SameNode(ctx, in.Node, in.NodeUID)
+			if err == nil && in.Cordoned {
+				uncordoned, err = isUncordoned(ctx, cluster, in.Node, uncordoned)
+			}
+			if err != nil {
 				return temporal.Observation{}, false, explainNode(cluster, in.Node, "read", err)
 			}
-			left, err := podsAwaited(ctx, reader, cluster.Client, in.Node, completion)
-			remaining = left
-			if err == nil && !announced {
-				announced = true
-				record(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeWaitForPodCompletion), message: completionMessage(left)})
+			look := func(pods []corev1.Pod) drain.Awaited { return completion.Look(node, uncordoned, pods, time.Now()) }
+			if awaited, err = awaitedPods(ctx, reader, cluster.Client, in.Node, look); err != nil {
+				return temporal.Observation{}, false, explain(cluster, "list the pods of node "+in.Node, err)
 			}
-			return podsRunning(left), len(left) == 0, explain(cluster, "list the pods of node "+in.Node, err)
+			if !awaited.Again.IsZero() {
+				alarm.Reset(time.Until(awaited.Again))
+			}
+			if !announced {
+				announced = true
+				record(ctx, cluster, in.NodeRef, nodeEvent{reason: string(maintenancev1.NodeWaitForPodCompletion), message: completionMessage(awaited.Pods)})
+			}
+			return temporal.Observation{Wait: awaited.Wait, Pods: awaited.Pods[:min(podsListed, len(awaited.Pods))]}, awaited.Wait == nil, nil
 		})
 	if err != nil {
 		return AwaitPodCompletionResult{}, err
 	}
 	if !done {
-		message := "going on without waiting longer for pods that have not ended by themselves: " + strings.Join(remaining, ", ")
+		message := "going on without waiting longer for pods that have not ended by themselves: " + strings.Join(awaited.Pods, ", ")
+		if len(awaited.Pods) == 0 {
+			message = "going on although the node is not cordoned any more, and pods may come to it"
+		}
 		record(ctx, cluster, in.NodeRef, nodeEvent{reason: EventPodCompletionTimedOut, warning: true, message: message})
 	}
-	return AwaitPodCompletionResult{Remaining: remaining}, nil
+	return AwaitPodCompletionResult{Remaining: awaited.Pods, Uncordoned: uncordoned}, nil
 }
+
+// podsListed is how many pods the status of a wait names.
+const podsListed = 20
 
 func completionMessage(pods []string) string {
 	if len(pods) == 0 {
@@ -81,43 +99,33 @@ func completionMessage(pods []string) string {
 	return "waiting for pods to end by themselves: " + strings.Join(pods, ", ")
 }
 
-// podsAwaited names the pods of a node that have not ended. That none is left is believed only from the API server: whatever the cache has
-// not heard of yet would be evicted in the midst of its work.
-func podsAwaited(ctx context.Context, cache, server client.Reader, node string, completion drain.Completion) ([]string, error) {
-	awaited, err := awaitedPods(ctx, cache, node, completion)
-	if err == nil && len(awaited) == 0 {
-		return awaitedPods(ctx, server, node, completion)
-	}
-	return awaited, err
-}
-
-// awaitedPods names the pods of a node that have not ended, in order.
-func awaitedPods(ctx context.Context, reader client.Reader, node string, completion drain.Completion) ([]string, error) {
-	var pods corev1.PodList
-	if err := reader.List(ctx, &pods, client.MatchingFields{kube.IndexNodeName: node}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	var awaited []string
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; completion.Awaits(pod) {
-			awaited = append(awaited, pod.Namespace+"/"+pod.Name)
+// awaitedPods looks at the pods of a node. That none is left is believed only from the API server: whatever the cache has not heard of yet would be evicted in
+// the midst of its work.
+func awaitedPods(ctx context.Context, cache, server client.Reader, node string, look func([]corev1.Pod) drain.Awaited) (awaited drain.Awaited, err error) {
+	for _, reader := range []client.Reader{cache, server} {
+		var pods corev1.PodList
+		if err := reader.List(ctx, &pods, client.MatchingFields{kube.IndexNodeName: node}, client.UnsafeDisableDeepCopy); err != nil {
+			return drain.Awaited{}, err
+		}
+		if awaited = look(pods.Items); awaited.Wait != nil {
+			break
 		}
 	}
-	slices.Sort(awaited)
 	return awaited, nil
 }
 
-// podsRunning is the wait for these pods. It names the first of them.
-func podsRunning(pods []string) temporal.Observation {
-	const listed = 20
-	wait := &drydockv1.Wait{Reason: ReasonPodsRunning, Message: fmt.Sprintf("%d pods have not ended by themselves", len(pods))}
-	if len(pods) == 1 {
-		wait.Message = "1 pod has not ended by itself: " + pods[0]
+// isUncordoned reports whether a node that was cordoned is not any more, as it may be known to be already. The first time that is believed only from the API
+// server: the cache may not have seen the cordon yet. A node that is gone is not uncordoned.
+func isUncordoned(ctx context.Context, cluster *kube.Cluster, name string, known bool) (bool, error) {
+	readers := []client.Reader{cluster.Cache, cluster.Client}
+	if known {
+		readers = readers[:1]
 	}
-	pods = pods[:min(listed, len(pods))]
-	for _, pod := range pods {
-		namespace, name, _ := strings.Cut(pod, "/")
-		wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "Pod", Namespace: namespace, Name: name, Reason: ReasonPodsRunning})
+	for _, reader := range readers {
+		node := &corev1.Node{}
+		if err := reader.Get(ctx, client.ObjectKey{Name: name}, node); err != nil || node.Spec.Unschedulable {
+			return false, client.IgnoreNotFound(err)
+		}
 	}
-	return temporal.Observation{Wait: wait, Pods: pods}
+	return true, nil
 }

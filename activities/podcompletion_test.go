@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -70,14 +71,28 @@ func TestPodsAreLeftToEndByThemselves(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
 	shop.job(t, ref.Node, "training", 5*time.Second)
 	gone := shop.pod(t, ref.Node, "web")
+	kept := shop.pod(t, ref.Node, "kept", func(pod *corev1.Pod) {
+		pod.Finalizers, pod.Spec.TerminationGracePeriodSeconds = []string{"test.drydock.dev/kept"}, new(int64(1))
+	})
 	workflow := &signals{}
 	ended := startCompletion(t, AwaitPodCompletionInput{NodeRef: ref}, workflow)
-	waiting := workflow.waitsFor(t, ReasonPodsRunning)
+	waiting := workflow.waitsFor(t, "PodsRunning")
 	require.Contains(t, waiting.Pods, shop.namespace+"/web")
 	require.Equal(t, "Pod "+waiting.Pods[0], waiting.Wait.Blockers[0].String())
 
-	require.NoError(t, testCluster(t).Client.Delete(t.Context(), gone))
-	result := <-ended
+	cluster := testCluster(t).Client
+	require.NoError(t, cluster.Delete(t.Context(), gone))
+	require.NoError(t, cluster.Delete(t.Context(), kept))
+	waiting = workflow.waitsFor(t, "Terminating")
+	require.Equal(t, "Pod "+shop.namespace+"/kept", waiting.Wait.Blockers[0].String())
+	require.Contains(t, waiting.Wait.Blockers[0].Message, "test.drydock.dev/kept", "it says who keeps the pod")
+	skipping := &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(1))}
+	result := <-startCompletion(t, AwaitPodCompletionInput{NodeRef: ref, Drain: skipping}, nil)
+	require.NoError(t, result.err)
+	require.Empty(t, result.remaining, "the drain passes it over, too")
+
+	require.NoError(t, cluster.Patch(t.Context(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	result = <-ended
 	require.NoError(t, result.err)
 	require.Empty(t, result.remaining)
 	require.Empty(t, shop.evictions(t))
@@ -106,19 +121,26 @@ func TestAPodThatTheCacheHasNotSeenIsLeftToEndToo(t *testing.T) {
 	require.NoError(t, err)
 	real, err := snapshot.Parse("server", []byte(`{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: late}, spec: {nodeName: worker-7}}`))
 	require.NoError(t, err)
-	completion, err := drain.NewCompletion(maintenancev1.WaitForPodCompletionSpec{})
+	completion, err := drain.NewCompletion(maintenancev1.WaitForPodCompletionSpec{}, nil)
 	require.NoError(t, err)
-	awaited, err := podsAwaited(t.Context(), empty, real, "worker-7", completion)
+	awaited, err := awaitedPods(t.Context(), empty, real, "worker-7", func(pods []corev1.Pod) drain.Awaited {
+		return completion.Look(&corev1.Node{}, false, pods, time.Now())
+	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"shop/late"}, awaited)
+	require.Equal(t, []string{"shop/late"}, awaited.Pods)
 }
 
-func TestAWaitForPodsEndsWithItsNode(t *testing.T) {
+func TestAWaitForPodsSaysThatTheNodeIsUncordonedAndEndsWithIt(t *testing.T) {
 	ref, shop := testNode(t), newTenant(t)
 	shop.pod(t, ref.Node, "web")
+	changed(t, ref.Node, cordoned)
 	workflow := &signals{}
-	ended := startCompletion(t, AwaitPodCompletionInput{NodeRef: ref}, workflow)
-	workflow.waitsFor(t, ReasonPodsRunning)
+	ended := startCompletion(t, AwaitPodCompletionInput{NodeRef: ref, Cordoned: true}, workflow)
+	workflow.waitsFor(t, "PodsRunning")
+	changed(t, ref.Node, uncordoned)
+	waiting := workflow.waitsFor(t, "Uncordoned")
+	require.Equal(t, "Node "+ref.Node, waiting.Wait.Blockers[0].String())
+	require.Equal(t, []string{shop.namespace + "/web"}, waiting.Pods)
 	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType((<-ended).err))
 }

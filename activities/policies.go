@@ -347,19 +347,35 @@ func (p *Policies) WithdrawPolicies(ctx context.Context, in PolicyRollout) ([]st
 }
 
 func withdrawPolicies(ctx context.Context, hub *kube.Cluster, in PolicyRollout) ([]string, error) {
+	return changedPolicies(in, func(number int) ([]string, error) {
+		if err := withdrawPolicy(ctx, hub, in, in.Policies[number]); err != nil {
+			return nil, err
+		}
+		return changedPolicy(ctx, hub, in, number)
+	})
+}
+
+// ChangedPolicies returns the names of the policies of a rollout that are not any more what they were when they were prepared.
+func (p *Policies) ChangedPolicies(ctx context.Context, in PolicyRollout) ([]string, error) {
+	hub, err := p.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return changedPolicies(in, func(number int) ([]string, error) { return changedPolicy(ctx, hub, in, number) })
+}
+
+// changedPolicies looks at many side by side. One that cannot be looked at keeps no other from it.
+func changedPolicies(in PolicyRollout, look func(number int) ([]string, error)) ([]string, error) {
 	changed := make([][]string, len(in.Policies))
-	var withdrawals errgroup.Group // one that cannot be removed keeps no other
-	withdrawals.SetLimit(requestsAtOnce)
-	for number, ref := range in.Policies {
-		withdrawals.Go(func() error {
-			err := withdrawPolicy(ctx, hub, in, ref)
-			if err == nil {
-				changed[number], err = changedPolicy(ctx, hub, in, number)
-			}
+	var looks errgroup.Group
+	looks.SetLimit(requestsAtOnce)
+	for number := range in.Policies {
+		looks.Go(func() (err error) {
+			changed[number], err = look(number)
 			return err
 		})
 	}
-	err := withdrawals.Wait()
+	err := looks.Wait()
 	return slices.Concat(changed...), err
 }
 

@@ -333,7 +333,11 @@ func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testin
 			}}))
 			requireFound("Policy " + network.String())
 			s.create(informing(network, ""))
-			require.Equal(t, []string{"Policy " + network.String()}, s.withdraw(), "it was made anew")
+			changed, err := s.activities.ChangedPolicies(t.Context(), s.rollout)
+			require.NoError(t, err)
+			require.Equal(t, []string{"Policy " + network.String()}, changed, "it was made anew")
+			require.NotEmpty(t, s.made(), "it only looks")
+			require.Equal(t, changed, s.withdraw())
 			require.Empty(t, s.made())
 		})
 	}
@@ -445,9 +449,13 @@ func TestAnotherRunOfTheRolloutTakesOverWhatTheLastOneLeft(t *testing.T) {
 
 // await waits for news in the background.
 func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterStanding {
+	return s.awaitFor(300*time.Millisecond, known...)
+}
+
+func (s *policyScene) awaitFor(gather time.Duration, known ...policies.KnownCluster) <-chan []policies.ClusterStanding {
 	news := make(chan []policies.ClusterStanding, 1)
 	go func() {
-		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: 300 * time.Millisecond})
+		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: gather})
 		assert.NoError(s.t, err)
 		news <- found
 	}()
@@ -459,7 +467,7 @@ func (s *policyScene) requireNews(news <-chan []policies.ClusterStanding, want .
 	select {
 	case found := <-news:
 		require.Equal(s.t, want, found)
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(s.t, "no news")
 	}
 }
@@ -481,7 +489,8 @@ func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) 
 	s.prepare()
 	s.place(0, s.clusters[0])
 	s.awaitStanding("CN", s.clusters[0])
-	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Standing: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Standing: "NN"})
+	const beyondTheRelapse = 10 * time.Second
+	news := s.awaitFor(beyondTheRelapse, policies.KnownCluster{Cluster: s.clusters[0], Standing: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Standing: "NN"})
 	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
 	require.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
 	s.requireNews(news, policies.ClusterStanding{Cluster: s.clusters[0], Standing: "CN", Dipped: true})

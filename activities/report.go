@@ -22,9 +22,10 @@ const (
 	// firstReport leaves waits that end soon unreported: every report costs the workflow a task, and its end another.
 	firstReport = 2500 * time.Millisecond
 	// reportInterval is how often a wait is reported at most, for as long as people look at one, who see with its spread what has changed within 5 s;
-	// longestReportInterval is what it grows to when it does not stop changing.
+	// longReportInterval is what it grows to when it does not stop changing, and longestReportInterval when it does not for days.
 	reportInterval        = 3500 * time.Millisecond
-	longestReportInterval = 5 * time.Minute
+	longReportInterval    = 5 * time.Minute
+	longestReportInterval = time.Hour
 	// reportTimeout keeps a slow Temporal server from holding up the heartbeats.
 	reportTimeout = 5 * time.Second
 )
@@ -41,7 +42,14 @@ type report struct {
 	changed chan struct{}
 }
 
-// newReport begins with what an earlier attempt of the activity observed last, so that a wait is as old as it is.
+// heartbeatDetails are what one attempt of a wait leaves to the next.
+type heartbeatDetails struct {
+	temporal.Observation
+	// Sent counts the reports.
+	Sent int `json:"sent,omitempty"`
+}
+
+// newReport begins with what an earlier attempt of the activity observed last, so that a wait is as old as it is, and goes on counting its reports.
 func newReport(ctx context.Context, deadline *time.Time) *report {
 	r := &report{deadline: deadline, changed: make(chan struct{}, 1)}
 	if !activity.IsActivity(ctx) {
@@ -50,7 +58,9 @@ func newReport(ctx context.Context, deadline *time.Time) *report {
 	r.activity = activity.GetInfo(ctx).ActivityType.Name
 	if activity.HasHeartbeatDetails(ctx) {
 		// Details of another shape are from an older program; the wait then begins anew.
-		_ = activity.GetHeartbeatDetails(ctx, &r.latest)
+		var before heartbeatDetails
+		_ = activity.GetHeartbeatDetails(ctx, &before)
+		r.latest, r.sent = before.Observation, before.Sent
 	}
 	return r
 }
@@ -129,11 +139,11 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown) {
-				activity.RecordHeartbeat(context.WithoutCancel(ctx), r.observed())
+				r.heartbeat(context.WithoutCancel(ctx))
 			}
 			return
 		case <-heartbeat.C:
-			activity.RecordHeartbeat(ctx, r.observed())
+			r.heartbeat(ctx)
 		case <-r.changed:
 			switch {
 			case workflows == nil:
@@ -157,21 +167,47 @@ func (r *report) run(ctx context.Context, workflows Signaller) {
 	}
 }
 
+// heartbeatFor lets that time pass.
+func heartbeatFor(ctx context.Context, pause time.Duration) error {
+	defer newReport(ctx, nil).start(ctx, nil)()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pause):
+		return nil
+	}
+}
+
+func (r *report) heartbeat(ctx context.Context) {
+	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: r.observed(), Sent: r.sent})
+}
+
 // urgent reports whether what is observed is urgent, and for a reason that was not told last. Reports that were urgent too often wait like others.
 func (r *report) urgent(told temporal.Observation) bool {
 	latest := r.observed()
 	return latest.Urgent && r.sent < usualReports && (told.Wait == nil || latest.Wait == nil || told.Wait.Reason != latest.Wait.Reason)
 }
 
-// usualReports is after how many reports a wait is reported less and less.
-const usualReports = 1000
+const (
+	// usualReports is after how many reports a wait is reported less and less, and manyReports after how many it is so once more.
+	usualReports = 1000
+	manyReports  = 2000
+	// reportsDoubling is after how many more the pause doubles.
+	reportsDoubling = 36
+)
 
 // pauseAfter is how long nothing is reported after so many reports: a change is seen within 5 s. Only a wait that has changed a thousand times, which
 // takes more than an hour, is reported less and less, as it must not fill its workflow's history, which the server ends at 10,000 signals: it makes
-// fewer than 1,500 on the first day, and 288 on each after.
+// fewer than 1,500 on the first day, 288 on each of the next, and from the fourth or fifth on 24 a day. The count begins anew with a round of attempts, of which
+// each takes a day at most, but for a drain.
 func pauseAfter(reports int) time.Duration {
-	const doubling = 36
-	return min(reportInterval<<min(10, max(0, reports-usualReports)/doubling), longestReportInterval)
+	pause := grown(reportInterval, reports-usualReports, longReportInterval)
+	return grown(pause, reports-manyReports, longestReportInterval)
+}
+
+// grown is a pause that doubles with every reportsDoubling of so many reports, up to the longest.
+func grown(pause time.Duration, reports int, longest time.Duration) time.Duration {
+	return min(pause<<min(10, max(0, reports)/reportsDoubling), longest)
 }
 
 // spread makes a pause up to a quarter longer: many that begin to wait together do not all report together.

@@ -95,19 +95,30 @@ func notServed(clusters []string) string {
 const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
 	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
-// WorkersAsked is with which attempt it is taken for sure that no worker has what those that were asked have not. They may know different clusters, as
+// WorkersAsked is how many must have been asked before it is taken for sure that no worker has what those have not. They may know different clusters, as
 // while one after the other is restarted with another clusters file, and whichever is free takes the next attempt.
 const WorkersAsked = 6
 
-// askAnother is the error by which another worker is asked what this one does not know; nil: enough were.
+// askAnother is the error by which another worker is asked what this one does not know; nil: enough were. An attempt that failed for another reason, such as a hub
+// that did not answer, has asked nobody: heartbeats carry the number on.
 func askAnother(ctx context.Context, message string) error {
-	if activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt < WorkersAsked {
-		return temporal.Error(temporal.ErrClusterUnknown, message, nil)
+	if !activity.IsActivity(ctx) {
+		return nil
 	}
-	return nil
+	asked := 0
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &asked); err != nil {
+			return err
+		}
+	}
+	if asked++; asked >= WorkersAsked {
+		return nil
+	}
+	activity.RecordHeartbeat(ctx, asked)
+	return temporal.Error(temporal.ErrClusterUnknown, message, nil)
 }
 
-// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkersAsked attempts have found nobody.
+// LocateCluster returns the task queue on which the activities of a cluster run. Errors: ClusterUnknown; NotFound when WorkersAsked do not know it.
 func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, error) {
 	queue, served, err := r.taskQueue(ctx, cluster)
 	if err != nil || served {

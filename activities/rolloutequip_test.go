@@ -22,17 +22,22 @@ func TestWhatTheWorkersLackIsSaidAllAtOnce(t *testing.T) {
 	require.Equal(t, "BackupImageMissing", plan.Conditions[1].Reason)
 	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image; no worker has credentials for lonely: add it")
 
-	_, err := asAnActivity(t, (&Rollouts{Clusters: clusters}).PlanRollout, cgu)
+	_, err := asAnActivity(t, 0, (&Rollouts{Clusters: clusters}).PlanRollout, cgu)
 	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
 	require.False(t, temporal.Final(err))
+	_, err = asAnActivity(t, WorkersAsked-1, (&Rollouts{Clusters: clusters}).PlanRollout, cgu)
+	require.NoError(t, err, "enough were: the plan says so")
 }
 
-// asAnActivity makes the first attempt at an activity, as a worker does.
-func asAnActivity(t *testing.T, run, in any) (converter.EncodedValue, error) {
+// asAnActivity makes an attempt at an activity, as a worker does, after so many others were asked.
+func asAnActivity(t *testing.T, asked int, run, in any) (converter.EncodedValue, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	environment := suite.NewTestActivityEnvironment()
 	environment.RegisterActivity(run)
+	if asked > 0 {
+		environment.SetHeartbeatDetails(asked)
+	}
 	return environment.ExecuteActivity(run, in)
 }
 
@@ -63,7 +68,7 @@ func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
 			_, err = recall(t, spec, "elsewhere")
 			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
-			_, err = asAnActivity(t, rollouts.RecallRollout, RecallRolloutInput{Namespace: "default", Name: "again-elsewhere"})
+			_, err = asAnActivity(t, 0, rollouts.RecallRollout, RecallRolloutInput{Namespace: "default", Name: "again-elsewhere"})
 			require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
 		})
 	}

@@ -1,26 +1,29 @@
 package activities
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-func TestAMaintenanceIsStaleWhenItsTimeIsOverOrItsClusterSaysSo(t *testing.T) {
+func TestAMaintenanceIsStaleWhenItsTimeIsOverOrItsClusterSaysSoAndKnowsWhetherItsNodeIsCordoned(t *testing.T) {
 	cluster := bareCluster(t)
 	in := AwaitStaleInput{Cluster: hubName, ReadySince: time.Now()}
-	await := func() chan scheduling.Staleness {
-		found := make(chan scheduling.Staleness, 1)
+	await := func() chan Readiness {
+		found := make(chan Readiness, 1)
 		known := in
 		go func() {
-			staleness, err := (&Clusters{Clusters: clusters}).AwaitStale(t.Context(), known)
+			readiness, err := (&Clusters{Clusters: clusters}).AwaitStale(t.Context(), known)
 			if err == nil {
-				found <- staleness
+				found <- readiness
 			}
 		}()
 		return found
@@ -29,7 +32,7 @@ func TestAMaintenanceIsStaleWhenItsTimeIsOverOrItsClusterSaysSo(t *testing.T) {
 	require.Never(t, func() bool { return len(limited) > 0 }, 300*time.Millisecond, 20*time.Millisecond, "no budgets, no limit")
 	config := budgets(t, cluster, maintenancev1.MaintenanceOperatorConfigSpec{MaxNodeMaintenanceTimeSeconds: 2})
 	in.Known = <-limited
-	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 2}, in.Known)
+	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 2}, in.Known.Staleness)
 	require.GreaterOrEqual(t, time.Since(in.ReadySince), 2*time.Second, "not before its time is over")
 
 	change := func(spec maintenancev1.MaintenanceOperatorConfigSpec) {
@@ -53,5 +56,29 @@ func TestAMaintenanceIsStaleWhenItsTimeIsOverOrItsClusterSaysSo(t *testing.T) {
 	require.True(t, in.Known.Stale)
 	unlimited := await()
 	require.NoError(t, cluster.Client.Delete(t.Context(), config))
-	require.False(t, (<-unlimited).Stale, "without a configuration there is no limit")
+	in.Known = <-unlimited
+	require.False(t, in.Known.Stale, "without a configuration there is no limit")
+
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "handed-over"}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	require.NoError(t, cluster.Client.Create(t.Context(), node))
+	t.Cleanup(func() { require.NoError(t, cluster.Client.Delete(context.Background(), node)) })
+	in.CordonedNode = node.Name
+	for _, cordoned := range []bool{false, true} {
+		found := await()
+		patch := client.MergeFrom(node.DeepCopy())
+		node.Spec.Unschedulable = cordoned
+		require.NoError(t, cluster.Client.Patch(t.Context(), node, patch))
+		in.Known = <-found
+		require.Equal(t, Readiness{Uncordoned: !cordoned}, in.Known)
+	}
+}
+
+func TestWhatChangesAgainAndAgainIsLookedAtLessAndLessOften(t *testing.T) {
+	require.Zero(t, AwaitStaleInput{}.pause())
+	var total time.Duration
+	for changes := range 1000 {
+		total += AwaitStaleInput{Changes: changes}.pause()
+	}
+	require.Equal(t, 2*time.Second, AwaitStaleInput{Changes: 1}.pause())
+	require.Greater(t, total, 3*24*time.Hour, "a thousand changes, of which each costs a few events")
 }

@@ -129,7 +129,7 @@ func (n tenant) requireEvictions(t *testing.T, pods ...string) {
 	require.Eventually(t, func() bool {
 		accepted = n.evictions(t)
 		return len(accepted) >= len(pods)
-	}, 5*time.Second, 50*time.Millisecond, "evicted are only %v", &accepted)
+	}, time.Minute, 50*time.Millisecond, "evicted are only %v", &accepted)
 	require.Equal(t, pods, accepted)
 }
 

@@ -129,13 +129,20 @@ func (w Waits) tell(ctx context.Context, observation temporal.Observation) (stop
 func (w Waits) awaitUntil(ctx context.Context, deadline *time.Time, cluster *kube.Cluster, kinds []client.Object,
 	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
 ) (done bool, err error) {
+	return w.awaitUntilAlarm(ctx, deadline, nil, cluster, kinds, check)
+}
+
+// awaitUntilAlarm is awaitUntil that calls check also when the alarm goes off.
+func (w Waits) awaitUntilAlarm(ctx context.Context, deadline *time.Time, alarm <-chan time.Time, cluster *kube.Cluster, kinds []client.Object,
+	check func(context.Context, client.Reader) (temporal.Observation, bool, error),
+) (done bool, err error) {
 	r := newReport(ctx, deadline)
 	stop := r.start(ctx, w.Temporal)
 	defer stop()
 
 	waiting, cancel := withDeadline(ctx, deadline)
 	defer cancel()
-	err = cluster.Await(waiting, kinds, r.observing(func(ctx context.Context) (temporal.Observation, bool, error) {
+	err = cluster.AwaitAlarm(waiting, kinds, alarm, r.observing(func(ctx context.Context) (temporal.Observation, bool, error) {
 		return check(ctx, cluster.Cache)
 	}))
 	if err == nil || waiting.Err() == nil || ctx.Err() != nil {

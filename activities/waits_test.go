@@ -114,40 +114,63 @@ func TestAWaitReportsWhatHasChangedNotTooOftenAndNotTheLastLeast(t *testing.T) {
 
 func TestAWaitThatNeverStopsChangingLeavesRoomInTheHistory(t *testing.T) {
 	require.Equal(t, reportInterval, pauseAfter(1))
-	reports, prompt := 0, time.Duration(0)
-	for elapsed := time.Duration(0); elapsed < 24*time.Hour; elapsed += pauseAfter(reports) {
+	reports, prompt, firstDay := 0, time.Duration(0), 0
+	for elapsed := time.Duration(0); elapsed < 60*24*time.Hour; elapsed += pauseAfter(reports) {
 		reports++
 		if longest := pauseAfter(reports) * 5 / 4; longest <= 4500*time.Millisecond { // the report itself takes time, too
 			prompt = elapsed
 		}
+		if elapsed < 24*time.Hour {
+			firstDay = reports
+		}
 	}
 	require.Greater(t, prompt, time.Hour, "a change is seen within 5 s")
-	require.Less(t, reports, 1500)
+	require.Less(t, firstDay, 1500)
+	require.Less(t, reports, 4000, "in two months")
 	require.Equal(t, longestReportInterval, pauseAfter(1_000_000))
 }
 
 func TestReportsOfAWaitThatIsTriedAgainDoNotBeginAnew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		reported := &signals{}
-		suite := &testsuite.WorkflowTestSuite{}
-		environment := suite.NewTestActivityEnvironment()
-		observe := func(ctx context.Context) error {
-			r := newReport(ctx, nil)
-			r.sent = 2 * usualReports
-			defer r.start(ctx, reported)()
-			changes := time.NewTicker(reportInterval)
-			defer changes.Stop()
-			for i := range 10 {
-				r.observe(temporal.Observation{Drain: &maintenancev1.DrainStatus{Evicted: int32(i)}})
-				<-changes.C
-			}
-			return nil
-		}
-		environment.RegisterActivity(observe)
-		_, err := environment.ExecuteActivity(observe)
-		require.NoError(t, err)
-		require.Len(t, reported.observed, 1)
-	})
+	const sent = 2 * usualReports
+	for name, before := range map[string]struct {
+		input   int
+		details any
+	}{
+		"by another round of attempts": {input: sent},
+		"by the next attempt":          {details: heartbeatDetails{Sent: sent}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reported := &signals{}
+				suite := &testsuite.WorkflowTestSuite{}
+				environment := suite.NewTestActivityEnvironment()
+				if before.details != nil {
+					environment.SetHeartbeatDetails(before.details)
+				}
+				var left heartbeatDetails
+				environment.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
+					_ = details.Get(&left)
+				})
+				observe := func(ctx context.Context) error {
+					r := newReport(ctx, nil)
+					r.sent = max(r.sent, before.input)
+					defer r.start(ctx, reported)()
+					changes := time.NewTicker(reportInterval)
+					defer changes.Stop()
+					for i := range 10 {
+						r.observe(temporal.Observation{Drain: &maintenancev1.DrainStatus{Evicted: int32(i)}})
+						<-changes.C
+					}
+					return nil
+				}
+				environment.RegisterActivity(observe)
+				_, err := environment.ExecuteActivity(observe)
+				require.NoError(t, err)
+				require.Len(t, reported.observed, 1)
+				require.Equal(t, sent+1, left.Sent, "for the attempt after it")
+			})
+		})
+	}
 }
 
 func TestWhatIsUrgentIsReportedAtOnceUnlessItIsSoAgainAndAgain(t *testing.T) {

@@ -210,4 +210,8 @@ func namesContexts(t *testing.T) {
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--context", "nowhere")
 	require.Equal(t, exitUsage, got.status)
 	require.Contains(t, got.stderr, `error: kubeconfig has no context "nowhere"; it has hub`)
+	got = drydock(t, "setup", "--hub-context", "hub", "--spoke-context", "nowhere")
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, `error: kubeconfig has no context "nowhere"; it has hub`)
+	require.Empty(t, got.stdout, "nothing is set up before that is known")
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,6 +65,25 @@ func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
 	require.Contains(t, got.stderr, "exceeded", "not a refusal")
 }
 
+func TestAClusterThatIsNoHubIsNamed(t *testing.T) {
+	alone(t)
+	serves := http.NewServeMux() // the kinds of no group, as an API server without CRDs has none of theirs
+	for path, answer := range map[string]string{"/api": `{"kind": "APIVersions", "versions": ["v1"]}`, "/apis": `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`} {
+		serves.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, answer)
+		})
+	}
+	spoke := httptest.NewServer(serves)
+	t.Cleanup(spoke.Close)
+	access := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, devstack.WriteKubeconfig(access, "spoke-1", &rest.Config{Host: spoke.URL}))
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: the cluster of context spoke-1 (--context) does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is it the hub?\n",
+	}, drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access))
+}
+
 func TestPlanFromAFile(t *testing.T) {
 	alone(t)
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects))
@@ -74,6 +96,16 @@ BATCH   CLUSTER   NOTE
 2       spoke-1
 3       spoke-3
 `, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects)))
+}
+
+func TestAPlanOfNoClustersSaysSo(t *testing.T) {
+	alone(t)
+	nobody := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)
+	require.Equal(t, `rollout prod/november: 0 clusters in 0 batches, at most 0 at once
+no cluster is selected: nothing would be done, and the rollout would end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector
+`, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", nobody), "--snapshot", file(t, "hub.yaml", hubObjects)))
+	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", nobody), "--snapshot", file(t, "hub.yaml", hubObjects))
+	require.Equal(t, "All selected clusters are valid; none is selected", plan.Conditions[0].Message)
 }
 
 func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {

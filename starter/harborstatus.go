@@ -148,7 +148,7 @@ func (s harborStatus) frame(now time.Time, _ frameStyle) string {
 		text.WriteString("\n" + held)
 	}
 	if wait := s.Status.Wait; wait != nil {
-		fmt.Fprintf(&text, "\nwaiting: %s", reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+		fmt.Fprintf(&text, "\nwaiting: %s", waitText(*wait, now))
 	}
 	if s.unseen() {
 		text.WriteString("\nuntil then, what follows may be over")

@@ -49,12 +49,12 @@ func TestAHoldIsShownBesideWhatElseIsWaitedFor(t *testing.T) {
 		return &drydockv1.Wait{Reason: reason, Message: "why", Since: since}
 	}
 
-	paused := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Paused: true, Held: hold, Wait: wait("Paused")}}
+	paused := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Paused: true, Held: hold, Wait: wait("Paused"), Counts: ranv1.ClusterCounts{Total: 1}}}
 	require.Contains(t, paused.frame(since.Time, frameStyle{}), "waiting: Paused: why\n"+said+"\n")
 	require.Contains(t, paused.headline(since.Time, frameStyle{}), "(paused) (held)")
 	require.Contains(t, paused.wholeLine().text, "; paused; "+said)
 
-	held := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Held: hold, Wait: wait(emergency.ReasonHeld), Counts: ranv1.ClusterCounts{Running: 1}}}
+	held := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Held: hold, Wait: wait(emergency.ReasonHeld), Counts: ranv1.ClusterCounts{Total: 1, Running: 1}}}
 	require.Contains(t, held.frame(since.Time, frameStyle{}), "waiting: Held: why\n")
 	require.NotContains(t, held.frame(since.Time, frameStyle{}), said, "it is not said twice")
 

@@ -64,13 +64,21 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag
 	got := drydock(t, "node", "maintain", "Worker_1", "--cluster", "spoke-1", "--name", "M_",
 		"--requestor", "x", "--additional-requestor", "a.example.com,B", "--pod-selector", "a in (", "--pod-eviction-filter", "nvidia,(", "--drain-timeout", "-1s",
 		"--skip-wait-for-delete", "-1s", "--wait-for-pods", "--wait-for-pods-selector", "=", "--wait-for-pods-timeout", "-1s",
-		"--health-timeout", "-1s", "--lock-timeout", "0", "--on-drain-timeout", "retry", "--on-failure", "Explode")
+		"--health-timeout", "-1s", "--lock-timeout", "0", "--maintenance-window", "a/b/c", "--on-drain-timeout", "retry", "--on-failure", "Explode")
 	require.Equal(t, exitUsage, got.status)
 	for _, flag := range flagsOfFields {
 		require.Contains(t, got.stderr, "error: "+flag+": ")
 	}
 	require.NotContains(t, got.stderr, "spec.")
 	require.Contains(t, got.stderr, "error: --drain-timeout: Invalid value: -1: should be greater than or equal to 0\n")
+}
+
+func TestANameThatNobodyGaveIsNotWhatIsWrong(t *testing.T) {
+	alone(t)
+	got := drydock(t, "node", "maintain", "worker_1", "--cluster", "spoke-1")
+	require.Equal(t, exitUsage, got.status)
+	require.Equal(t, 1, strings.Count(got.stderr, "error: "), got.stderr)
+	require.Contains(t, got.stderr, `error: NODE: Invalid value: "worker_1": `)
 }
 
 func TestAFlagThatSaysHowToDoWhatIsNotDoneIsRefused(t *testing.T) {

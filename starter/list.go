@@ -75,10 +75,12 @@ func (r workflowRow) took(now time.Time) string {
 type listing struct {
 	Items  []workflowRow  `json:"items"`
 	Counts map[string]int `json:"counts"`
+	// running: only those that run are listed.
+	running bool
 }
 
-func newListing(rows []workflowRow) listing {
-	l := listing{Items: rows, Counts: map[string]int{}}
+func newListing(rows []workflowRow, running bool) listing {
+	l := listing{Items: rows, Counts: map[string]int{}, running: running}
 	if rows == nil {
 		l.Items = []workflowRow{}
 	}
@@ -100,7 +102,7 @@ func (c *cli) newList(short, running string, query func(running bool) string, re
 			if err != nil {
 				return err
 			}
-			list := newListing(rows)
+			list := newListing(rows, onlyRunning)
 			return c.print(list, func(w io.Writer) { render(w, list) }, list.ids()...)
 		}),
 	}

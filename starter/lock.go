@@ -146,7 +146,7 @@ func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 	s := status.Status
 	fmt.Fprintf(w, "locks of %s in cluster %s   %s\n", status.Metadata.Name, status.Metadata.Cluster, s.State)
 	if s.Wait != nil {
-		fmt.Fprintf(w, "waiting: %s\n", reasonFor(s.Wait.Reason, s.Wait.Message, &s.Wait.Since, now))
+		fmt.Fprintf(w, "waiting: %s\n", waitText(*s.Wait, now))
 	}
 	for _, note := range s.Notes {
 		fmt.Fprintf(w, "note: %s\n", note)

@@ -163,7 +163,7 @@ why, as the clusters' schedulers say. A rollout's nodes wait there before their 
 			if err != nil {
 				return err
 			}
-			list := maintenanceListing{listing: newListing(rows), running: running}
+			list := maintenanceListing{listing: newListing(rows, running)}
 			if c.output != formatName {
 				if list.Queues, err = s.queues(ctx, c.cluster); err != nil {
 					return err
@@ -183,8 +183,6 @@ why, as the clusters' schedulers say. A rollout's nodes wait there before their 
 type maintenanceListing struct {
 	listing
 	Queues []clusterQueue `json:"queues"`
-	// running: only those that run are listed.
-	running bool
 }
 
 func (l maintenanceListing) print(w io.Writer, now time.Time) {

@@ -98,6 +98,7 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	succeeds(t, "node", "cancel", "second")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
+	require.Contains(t, drydock(t, "node", "cancel", "second").stderr, "is over (Cancelled): cancel changes nothing any more")
 }
 
 // refusesDoneForAJob: nobody but the Job says that it is done, and what is said to the maintenance of one changes nothing.
@@ -205,4 +206,19 @@ func TestOneOfSeveralRequestorsDoesNotFailWhenItIsDoneNorRecoverWhenItHasNotFail
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {
 	t.Helper()
 	return becomes(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
+}
+
+func TestWhoSharesANodeIsSpokenForByAMaintenanceOfItsOwn(t *testing.T) {
+	target := nodeMaintenance("spoke-1", "default", "disk")
+	status := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady, Requestors: []maintenancev1.RequestorStatus{
+		{RequestorID: "ann.example.com", State: maintenancev1.RequestorAtWork},
+		{RequestorID: "bob.example.com", State: maintenancev1.RequestorAtWork, Maintenance: "node/spoke-1/default/bios"},
+	}}
+	_, err := othersOf(target, status, "bob.example.com")
+	require.EqualError(t, err, "maintenance default/disk in cluster spoke-1 is shared by bob.example.com with a maintenance of its own: name that, node/spoke-1/default/bios")
+
+	joined := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady, JoinedTo: "node/spoke-1/default/disk"}}
+	require.Contains(t, joined.frame(noon, frameStyle{}), "\nshares the node of node/spoke-1/default/disk")
+	joined.Status.State = maintenancev1.NodeCancelled
+	require.Contains(t, joined.frame(noon, frameStyle{}), "\nshared the node of node/spoke-1/default/disk")
 }

@@ -123,7 +123,7 @@ func (c *cli) requestedMaintenance(flags maintainFlags, args []string) (*mainten
 		object, err = manifest.LoadOne[*maintenancev1.NodeMaintenance](flags.file, c.In)
 	} else {
 		object = flags.object(args[0])
-		err = cmp.Or(flags.contradictions(), inFlags(manifest.Complete(object)))
+		err = cmp.Or(flags.contradictions(), flags.inFlags(manifest.Complete(object)))
 	}
 	if err != nil {
 		return nil, inputError(err)

@@ -20,6 +20,7 @@ var flagsOfFields = map[string]string{
 	"spec.drainSpec.podSelector":               "--pod-selector",
 	"spec.drainSpec.podEvictionFilters":        "--pod-eviction-filter",
 	"spec.drainSpec.skipWaitForDeleteSeconds":  "--skip-wait-for-delete",
+	"spec.maintenanceWindows":                  "--maintenance-window",
 	"spec.waitForPodCompletion.podSelector":    "--wait-for-pods-selector",
 	"spec.waitForPodCompletion.timeoutSeconds": "--wait-for-pods-timeout",
 	"spec.healthTimeoutSeconds":                "--health-timeout",
@@ -28,14 +29,18 @@ var flagsOfFields = map[string]string{
 	"spec.onFailure":                           "--on-failure",
 }
 
-// inFlags says of what is wrong with an object by which flag it was given: whoever gave flags has seen no field.
-func inFlags(err error) error {
+// inFlags says of what is wrong with an object by which flag it was given: whoever gave flags has seen no field. A name that was not given is made of the
+// node's and the requestor's, and wrong only where one of these is, which is told.
+func (f maintainFlags) inFlags(err error) error {
 	invalid, ok := errors.AsType[manifest.Invalid](err)
 	if !ok {
 		return err
 	}
 	told := make(manifest.Invalid, 0, len(invalid))
 	for _, problem := range invalid {
+		if problem.Field == "metadata.name" && f.name == "" && len(invalid) > 1 {
+			continue
+		}
 		if flag := flagOf(problem.Field); flag != "" {
 			problem.Object, problem.Field = "", flag
 		}

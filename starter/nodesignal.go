@@ -192,6 +192,11 @@ func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, reques
 		}
 	}
 	if requestor != "" && len(ours) > 0 && !slices.Contains(ours, requestor) {
+		for _, r := range status.Requestors {
+			if r.RequestorID == requestor {
+				return "", fmt.Errorf("%s is shared by %s with a maintenance of its own: name that, %s", target, requestor, r.Maintenance)
+			}
+		}
 		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, listed(ours))
 	}
 	if status.JoinedTo != "" {

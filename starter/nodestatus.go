@@ -167,13 +167,13 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	case s.Standing != nil:
 		lines = append(lines, "waiting: "+s.Standing.text(now))
 	case wait != nil:
-		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+		lines = append(lines, "waiting: "+waitText(*wait, now))
 		for _, blocker := range wait.Blockers {
 			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
 		}
 	}
 	if status.JoinedTo != "" {
-		lines = append(lines, "shares the node of "+status.JoinedTo)
+		lines = append(lines, shares(status)+" the node of "+status.JoinedTo)
 	}
 	for _, r := range status.Requestors {
 		line := "requestor " + r.RequestorID + ": " + string(r.State)
@@ -201,6 +201,14 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 		lines = append(lines, "", s.states(now))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// shares is what a maintenance does, or has done, that has joined another one.
+func shares(status maintenancev1.NodeMaintenanceStatus) string {
+	if status.State.Over() {
+		return "shared"
+	}
+	return "shares"
 }
 
 // states is the table of the states with the time each took.

@@ -35,13 +35,14 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 		lines = append(lines, message)
 	}
 	if wait != nil {
-		lines = append(lines, "waiting: "+reasonFor(wait.Reason, wait.Message, &wait.Since, now))
+		lines = append(lines, "waiting: "+waitText(*wait, now))
 	}
 	if line := holdLine(s.Status.Held, reasonOf(s.waitOfItsOwn())); line != "" {
 		lines = append(lines, line)
 	}
-	percentage := int(s.Status.Percentage)
-	lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
+	if percentage := int(s.Status.Percentage); s.Status.Counts.Total > 0 { // without a cluster nothing is done, nor left to do
+		lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
+	}
 	if estimate := s.Status.Status.Estimate; estimate != nil {
 		lines = append(lines, estimateText(estimate, now))
 	}
@@ -57,7 +58,7 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 // waitOfItsOwn is what the rollout waits for; nil while its clusters are at work, and in the moment between two batches, since clusters and
 // batches say that better.
 func (s rolloutStatus) waitOfItsOwn() *drydockv1.Wait {
-	if s.Status.Counts.Running > 0 && !s.Status.Paused && s.Status.Held == nil || reasonOf(s.Status.Wait) == ranv1.ReasonBatchInProgress {
+	if reasonOf(s.Status.Wait) == ranv1.ReasonBatchInProgress {
 		return nil
 	}
 	return s.Status.Wait
@@ -236,6 +237,20 @@ func reasonFor(reason, message string, since *metav1.Time, now time.Time) string
 		return words
 	}
 	return strings.TrimPrefix(words+": "+message, ": ")
+}
+
+// waitText is e.g. "DisruptionBudget for 2m (until 10:59:49): budget shop/web allows 0 of 3": a wait, and when it is over at the latest, if ever. Of windows
+// the message says when they open.
+func waitText(wait drydockv1.Wait, now time.Time) string {
+	words := reasonFor(wait.Reason, "", &wait.Since, now)
+	if wait.Until != nil && wait.Reason != emergency.ReasonWaitingForWindow {
+		until, layout := wait.Until.Local(), time.DateTime
+		if until.Format(time.DateOnly) == now.Local().Format(time.DateOnly) {
+			layout = time.TimeOnly
+		}
+		words += " (until " + until.Format(layout) + ")"
+	}
+	return strings.TrimSuffix(words+": "+wait.Message, ": ")
 }
 
 // paint colours a state: what is good green, what is at work cyan, what is not good red.

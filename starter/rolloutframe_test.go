@@ -11,6 +11,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 )
@@ -91,6 +92,25 @@ func TestTheFrameOfAPausedRolloutSaysWhatItWaitsFor(t *testing.T) {
 	require.Contains(t, frame, "\nwaiting: Paused for 60s: paused by kim\n")
 }
 
+func TestTheFrameOfARolloutThatIsBeingCancelledSaysSoWhileItsClustersAreAtWork(t *testing.T) {
+	status := atNoon()
+	status.Status.Wait = &drydockv1.Wait{Reason: "Cancelling", Message: "batch 2 of 2: clusters that return their nodes: 1", Since: *ago(time.Minute)}
+	require.Contains(t, status.frame(noon, frameStyle{}), "\nwaiting: Cancelling for 60s: batch 2 of 2: clusters that return their nodes: 1\n")
+	require.Contains(t, status.wholeLine().text, "; waiting: Cancelling: batch 2 of 2")
+}
+
+func TestAWaitSaysUntilWhenItLasts(t *testing.T) {
+	until := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(noon.Add(d))) }
+	wait := drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3", Since: *ago(2 * time.Minute), Until: until(3 * time.Minute)}
+	require.Equal(t, "DisruptionBudget for 2m (until "+until(3*time.Minute).Local().Format(time.TimeOnly)+"): budget shop/web allows 0 of 3", waitText(wait, noon))
+	wait.Until = until(48 * time.Hour)
+	require.Equal(t, "DisruptionBudget for 2m (until "+until(48*time.Hour).Local().Format(time.DateTime)+"): budget shop/web allows 0 of 3", waitText(wait, noon))
+	wait.Until = nil
+	require.Equal(t, "DisruptionBudget for 2m: budget shop/web allows 0 of 3", waitText(wait, noon))
+	wait = drydockv1.Wait{Reason: emergency.ReasonWaitingForWindow, Message: "window ops/night is closed; it opens 2026-11-20 22:00:00Z", Since: *ago(0), Until: until(time.Hour)}
+	require.Equal(t, "WaitingForWindow: window ops/night is closed; it opens 2026-11-20 22:00:00Z", waitText(wait, noon), "nothing is said twice")
+}
+
 func TestBetweenTwoBatchesNothingIsSaidOfAWait(t *testing.T) {
 	status := atNoon()
 	status.Status.Clusters[1].State = ranv1.ClusterComplete
@@ -108,6 +128,12 @@ func TestTheFrameOfARolloutThatIsOver(t *testing.T) {
 	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 of 3 clusters timed out: spoke-2", noon)
 	frame := status.frame(noon, frameStyle{})
 	require.Contains(t, frame, "rollout prod/november   TimedOut   took 10m\n1 of 3 clusters timed out: spoke-2\n")
+}
+
+func TestARolloutWithoutClustersHasNoProgress(t *testing.T) {
+	status := rolloutStatus{Metadata: observe.RefOf("cgu/prod/november", "run"), Status: ranv1.ClusterGroupUpgradeStatus{Percentage: 100}}
+	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed, "Unable to select clusters: cluster spoke-9 is not a ManagedCluster", noon)
+	require.Equal(t, "rollout prod/november   Failed\nUnable to select clusters: cluster spoke-9 is not a ManagedCluster", status.frame(noon, frameStyle{}))
 }
 
 func TestAFrameFitsTheTerminalAndSaysWhatItLeavesOut(t *testing.T) {

@@ -90,8 +90,9 @@ func (s *server) signal(ctx context.Context, to subject, name string, request te
 // explainUnheard explains why a subject could not be told something: mostly because it is over, or never was.
 func (s *server) explainUnheard(ctx context.Context, doing string, of subject, err error) error {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
-		if closed, describeErr := s.DescribeWorkflow(ctx, of.workflowID, ""); describeErr == nil {
-			return fmt.Errorf("%s is over (%s): %s changes nothing any more; see `%s`", of, closed.Status, doing, of.show)
+		if closed, describeErr := s.DescribeWorkflowExecution(ctx, of.workflowID, ""); describeErr == nil {
+			ended := workflowRow{observe.NewRow(closed.GetWorkflowExecutionInfo())}
+			return fmt.Errorf("%s is over (%s): %s changes nothing any more; see `%s`", of, ended.phase(), doing, of.show)
 		}
 	}
 	return s.explain(doing, of, err)

@@ -49,6 +49,11 @@ type setupStep struct {
 // setUp returns the steps it took, also when one failed.
 func (c *cli) setUp(ctx context.Context, where sites) ([]setupStep, error) {
 	steps := []setupStep{}
+	for _, place := range where.places() {
+		if _, err := c.kube.config(place.context); err != nil {
+			return steps, err
+		}
+	}
 	s, err := c.dial(ctx)
 	if err != nil {
 		return steps, err

@@ -89,6 +89,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"PlanMaintenance": func(context.Context, activities.PlanMaintenanceInput) (activities.PlanMaintenanceResult, error) {
 			return activities.PlanMaintenanceResult{}, nil
 		},
+		"WithdrawPlan":  func(context.Context, activities.NodeRef) error { return nil },
 		"CallScheduler": (&activities.Scheduler{Temporal: s.client}).CallScheduler,
 		"FindLost":      (&activities.Scheduler{Temporal: s.client}).FindLost,
 		// Clusters of rollouts are played, and have no slots.

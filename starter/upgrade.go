@@ -106,7 +106,11 @@ func newUpgradeList(c *cli) *cobra.Command {
 }
 
 func printRollouts(w io.Writer, list listing, now time.Time) {
-	if len(list.Items) == 0 {
+	switch {
+	case len(list.Items) == 0 && list.running:
+		fmt.Fprintln(w, "no rollout is running")
+		return
+	case len(list.Items) == 0:
 		fmt.Fprintln(w, "no rollouts; start one with `drydock upgrade start -f FILE`")
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -41,6 +42,9 @@ The exit status is 1 if the rollout could not be carried out; what keeps it from
 				return err
 			}
 			inventory, err := snapshot.Inventory(ctx, reader, object)
+			if meta.IsNoMatchError(err) {
+				return fmt.Errorf("%s does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is it the hub?", c.source(flags))
+			}
 			if err != nil {
 				return flags.unreadable(err)
 			}
@@ -76,6 +80,9 @@ func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Pla
 	clusters := len(slices.Concat(plan.RemediationPlan...))
 	fmt.Fprintf(w, "rollout %s/%s: %s in %s, at most %d at once\n", object.Namespace, object.Name, plural(clusters, "cluster"),
 		pluralOf(len(plan.RemediationPlan), "batch", "batches"), plan.ComputedMaxConcurrency)
+	if clusters+len(plan.Skipped) == 0 {
+		fmt.Fprintln(w, "no cluster is selected: nothing would be done, and the rollout would end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector")
+	}
 	t := newTable("BATCH", "CLUSTER", "NOTE")
 	for i, batch := range plan.RemediationPlan {
 		for j, cluster := range batch {

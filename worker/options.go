@@ -78,7 +78,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that notifications of maintenance windows are signed with; without it none are sent")
 	flags.StringVar(&o.deployment, "deployment", "", "worker deployment to be a version of; with --build-id it turns worker versioning on")
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
-	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "where /healthz, /readyz and /metrics are served")
+	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "where /healthz, /readyz and /metrics are served; with port 0 on any free one, which the log names")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
 }
@@ -115,6 +115,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--kube-burst %d: must not be negative: there would be no requests", o.burst)
 	case o.stopTimeout < 0:
 		return fmt.Errorf("--stop-timeout %s: must not be negative", o.stopTimeout)
+	case o.healthAddress == "":
+		return errors.New("--health-address: must not be empty: host:port, such as 127.0.0.1:9091; with port 0 it is any free one, which the log names")
 	case o.deployment != "" && o.buildID == "":
 		return errors.New("--deployment also needs --build-id")
 	case o.buildID != "" && o.deployment == "":

@@ -17,6 +17,7 @@ func TestSettingsThatCannotBeAreRefusedByTheirFlags(t *testing.T) {
 		{"--kube-qps=-1", "--kube-qps -1: must not be negative"},
 		{"--kube-burst=-1", "--kube-burst -1: must not be negative"},
 		{"--stop-timeout=-1s", "--stop-timeout -1s: must not be negative"},
+		{"--health-address=", "--health-address: must not be empty"},
 		{"--deployment=drydock", "--deployment also needs --build-id"},
 		{"--build-id=v1", "--build-id also needs --deployment"},
 	} {

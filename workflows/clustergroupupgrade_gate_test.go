@@ -237,13 +237,13 @@ func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T)
 		require.NotNil(t, status.Wait)
 		require.Equal(t, ranv1.ReasonWaitingForApproval, status.Wait.Reason)
 		require.Empty(t, clusters.events)
-		require.Equal(t, []string{"c1", "c2"}, looksAt(w))
+		require.ElementsMatch(t, []string{"c1", "c2"}, looksAt(w))
 		w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 	})
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	require.ErrorContains(t, w.GetWorkflowError(), "failed: c1")
 	require.Equal(t, []string{"+c2", "-c2"}, clusters.events)
-	require.Equal(t, []string{"c1", "c2", "c2", "c2"}, looksAt(w), "what was seen an hour ago counts no more: before it starts, and afterwards")
+	require.ElementsMatch(t, []string{"c1", "c2", "c2", "c2"}, looksAt(w), "what was seen an hour ago counts no more: before it starts, and afterwards")
 }
 
 func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {

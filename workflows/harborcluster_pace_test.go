@@ -20,12 +20,12 @@ func TestWhoUndoesAllThatIsWrittenOfTheObjectIsNotAnsweredEachTimeAtOnce(t *test
 	h.undone = true
 	h.RegisterDelayedCallback(func() {
 		require.Equal(t, goharborv1.StatusHealthy, statusOf[HarborClusterStatus](h.world).Harbor.Status, "that it is well is seen all the same")
-		h.undone = false
+		h.change(func() { h.undone = false })
 	}, time.Minute)
-	h.RegisterDelayedCallback(func() {
+	h.after(2*time.Minute, func() {
 		require.True(t, h.held)
 		require.Equal(t, goharborv1.StatusHealthy, h.object.Status.Status, "what was undone last is written again")
-	}, 2*time.Minute)
+	})
 	h.keep(3 * time.Minute)
 	for _, written := range []string{"WriteHarborStatus", "HoldHarborCluster"} {
 		times := len(h.inputsOf(written))

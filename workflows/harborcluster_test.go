@@ -65,13 +65,20 @@ func newHarborWorld(t *testing.T) *harborWorld {
 	h.RegisterActivityWithOptions(h.awaitDue, activity.RegisterOptions{Name: "AwaitHarborDue"})
 	h.RegisterActivityWithOptions(h.applyPart, activity.RegisterOptions{Name: "ApplyHarborPart"})
 	play(h.world, "HoldHarborCluster", func(activities.HarborRef) any {
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		h.held = true
 		if h.undone {
 			h.after(0, func() { h.held = false })
 		}
 		return nil
 	})
-	play(h.world, "ReleaseHarborCluster", func(activities.ReleaseHarborClusterInput) any { h.held = false; return nil })
+	play(h.world, "ReleaseHarborCluster", func(activities.ReleaseHarborClusterInput) any {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.held = false
+		return nil
+	})
 	play(h.world, "WriteHarborStatus", func(in activities.WriteHarborStatusInput) any {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -94,6 +101,8 @@ func newHarborWorld(t *testing.T) *harborWorld {
 			h.object, h.held = in.Object.DeepCopy(), true
 			h.object.UID, h.object.Generation = "uid-1", generation
 		})
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		return activities.ApplyHarborClusterResult{Generation: h.object.Generation}
 	})
 	play(h.world, "DeleteHarborCluster", func(activities.HarborRef) any {

@@ -31,10 +31,13 @@ const (
 	// firstRetry is the pause before the second attempt; laterRetry is the least pause in the rounds after the first.
 	firstRetry = 200 * time.Millisecond
 	laterRetry = 10 * time.Second
-	// usualRound is about how long the rounds after the first are; longestRound is what they grow to, each twice as long as the one before, so that a
-	// cluster that does not answer for weeks does not fill the history. One that answers again is tried within laterRetry all the same.
+	// usualRound is about how long the rounds after the first are; longestRound is what they grow to, each twice as long as the one before. After most of a
+	// day, when outageGrowth for each makes more, they grow on, up to outageRound: a cluster that does not answer for months must not fill the history. One that
+	// answers again is tried within laterRetry all the same.
 	usualRound   = roundAttempts * laterRetry
 	longestRound = 10 * time.Minute
+	outageGrowth = 6 * time.Second
+	outageRound  = time.Hour
 )
 
 // insistence runs activities until they succeed or fail for good, in rounds of attempts. Between the rounds it says why.
@@ -145,6 +148,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 // plan plans the round after so many that have failed. The last before the insistence gives up is not much longer than there is time.
 func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
 	length := min(usualRound<<min(max(0, failed-1), 10), longestRound)
+	length = max(length, min(time.Duration(failed)*outageGrowth, outageRound))
 	if !i.giveUpAt.IsZero() {
 		length = max(usualRound, min(length, i.giveUpAt.Sub(workflow.Now(ctx))))
 	}
@@ -159,7 +163,11 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 		options.RetryPolicy.InitialInterval, options.RetryPolicy.MaximumAttempts = laterRetry, int32(length/laterRetry)
 	}
 	options.TaskQueue, options.ScheduleToStartTimeout = i.taskQueue, 0
-	if i.taskQueue != temporal.TaskQueue {
+	switch {
+	case i.taskQueue == temporal.TaskQueue:
+	case failed == 0 && (i.giveUpAt.IsZero() || i.giveUpAt.After(workflow.Now(ctx))):
+		options.ScheduleToStartTimeout = laterRetry // the cluster may have moved
+	default:
 		options.ScheduleToStartTimeout = length
 	}
 }
@@ -177,7 +185,7 @@ func (i insistence) planWatch(options *workflow.ActivityOptions, hasFailed bool)
 func (i insistence) explain(err error, options workflow.ActivityOptions) string {
 	switch {
 	case reasonOf(err) == reasonNoWorker:
-		return "no worker serves task queue " + i.taskQueue
+		return fmt.Sprintf("no worker serves task queue %s, or none there is free: nobody took it within %s", i.taskQueue, options.ScheduleToStartTimeout)
 	case tookTooLong(err):
 		return fmt.Sprintf("no attempt was over within %s", options.StartToCloseTimeout)
 	case temporal.ErrorType(err) == temporal.ErrClusterUnknown:

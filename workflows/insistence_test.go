@@ -84,3 +84,42 @@ func TestAClusterThatDoesNotAnswerForLongLeavesRoomInTheHistoryAndIsHeardAtOnce(
 	require.Less(t, rounds, 200, "a day has 8640 times 10 s")
 	require.WithinDuration(t, answers, w.Now(), 2*laterRetry)
 }
+
+// Of a Job at work, three activities can fail at once: that which waits for it, and those that follow its locks and how long it takes.
+func TestAnOutageOfTwoMonthsLeavesRoomInTheHistory(t *testing.T) {
+	const (
+		outage       = 60 * 24 * time.Hour
+		atOnce       = 3
+		eventsARound = 6 // the activity is scheduled, starts and fails; so a workflow task is scheduled, starts and completes
+	)
+	rounds, longest := 0, time.Duration(0)
+	for passed := time.Duration(0); passed < outage; rounds++ {
+		var options workflow.ActivityOptions
+		insistence{}.plan(nil, &options, rounds+1)
+		length := time.Duration(options.RetryPolicy.MaximumAttempts) * laterRetry
+		require.GreaterOrEqual(t, length, longest, "none is shorter than the one before")
+		longest = length
+		passed += length
+	}
+	require.LessOrEqual(t, longest, outageRound)
+	require.Less(t, atOnce*eventsARound*rounds, mostEvents*2/3)
+}
+
+// It may have moved, or its worker may only be slow to take what is asked of it.
+func TestThatNobodyServesAClusterIsFoundSoonAtFirstAndThenWithPatience(t *testing.T) {
+	w := newWorld(t)
+	w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
+		patience := func(i insistence, failed int) time.Duration {
+			i.taskQueue = temporal.ClusterTaskQueue("c1")
+			var options workflow.ActivityOptions
+			i.plan(ctx, &options, failed)
+			return options.ScheduleToStartTimeout
+		}
+		require.Equal(t, laterRetry, patience(insistence{}, 0))
+		require.Equal(t, laterRetry, patience(insistence{}.until(workflow.Now(ctx).Add(time.Second)), 0))
+		require.Equal(t, usualRound, patience(insistence{}, 1))
+		require.Equal(t, usualRound, patience(insistence{}.until(workflow.Now(ctx)), 0), "there is no other round")
+		return nil
+	}, "")
+	require.NoError(t, w.GetWorkflowError())
+}

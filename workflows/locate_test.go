@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -34,8 +35,8 @@ var ofTheHub = []string{
 type movingCluster struct {
 	interceptor.WorkerInterceptorBase
 	moves, from, to string
-	// strangers are how many workers do not have it that are asked for it before one that has.
-	strangers int
+	// strangers are how many workers do not have it that are asked for it before one that has, and unanswered how many cannot ask the hub, before all others.
+	strangers, unanswered int
 
 	mu    sync.Mutex
 	moved bool
@@ -90,8 +91,12 @@ func (c *movingCluster) locate(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	home := c.home()
 	c.located++
-	stranger := home == "" || c.located <= c.strangers
+	unanswered := c.located <= c.unanswered
+	stranger := home == "" || c.located <= c.unanswered+c.strangers
 	c.mu.Unlock()
+	if unanswered {
+		return "", errors.New("the hub does not answer")
+	}
 	if stranger {
 		return (&activities.Rollouts{Clusters: kube.New(kube.FromConfigs(nil, nil), kube.Options{})}).LocateCluster(ctx, "c1")
 	}
@@ -266,6 +271,10 @@ func TestAClusterIsRefusedEarlyOnlyWhenNoWorkerThatIsAskedHasIt(t *testing.T) {
 	require.LessOrEqual(t, activities.WorkersAsked, roundAttempts, "or a name that nobody knows would be asked for in a second round")
 
 	w, c := newWorld(t), &movingCluster{from: temporal.TaskQueue, strangers: activities.WorkersAsked - 1}
+	w.moving(c).ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	requireResult[nodeStatus](w)
+
+	w, c = newWorld(t), &movingCluster{from: temporal.TaskQueue, unanswered: roundAttempts - 1, strangers: activities.WorkersAsked - 1}
 	w.moving(c).ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
 

@@ -126,6 +126,9 @@ func (w *workItems) withdraw(ctx workflow.Context, insist insistence) error {
 	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, in, nil)
 }
 
+// lookBack: a template that is not what it was is brought to no cluster any more, so none was.
+func (w *workItems) lookBack(workflow.Context, insistence) error { return nil }
+
 // lost: nothing is known of a work that is not there, or is being deleted.
 func (w *workItems) lost(before, now policies.Compliance) bool {
 	return before != policies.Unknown && now == policies.Unknown

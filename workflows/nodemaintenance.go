@@ -86,8 +86,8 @@ type nodeMaintenance struct {
 	// stopJob ends the Job that is at work. keepFor left with a failure, and wants the node kept out of service.
 	stopJob workflow.CancelFunc
 	keepFor *requestor
-	// stale is whether the node has been handed over for too long.
-	stale scheduling.Staleness
+	// ready is how it stands with the node while it is handed over, or its Job at work: for too long, or uncordoned by somebody.
+	ready activities.Readiness
 	// withdraw cancels the work; withdrawn says on whose word.
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest

@@ -67,6 +67,8 @@ func (m *nodeMaintenance) covers(claim scheduling.Claim) scheduling.Coverage {
 		return scheduling.Coverage{Reason: "it is returning the node"}
 	case !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name):
 		return scheduling.Coverage{Reason: "it does not have the node"}
+	case m.openNode():
+		return scheduling.Coverage{Reason: "somebody has uncordoned the node since, so that it may not be drained any more"}
 	}
 	return scheduling.Covers(m.spec, m.status.State, claim.Spec)
 }
@@ -121,7 +123,7 @@ func (m *nodeMaintenance) heed(joined *requestor, claim scheduling.Claim) {
 func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, refused string) {
 	m.shares++
 	share := scheduling.Share{
-		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, Later: refused != "" && m.mayHaveNodeLater(),
+		From: m.slots.asker, To: with, Number: m.shares, Refused: refused, Later: refused != "" && m.mayShareLater(),
 		State: m.status.State, Ready: m.status.HandedOver && refused == "",
 	}
 	// One that is over needs not be told: nothing to do about an error.
@@ -133,10 +135,14 @@ func (m *nodeMaintenance) share(ctx workflow.Context, with scheduling.Asker, ref
 	})
 }
 
-// mayHaveNodeLater reports whether the maintenance has no slot, and waits for one, or will.
-func (m *nodeMaintenance) mayHaveNodeLater() bool {
-	return m.in.Parent == "" && !m.returning && !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name)
+// mayShareLater reports whether what stands in the way of sharing the node may pass: the maintenance has no slot, and waits for one, or will, or the node
+// is to be cordoned again.
+func (m *nodeMaintenance) mayShareLater() bool {
+	return m.in.Parent == "" && !m.returning && (!m.slots.granted(m.in.Object.Namespace, m.in.Object.Name) || m.openNode())
 }
+
+// openNode reports whether somebody has uncordoned the node since it was handed over.
+func (m *nodeMaintenance) openNode() bool { return m.status.HandedOver && m.ready.Uncordoned }
 
 // shareStates tells those that joined how the node stands, whenever that changes.
 func (m *nodeMaintenance) shareStates(ctx workflow.Context) {

@@ -17,11 +17,16 @@ func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
 		return nil
 	}
 	m.record.enter(ctx, maintenancev1.NodeWaitForPodCompletion)
-	in := activities.AwaitPodCompletionInput{NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion}
+	in := activities.AwaitPodCompletionInput{
+		NodeRef: m.node, NodeUID: m.nodeUID, Spec: *m.spec.WaitForPodCompletion, Drain: m.spec.DrainSpec, Cordoned: m.cordons(),
+	}
 	in.Deadline = deadlineIn(ctx, in.Spec.TimeoutSeconds)
 	var result activities.AwaitPodCompletionResult
 	err := m.await(ctx, "AwaitPodCompletion", "wait for pods of "+m.node.Node+" to finish", in.Deadline, temporal.ErrPodCompletionUnseen,
 		m.drains.AwaitPodCompletion, in, &result)
+	if result.Uncordoned {
+		m.record.note("went on although somebody has uncordoned the node, and pods may come to it")
+	}
 	switch {
 	case len(result.Remaining) > 0:
 		m.record.note("went on without waiting longer for " + listed(result.Remaining))

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -357,7 +358,7 @@ func TestAMaintenanceIsStaleOnlyAsLongAsItsClusterSaysSo(t *testing.T) {
 	}, w.signal(temporal.SignalDone, ""))
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	requireResult[nodeStatus](w)
-	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.inputs["AwaitStale"][1].(activities.AwaitStaleInput).Known)
+	require.Equal(t, scheduling.Staleness{Stale: true, LimitSeconds: 3600}, w.inputs["AwaitStale"][1].(activities.AwaitStaleInput).Known.Staleness)
 }
 
 func TestAStaleMaintenanceIsCollectedWhereItsClusterWantsThat(t *testing.T) {
@@ -420,4 +421,51 @@ func TestAStaleMaintenanceWhoseWorkHasFailedIsNotCollectedAndIsReadyAnewWhenItGo
 	requireResult[nodeStatus](w)
 	asked := w.inputsOf("AwaitStale")
 	require.WithinDuration(t, start.Add(2*time.Minute), asked[len(asked)-1].(activities.AwaitStaleInput).ReadySince, time.Second)
+}
+
+func TestANodeThatSomebodyUncordonsWhileItIsHandedOverIsSaidToBeOpenAndSharedWithNobody(t *testing.T) {
+	const noted = "somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon n1) takes that cordon back"
+	for name, c := range map[string]struct {
+		seen []activities.Readiness
+		open bool
+	}{
+		"as long as it is open":     {[]activities.Readiness{{Uncordoned: true}}, true},
+		"and not once it is closed": {[]activities.Readiness{{Uncordoned: true}, {}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			looks := 0
+			beside(w, "AwaitStale", func(in activities.AwaitStaleInput) (any, bool) {
+				require.Equal(t, "n1", in.CordonedNode)
+				if looks++; looks > len(c.seen) {
+					return nil, false
+				}
+				return c.seen[looks-1], true
+			})
+			w.say(func() {
+				w.keepsNode(maintenancev1.NodeReady)()
+				wait := statusOf[nodeStatus](w).Wait
+				require.Equal(t, ReasonAwaitingRequestor, wait.Reason, "the requestor has the node all the same")
+				require.Equal(t, c.open, strings.Contains(wait.Message, "; the node is not cordoned any more, so that pods may come to it"))
+			}, w.claims(1, maintenancev1.RequestorAtWork), func() {
+				require.Equal(t, c.open, strings.Contains(w.lastShare().Refused, "somebody has uncordoned the node"))
+				require.Equal(t, c.open, w.lastShare().Later, "it may be cordoned again")
+			}, w.claims(2, maintenancev1.RequestorDone), w.signal(temporal.SignalDone, ""))
+			w.ExecuteWorkflow(NodeMaintenance, handOver())
+			require.Contains(t, requireResult[nodeStatus](w).Notes, noted)
+			for i, in := range w.inputsOf("AwaitStale") {
+				require.Equal(t, i, in.(activities.AwaitStaleInput).Changes)
+			}
+		})
+	}
+}
+
+func TestNobodyIsToldThatANodeIsOpenWhichIsNotToBeCordoned(t *testing.T) {
+	w := newWorld(t)
+	in := handOver()
+	in.Object.Spec.Cordon = new(false)
+	w.say(w.signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(NodeMaintenance, in)
+	requireResult[nodeStatus](w)
+	require.Empty(t, w.inputsOf("AwaitStale")[0].(activities.AwaitStaleInput).CordonedNode)
 }

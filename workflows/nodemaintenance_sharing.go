@@ -25,6 +25,8 @@ type sharing struct {
 	// joined: it shares the node. lost is why it does no longer.
 	joined bool
 	lost   string
+	// unplanned: the node does not say any more that this one waits for its turn.
+	unplanned bool
 	// ended is how the holder ended, once it has.
 	ended *activities.Ending
 	// vain: nothing came of it, and nobody waits for a slot instead.
@@ -158,6 +160,14 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 	if err := m.awaitHandOver(ctx); err != nil {
 		return err
 	}
+	if s.lost == "" && m.plans(ctx) {
+		if err := m.withdrawPlan(ctx); err != nil {
+			return err
+		}
+		if err := m.awaitHandOver(ctx); err != nil { // that may have taken long
+			return err
+		}
+	}
 	m.record.reason.replace(nil)
 	if s.lost == "" {
 		m.setBegun(true) // the node is out of service for this one, too
@@ -166,9 +176,24 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 		}
 	}
 	if s.lost != "" && (m.in.Join != nil || m.requestors.needed()) {
-		m.lose(ctx)
+		return m.lose(ctx)
 	}
 	return nil
+}
+
+// changePlanWithdrawn marks runs that take the plan of a maintenance off the node when it is handed one that it shares, and make it anew when they lose that;
+// those of earlier programs left it until the end.
+const changePlanWithdrawn = "a plan withdrawn where a node is shared"
+
+// plans reports whether the node says that this maintenance waits for its turn. A rollout's does not wait: it has its turn, or joins.
+func (m *nodeMaintenance) plans(ctx workflow.Context) bool {
+	return m.marked && workflow.GetVersion(ctx, changePlanWithdrawn, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// withdrawPlan takes back what plan did, as the cordon does for a maintenance that takes the node itself.
+func (m *nodeMaintenance) withdrawPlan(ctx workflow.Context) error {
+	m.sharing.unplanned = true
+	return m.insist().effect(ctx, "mark "+m.node.Node+" as no longer planned", m.nodes.WithdrawPlan, m.node, nil)
 }
 
 // awaitHandOver waits until the holder has prepared the node, unless that is lost. The holder is left when a window closes before: it would be held up
@@ -206,12 +231,16 @@ func (m *nodeMaintenance) leaveUntilOpening(ctx workflow.Context, hold drydockv1
 }
 
 // lose gives up a node that the holder does not share any more: the maintenance waits for its own turn again.
-func (m *nodeMaintenance) lose(ctx workflow.Context) {
+func (m *nodeMaintenance) lose(ctx workflow.Context) error {
 	m.record.note("does not share the node of " + m.status.JoinedTo + " any more: " + m.sharing.lost)
 	m.status.JoinedTo = ""
 	m.setBegun(false)
 	m.record.stages.forget(maintenancev1.StageWorkDone)
 	m.record.enter(ctx, maintenancev1.NodePending)
+	if !m.sharing.unplanned {
+		return nil
+	}
+	return m.plan(ctx)
 }
 
 // forgetHolder drops what is known of the one that shared the node. It is asked once more only if it waits for the node again, and has it then.
@@ -254,7 +283,7 @@ func (m *nodeMaintenance) shareUntilReturned(ctx workflow.Context) error {
 		return err
 	}
 	if s.vain = !s.ended.Completed; s.vain {
-		m.lose(ctx)
+		return m.lose(ctx)
 	}
 	return nil
 }

@@ -405,8 +405,10 @@ func TestAMaintenanceJoinsTheOneThatHasItsNode(t *testing.T) {
 			require.Equal(t, ReasonJoined, status.Wait.Reason)
 			require.Equal(t, peer.WorkflowID, status.JoinedTo)
 			require.Len(t, w.book.Parties, 1, "it does not ask for a slot any more")
+			require.NotContains(t, w.called(), "WithdrawPlan", "it waits for the node")
 		},
 		w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeReady, Ready: true}), w.keepsNode(maintenancev1.NodeReady),
+		func() { require.Contains(t, w.called(), "WithdrawPlan", "it has the node") },
 		w.signal(temporal.SignalFail, ""), func() { require.Equal(t, maintenancev1.RequestorFailed, w.lastClaim().State) },
 		w.signal(temporal.SignalRecover, ""), w.signal(temporal.SignalDone, ""),
 	)
@@ -530,7 +532,11 @@ func TestAJoinedMaintenanceThatLosesTheNodeWaitsForItsOwnSlot(t *testing.T) {
 			}
 			w.say(
 				w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}), lose, w.keepsNode(maintenancev1.NodePending),
-				func() { require.NotContains(t, w.called(), "TakeNode") }, w.vacate,
+				func() {
+					require.NotContains(t, w.called(), "TakeNode")
+					planned := slices.DeleteFunc(w.called(), func(name string) bool { return name != "PlanMaintenance" && name != "WithdrawPlan" })
+					require.Equal(t, []string{"PlanMaintenance", "WithdrawPlan", "PlanMaintenance"}, planned)
+				}, w.vacate,
 			)
 			w.RegisterDelayedCallback(w.signal(temporal.SignalDone, ""), time.Hour)
 			w.ExecuteWorkflow(NodeMaintenance, handOver())
@@ -538,6 +544,31 @@ func TestAJoinedMaintenanceThatLosesTheNodeWaitsForItsOwnSlot(t *testing.T) {
 			require.Empty(t, status.JoinedTo)
 			require.Contains(t, w.called(), "TakeNode")
 			require.Contains(t, w.called(), "AwaitNodeHealthy")
+		})
+	}
+}
+
+func TestASharedNodeThatIsLostBeforeItIsHandedOverIsNotWorkedOn(t *testing.T) {
+	for name, meanwhile := range map[string]func(*world){
+		"its holder returns it": func(w *world) { w.shares(scheduling.Share{Number: 2, Refused: "it is returning the node"})() },
+		"the window closes":     func(w *world) { w.SignalWorkflow(temporal.SignalWindow, opensAt(2, w.Now().Add(24*time.Hour))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.windows = map[string]windows.Standing{nightWindow: openUntil(1, w.Now().Add(4*time.Hour))}
+			w.occupy(peer)
+			withdrawn := make(chan struct{})
+			play(w, "WithdrawPlan", func(activities.NodeRef) any { <-withdrawn; return nil })
+			w.say(w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}))
+			w.when(func() bool { return len(w.inputsOf("WithdrawPlan")) > 0 }, func() {
+				meanwhile(w)
+				close(withdrawn)
+			})
+			w.when(func() bool { return w.calledTimes("PlanMaintenance", 2)() || statusOf[nodeStatus](w).HandedOver }, w.CancelWorkflow)
+			in := maintenanceInWindow()
+			in.Object.Spec.Action = nil
+			w.ExecuteWorkflow(NodeMaintenance, in)
+			require.NotContains(t, states(requireCancelled[nodeStatus](w)), maintenancev1.NodeReady)
 		})
 	}
 }
@@ -616,6 +647,7 @@ func TestAMaintenanceLeavesTheOneThatItJoinedWhenItsWindowClosesBeforeTheHandOve
 			w.ExecuteWorkflow(NodeMaintenance, in)
 			require.Nil(t, requireResult[nodeStatus](w).Held)
 			require.NotContains(t, w.called(), "TakeNode")
+			require.Len(t, w.inputs["PlanMaintenance"], 1, "until then it waited for its turn all the time")
 		})
 	}
 }

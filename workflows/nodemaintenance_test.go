@@ -666,7 +666,10 @@ func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
 		w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 		requireResult[nodeStatus](w)
-		require.EqualValues(t, takenUID, w.inputs["AwaitPodCompletion"][0].(activities.AwaitPodCompletionInput).NodeUID)
+		completion := w.inputs["AwaitPodCompletion"][0].(activities.AwaitPodCompletionInput)
+		require.EqualValues(t, takenUID, completion.NodeUID)
+		require.Equal(t, &maintenancev1.DrainSpec{}, completion.Drain, "what that passes over is not waited for")
+		require.True(t, completion.Cordoned)
 		require.EqualValues(t, takenUID, w.inputs["Drain"][0].(activities.DrainInput).NodeUID)
 		require.EqualValues(t, takenUID, w.inputs["RunJob"][0].(activities.RunJobInput).NodeUID)
 	}
@@ -943,4 +946,13 @@ func TestAMaintenanceUnderAnIDByWhichNobodyWouldFindItIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "the id of the workflow must be "+temporal.NodeMaintenanceID(in.Cluster, in.Object.Namespace, in.Object.Name))
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.Empty(t, w.inputsOf("TakeNode"))
+}
+
+func TestAMaintenanceSaysThatItWentOnWithANodeThatIsUncordoned(t *testing.T) {
+	w := newWorld(t)
+	play(w, "AwaitPodCompletion", func(activities.AwaitPodCompletionInput) any {
+		return activities.AwaitPodCompletionResult{Uncordoned: true}
+	})
+	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
+	require.Contains(t, requireResult[nodeStatus](w).Notes, "went on although somebody has uncordoned the node, and pods may come to it")
 }

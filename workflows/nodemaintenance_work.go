@@ -11,7 +11,6 @@ import (
 	"drydock.dev/drydock/activities"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
-	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -133,7 +132,7 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 	defer func() { m.status.HandedOver = false }()
 	for {
 		// How long the job took, or a failure was looked into, is not what those answer for who get the node now.
-		m.stale = scheduling.Staleness{}
+		m.ready = activities.Readiness{}
 		err := within(ctx, func(watching workflow.Context) error {
 			workflow.GoNamed(watching, "staleness", m.followStaleness)
 			return m.awaitThemAll(ctx)
@@ -161,10 +160,10 @@ func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 		if m.collect() {
 			continue
 		}
-		version, stale := m.requestors.version, m.stale
+		version, ready := m.requestors.version, m.ready
 		told = m.sayWhoHasTheNode(ctx, told)
 		if err := workflow.Await(ctx, func() bool {
-			return m.requestors.version != version || m.stale != stale || m.sharing.lost != ""
+			return m.requestors.version != version || m.ready != ready || m.sharing.lost != ""
 		}); err != nil {
 			return err
 		}
@@ -197,8 +196,11 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 		if failed := names(m.requestors.who(hasFailed)); failed != "" {
 			message += "; the work of " + failed + " has failed, and waits for recover, done or cancel"
 		}
-		if m.stale.Stale {
-			m.record.reason.set(ctx, ReasonStale, fmt.Sprintf("%s for longer than %d s (maxNodeMaintenanceTimeSeconds)", message, m.stale.LimitSeconds))
+		if m.ready.Uncordoned {
+			message += "; the node is not cordoned any more, so that pods may come to it"
+		}
+		if m.ready.Stale {
+			m.record.reason.set(ctx, ReasonStale, fmt.Sprintf("%s for longer than %d s (maxNodeMaintenanceTimeSeconds)", message, m.ready.LimitSeconds))
 		} else {
 			m.record.reason.set(ctx, ReasonAwaitingRequestor, message)
 		}
@@ -209,18 +211,22 @@ func (m *nodeMaintenance) sayWhoHasTheNode(ctx workflow.Context, told maintenanc
 	return m.status.State
 }
 
-// followStaleness looks whether the node has been handed over, or its job at work, for longer than the cluster allows, until ctx is cancelled.
+// followStaleness looks whether the node has been handed over, or its job at work, for longer than the cluster allows, and whether it stays cordoned, until ctx
+// is cancelled.
 func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
-	m.stale = scheduling.Staleness{}
+	m.ready = activities.Readiness{}
 	in := activities.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
+	if m.cordons() {
+		in.CordonedNode = m.node.Node
+	}
 	// A cluster that does not answer makes nothing stale; why it does not is not what the requestor is waited for.
 	insist := onCluster(m.in.Cluster, &m.in.TaskQueue, func(workflow.Context, string, string) {})
 	for {
-		var found scheduling.Staleness
+		var found activities.Readiness
 		if insist.wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found) != nil || ctx.Err() != nil {
 			return
 		}
-		if found.Stale && !m.stale.Stale {
+		if found.Stale && !m.ready.Stale {
 			since := in.ReadySince.Add(time.Duration(found.LimitSeconds) * time.Second)
 			what := "the node was handed over %d s before, and nobody has said done"
 			if !m.status.HandedOver {
@@ -229,16 +235,20 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 			m.record.note(fmt.Sprintf("stale since %s: "+what+" (maxNodeMaintenanceTimeSeconds)", since.UTC().Format(time.RFC3339), found.LimitSeconds))
 			workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"cluster": m.in.Cluster}).Counter("drydock_stale_maintenances").Inc(1)
 		}
-		m.stale, in.Known = found, found
+		if found.Uncordoned && !m.ready.Uncordoned {
+			m.record.note("somebody has uncordoned the node: pods may come to it; whoever cordons it (kubectl cordon " + m.node.Node + ") takes that cordon back")
+		}
+		m.ready, in.Known = found, found
+		in.Changes++
 	}
 }
 
 // collect ends a stale maintenance where its cluster wants that, and reports whether it did. Those that joined it are collected by themselves.
 func (m *nodeMaintenance) collect() (collected bool) {
-	if !m.stale.Collect || m.requestors.failing() != nil || !slices.ContainsFunc(m.requestors.ours(), needsNode) {
+	if !m.ready.Collect || m.requestors.failing() != nil || !slices.ContainsFunc(m.requestors.ours(), needsNode) {
 		return false
 	}
-	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.stale.LimitSeconds)
+	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.ready.LimitSeconds)
 	m.takeBackAll(temporal.SignalRequest{Reason: reason})
 	return true
 }

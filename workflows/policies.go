@@ -153,6 +153,18 @@ func (p *policyItems) withdraw(ctx workflow.Context, insist insistence) error {
 	return err
 }
 
+// lookBack says whether the policies are what they were when the rollout began.
+func (p *policyItems) lookBack(ctx workflow.Context, insist insistence) error {
+	in := p.rollout(ctx)
+	if len(in.Pins) == 0 { // an earlier program has prepared them
+		return nil
+	}
+	var changed []string
+	err := insist.effect(ctx, "look whether policies were changed", p.hub.ChangedPolicies, in, &changed)
+	p.noteFound(changed)
+	return err
+}
+
 // lost: what enforces a policy is not a cluster's own. It is looked for when clusters are placed.
 func (p *policyItems) lost(policies.Compliance, policies.Compliance) bool { return false }
 

@@ -81,6 +81,7 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 		w.enforced = map[int][]string{}
 		return nil
 	})
+	play(w.world, "ChangedPolicies", func(activities.PolicyRollout) any { return nil })
 	play(w.world, "ReadCompliance", func(in activities.ReadComplianceInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -750,10 +751,21 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	}
 	w := newPolicyWorld(t, []string{"c1"})
+	play(w.world, "ChangedPolicies", func(in activities.PolicyRollout) any {
+		require.Len(t, in.Pins, 2)
+		return []string{"Policy policies/network"}
+	})
 	w.run(keep)
-	requireResult[groupStatus](w.world)
+	notes := requireResult[groupStatus](w.world).Notes
+	require.Len(t, notes, 1)
+	require.Contains(t, notes[0], "policy policies/network has been changed, or deleted, since the rollout began with its generation 3", "as where nothing is kept")
 	require.Empty(t, w.inputsOf("WithdrawPolicies"))
 	w.requireNothingEnforced()
+
+	w = newPolicyWorld(t, []string{"c1"})
+	w.fail["ChangedPolicies"] = always(errors.New("the hub does not answer"))
+	w.run(keep)
+	require.Equal(t, []string{"whether something was changed while it was rolled out could not be seen: the hub does not answer"}, requireResult[groupStatus](w.world).Notes)
 
 	w = newPolicyWorld(t, []string{"c1"})
 	w.standings["c1"] = []byte("--")

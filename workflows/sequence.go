@@ -24,8 +24,10 @@ type items interface {
 	await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error)
 	// read asks how clusters stand, as long as it insists.
 	read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error)
-	// withdraw removes everything that was made, as long as it insists.
+	// withdraw removes everything that was made, as long as it insists, and looks back.
 	withdraw(ctx workflow.Context, insist insistence) error
+	// lookBack notes what clusters were given although it had changed, as long as it insists.
+	lookBack(ctx workflow.Context, insist insistence) error
 	// count is how many items there are; bound are those that a cluster must not lose before it has had them.
 	count() int
 	bound(cluster *ranv1.ClusterStatus) []bool
@@ -217,16 +219,19 @@ func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
 	if s.group.status.Status.CurrentBatchStartedAt == nil {
 		return // nothing has been made, in no run
 	}
-	limit := workflow.Now(ctx).Add(keepLimit)
+	insist := s.group.insist().until(workflow.Now(ctx).Add(keepLimit))
 	s.stopPlacing(ctx)
 	s.awaitPreparing(ctx)
 	if succeeded && s.group.keepsObjects() {
 		if changes, _ := s.changes(); len(changes) > 0 {
 			s.group.record.note("what the rollout has made on the hub was kept, but could not be taken" + s.stillPlaced() + ", where it is still at work")
 		}
+		if err := s.items.lookBack(ctx, insist); err != nil {
+			s.group.record.note("whether something was changed while it was rolled out could not be seen: " + temporal.ErrorMessage(err))
+		}
 		return
 	}
-	if err := s.items.withdraw(ctx, s.group.insist().until(limit)); err != nil {
+	if err := s.items.withdraw(ctx, insist); err != nil {
 		s.group.record.note("what the rollout has made on the hub could not be removed" + s.stillPlaced() + ": " + temporal.ErrorMessage(err))
 	}
 }

@@ -18,7 +18,7 @@ type flight struct {
 	members  []*member
 	// watching is the context of the activity that watches; nil before the first.
 	watching workflow.Context
-	// watch is the number of the activity that watches now; reports is how often one has reported, less what was to be expected.
+	// watch is the number of the activity that watches now; reports is how often one has reported, less what is to be expected.
 	watch, reports int
 	stopWatch      workflow.CancelFunc
 	// landed: nobody can join any more.
@@ -28,7 +28,7 @@ type flight struct {
 const (
 	// watchedTogether is how many clusters one activity watches: each that joins makes it begin anew, with all of them in its input.
 	watchedTogether = 100
-	// reportsExpected is how often a cluster is reported that goes through its items without trouble, roughly.
+	// reportsExpected is how often a cluster is reported that goes through an item without trouble, roughly.
 	reportsExpected = 5
 )
 
@@ -43,7 +43,8 @@ func (f *flight) room() int {
 // join takes in clusters.
 func (f *flight) join(ctx workflow.Context, members []*member) {
 	f.members = append(slices.DeleteFunc(f.members, func(m *member) bool { return m.over }), members...)
-	f.reports = max(0, f.reports-reportsExpected*len(members))
+	each := reportsExpected * f.sequence.items.count()
+	f.reports = max(f.reports-each*len(members), -each*watchedTogether)
 	if f.watching != nil {
 		f.startWatch(f.watching)
 	}
@@ -104,7 +105,7 @@ func (f *flight) startWatch(ctx workflow.Context) {
 			if len(known) == 0 {
 				return
 			}
-			news, err := f.sequence.items.await(ctx, known, policies.Gather(len(known), f.reports))
+			news, err := f.sequence.items.await(ctx, known, policies.Gather(len(known), f.reports, historyUsed(ctx)))
 			switch {
 			case f.watch != number:
 				f.takeRelapses(ctx, known, news)

@@ -138,6 +138,18 @@ func mustContinueAsNew(ctx workflow.Context, signals int) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() || signals >= continueAsNewSignals
 }
 
+// mostEvents and mostBytes are how long a run's history may be: the server ends one that is longer.
+const (
+	mostEvents = 51_200
+	mostBytes  = 50 << 20
+)
+
+// historyUsed is how much of that is used, from 0 to 1.
+func historyUsed(ctx workflow.Context) float64 {
+	info := workflow.GetInfo(ctx)
+	return max(float64(info.GetCurrentHistoryLength())/mostEvents, float64(info.GetCurrentHistorySize())/mostBytes)
+}
+
 // byWhom renders who asked for something, and why, for messages.
 func byWhom(r temporal.SignalRequest) string {
 	switch {

@@ -29,6 +29,8 @@ const (
 	tryAgainAfter = 5 * time.Minute
 	// glanceAfter is the pause between two glances at a cluster at rest.
 	glanceAfter = 10 * time.Minute
+	// goneAfter is after how long a cluster that no worker has any more is not waited for. The next maintenance starts the sweeper again.
+	goneAfter = 24 * time.Hour
 	// sweptFor is how long the marks of an owner that was swept are not looked at: what is watched may be behind.
 	sweptFor = 30 * time.Second
 )
@@ -55,8 +57,11 @@ type sweeper struct {
 	taskQueue string
 	// later are the owners that were swept a moment ago, or could not be.
 	later []activities.LaterOwner
-	// woken: somebody has asked for a look that has not begun yet.
+	// located: a worker had the cluster once.
+	located bool
+	// woken: somebody has asked for a look that has not begun yet. wakes is how often somebody has asked.
 	woken bool
+	wakes int
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
@@ -69,7 +74,7 @@ type sweeper struct {
 }
 
 func newSweeper(ctx workflow.Context, in SweeperInput) (*sweeper, error) {
-	s := &sweeper{in: in}
+	s := &sweeper{in: in, located: in.Carried != nil}
 	s.record = newSweeperRecord(ctx, &s.status, in)
 	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (SweeperStatus, error) { return s.status, nil },
@@ -96,6 +101,7 @@ func (s *sweeper) run(ctx workflow.Context) (SweeperStatus, error) {
 func (s *sweeper) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalWake, "Look now: something may have to be taken back.", func(temporal.SignalRequest) {
 		s.signals++
+		s.wakes++
 		s.woken = true
 	})
 	onSignal(ctx, temporal.SignalCancel, "End. The next maintenance of the cluster starts it again.", func(r temporal.SignalRequest) {
@@ -135,13 +141,25 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 	}
 }
 
-// locate finds who works on the cluster; after a rest that may be somebody else. It insists until giveUpAt.
+// locate finds who works on the cluster; after a rest that may be somebody else. It insists until giveUpAt. A cluster that nobody has any more may be about to
+// move: it is asked for again for a day, and whenever the sweeper is woken. One that nobody ever had is a name that somebody has mistyped.
 func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 	if s.taskQueue != "" {
 		return nil
 	}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: s.record.waiting, giveUpAt: giveUpAt}
-	return locate(ctx, hub, s.in.Cluster, &s.taskQueue)
+	for gone := workflow.Now(ctx).Add(goneAfter); ; {
+		wakes := s.wakes
+		err := locate(ctx, hub, s.in.Cluster, &s.taskQueue)
+		s.located = s.located || err == nil
+		if temporal.ErrorType(err) != temporal.ErrNotFound || !s.located || !workflow.Now(ctx).Before(gone) {
+			return err
+		}
+		s.record.waiting(ctx, reasonOf(err), temporal.ErrorMessage(err)+"; asked again every 10 minutes for a day, then the sweeper ends")
+		if err := awaitFor(ctx, glanceAfter, "then it is asked again who works on the cluster", func() bool { return s.wakes != wakes }); err != nil {
+			return err
+		}
+	}
 }
 
 // watch waits until there is something to do or to say, or nothing left to watch. Who wakes the sweeper makes it look anew: it then asks about

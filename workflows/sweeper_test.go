@@ -245,6 +245,41 @@ func TestASweeperWhoseClusterIsNotKnownAnyMoreDoesNotRestForEver(t *testing.T) {
 	requireFailure[SweeperStatus](w.world, temporal.ErrNotFound)
 }
 
+func TestAClusterThatNobodyHasForAWhileKeepsItsSweeper(t *testing.T) {
+	w := newSweptWorld(t, activities.Orphans{Quiet: true}, activities.Orphans{Orphans: leftByAMaintenance()})
+	known := false
+	w.fail["LocateCluster"] = func(call int) error {
+		if call > 1 && !known {
+			return temporal.Error(temporal.ErrNotFound, "cluster c1 is not known: add it", nil)
+		}
+		return nil
+	}
+	var woken time.Time
+	w.when(func() bool { return len(w.inputsOf("LocateCluster")) == 7 }, func() {
+		trouble := statusOf[SweeperStatus](w.world).Trouble()
+		require.Equal(t, temporal.ErrNotFound, trouble.Reason)
+		require.Equal(t, "cluster c1 is not known: add it; asked again every 10 minutes for a day, then the sweeper ends", trouble.Message)
+		known, woken = true, w.Now()
+		w.SignalWorkflow(temporal.SignalWake, nil)
+	})
+	w.runUntil(3, whenever, func(status SweeperStatus) {
+		require.Equal(t, 3, status.TakenBack)
+		require.Nil(t, status.Trouble())
+		for _, finding := range status.Findings {
+			require.WithinDuration(t, woken, finding.FoundAt.Time, time.Minute, "it looks when it is woken, and not with the next question")
+		}
+	})
+}
+
+// It is a name that somebody has mistyped: there is nothing to take back.
+func TestASweeperWhoseClusterNobodyEverHadEndsAtOnce(t *testing.T) {
+	w := newSweptWorld(t)
+	w.fail["LocateCluster"] = always(temporal.Error(temporal.ErrNotFound, "cluster c1 is not known: add it", nil))
+	w.ExecuteWorkflow(Sweeper, SweeperInput{Cluster: "c1"})
+	requireFailure[SweeperStatus](w.world, temporal.ErrNotFound)
+	require.Len(t, w.inputsOf("LocateCluster"), 1)
+}
+
 func TestNeitherARestNorALookThatDoesNotSucceedLetsTheHistoryGrowForEver(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -115,6 +115,7 @@ const takenUID = "uid-of-the-node"
 func (w *world) register() {
 	taken := activities.CordonResult{CordonedByUs: true, NodeUID: takenUID}
 	play(w, "PlanMaintenance", func(activities.PlanMaintenanceInput) any { return activities.PlanMaintenanceResult{} })
+	play(w, "WithdrawPlan", func(activities.NodeRef) any { return nil })
 	play(w, "AwaitNodeFree", func(activities.AwaitNodeFreeInput) any { return nil })
 	play(w, "Cordon", func(activities.CordonInput) any { return taken })
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -73,9 +75,12 @@ func describe(out io.Writer, stack *devstack.Stack) {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "Temporal Web UI\t%s\n", stack.Temporal.UIAddress)
 	fmt.Fprintf(table, "Temporal\texport TEMPORAL_ADDRESS=%s\n", stack.Temporal.Address)
+	var all []string
 	for _, cluster := range stack.Clusters() {
 		fmt.Fprintf(table, "cluster %s\texport KUBECONFIG=%s\n", cluster.Name, cluster.KubeconfigFile)
+		all = append(all, cluster.KubeconfigFile)
 	}
+	fmt.Fprintf(table, "all, as contexts\texport KUBECONFIG=%s\n", strings.Join(all, string(filepath.ListSeparator)))
 	fmt.Fprintf(table, "logs\t%s\n", stack.Dir)
 	table.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -25,27 +26,35 @@ func TestUpSaysHowToReachTheStackAndLeavesNothingBehind(t *testing.T) {
 		out.Close()
 	}()
 
-	kubeconfig := regexp.MustCompile(`cluster (\S+) +export KUBECONFIG=(\S+)`)
-	nodes := map[string]int{}
+	kubeconfig, all := regexp.MustCompile(`cluster (\S+) +export KUBECONFIG=(\S+)`), regexp.MustCompile(`all, as contexts +export KUBECONFIG=(\S+)`)
+	nodes, byContext := map[string]int{}, map[string]int{}
 	for lines := bufio.NewScanner(says); lines.Scan(); {
 		if lines.Text() == "Ctrl-C stops it." {
 			interrupt()
 		}
 		if found := kubeconfig.FindStringSubmatch(lines.Text()); found != nil {
-			nodes[found[1]] = countNodes(t, found[2])
+			nodes[found[1]] = countNodes(t, found[2], "")
+		}
+		if found := all.FindStringSubmatch(lines.Text()); found != nil {
+			for cluster := range nodes {
+				byContext[cluster] = countNodes(t, found[1], cluster)
+			}
 		}
 	}
 
 	require.NoError(t, <-ended)
 	require.Equal(t, map[string]int{"hub": 0, "spoke-1": 4, "spoke-2": 4, "spoke-3": 4}, nodes)
+	require.Equal(t, nodes, byContext, "the documentation names clusters by context")
 	left, err := os.ReadDir(os.TempDir())
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
-func countNodes(t *testing.T, kubeconfig string) int {
+// countNodes counts the nodes of a cluster as whoever has set KUBECONFIG so sees it, by the name of a context or by the current one.
+func countNodes(t *testing.T, kubeconfig, name string) int {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name}).ClientConfig()
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)

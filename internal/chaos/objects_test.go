@@ -18,6 +18,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -173,11 +174,14 @@ func cordonedAfter(t *testing.T, s *scene) {
 	letGo()
 }
 
-// uncordoned: the drain goes on, and the node is not cordoned again.
+// uncordoned: the node is not cordoned again, and the drain is not over before somebody decides, though no pod is left.
 func uncordoned(t *testing.T, s *scene) {
-	at, _, letGo := s.aDrain(t)
+	at, w, letGo := s.aDrain(t)
 	s.cordon(t, at, false)
+	s.awaitReason(t, w.workflow, string(drain.ReasonUncordoned))
 	letGo()
+	w.end = cancelled
+	s.say(t, w.workflow, temporal.SignalCancel)
 }
 
 // takenOver: the second cordon is not ours, although we had the first.

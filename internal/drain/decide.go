@@ -112,10 +112,16 @@ func (r rules) spares(pod *corev1.Pod) (Reason, string) {
 // decideTerminating decides about a pod that is being deleted: it is awaited, unless the specification says not to. It does not block
 // even where kubectl would not have it deleted: there is nothing left to protect.
 func (r rules) decideTerminating(decision Decision, now time.Time) Decision {
-	if over, ok := r.awaitedUntil(decision.pod); ok && !now.Before(over) {
+	if r.passesOver(decision.pod, now) {
 		return decision.as(Skip, ReasonTerminating, fmt.Sprintf("it terminates for longer than skipWaitForDeleteSeconds (%d s)", *r.spec.SkipWaitForDeleteSeconds))
 	}
 	return decision.as(Evict, ReasonTerminating, "it is terminating already")
+}
+
+// passesOver reports whether a pod terminates for so long that it is not waited for any more.
+func (r rules) passesOver(pod *corev1.Pod, now time.Time) bool {
+	over, ok := r.awaitedUntil(pod)
+	return ok && !now.Before(over)
 }
 
 // awaitedUntil is when a terminating pod is no longer waited for; false when it always is. As in kubectl, the time counts from the end

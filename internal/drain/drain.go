@@ -207,7 +207,7 @@ func (r *run) cordoned(is bool) {
 		r.progress.uncordoned = nil
 		r.requests.forgetReturns()
 	case !is:
-		r.progress.uncordoned = uncordonedNode(r.Node)
+		r.progress.uncordoned = uncordonedNode(r.Node, "nothing is evicted, as it may come back")
 	}
 }
 

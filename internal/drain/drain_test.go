@@ -375,7 +375,7 @@ func TestAtItsDeadlineADrainNamesWhatIsInTheWay(t *testing.T) {
 		requireTook(t, w, 12*time.Second)
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
 		require.Equal(t, "drain worker-7: 2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 2 of 3 healthy, needs 3); "+
-			"1 pod cannot finish terminating while the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
+			"1 pod cannot be seen to end while the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
 		blockers := temporal.Blockers(err)
 		require.Len(t, blockers, 3)
 		require.Equal(t, "DisruptionBudgetNever", blockers[0].Reason, "the gravest come first")

@@ -17,7 +17,7 @@ import (
 const (
 	// ReasonEvicting: its eviction has not been answered, or its end not begun.
 	ReasonEvicting Reason = "Evicting"
-	// ReasonNodeNotReady: it terminates, but the node's kubelet does not say that it has ended.
+	// ReasonNodeNotReady: it terminates, or may end by itself, but the node's kubelet does not say that it has ended.
 	ReasonNodeNotReady Reason = "NodeNotReady"
 )
 
@@ -25,7 +25,7 @@ const (
 var gravest = []Reason{
 	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonReturnsToNode, ReasonDeadlock, ReasonMultipleBudgets,
 	ReasonDisruptionBudgetNever, ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
-	ReasonNodeNotReady, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
+	ReasonNodeNotReady, ReasonPodsRunning, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
 }
 
 // obstacle is a pod that must leave and has not, and why.
@@ -33,7 +33,8 @@ type obstacle struct {
 	decision Decision
 	reason   Reason
 	message  string
-	since    time.Time
+	// since when; the zero time: it is not known.
+	since time.Time
 }
 
 // blocks reports whether something stands in the pod's way; otherwise it is leaving, or its turn will come.
@@ -50,11 +51,13 @@ func (o obstacle) blocker() drydockv1.Blocker {
 	if o.decision.Owner != "" {
 		message += " (owner " + o.decision.Owner + ")"
 	}
-	since := metav1.NewTime(o.since)
-	return drydockv1.Blocker{
-		Kind: "Pod", Namespace: o.decision.Namespace, Name: o.decision.Name,
-		Reason: string(o.reason), Message: message, Since: &since,
+	blocker := drydockv1.Blocker{
+		Kind: "Pod", Namespace: o.decision.Namespace, Name: o.decision.Name, Reason: string(o.reason), Message: message,
 	}
+	if !o.since.IsZero() {
+		blocker.Since = new(metav1.NewTime(o.since))
+	}
+	return blocker
 }
 
 // obstacleOf says why a pod is still there.
@@ -88,13 +91,28 @@ func (o obstacle) in(deadlocks map[string]deadlock) obstacle {
 	return o
 }
 
+// nodeNotReady is why nothing is heard of a pod, and what to do.
+const nodeNotReady = "the node is not Ready, so nobody says that it has ended: bring the node back, or, when its machine is off, " +
+	"delete the node or the pod (kubectl delete pod --force)"
+
+// notEnded says why a pod is still there that may end by itself.
+func notEnded(pod *corev1.Pod, node *corev1.Node) (Reason, string) {
+	switch {
+	case !pod.DeletionTimestamp.IsZero():
+		return terminating(pod, node)
+	case !ready(node):
+		return ReasonNodeNotReady, nodeNotReady
+	}
+	return ReasonPodsRunning, ""
+}
+
 func terminating(pod *corev1.Pod, node *corev1.Node) (Reason, string) {
 	message := fmt.Sprintf("its grace period ends at %s", pod.DeletionTimestamp.UTC().Format(time.RFC3339))
 	if len(pod.Finalizers) > 0 {
 		message += "; it is kept by finalizers " + strings.Join(pod.Finalizers, ", ")
 	}
 	if node != nil && !ready(node) {
-		return ReasonNodeNotReady, message + "; the node is not Ready, so nobody says that it has ended: bring the node back, or, when its machine is off, delete the node or the pod (kubectl delete pod --force)"
+		return ReasonNodeNotReady, message + "; " + nodeNotReady
 	}
 	return ReasonTerminating, message
 }
@@ -198,6 +216,11 @@ func describe(reason Reason, group []obstacle) string {
 		return fmt.Sprintf("%s of a DaemonSet that does not exist, which only force evicts: %s", count(group), names(group))
 	case ReasonReturnsToNode:
 		return fmt.Sprintf("%s not evicted any more (%s): %s", count(group), names(group), first.message)
+	case ReasonPodsRunning:
+		if len(group) == 1 {
+			return "1 pod has not ended by itself: " + names(group)
+		}
+		return fmt.Sprintf("%s have not ended by themselves: %s", count(group), names(group))
 	case ReasonTerminating:
 		return fmt.Sprintf("%s still terminating: %s", count(group), names(group))
 	case ReasonEvicting:
@@ -205,7 +228,7 @@ func describe(reason Reason, group []obstacle) string {
 	case ReasonPodOrder:
 		return fmt.Sprintf("%s not due before others have left: %s", count(group), names(group))
 	case ReasonNodeNotReady:
-		return fmt.Sprintf("%s cannot finish terminating while the node is not Ready: %s", count(group), names(group))
+		return fmt.Sprintf("%s cannot be seen to end while the node is not Ready: %s", count(group), names(group))
 	}
 	return fmt.Sprintf("%s not evicted yet (%s): %s", count(group), names(group), first.message)
 }

@@ -48,12 +48,12 @@ func (r rules) foresee(ctx context.Context, snapshot Snapshot, completion *maint
 	awaited := Completion{}
 	if completion != nil {
 		var err error
-		if awaited, err = NewCompletion(*completion); err != nil {
+		if awaited, err = NewCompletion(*completion, &r.spec); err != nil {
 			return Outlook{}, err
 		}
 	}
 	for _, decision := range r.decide(ctx, snapshot, now).Pods {
-		if decision.Action != Block || completion != nil && awaited.Awaits(decision.pod) {
+		if decision.Action != Block || completion != nil && awaited.Awaits(decision.pod, now) {
 			continue
 		}
 		found := obstacle{decision: decision, reason: decision.Reason, message: decision.Message, since: now}

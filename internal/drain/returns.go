@@ -15,7 +15,8 @@ import (
 // ReasonReturnsToNode is why a pod is only waited for: its controller puts on the node again what the drain evicts.
 const ReasonReturnsToNode Reason = "ReturnsToNode"
 
-// ReasonUncordoned is why a drain evicts nothing: the node was cordoned for it and is not any more, so that what is evicted may come back.
+// ReasonUncordoned is why a drain evicts nothing, and why a wait for pods to end is not over: the node was cordoned for it and is not any more, so that
+// what is evicted may come back, and others may come.
 const ReasonUncordoned Reason = "Uncordoned"
 
 // mostReturns is how often pods of one controller may come to the node, each after the one before was evicted, until those that come next are only
@@ -91,11 +92,11 @@ func toleratesCordon(pod *corev1.Pod) bool {
 	return schedulinghelpers.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, cordon, false)
 }
 
-// uncordonedNode says that a node is not cordoned any more, and what to do.
-func uncordonedNode(node string) *drydockv1.Blocker {
+// uncordonedNode says that a node is not cordoned any more, what follows from that, and what to do.
+func uncordonedNode(node, consequence string) *drydockv1.Blocker {
 	return &drydockv1.Blocker{
 		Kind: "Node", Name: node, Reason: string(ReasonUncordoned),
-		Message: fmt.Sprintf("the node is not cordoned any more, so that nothing is evicted, as it may come back: "+
-			"cordon it (kubectl cordon %s), and the drain goes on, but you take that cordon back; or cancel the maintenance", node),
+		Message: fmt.Sprintf("the node is not cordoned any more, so that %s: "+
+			"cordon it (kubectl cordon %s), and the maintenance goes on, but you take that cordon back; or cancel it", consequence, node),
 	}
 }

@@ -164,7 +164,7 @@ func TestNothingIsEvictedWhileTheNodeIsUncordoned(t *testing.T) {
 		require.Len(t, w.asks(), 1)
 		require.Equal(t, "Uncordoned", (*wait).Reason)
 		require.Equal(t, "the node is not cordoned any more, so that nothing is evicted, as it may come back: "+
-			"cordon it (kubectl cordon worker-7), and the drain goes on, but you take that cordon back; or cancel the maintenance", (*wait).Message)
+			"cordon it (kubectl cordon worker-7), and the maintenance goes on, but you take that cordon back; or cancel it", (*wait).Message)
 		require.Equal(t, "Node worker-7", (*wait).Blockers[0].String())
 
 		w.change(cordonedNode(true))

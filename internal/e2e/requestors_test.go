@@ -14,6 +14,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -51,6 +52,7 @@ func joinAndBeDone(t *testing.T) {
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "firmware", "--wait", "--timeout", "1m")
 	awaitNodeStatus(t, spoke, "firmware", "it shares the node", joinedTo("node/"+spoke.Name+"/default/driver"))
+	require.Nil(t, kube.FindNodeCondition(node(t, spoke, "worker-1"), kube.ConditionMaintenancePlanned), "nobody waits for the node any more")
 
 	must(t, "node", "done", "driver", "--cluster", spoke.Name)
 	awaitNodeStatus(t, spoke, "driver", "it waits for the other", func(s maintenancev1.NodeMaintenanceStatus) bool {

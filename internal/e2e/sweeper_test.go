@@ -67,7 +67,9 @@ func heldMaintenances() []heldMaintenance {
 			prepare: func(t *testing.T, at site) { guest(t, at, nil) },
 		},
 		{
+			// Its Job needs the node for itself: it does not share that of who has it.
 			state: maintenancev1.NodePending, at: site{spoke1, controlPlane},
+			spec:    maintenancev1.NodeMaintenanceSpec{Action: jobAction(endless)},
 			prepare: occupy, arrive: awaitPlanned, after: stillOccupied,
 		},
 		{

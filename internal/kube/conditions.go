@@ -46,7 +46,8 @@ func NoNodeCondition(conditionType corev1.NodeConditionType) corev1.NodeConditio
 }
 
 // SetNodeConditions sets conditions on a node's status in the name of an owner, which the message then ends with, and removes those that
-// have no status, but not the plan of another. The kubelet's conditions and other people's stay as they are: the patch merges by type. Conditions that are as
+// have no status, but not the plan of another, nor what another program has set. The kubelet's conditions and other people's stay as they are: the patch merges
+// by type; one of NodeConditions that is set becomes ours, whoever had set it. Conditions that are as
 // wanted already are not written again. The patch holds only for the node as it was seen to be allowed: what comes late to a node that was returned
 // meanwhile changes nothing. Errors: as the API server's; NotFound when the node is gone.
 func (c *Cluster) SetNodeConditions(ctx context.Context, node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
@@ -179,24 +180,22 @@ func withOwner(condition corev1.NodeCondition, old *corev1.NodeCondition, owner 
 	return condition
 }
 
-// conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does. A
-// patch that is made anyway removes also what the node, which may come from a cache, does not have.
-func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []corev1.NodeCondition) []any {
-	var patch, absent []any
+// conditionPatch returns the entries of a strategic merge patch that change a node's conditions into those wanted; empty if none does. It holds for
+// the node as it was seen only: what has come to it since is a conflict.
+func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []corev1.NodeCondition) (patch []any) {
 	for _, condition := range wanted {
 		old := FindNodeCondition(node, condition.Type)
 		switch {
 		case condition.Status != "":
-		case old != nil && plannedByOthers(*old, owner):
+		case old == nil || old.Reason != conditionReason:
+			continue
+		case plannedByOthers(*old, owner):
 			if ConditionOwnedBy(*old, owner) {
 				patch = append(patch, withoutOwner(*old, owner))
 			}
 			continue
-		case old != nil:
-			patch = append(patch, deletion(condition.Type))
-			continue
 		default:
-			absent = append(absent, deletion(condition.Type))
+			patch = append(patch, deletion(condition.Type))
 			continue
 		}
 		condition = withOwner(condition, old, owner)
@@ -210,10 +209,7 @@ func conditionPatch(node *corev1.Node, owner string, now metav1.Time, wanted []c
 		}
 		patch = append(patch, condition)
 	}
-	if len(patch) == 0 {
-		return nil
-	}
-	return append(patch, absent...)
+	return patch
 }
 
 // plannedByOthers: several maintenances can wait for a node, and the plans of the others are not over when one has its turn.

@@ -67,16 +67,16 @@ func TestConditionsThatAreAsWantedAreNotWrittenAgain(t *testing.T) {
 
 func TestAConditionThatTheCacheHasNotSeenIsRemovedAllTheSame(t *testing.T) {
 	cluster := spoke(t)
-	current := nodeWithConditions(t, cluster)
+	current := newNode(t, cluster)
 	cached := current.DeepCopy()
-	cached.Status.Conditions = cached.Status.Conditions[:1]
+	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), current, owner, kube.AnyNode,
+		kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted")))
 	require.NoError(t, cluster.UpdateNodeConditions(t.Context(), cached, owner, kube.AnyNode,
 		kube.NoNodeCondition(kube.ConditionDrainInProgress), kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "drained")))
 	left := reread(t, cluster, current)
 	require.Nil(t, kube.FindNodeCondition(left, kube.ConditionDrainInProgress))
 	require.NotNil(t, kube.FindNodeCondition(left, kube.ConditionDrained))
-	require.NotNil(t, kube.FindNodeCondition(left, corev1.NodeReady))
 }
 
 func TestOnlyTheConditionsOfTheOwnerAreRemoved(t *testing.T) {

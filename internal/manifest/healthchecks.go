@@ -45,7 +45,7 @@ func LoadHealthChecks(path string, stdin io.Reader) ([]drydockv1.HealthCheck, er
 
 // completeHealthChecks holds checks to the rules that they are held to within an object, by making one of them.
 func completeHealthChecks(file string, checks []any) ([]drydockv1.HealthCheck, error) {
-	kinds, err := newKinds()
+	kinds, err := allKinds()
 	if err != nil {
 		return nil, err
 	}

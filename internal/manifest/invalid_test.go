@@ -141,6 +141,10 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + "spec: Invalid value: at most one of managedPolicies, manifestWorkTemplates and nodeMaintenance may be set"},
 		},
 		{
+			name: "a manifest work template twice", text: rollout("manifestWorkTemplates: [a, b, a]"),
+			lines: []string{cgu + `spec.manifestWorkTemplates[2]: Duplicate value: "a"`}, onlyHere: true,
+		},
+		{
 			name: "a broken rule is told beside a wrong type elsewhere", text: strings.Replace(rollout("enable: maybe"), "maxConcurrency: 1", "maxConcurrency: none", 1),
 			lines: []string{
 				cgu + "spec.enable: must be of type boolean, not string",
@@ -226,6 +230,7 @@ func kindsOfCRDs() []string {
 func TestWhatIsWrongIsNamedWithItsPath(t *testing.T) {
 	for _, test := range invalidCases() {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel() // the rules are shared by all
 			_, err := manifest.Decode("f", []byte(test.text))
 			require.Error(t, err)
 			require.IsType(t, manifest.Invalid{}, err)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -41,32 +42,27 @@ type kind struct {
 	ruleMessages map[string]bool
 }
 
-// kinds are those read so far. The rules of a kind are compiled when the first object of it is seen.
+// kinds are those that users write.
 type kinds struct {
 	scheme *runtime.Scheme
-	read   map[schema.GroupVersionKind]*kind
+	// rules are those of each kind. They are compiled when the first object of it is seen.
+	rules map[schema.GroupVersionKind]func() (*kind, error)
 }
 
-func newKinds() (*kinds, error) {
-	k := &kinds{scheme: runtime.NewScheme(), read: map[schema.GroupVersionKind]*kind{}}
+// allKinds reads the kinds once in a process: their CRDs are part of the program. They may be used by many at once.
+var allKinds = sync.OnceValues(readKinds)
+
+func readKinds() (*kinds, error) {
+	k := &kinds{scheme: runtime.NewScheme(), rules: map[schema.GroupVersionKind]func() (*kind, error){}}
 	for _, add := range []func(*runtime.Scheme) error{ranv1.AddToScheme, maintenancev1.AddToScheme, lcmv1.AddToScheme, drydockv1.AddToScheme, goharborv1.AddToScheme, sreportalv1.AddToScheme} {
 		if err := add(k.scheme); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
 	}
-	return k, nil
-}
-
-// find returns the rules of a kind, or an error that names the kinds there are.
-func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
-	if found := k.read[gvk]; found != nil {
-		return found, nil
-	}
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	var known []string
 	for _, file := range files {
 		var crd apiextensionsv1.CustomResourceDefinition
 		text, err := fs.ReadFile(crds.Files, file)
@@ -77,18 +73,24 @@ func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		for _, version := range crd.Spec.Versions {
-			candidate := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-			known = append(known, candidate.Kind+" ("+candidate.GroupVersion().String()+")")
-			if candidate == gvk {
-				k.read[gvk], err = newKind(gvk, crd.Spec.Scope, version)
-				return k.read[gvk], err
-			}
+			gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
+			k.rules[gvk] = sync.OnceValues(func() (*kind, error) { return newKind(gvk, crd.Spec.Scope, version) })
 		}
 	}
-	for _, other := range known {
-		if version, same := strings.CutPrefix(other, gvk.Kind+" ("); same {
-			return nil, fmt.Errorf("kind %s is read as %s, not as %s", gvk.Kind, strings.TrimSuffix(version, ")"), gvk.GroupVersion())
+	return k, nil
+}
+
+// find returns the rules of a kind, or an error that names the kinds there are.
+func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
+	if rules, known := k.rules[gvk]; known {
+		return rules()
+	}
+	var known []string
+	for other := range k.rules {
+		if other.Kind == gvk.Kind {
+			return nil, fmt.Errorf("kind %s is read as %s, not as %s", gvk.Kind, other.GroupVersion(), gvk.GroupVersion())
 		}
+		known = append(known, other.Kind+" ("+other.GroupVersion().String()+")")
 	}
 	slices.Sort(known)
 	return nil, fmt.Errorf("kind %s of %s is not one that Drydock reads; it reads %s", gvk.Kind, gvk.GroupVersion(), strings.Join(known, ", "))

@@ -108,7 +108,7 @@ func decode(file string, text []byte, wanted string) ([]client.Object, error) {
 	if err != nil && !unreadable {
 		return nil, err
 	}
-	kinds, err := newKinds()
+	kinds, err := allKinds()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func decode(file string, text []byte, wanted string) ([]client.Object, error) {
 // Complete sets defaults on an object that was made in code, e.g. from flags, and validates it. An error is an Invalid with everything
 // that is wrong.
 func Complete(object client.Object) error {
-	kinds, err := newKinds()
+	kinds, err := allKinds()
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func Complete(object client.Object) error {
 
 // Check returns what is wrong with an object of a kind of ours as it is kept in a cluster, by the rules for files. Its status is not looked at.
 func Check(object *unstructured.Unstructured) []Problem {
-	kinds, err := newKinds()
+	kinds, err := allKinds()
 	if err != nil {
 		return []Problem{{Message: err.Error()}}
 	}

@@ -26,6 +26,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		_, invalid := rollout.Selectors(&object.Spec)
 		invalid = append(invalid, rollout.CheckActions(&object.Spec.Actions, spec.Child("actions"))...)
 		invalid = append(invalid, rollout.CheckStrategy(&object.Spec)...)
+		invalid = append(invalid, rollout.CheckTemplates(&object.Spec)...)
 		invalid = append(invalid, validateHealthChecks(object.Spec.HealthChecks, spec.Child("healthChecks"))...)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
 			invalid = append(invalid, validateRemediation(remediation, spec.Child("nodeMaintenance"))...)

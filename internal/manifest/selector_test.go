@@ -22,7 +22,7 @@ func selectorText() *rapid.Generator[string] {
 }
 
 func TestTheRuleForSelectorsIsTheirGrammar(t *testing.T) {
-	kinds, err := newKinds()
+	kinds, err := allKinds()
 	require.NoError(t, err)
 	kind, err := kinds.find(maintenancev1.GroupVersion.WithKind("NodeMaintenance"))
 	require.NoError(t, err)

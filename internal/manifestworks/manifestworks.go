@@ -50,6 +50,9 @@ func ExpectedValues(annotations map[string]string) ([]ExpectedValue, error) {
 		if value.Name == "" {
 			return nil, fmt.Errorf("annotation %s[%d].name: is missing", AnnotationExpectedValues, i)
 		}
+		if value.ManifestIndex < 0 {
+			return nil, fmt.Errorf("annotation %s[%d].manifestIndex: is %d: the first manifest is 0", AnnotationExpectedValues, i, value.ManifestIndex)
+		}
 	}
 	return expected, nil
 }

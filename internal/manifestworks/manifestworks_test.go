@@ -77,6 +77,7 @@ func TestExpectedValuesAreReadStrictly(t *testing.T) {
 	require.NoError(t, read(`[{"manifestIndex":0,"name":"a","value":"1"}]`))
 	require.ErrorContains(t, read(`{}`), "annotation openshift-cluster-group-upgrades/expectedValues: must be a list of {manifestIndex, name, value}")
 	require.ErrorContains(t, read(`[{"value":"1"}]`), "annotation openshift-cluster-group-upgrades/expectedValues[0].name: is missing")
+	require.ErrorContains(t, read(`[{"manifestIndex":-1,"name":"a","value":"1"}]`), "expectedValues[0].manifestIndex: is -1: the first manifest is 0")
 }
 
 func TestAWorkIsWhatItsTemplateSaysInTheNamespaceOfTheCluster(t *testing.T) {

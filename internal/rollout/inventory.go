@@ -22,7 +22,7 @@ type Inventory struct {
 	// Rollouts are those that block the rollout, as far as they are known, and those that they wait for in turn.
 	Rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
-	ManifestWorkTemplates []types.NamespacedName
+	ManifestWorkTemplates []Template
 	// BoundSets are the sets of clusters that placements may pick from, by the namespaces of the policies; nil: that need not be known, or is not.
 	BoundSets map[string][]string
 	// PreCachingConfig that the rollout refers to; nil if it does not exist.
@@ -33,6 +33,13 @@ type Inventory struct {
 type Cluster struct {
 	Name   string
 	Labels map[string]string
+}
+
+// Template is a manifest work template as a plan sees it.
+type Template struct {
+	types.NamespacedName
+	// Invalid says what is wrong with its annotations; empty if nothing is.
+	Invalid string
 }
 
 // Policy is a root policy as a plan sees it.

@@ -1,10 +1,23 @@
 package rollout
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
+
+// CheckTemplates refuses a manifest work template that is named twice: its work on a cluster has one name.
+func CheckTemplates(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
+	var invalid field.ErrorList
+	for i, template := range spec.ManifestWorkTemplates {
+		if slices.Contains(spec.ManifestWorkTemplates[:i], template) {
+			invalid = append(invalid, field.Duplicate(field.NewPath("spec", "manifestWorkTemplates").Index(i), template))
+		}
+	}
+	return invalid
+}
 
 // CheckStrategy checks what no schema can express of how carefully a rollout goes.
 func CheckStrategy(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {

@@ -54,7 +54,11 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 	case end == EndNotApproved:
 		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because an approval was not given in time"
 	case len(left) == 0:
-		return Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
+		result = Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
+		if len(clusters) == 0 {
+			result.Message += "; no cluster was selected"
+		}
+		return result
 	case end == EndCanaryTimedOut:
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.tookTooLong()+" on canary clusters"
 	case end == EndCanaryFailed:

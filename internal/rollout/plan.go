@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,7 +66,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 		Skipped:                               []SkippedCluster{},
 	}
 	selected, problems := selectClusters(&cgu.Spec, inventory.Clusters)
-	if !plan.judge(selectionVerdict(problems), now) {
+	if !plan.judge(selectionVerdict(selected, problems), now) {
 		return plan
 	}
 	policies := choosePolicies(cgu, selected, inventory.Policies)
@@ -194,15 +195,36 @@ func batches(selected []string, working map[string]bool, canaries []string, size
 
 func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice, inventory Inventory) verdict {
 	v := policies.verdict()
-	missing := missingTemplates(cgu, inventory.ManifestWorkTemplates)
-	if v.good && len(missing) > 0 {
+	problems := templateProblems(cgu, inventory.ManifestWorkTemplates)
+	if v.good && len(problems) > 0 {
 		return verdict{
-			condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManifestTemplatesExist,
-			message: fmt.Sprintf("Missing manifest templates: %s", missing),
+			condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManifestTemplatesExist, message: strings.Join(problems, "; "),
 		}
 	}
 	if v.good {
 		v.message += unpicked(cgu, selected, policies.forUpgrade, inventory)
 	}
 	return v
+}
+
+// templateProblems names the manifest work templates of the rollout that do not exist in its namespace, and those that cannot be brought to clusters.
+func templateProblems(cgu *ranv1.ClusterGroupUpgrade, existing []Template) []string {
+	var missing, invalid, problems []string
+	for _, name := range cgu.Spec.ManifestWorkTemplates {
+		at := slices.IndexFunc(existing, func(t Template) bool { return t.Namespace == cgu.Namespace && t.Name == name })
+		switch {
+		case at < 0:
+			missing = append(missing, name)
+		case existing[at].Invalid != "":
+			invalid = append(invalid, name)
+			problems = append(problems, fmt.Sprintf("manifest template %s: %s", existing[at], existing[at].Invalid))
+		}
+	}
+	if len(invalid) > 0 {
+		problems = slices.Insert(problems, 0, fmt.Sprintf("Invalid manifest templates: %s", invalid))
+	}
+	if len(missing) > 0 {
+		problems = slices.Insert(problems, 0, fmt.Sprintf("Missing manifest templates: %s", missing))
+	}
+	return problems
 }

@@ -299,15 +299,22 @@ func TestAnInvalidChoiceOfPoliciesNamesEverythingThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestManifestWorkTemplatesMustExistInTheRolloutsNamespace(t *testing.T) {
+func TestManifestWorkTemplatesMustExistInTheRolloutsNamespaceAndBeReadable(t *testing.T) {
 	cgu := rolloutOf(1, []string{"c1"}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.NodeMaintenance = nil
 		spec.ManifestWorkTemplates = []string{"a", "b"}
 	})
-	inventory := rollout.Inventory{Clusters: fleet(), ManifestWorkTemplates: []types.NamespacedName{{Namespace: "prod", Name: "a"}, {Namespace: "other", Name: "b"}}}
+	inventory := rollout.Inventory{Clusters: fleet(), ManifestWorkTemplates: []rollout.Template{
+		{NamespacedName: types.NamespacedName{Namespace: "prod", Name: "a"}}, {NamespacedName: types.NamespacedName{Namespace: "other", Name: "b"}},
+	}}
 	plan := rollout.NewPlan(cgu, inventory, noon)
 	require.Equal(t, []string{"Missing manifest templates: [b]"}, plan.Problems())
 	require.Equal(t, "NotAllManifestTemplatesExist", plan.Conditions[1].Reason)
+
+	inventory.ManifestWorkTemplates[0].Invalid = "what it expects is no list"
+	plan = rollout.NewPlan(cgu, inventory, noon)
+	require.Equal(t, []string{"Missing manifest templates: [b]; Invalid manifest templates: [a]; manifest template prod/a: what it expects is no list"}, plan.Problems())
+	inventory.ManifestWorkTemplates[0].Invalid = ""
 
 	inventory.ManifestWorkTemplates[1].Namespace = "prod"
 	require.Equal(t, [][]string{{"c1"}}, rollout.NewPlan(cgu, inventory, noon).RemediationPlan)

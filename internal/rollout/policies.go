@@ -197,17 +197,6 @@ func (c policyChoice) verdict() verdict {
 	return v
 }
 
-// missingTemplates returns the manifest work templates of the rollout that do not exist in its namespace.
-func missingTemplates(cgu *ranv1.ClusterGroupUpgrade, existing []types.NamespacedName) []string {
-	var missing []string
-	for _, name := range cgu.Spec.ManifestWorkTemplates {
-		if !slices.Contains(existing, types.NamespacedName{Namespace: cgu.Namespace, Name: name}) {
-			missing = append(missing, name)
-		}
-	}
-	return missing
-}
-
 func names(found []Policy) []string {
 	var names []string
 	for _, policy := range found {

@@ -81,7 +81,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	}
 	switch {
 	case taken == 0 && left > 0:
-		return over, fmt.Errorf("no cluster has failed or timed out; %d were cancelled or not started: --unfinished takes those", left)
+		return over, fmt.Errorf("no cluster has failed or timed out; cancelled or not started: %d, which --unfinished takes", left)
 	case taken == 0:
 		return over, errors.New("every cluster is complete: there is nothing to do once more")
 	}

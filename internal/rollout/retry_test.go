@@ -123,7 +123,7 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 		{"the hub does not know of it", unkept, "the hub has not kept how its last run ended"},
 		{"it had no plan", unplanned, "had no plan that could be carried out"},
 		{"all is done", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
-		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "1 were cancelled or not started: --unfinished takes those"},
+		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "cancelled or not started: 1, which --unfinished takes"},
 		{"not all is known", cut, "what became of cluster c1 is not kept"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -100,15 +100,16 @@ func oldSelector(text string) (labels.Selector, error) {
 	return selector, nil
 }
 
-func selectionVerdict(problems []string) verdict {
+func selectionVerdict(selected, problems []string) verdict {
 	if len(problems) > 0 {
 		return verdict{
 			condition: ranv1.ConditionClustersSelected, reason: ranv1.ReasonClusterNotFound,
 			message: "Unable to select clusters: " + strings.Join(problems, "; "),
 		}
 	}
-	return verdict{
-		condition: ranv1.ConditionClustersSelected, reason: ranv1.ReasonClusterSelectionCompleted,
-		message: "All selected clusters are valid", good: true,
+	message := "All selected clusters are valid"
+	if len(selected) == 0 {
+		message += "; none is selected"
 	}
+	return verdict{condition: ranv1.ConditionClustersSelected, reason: ranv1.ReasonClusterSelectionCompleted, message: message, good: true}
 }

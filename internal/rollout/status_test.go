@@ -42,7 +42,7 @@ func TestOutcome(t *testing.T) {
 		reason, message string
 	}{
 		{"every cluster complete or in no need of work", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, skipped), "True", "Completed", "Node maintenance is complete on all clusters"},
-		{"no clusters at all", rollout.ManagedPolicies, rollout.EndFinished, nil, "True", "Completed", "All clusters are compliant with all the managed policies"},
+		{"no clusters at all", rollout.ManagedPolicies, rollout.EndFinished, nil, "True", "Completed", "All clusters are compliant with all the managed policies; no cluster was selected"},
 		{"a timeout that fires when all is done", rollout.ManifestWorks, rollout.EndTimedOut, clusters(complete), "True", "Completed", "All manifestworks rolled out successfully on all clusters"},
 		{"a cluster that failed", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, failed), "False", "Failed", "Failed on 1 of 2 clusters; failed: c2"},
 		{"a cluster that timed out, and one that failed", rollout.NodeMaintenance, rollout.EndFinished, clusters(timedOut, failed, complete), "False", "TimedOut", "Node maintenance took too long; failed: c2; timed out: c1"},

@@ -28,6 +28,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 )
@@ -97,7 +98,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // untypedKinds are those that decisions read without a Go type, each in the one version they read.
 var untypedKinds = []schema.GroupVersionKind{
-	managedClusters, manifestWorkReplicaSets, policies.Policies, policies.SetBindings,
+	managedClusters, manifestworks.Templates, policies.Policies, policies.SetBindings,
 	harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor,
 }
 

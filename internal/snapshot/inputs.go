@@ -17,22 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// Kinds of others that a plan depends on.
-var (
-	managedClusters         = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
-	manifestWorkReplicaSets = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
-)
+// managedClusters are what a plan selects from.
+var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
 // Inventory reads what the plan of a rollout depends on, from the hub. Only what this rollout needs is read. A cluster that does not
 // serve ManagedClusters is not a hub, and an error.
@@ -57,13 +54,16 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 		}
 	}
 	if len(cgu.Spec.ManifestWorkTemplates) > 0 {
-		templates := metadataList(manifestWorkReplicaSets)
+		templates := metadataList(manifestworks.Templates)
 		if err := listIfServed(ctx, reader, templates); err != nil {
 			return rollout.Inventory{}, err
 		}
 		for _, template := range templates.Items {
-			inventory.ManifestWorkTemplates = append(inventory.ManifestWorkTemplates,
-				types.NamespacedName{Namespace: template.Namespace, Name: template.Name})
+			found := rollout.Template{NamespacedName: client.ObjectKeyFromObject(&template)}
+			if _, err := manifestworks.ExpectedValues(template.Annotations); err != nil {
+				found.Invalid = err.Error()
+			}
+			inventory.ManifestWorkTemplates = append(inventory.ManifestWorkTemplates, found)
 		}
 	}
 	var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -224,4 +225,23 @@ func TestAPlanReadsNoPolicyWholeThatTheRolloutDoesNotName(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, inventory.Policies, 2, "in whatever namespace")
 	require.ElementsMatch(t, []string{"fleet/p1", "other/p1"}, reader.policies)
+}
+
+func TestAPlanSaysOfATemplateWhoseExpectationsCannotBeReadWhatIsWrong(t *testing.T) {
+	file, err := snapshot.Parse("f", []byte(`
+{apiVersion: cluster.open-cluster-management.io/v1, kind: ManagedCluster, metadata: {name: c1}}
+---
+apiVersion: work.open-cluster-management.io/v1alpha1
+kind: ManifestWorkReplicaSet
+metadata: {namespace: default, name: os, annotations: {openshift-cluster-group-upgrades/expectedValues: '[{"value":"1"}]'}}
+`))
+	require.NoError(t, err)
+	objects, err := manifest.Decode("rollout", []byte(strings.Replace(policyRollout, "managedPolicies: [p1]", "manifestWorkTemplates: [os]", 1)))
+	require.NoError(t, err)
+	cgu := objects[0].(*ranv1.ClusterGroupUpgrade)
+	inventory, err := snapshot.Inventory(t.Context(), file, cgu)
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		"Invalid manifest templates: [os]; manifest template default/os: annotation openshift-cluster-group-upgrades/expectedValues[0].name: is missing",
+	}, rollout.NewPlan(cgu, inventory, noon).Problems())
 }

@@ -103,6 +103,7 @@ type platformStatus struct {
 	Problems     []string            `json:"problems" jsonschema:"what was declared and cannot be shown, and why"`
 	Upgrades     []string            `json:"upgradesRunning"`
 	Nodes        []string            `json:"nodesUnderMaintenance"`
+	NodesWaiting []string            `json:"nodesWaitingForMaintenance"`
 	Unread       []string            `json:"unread" jsonschema:"what is at work, but how it stands cannot be said"`
 	Freshness    freshness           `json:"freshness"`
 }
@@ -128,7 +129,7 @@ func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
 	status := platformStatus{
 		Headline: headline(v), Status: v.status(), Freshness: newFreshness(v),
 		Impaired: []impairedComponent{}, Maintenances: []string{}, Problems: append([]string{}, v.problems()...),
-		Upgrades: []string{}, Nodes: []string{}, Unread: unread(v.Upgrades, v.Nodes, v.MoreUpgrades, v.MoreNodes),
+		Upgrades: []string{}, Nodes: []string{}, NodesWaiting: []string{}, Unread: unread(v.Upgrades, v.Nodes, v.MoreUpgrades, v.MoreNodes),
 	}
 	if v.PortalOnly {
 		status.Unread = append(status.Unread, "rollouts and nodes: this server does not show them")
@@ -146,11 +147,8 @@ func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
 			status.Upgrades = append(status.Upgrades, u.Namespace+"/"+u.Name)
 		}
 	}
-	for _, n := range v.Nodes {
-		if n.Running() {
-			status.Nodes = append(status.Nodes, n.Cluster+"/"+n.Node)
-		}
-	}
+	atWork, waiting := v.maintained()
+	status.Nodes, status.NodesWaiting = append(status.Nodes, atWork...), append(status.NodesWaiting, waiting...)
 	return status, nil
 }
 

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // What templates show. They only choose and place; what things are called is decided here.
@@ -35,13 +38,15 @@ type summaryModel struct {
 
 func newSummary(v *View) summaryModel {
 	summary := summaryModel{Pill: statusPill(v.status()), Headline: headline(v), Stale: v.Trouble != nil && !v.unread()}
+	atWork, waiting := v.maintained()
 	counts := []struct {
 		n     int
 		words string
 	}{
 		{len(v.maintenances(sreportalv1.PhaseInProgress)), "maintenance in progress"},
 		{len(slices.DeleteFunc(slices.Clone(v.Upgrades), func(u Upgrade) bool { return !u.Running() })), "rollout running"},
-		{len(slices.DeleteFunc(slices.Clone(v.Nodes), func(n Node) bool { return !n.Running() })), "node under maintenance"},
+		{len(atWork), "node under maintenance"},
+		{len(waiting), "node waiting for maintenance"},
 	}
 	for _, count := range counts {
 		if first, rest, _ := strings.Cut(count.words, " "); count.n > 0 {
@@ -229,6 +234,7 @@ func batchesOf(u Upgrade, v *View) []batchModel {
 	clusters := slices.Clone(u.Status.Clusters)
 	slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
 	var batches []batchModel
+	requestor := rollout.RequestorID(types.NamespacedName{Namespace: u.Namespace, Name: u.Name})
 	number := int32(-1)
 	for _, c := range clusters {
 		if c.Batch != number {
@@ -240,7 +246,7 @@ func batchesOf(u Upgrade, v *View) []batchModel {
 			batches = append(batches, batchModel{Name: name, Current: u.Running() && number > 0 && number == u.Status.Status.CurrentBatch})
 		}
 		last := &batches[len(batches)-1]
-		last.Clusters = append(last.Clusters, newCluster(c, v))
+		last.Clusters = append(last.Clusters, newCluster(c, v, requestor))
 	}
 	for i, batch := range batches {
 		complete := 0
@@ -262,7 +268,8 @@ func batchRank(c ranv1.ClusterStatus) int32 {
 	return c.Batch
 }
 
-func newCluster(c ranv1.ClusterStatus, v *View) clusterModel {
+// newCluster is a cluster of a rollout, which asks for nodes as that requestor.
+func newCluster(c ranv1.ClusterStatus, v *View, requestor string) clusterModel {
 	model := clusterModel{ClusterStatus: c, Pill: statePill(string(c.State))}
 	if c.Nodes.Total > 0 {
 		model.NodeText = fmt.Sprintf("%d of %s done", c.Nodes.Done, plural(int(c.Nodes.Total), "node"))
@@ -274,7 +281,7 @@ func newCluster(c ranv1.ClusterStatus, v *View) clusterModel {
 	model.Now = strings.TrimPrefix(strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; "), ": ")
 	if !c.State.Over() {
 		for _, n := range v.nodesOf(c.Name, "") {
-			if n.Running() && n.Node != "" {
+			if n.Running() && n.Node != "" && n.Requestor == requestor {
 				model.NodePaths = append(model.NodePaths, nodeLink{n.Node, nodePath(n)})
 			}
 		}
@@ -316,7 +323,9 @@ func newNode(n Node, ui webUI) nodeModel {
 		switch {
 		case i+1 < len(n.Status.States):
 			step.Took = n.Status.States[i+1].At.Sub(entered.At.Time).Round(time.Second).String()
-			step.Tone = "good"
+			if step.Tone != "bad" {
+				step.Tone = "good"
+			}
 		case n.Running():
 			step.Current = true
 		}

@@ -18,9 +18,12 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/observe"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
 )
@@ -35,14 +38,14 @@ func TestPagesSayWhatIsGoingOn(t *testing.T) {
 			"Maintenance in progress", "Database upgrade", "because of Database upgrade", "Upcoming maintenance", "Saturday night", "Past maintenance", "New switches",
 			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day (11 Nov), under maintenance on 1 day (21 Nov)."`,
 			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "BatchInProgress", "prod/october",
-			`href="/nodes/spoke-2/worker-3"`,
+			`href="/nodes/spoke-2/worker-3"`, "cluster spoke-2, for november.prod.cgu", `data-past="was expected to end"`,
 		}},
 		{"a rollout has its batches", "/upgrades/prod/november", []string{
 			"Batch 1", "Batch 2", "at work", "worker-3: Draining; DisruptionBudget: budget shop/web allows 0 of 3", "1 of 4 nodes done",
 			`href="http://127.0.0.1:8233/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline"`,
 		}},
 		{"a node has its timeline and its blockers", "/nodes/spoke-2/worker-3", []string{
-			"Scheduled", "took 1m0s", `aria-current="step"`, "DisruptionBudget", "PodDisruptionBudget shop/web: needs 3 healthy", "for november.prod",
+			"Scheduled", "took 1m0s", `aria-current="step"`, "DisruptionBudget", "PodDisruptionBudget shop/web: needs 3 healthy", "for november.prod.cgu",
 		}},
 	}
 	for _, test := range tests {
@@ -64,6 +67,46 @@ func TestWhatThereIsNotIsNotFound(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, status, path)
 		require.NotEmpty(t, header.Get("Content-Security-Policy"), path)
 	}
+}
+
+func TestARolloutWithoutClustersHasNoProgress(t *testing.T) {
+	view := fleet()
+	view.Upgrades[0].Status.Clusters, view.Upgrades[0].Status.Counts, view.Upgrades[0].Status.Percentage = nil, ranv1.ClusterCounts{}, 100
+	_, web := shown(t, view)
+	for _, path := range []string{"/", "/upgrades/prod/november"} {
+		_, _, body := get(t, web.URL+path)
+		require.Contains(t, body, "prod/november")
+		require.NotContains(t, body, "<progress")
+	}
+}
+
+func TestARolloutLinksItsOwnNodes(t *testing.T) {
+	view := fleet()
+	other := worker3()
+	other.Ref, other.Row.Node, other.Requestor = observe.RefOf("node/spoke-2/default/worker-1", "run-3"), "worker-1", "ann.example.com"
+	view.Nodes = append(view.Nodes, other)
+	_, web := shown(t, view)
+	_, _, body := get(t, web.URL+"/upgrades/prod/november")
+	require.Contains(t, body, `href="/nodes/spoke-2/worker-3"`)
+	require.NotContains(t, body, `href="/nodes/spoke-2/worker-1"`, "it is somebody else's")
+}
+
+func TestANodeThatWaitsForItsTurnIsNotUnderMaintenance(t *testing.T) {
+	view := fleet()
+	waiting := func(node string) Node {
+		n := worker3()
+		n.Ref, n.Row.Node, n.Requestor = observe.RefOf("node/spoke-2/default/"+node, "run-3"), node, "ann.example.com"
+		n.Status.State = maintenancev1.NodePending
+		return n
+	}
+	view.Nodes = append(view.Nodes, waiting("worker-1"), waiting("worker-3"))
+	s, web := shown(t, view)
+	_, _, body := get(t, web.URL)
+	require.Contains(t, body, "1 node under maintenance · 1 node waiting for maintenance</p>")
+	status, err := mcpTools{s}.platformStatus(nothingAsked{})
+	require.NoError(t, err)
+	require.Equal(t, []string{"spoke-2/worker-3"}, status.Nodes, "whoever else has asked for it")
+	require.Equal(t, []string{"spoke-2/worker-1"}, status.NodesWaiting)
 }
 
 func TestANodeWithoutANameIsNoLink(t *testing.T) {
@@ -186,8 +229,21 @@ func TestWhatAPortalCannotShowIsSaid(t *testing.T) {
 	require.NotContains(t, body, "Not shown")
 }
 
+func TestAFailureThatWasRecoveredFromIsNoneThatIsWell(t *testing.T) {
+	node := worker3()
+	node.Status.States = append(node.Status.States,
+		maintenancev1.StateTime{State: maintenancev1.NodeRequestorFailed, At: metav1.NewTime(noon)}, maintenancev1.StateTime{State: maintenancev1.NodeReady, At: metav1.NewTime(noon)})
+	var tones []string
+	for _, step := range newNode(node, webUI{}).Steps {
+		tones = append(tones, step.Tone)
+	}
+	require.Equal(t, []string{"good", "good", "good", "good", "bad", "work"}, tones)
+}
+
 func TestAgentsAreToldWhatHasNotBeenRead(t *testing.T) {
-	s, _ := shown(t, unreadFleet())
+	s, web := shown(t, unreadFleet())
+	_, _, body := get(t, web.URL)
+	require.Contains(t, body, `<span>Its status cannot be read since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
 	status, err := mcpTools{s}.platformStatus(nothingAsked{})
 	require.NoError(t, err)
 	require.Equal(t, []string{

@@ -124,6 +124,25 @@ func (v *View) nodesOf(cluster, node string) []Node {
 	return found
 }
 
+// maintained are the nodes that are under maintenance, and those that wait for their turn, as CLUSTER/NODE: each once, however many have asked for it.
+func (v *View) maintained() (atWork, waiting []string) {
+	seen := map[string]bool{}
+	for _, pending := range []bool{false, true} {
+		for _, n := range v.Nodes {
+			name := n.Cluster + "/" + n.Node
+			if !n.Running() || seen[name] || (stateOf(n) == string(maintenancev1.NodePending)) != pending {
+				continue
+			}
+			if seen[name] = true; pending {
+				waiting = append(waiting, name)
+			} else {
+				atWork = append(atWork, name)
+			}
+		}
+	}
+	return atWork, waiting
+}
+
 // unread reports whether nobody knows yet what the portal shows, if anything.
 func (v *View) unread() bool { return v.AsOf.IsZero() && v.Portal == nil }
 

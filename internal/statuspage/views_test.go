@@ -156,7 +156,7 @@ func worker3() Node {
 	return Node{
 		Row: observe.Row{
 			Ref: observe.RefOf("node/spoke-2/prod/november-worker-3", "run-2"), Execution: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING.String(),
-			Node: "worker-3", Requestor: "november.prod", StartedAt: at(-10).Time,
+			Node: "worker-3", Requestor: "november.prod.cgu", StartedAt: at(-10).Time,
 		},
 		Known: true,
 		Status: maintenancev1.NodeMaintenanceStatus{
