@@ -25,7 +25,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 			g.withdrawn = &r
 		}
 		g.withdraw()
-		g.record.cancelling(ctx, r)
+		g.record.cancelling(ctx, *g.withdrawn)
 	})
 	onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(r temporal.SignalRequest) {
 		if !g.isEnabled() {

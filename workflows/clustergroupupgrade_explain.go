@@ -131,10 +131,18 @@ func (r *groupRecord) held(ctx workflow.Context, hold *drydockv1.Hold) {
 	}
 }
 
-// cancelling records that the rollout is being taken back.
+// cancelling records that the rollout is being taken back. When that is what is waited for already, it is said how far it has come.
 func (r *groupRecord) cancelling(ctx workflow.Context, who temporal.SignalRequest) {
+	if r.withdrawal == "Cancelling" && r.saysWithdrawal() {
+		return
+	}
 	r.withdrawal = "Cancelling"
 	r.reason.set(ctx, r.withdrawal, "cancelled"+byWhom(who)+"; what is at work is withdrawn")
+}
+
+// saysWithdrawal reports whether the one current reason is that work is withdrawn.
+func (r *groupRecord) saysWithdrawal() bool {
+	return r.withdrawal != "" && r.status.Wait != nil && r.status.Wait.Reason == r.withdrawal
 }
 
 // withdrawing records that the clusters at work are withdrawn.
@@ -177,7 +185,7 @@ func (r *groupRecord) troubled(ctx workflow.Context, reason, message string) {
 	case reason != "":
 		r.reason.set(ctx, reason, message)
 	case !r.reason.says(message): // it is not what is shown any more
-	case r.withdrawal != "" && r.status.Wait != nil && r.status.Wait.Reason == r.withdrawal:
+	case r.saysWithdrawal():
 	case r.withdrawal != "" && r.status.Status.CurrentBatchStartedAt != nil:
 		r.explainBatch(ctx)
 	case r.withdrawal != "":

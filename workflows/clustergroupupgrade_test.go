@@ -365,6 +365,7 @@ func TestACancelledRolloutSaysSoWhileNodesAreReturnedAndDoesNotTimeOut(t *testin
 		return err
 	}
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, "not today") }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, "really") }, time.Hour)
 	w.RegisterDelayedCallback(func() {
 		wait := statusOf[groupStatus](w).Wait
 		require.Equal(t, "Cancelling", wait.Reason)

@@ -220,7 +220,7 @@ func (s *lockStory) lock(name string, now nodeLock, gone bool) {
 	case now.state != lcmv1.LockInactive && was.state == lcmv1.LockInactive:
 		s.step(now.node, stepActive+now.application)
 		s.must(!ours || !s.asked(now.node), "%s holds %s again while that is asked for", now.application, now.node)
-		s.must(!ours || s.ready(now.application, now.node), "%s holds %s again before its pod is ready", now.application, now.node)
+		s.must(!ours || s.ready(now.application, now.node), "%s holds %s again before its pod is ready: %v", now.application, now.node, s.steps[now.node])
 	}
 }
 

@@ -49,26 +49,21 @@ func witness(t *testing.T, spoke *devstack.Cluster) *lockWitness {
 	client, err := dynamic.NewForConfig(spoke.Config)
 	require.NoError(t, err)
 	w := &lockWitness{}
+	var seeing sync.WaitGroup
 	for _, kind := range witnessed() {
 		list, err := client.Resource(kind).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		for i := range list.Items {
 			w.see(watch.Event{Type: watch.Added, Object: &list.Items[i]})
 		}
-		changes, err := client.Resource(kind).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
-		require.NoError(t, err)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for event := range changes.ResultChan() {
+		changes := changesSince(t, list.GetResourceVersion(), client.Resource(kind).Watch)
+		seeing.Go(func() {
+			for event := range changes {
 				w.see(event)
 			}
-		}()
-		t.Cleanup(func() {
-			changes.Stop()
-			<-ended
 		})
 	}
+	t.Cleanup(seeing.Wait)
 	return w
 }
 

@@ -43,12 +43,16 @@ func playAgents(t *testing.T, offline string) *agents {
 	t.Helper()
 	hub, err := client.NewWithWatch(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
-	works, err := hub.Watch(t.Context(), worksOnHub())
-	require.NoError(t, err)
+	none := worksOnHub()
+	require.NoError(t, hub.List(t.Context(), none))
+	require.Empty(t, none.Items)
+	works := changesSince(t, none.GetResourceVersion(), func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return hub.Watch(ctx, worksOnHub(), &client.ListOptions{Raw: &options})
+	})
 	played := &agents{}
 	var playing sync.WaitGroup
 	playing.Go(func() {
-		for event := range works.ResultChan() {
+		for event := range works {
 			work, ok := event.Object.(*unstructured.Unstructured)
 			if !ok || event.Type != watch.Added {
 				continue
@@ -62,10 +66,7 @@ func playAgents(t *testing.T, offline string) *agents {
 			}
 		}
 	})
-	t.Cleanup(func() {
-		works.Stop()
-		playing.Wait()
-	})
+	t.Cleanup(playing.Wait)
 	return played
 }
 

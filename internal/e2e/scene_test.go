@@ -18,6 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	toolswatch "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -53,6 +56,15 @@ func rolloutWithJob(name, exitCode string, clusters ...string) string {
 	manifest := rollout(name, "", 60, clusters...)
 	job := fmt.Sprintf(`{spec: {backoffLimit: 0, template: {metadata: {annotations: {%q: %q}}, spec:`, devstack.AnnotationExitCode, exitCode)
 	return strings.Replace(manifest, "{spec: {template: {spec:", job, 1)
+}
+
+// changesSince are the changes of objects since that version of their list, until the test is over. The API server ends the watch of one who is slow; it
+// goes on where it ended. The last one is an error if that cannot be.
+func changesSince(t *testing.T, version string, watching cache.WatchFuncWithContext) <-chan watch.Event {
+	t.Helper()
+	watcher, err := toolswatch.NewRetryWatcherWithContext(t.Context(), version, &cache.ListWatch{WatchFuncWithContext: watching})
+	require.NoError(t, err)
+	return watcher.ResultChan()
 }
 
 // withCanary lets one of the rollout's clusters go first.

@@ -50,23 +50,18 @@ func (a *arena) observe(t *testing.T) *observer {
 		node := &list.Items[i]
 		o.nodes[node.Name] = observed{owner: kube.Owner(node), ready: isReady(node), since: time.Now().Add(-time.Hour)}
 	}
-	changes, err := a.spoke.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	require.NoError(t, err)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for event := range changes.ResultChan() {
+	changes := changesSince(t, list.ResourceVersion, a.spoke.Client.CoreV1().Nodes().Watch)
+	var seeing sync.WaitGroup
+	seeing.Go(func() {
+		for event := range changes {
 			if node, ok := event.Object.(*corev1.Node); ok {
 				o.see(event.Type, node)
 			} else {
 				o.breach("the watch has failed: %v", event.Object)
 			}
 		}
-	}()
-	t.Cleanup(func() {
-		changes.Stop()
-		<-ended
 	})
+	t.Cleanup(seeing.Wait)
 	return o
 }
 

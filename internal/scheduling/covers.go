@@ -26,7 +26,7 @@ func Covers(holder maintenancev1.NodeMaintenanceSpec, state maintenancev1.NodeSt
 		func() string { return lacksHands(holder, other) },
 		func() string { return lacksCordon(holder, other) },
 		func() string { return lacksKeeping(holder, other) },
-		func() string { return lacksCompletion(holder.WaitForPodCompletion, other.WaitForPodCompletion) },
+		func() string { return lacksCompletion(holder, other) },
 		func() string { return lacksDrain(holder.DrainSpec, other.DrainSpec) },
 		func() string { return lacksChecks(holder, other) },
 	} {
@@ -97,15 +97,19 @@ func lacksKeeping(holder, other maintenancev1.NodeMaintenanceSpec) string {
 	return ""
 }
 
-func lacksCompletion(holder, other *maintenancev1.WaitForPodCompletionSpec) string {
+// lacksCompletion compares which pods have ended by themselves. Those that the drain does not wait for are not waited for before it either.
+func lacksCompletion(holder, other maintenancev1.NodeMaintenanceSpec) string {
+	own, demanded := holder.WaitForPodCompletion, other.WaitForPodCompletion
 	switch {
-	case other == nil:
-	case holder == nil:
+	case demanded == nil:
+	case own == nil:
 		return "it does not wait for pods to end by themselves (waitForPodCompletion)"
-	case holder.PodSelector != other.PodSelector: // none picks all but pods of DaemonSets and static ones, which a selector may pick
+	case own.PodSelector != demanded.PodSelector: // none picks all but pods of DaemonSets and static ones, which a selector may pick
 		return "it waits for other pods to end by themselves (waitForPodCompletion.podSelector)"
-	case holder.TimeoutSeconds != 0 && (other.TimeoutSeconds == 0 || other.TimeoutSeconds > holder.TimeoutSeconds):
+	case own.TimeoutSeconds != 0 && (demanded.TimeoutSeconds == 0 || demanded.TimeoutSeconds > own.TimeoutSeconds):
 		return "it waits less long for pods to end by themselves (waitForPodCompletion.timeoutSeconds)"
+	case !waitsFor(skipsAfter(holder), skipsAfter(other)):
+		return "it waits less long for pods that are terminating (drainSpec.skipWaitForDeleteSeconds)"
 	}
 	return ""
 }
@@ -152,6 +156,14 @@ func expression(filter maintenancev1.PodEvictionFilter) string {
 		return ""
 	}
 	return *filter.ByResourceNameRegex
+}
+
+// skipsAfter is how long a maintenance waits for terminating pods; nil is until they are gone.
+func skipsAfter(spec maintenancev1.NodeMaintenanceSpec) *int32 {
+	if spec.DrainSpec == nil {
+		return nil
+	}
+	return spec.DrainSpec.SkipWaitForDeleteSeconds
 }
 
 // waitsFor reports whether the holder waits for terminating pods at least as long as the other; nil is until they are gone.

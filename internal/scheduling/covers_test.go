@@ -65,6 +65,8 @@ func TestAMaintenanceCoversAnotherThatDemandsNoMore(t *testing.T) {
 		{"a wait for pods of a DaemonSet perhaps", completion(maintenancev1.WaitForPodCompletionSpec{}), completion(maintenancev1.WaitForPodCompletionSpec{PodSelector: "app=a"}), "podSelector"},
 		{"a wait without limit", completion(maintenancev1.WaitForPodCompletionSpec{}), completion(maintenancev1.WaitForPodCompletionSpec{TimeoutSeconds: 9}), ""},
 		{"a shorter wait", completion(maintenancev1.WaitForPodCompletionSpec{TimeoutSeconds: 9}), completion(maintenancev1.WaitForPodCompletionSpec{}), "timeoutSeconds"},
+		{"a wait for pods that terminate, where a drain passes over them", spec{WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{}, DrainSpec: &maintenancev1.DrainSpec{SkipWaitForDeleteSeconds: new(int32(60))}}, completion(maintenancev1.WaitForPodCompletionSpec{}), "skipWaitForDeleteSeconds"},
+		{"a wait for pods alone, where there is a drain as well", spec{WaitForPodCompletion: &maintenancev1.WaitForPodCompletionSpec{}, DrainSpec: &maintenancev1.DrainSpec{}}, completion(maintenancev1.WaitForPodCompletionSpec{}), ""},
 		{"the same check", spec{HealthChecks: []drydockv1.HealthCheck{ready}}, spec{HealthChecks: []drydockv1.HealthCheck{ready}}, ""},
 		{"a check that is not made", spec{}, spec{HealthChecks: []drydockv1.HealthCheck{ready}}, "does not check storage"},
 	} {
