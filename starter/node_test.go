@@ -222,3 +222,17 @@ func TestWhoSharesANodeIsSpokenForByAMaintenanceOfItsOwn(t *testing.T) {
 	joined.Status.State = maintenancev1.NodeCancelled
 	require.Contains(t, joined.frame(noon, frameStyle{}), "\nshared the node of node/spoke-1/default/disk")
 }
+
+func TestHowAMaintenanceHasEndedIsSaidOnce(t *testing.T) {
+	for want, status := range map[string]maintenancev1.NodeMaintenanceStatus{
+		"Cancelled": {State: maintenancev1.NodeCancelled},
+		"NodeGone: node worker-1 was deleted": {
+			State: maintenancev1.NodeGone, Failure: &maintenancev1.Failure{Reason: temporal.ErrNodeGone, Message: "node worker-1 was deleted"},
+		},
+		"Failed: DrainTimedOut: 3 pods are left": {
+			State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: temporal.ErrDrainTimedOut, Message: "3 pods are left"},
+		},
+	} {
+		require.Equal(t, want, endText(status))
+	}
+}

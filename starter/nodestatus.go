@@ -145,9 +145,14 @@ func (c *cli) watchMaintenance(
 	}
 	err := c.watch(ctx, s, target, get, func() bool { return enough(last.Status.State) })
 	if state := last.Status.State; err == nil && state != maintenancev1.NodeCompleted && !enough(state) {
-		err = fmt.Errorf("%s ended as %s%s", target, state, failureText(last.Status.Failure))
+		err = fmt.Errorf("%s ended as %s", target, endText(last.Status))
 	}
 	return last.Status, err
+}
+
+// endText is the state a maintenance has ended in, and why. NodeGone is both, and is said once.
+func endText(status maintenancev1.NodeMaintenanceStatus) string {
+	return string(status.State) + strings.TrimPrefix(failureText(status.Failure), ": "+string(status.State))
 }
 
 func failureText(failure *maintenancev1.Failure) string {

@@ -152,8 +152,13 @@ func nodesText(nodes []ranv1.ClusterNodeStatus) string {
 func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	var d details
 	run := s.Status
-	d.head("rollout", fmt.Sprintf("%d %%", s.Percentage))
-	d.row("batch", fmt.Sprintf("%d of %d", run.CurrentBatch, len(s.RemediationPlan)))
+	if s.Counts.Total > 0 {
+		d.head("rollout", fmt.Sprintf("%d %%", s.Percentage))
+		d.row("batch", fmt.Sprintf("%d of %d", run.CurrentBatch, len(s.RemediationPlan)))
+		d.row("clusters", countsText(s.Counts))
+	} else {
+		d.head("rollout", "no clusters") // nothing is done, nor left to do
+	}
 	if run.CurrentBatchDeadline != nil {
 		d.row("batch times out", run.CurrentBatchDeadline.UTC().Format(clockFormat))
 	}
@@ -163,7 +168,6 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	if e := run.Estimate; e != nil {
 		d.row("ends about", fmt.Sprintf("%s (%s to %s)", e.End.UTC().Format(clockFormat), e.Earliest.UTC().Format(clockFormat), e.Latest.UTC().Format(clockFormat)))
 	}
-	d.row("clusters", countsText(s.Counts))
 	d.held(s.Held)
 	for _, note := range s.Notes {
 		d.row("note", note)

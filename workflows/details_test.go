@@ -10,6 +10,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -36,6 +37,12 @@ func TestTheDetailsOfARolloutListTheClustersOfWhichThereIsSomethingToSay(t *test
 | c2 | 2 | running | Nodes |  |
 `)
 	require.NotContains(t, groupDetails(status), "| c1 |")
+}
+
+func TestTheDetailsOfARolloutWithoutClustersDoNotSayThatAllIsDone(t *testing.T) {
+	details := groupDetails(&groupStatus{Percentage: rollout.Percentage(nil), Wait: &drydockv1.Wait{Reason: "MissingBlockingCR", Message: "waiting for default/first"}})
+	require.Contains(t, details, "waiting for default/first")
+	require.NotContains(t, details, "100")
 }
 
 func TestTheDetailsOfAWindowSayWhatHasHappenedAndByWhom(t *testing.T) {

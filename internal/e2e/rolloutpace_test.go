@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/history"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // withStrategy adds to the strategy of a rollout.
@@ -81,8 +84,20 @@ func TestABlockedRolloutStartsTheMomentItsBlockerHasSucceeded(t *testing.T) {
 	second, code := end(t, "second")
 	require.Zero(t, code)
 	requireSucceeded(t, second)
-	require.LessOrEqual(t, second.Status.StartedAt.Sub(first.Status.CompletedAt.Time), time.Second, "a status has whole seconds")
 	require.False(t, second.Status.StartedAt.Before(first.Status.CompletedAt))
+	requireNoTimerBefore(t, temporal.ClusterGroupUpgradeID("default", "second"), second.Status.StartedAt.Time)
+}
+
+// requireNoTimerBefore: until then it was what happened that made a workflow go on, and nothing was looked at from time to time.
+func requireNoTimerBefore(t *testing.T, workflowID string, then time.Time) {
+	t.Helper()
+	runs, err := history.Read(t.Context(), temporalClient(t), workflowID)
+	require.NoError(t, err)
+	for _, event := range runs[0].Events {
+		if event.GetEventTime().AsTime().Before(then) {
+			require.NotEqual(t, enumspb.EVENT_TYPE_TIMER_FIRED, event.GetEventType())
+		}
+	}
 }
 
 func TestRolloutsThatWaitForEachOtherAreRefused(t *testing.T) {

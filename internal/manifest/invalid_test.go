@@ -133,6 +133,18 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + `spec.clusters[0]: Invalid value: "": should be at least 1 chars long`},
 		},
 		{
+			name: "a canary without a name", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, canaries: [c1, '']", 1),
+			lines: []string{cgu + `spec.remediationStrategy.canaries[1]: Invalid value: "": should be at least 1 chars long`},
+		},
+		{
+			name: "a policy without a name", text: rollout("managedPolicies: [p, '']"),
+			lines: []string{cgu + `spec.managedPolicies[1]: Invalid value: "": should be at least 1 chars long`},
+		},
+		{
+			name: "a manifest work template without a name", text: rollout("manifestWorkTemplates: ['']"),
+			lines: []string{cgu + `spec.manifestWorkTemplates[0]: Invalid value: "": should be at least 1 chars long`},
+		},
+		{
 			name: "nothing to select from", text: strings.Replace(rollout(""), "clusters: [c1]", "clusters: []", 1),
 			lines: []string{cgu + "spec: Invalid value: nothing to select clusters from: set clusters, clusterLabelSelectors or clusterSelector"},
 		},

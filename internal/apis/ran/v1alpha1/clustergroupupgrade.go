@@ -50,6 +50,7 @@ type ClusterGroupUpgradeSpec struct {
 	BatchTimeoutAction BatchTimeoutAction `json:"batchTimeoutAction,omitempty"`
 
 	// ManagedPolicies are enforced, in order.
+	// +kubebuilder:validation:items:MinLength=1
 	// +optional
 	ManagedPolicies []string `json:"managedPolicies,omitempty"`
 	// PolicyEnforcement is how the policies are enforced (Drydock's addition).
@@ -57,6 +58,7 @@ type ClusterGroupUpgradeSpec struct {
 	// +optional
 	PolicyEnforcement PolicyEnforcement `json:"policyEnforcement,omitempty"`
 	// ManifestWorkTemplates are applied, in order.
+	// +kubebuilder:validation:items:MinLength=1
 	// +optional
 	ManifestWorkTemplates []string `json:"manifestWorkTemplates,omitempty"`
 	// NodeMaintenance is done to every node of every cluster (Drydock's addition).
@@ -95,6 +97,7 @@ type ClusterGroupUpgradeSpec struct {
 // RemediationStrategy says how carefully.
 type RemediationStrategy struct {
 	// Canaries go first, one at a time.
+	// +kubebuilder:validation:items:MinLength=1
 	// +optional
 	Canaries []string `json:"canaries,omitempty"`
 	// MaxConcurrency is how many clusters are at work at once: a number of at least 1, or a percentage of the selected clusters,
