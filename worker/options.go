@@ -91,9 +91,9 @@ func (o *options) logger(to io.Writer) (*slog.Logger, error) {
 	settings := &slog.HandlerOptions{Level: level}
 	switch o.logFormat {
 	case "text":
-		return slog.New(slog.NewTextHandler(to, settings)), nil
+		return slog.New(calmHandler{slog.NewTextHandler(to, settings)}), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(to, settings)), nil
+		return slog.New(calmHandler{slog.NewJSONHandler(to, settings)}), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", o.logFormat)
 }

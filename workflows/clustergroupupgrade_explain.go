@@ -253,7 +253,10 @@ func (r *groupRecord) explainBatch(ctx workflow.Context) {
 	}
 	if r.withdrawal != "" && lead == "" {
 		wait.Reason, wait.Since = r.withdrawal, *r.now(ctx)
-		wait.Message = fmt.Sprintf("%s%s: %d", batch, r.remediation.Withdrawing(), atWork)
+		wait.Message = batch + "what was at work is taken back"
+		if atWork > 0 {
+			wait.Message = fmt.Sprintf("%s%s: %d", batch, r.remediation.Withdrawing(), atWork)
+		}
 	}
 	r.leads(ctx, lead)
 	r.reason.replace(wait)

@@ -572,21 +572,32 @@ func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
 	require.Equal(t, []string{"PlaceClusters", "WithdrawPolicies", "KeepRollout"}, last[len(last)-3:])
 }
 
-func TestACancelledRolloutOfPoliciesSaysThatClustersAreTakenOffThePlacements(t *testing.T) {
-	w := newPolicyWorld(t, []string{"c1", "c2"})
-	w.fail["PlaceClusters"] = func(call int) error {
-		if call == 2 {
-			return errors.New("the hub is away for a moment")
-		}
-		return nil
+func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
+	for _, tt := range []struct {
+		slow string
+		call int
+		says string
+	}{
+		{"PlaceClusters", 2, "batch 1 of 1: clusters that are taken off the placements of their policies: 2"},
+		{"WithdrawPolicies", 1, "batch 1 of 1: what was at work is taken back"},
+	} {
+		t.Run(tt.slow, func(t *testing.T) {
+			w := newPolicyWorld(t, []string{"c1", "c2"})
+			w.fail[tt.slow] = func(call int) error {
+				if call == tt.call {
+					return errors.New("the hub is away for a moment")
+				}
+				return nil
+			}
+			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 30*time.Second)
+			var cancelling *drydockv1.Wait
+			w.RegisterDelayedCallback(func() { cancelling = statusOf[groupStatus](w.world).Wait }, 30*time.Second+100*time.Millisecond)
+			w.run()
+			requireCancelled[groupStatus](w.world)
+			require.Equal(t, "Cancelling", cancelling.Reason)
+			require.Equal(t, tt.says, cancelling.Message)
+		})
 	}
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 30*time.Second)
-	var cancelling *drydockv1.Wait
-	w.RegisterDelayedCallback(func() { cancelling = statusOf[groupStatus](w.world).Wait }, 30*time.Second+100*time.Millisecond)
-	w.run()
-	requireCancelled[groupStatus](w.world)
-	require.Equal(t, "Cancelling", cancelling.Reason)
-	require.Equal(t, "batch 1 of 1: clusters that are taken off the placements of their policies: 2", cancelling.Message)
 }
 
 func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
