@@ -52,7 +52,7 @@ func podOf(t *testing.T, in ClusterJob) *corev1.Pod {
 			}
 		}
 		return found != nil
-	}, 20*time.Second, 50*time.Millisecond)
+	}, newsLimit, 50*time.Millisecond)
 	return found
 }
 
@@ -73,7 +73,7 @@ func TestAClusterIsPrecachedByAJobThatKnowsWhatToPull(t *testing.T) {
 	var config corev1.ConfigMap
 	require.Eventually(t, func() bool {
 		return testCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: precache.NamespacePrecaching, Name: in.name()}, &config) == nil
-	}, 10*time.Second, 50*time.Millisecond)
+	}, newsLimit, 50*time.Millisecond)
 	require.Equal(t, "a\nb", config.Data["additionalImages"])
 	require.Equal(t, clusterJob(t, in).UID, config.OwnerReferences[0].UID, "it goes with the job")
 
@@ -82,10 +82,10 @@ func TestAClusterIsPrecachedByAJobThatKnowsWhatToPull(t *testing.T) {
 	require.NoError(t, jobs().RunClusterJob(t.Context(), in), "an attempt whose reply was lost sees that the work is done")
 	require.NoError(t, jobs().RemoveClusterJob(t.Context(), in))
 	require.NoError(t, jobs().RemoveClusterJob(t.Context(), in))
-	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, newsLimit, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(testCluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(&config), &config))
-	}, 20*time.Second, 50*time.Millisecond)
+	}, newsLimit, 50*time.Millisecond)
 }
 
 func TestABackupThatFailsSaysHowAndIsKept(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAJobThatIsWithdrawnIsStopped(t *testing.T) {
 	startPreparation(t, in)
 	podOf(t, in)
 	require.NoError(t, jobs().RemoveClusterJob(t.Context(), in))
-	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, newsLimit, 50*time.Millisecond)
 }
 
 func TestAClusterWithoutARoomForTheJobSaysWhatToApply(t *testing.T) {

@@ -68,7 +68,7 @@ func TestInspectionTellsControlPlaneWorkersAndSkippedNodes(t *testing.T) {
 		})
 		return err == nil && len(plan.Skipped) == 2 && plan.Skipped[0] == rollout.SkippedNode{Name: "kept", Reason: rollout.ReasonSkipMaintenance} &&
 			plan.Skipped[1].Name == "w2" && len(plan.ControlPlane) == 1 && plan.Workers[0] == "w1" && plan.Workers[1] == "w3"
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 
 	_, err := (&Clusters{Clusters: clusters}).InspectCluster(t.Context(), InspectClusterInput{
 		Cluster: hubName, Remediation: ranv1.NodeMaintenanceRemediation{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": ""}}},

@@ -155,7 +155,7 @@ func TestADrainNeverTakesMoreThanTheBudgetAllows(t *testing.T) {
 	status, err := drainNode(t, DrainInput{NodeRef: from, Attempt: 1})
 	require.NoError(t, err)
 	require.Positive(t, status.Evicted)
-	require.Eventually(t, func() bool { return len(shop.evictions(t)) == int(status.Evicted) }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(shop.evictions(t)) == int(status.Evicted) }, newsLimit, 50*time.Millisecond)
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{deployment.DeepCopy()}, healthy(6)))
 	events.Stop()
 	require.Equal(t, int32(5), <-fewest)
@@ -192,7 +192,7 @@ func TestWhatItsControllerPutsBackOnTheNodeIsNotEvictedOverAndOver(t *testing.T)
 	result := <-ended
 	require.NoError(t, result.err)
 	require.Equal(t, int32(4), result.status.Evicted, "the last has left with its controller")
-	require.Eventually(t, func() bool { return len(shop.evictions(t)) == 3 }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(shop.evictions(t)) == 3 }, newsLimit, 50*time.Millisecond)
 }
 
 func TestADrainThatRunsOutOfTimeNamesWhatIsInTheWay(t *testing.T) {
@@ -338,7 +338,7 @@ func TestACancelledDrainEndsAtOnce(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool {
 		return kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionDrainInProgress) != nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, newsLimit, 10*time.Millisecond)
 	cancelled := time.Now()
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
@@ -361,7 +361,7 @@ func TestTheNextWorkerGoesOnWhereOneWasKilled(t *testing.T) {
 		_, err := (&Drains{Clusters: clusters}).Drain(ctx, in)
 		ended <- err
 	}()
-	require.Eventually(t, func() bool { return len(shop.left(t)) == 1 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(shop.left(t)) == 1 }, newsLimit, 10*time.Millisecond)
 	kill(errors.New("the worker was killed"))
 	require.Error(t, <-ended)
 

@@ -168,7 +168,7 @@ func TestWhatGoesWrongIsToldAsAWarningWithItsReason(t *testing.T) {
 			"a node that does not become well",
 			func(t *testing.T, ref NodeRef, _ tenant) {
 				changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
-				require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, 5*time.Second, 20*time.Millisecond)
+				require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, newsLimit, 20*time.Millisecond)
 				err := checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(0.3)})
 				require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 			},

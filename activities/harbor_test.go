@@ -79,7 +79,7 @@ func (r *registry) harbor() *Harbor { return &Harbor{Clusters: r.clusters} }
 // await waits for what is due, and does what the workflow would.
 func (r *registry) await() harbor.Look {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), newsLimit)
 	defer cancel()
 	due, err := r.harbor().AwaitHarborDue(ctx, AwaitHarborDueInput{HarborRef: r.ref, Known: r.known})
 	require.NoError(r.t, err)
@@ -252,7 +252,7 @@ func (r *registry) askedForSecrets() []string {
 			}
 		}
 		return applied
-	}, 20*time.Second, 50*time.Millisecond, "the audit log does not say that Harbor was applied")
+	}, newsLimit, 50*time.Millisecond, "the audit log does not say that Harbor was applied")
 	slices.Sort(asked)
 	return asked
 }
@@ -361,7 +361,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	require.Eventually(t, func() bool {
 		available, _, _ := unstructured.NestedInt64(r.object(harbor.Tenant, "minio-main").Object, "status", "availableReplicas")
 		return available == 1
-	}, 10*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	hc, err := readHarborCluster(t.Context(), r.cluster.Client, r.ref)
 	require.NoError(t, err)
 	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status, "nobody keeps it, so that its status is of before")

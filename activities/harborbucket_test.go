@@ -43,7 +43,7 @@ func harborMakesItsBucketAnew(t *testing.T, played *operators.Operators) {
 	require.Equal(t, mirrored.GetUID(), job().GetUID(), "it has made the bucket")
 
 	// The times of objects are whole seconds.
-	require.Eventually(t, func() bool { return time.Now().Unix() > mirrored.GetCreationTimestamp().Unix() }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().Unix() > mirrored.GetCreationTimestamp().Unix() }, newsLimit, 20*time.Millisecond)
 	tenant := r.object(harbor.Tenant, "minio-main")
 	require.NoError(t, r.cluster.Client.Delete(t.Context(), tenant))
 	untilReplaced(mirrored.GetUID())

@@ -57,11 +57,11 @@ func TestAForeignCRDOfHarborClustersIsNamed(t *testing.T) {
 			for _, text := range because {
 				require.Contains(c, temporal.ErrorMessage(err), text)
 			}
-		}, 30*time.Second, 50*time.Millisecond)
+		}, newsLimit, 50*time.Millisecond)
 	}
 	isDone := func(attempt func() error) {
 		t.Helper()
-		require.Eventually(t, func() bool { return attempt() == nil }, 30*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return attempt() == nil }, newsLimit, 50*time.Millisecond)
 	}
 	const isForeign, remedy = ": its CRD of HarborCluster is not Drydock's: ", ": apply deploy/crds/goharbor.io_harborclusters.yaml over it; do not delete it"
 

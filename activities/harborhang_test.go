@@ -98,6 +98,6 @@ func (r *registry) hang() (heal func()) {
 		default:
 			return false
 		}
-	}, 30*time.Second, 20*time.Millisecond, "the webhook is not asked")
+	}, newsLimit, 20*time.Millisecond, "the webhook is not asked")
 	return heal
 }

@@ -60,7 +60,7 @@ func agentOn(t *testing.T, ref NodeRef, podAnnotations map[string]string) *appsv
 		var pods corev1.PodList
 		require.NoError(t, spoke.Client.List(t.Context(), &pods, client.InNamespace(ds.Namespace)))
 		return len(pods.Items) == 1 && pods.Items[0].Spec.NodeName == ref.Node
-	}, 10*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	return ds
 }
 
@@ -73,7 +73,7 @@ func TestAHealthyNodeIsReturnedAtOnce(t *testing.T) {
 func TestANodeIsWaitedForUntilItIsReady(t *testing.T) {
 	ref := testNode(t)
 	changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, newsLimit, 20*time.Millisecond)
 
 	end := nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(30)})
 	require.Never(t, func() bool { return len(end) > 0 }, 300*time.Millisecond, 50*time.Millisecond)
@@ -94,7 +94,7 @@ func nodeReady(t *testing.T, name string) bool {
 func TestANodeThatDoesNotGetReadyFailsTheGateAndSaysSinceWhen(t *testing.T) {
 	ref := testNode(t)
 	changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, newsLimit, 20*time.Millisecond)
 
 	err := <-nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: inSeconds(1)})
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
@@ -119,7 +119,7 @@ func TestADaemonSetPodThatIsNotReadyHoldsTheNode(t *testing.T) {
 func TestANodeThatIsDeletedEndsItsHealthChecks(t *testing.T) {
 	ref := testNode(t)
 	changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, newsLimit, 20*time.Millisecond)
 	end := nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now()})
 	require.NoError(t, testCluster(t).Client.Delete(t.Context(), getNode(t, ref.Node)))
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(<-end))
@@ -216,7 +216,7 @@ func TestMaintainedNodesMustBeReadyUnlessTheyAreGone(t *testing.T) {
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), in))
 
 	changed(t, ref.Node, annotated(devstack.AnnotationNotReady, "rebooting"))
-	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return !nodeReady(t, ref.Node) }, newsLimit, 20*time.Millisecond)
 	in.Deadline = inSeconds(0.5)
 	err := checkups().AwaitClusterHealthy(t.Context(), in)
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
@@ -275,7 +275,7 @@ func serveTurbines(t *testing.T) {
 	require.Eventually(t, func() bool {
 		served, err := hubCluster(t).Serves(t.Context(), schema.GroupVersionKind{Group: "wind.example.com", Version: "v1", Kind: "Turbine"})
 		return served && err == nil
-	}, 30*time.Second, 100*time.Millisecond)
+	}, newsLimit, 100*time.Millisecond)
 }
 
 func TestAKindThatIsNotServedIsSaidSo(t *testing.T) {

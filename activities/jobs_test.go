@@ -55,7 +55,7 @@ func running(t *testing.T, in RunJobInput) (<-chan error, context.CancelFunc) {
 	require.Eventually(t, func() bool {
 		pods := podsIn(t, in.Job.Namespace)
 		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning
-	}, 20*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	return end, cancel
 }
 
@@ -85,7 +85,7 @@ func removeJob(t *testing.T, in RunJobInput) {
 
 func requireJobGone(t *testing.T, in RunJobInput) {
 	t.Helper()
-	require.Eventually(t, func() bool { return jobOf(t, in) == nil && len(podsIn(t, in.Job.Namespace)) == 0 }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return jobOf(t, in) == nil && len(podsIn(t, in.Job.Namespace)) == 0 }, newsLimit, 20*time.Millisecond)
 }
 
 func TestAJobRunsOnTheCordonedNodeAndIsRemoved(t *testing.T) {
@@ -117,7 +117,7 @@ func TestAJobThatIsMadeWhenItsNodeWasReturnedNeverGetsThereAndIsCollected(t *tes
 	require.NoError(t, err)
 	giveBack(t, ref)
 	require.NoError(t, testCluster(t).Client.Create(t.Context(), late), "the request was on its way all the while")
-	require.Eventually(t, func() bool { return len(podsIn(t, in.Job.Namespace)) == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(podsIn(t, in.Job.Namespace)) == 1 }, newsLimit, 20*time.Millisecond)
 
 	next := firmware(t, NodeRef{Cluster: ref.Cluster, Node: ref.Node, Owner: ref.Owner + "-2"}, nil)
 	require.NoError(t, jobs().RunJob(t.Context(), next), "the work of the next maintenance is done")
@@ -223,7 +223,7 @@ func TestAJobIsStoppedAtItsDeadline(t *testing.T) {
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "timed out on node "+in.Node)
 	require.ErrorContains(t, err, "runs on node "+in.Node+" in pod ")
-	require.Eventually(t, func() bool { return len(podsIn(t, in.Job.Namespace)) == 0 }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(podsIn(t, in.Job.Namespace)) == 0 }, newsLimit, 20*time.Millisecond)
 
 	err = jobs().RunJob(t.Context(), in)
 	require.ErrorContains(t, err, "timed out on node", "another attempt finds the same, and starts nothing")

@@ -397,7 +397,7 @@ func TestAClusterServesAllKindsOfWorkloadLocksOrNone(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err = n.TakeNode(t.Context(), TakeNodeInput{NodeRef: node.NodeRef, Cordon: true})
 		return temporal.ErrorType(err) == temporal.ErrNotFound
-	}, 10*time.Second, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
+	}, newsLimit, 50*time.Millisecond, "the API server needs a moment to serve a new kind")
 	require.ErrorContains(t, err, "but not ClusterMaintenanceRequest, NodeMaintenanceRequest, ClusterWorkloadLock")
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,9 @@ const (
 	spokeName = "spoke"
 	hubName   = "hub"
 )
+
+// newsLimit is how long a test waits for what a watch tells: less than after what waits look though it tells nothing (kube.Options.SafetyInterval).
+const newsLimit = 25 * time.Second
 
 // stack, clusters and admin are set by TestMain. Activities reach the clusters with the roles of deploy/rbac and nothing else; tests do as
 // administrators what is not ours to do.

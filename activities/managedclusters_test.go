@@ -62,7 +62,7 @@ func TestLabelsAndAnnotationsOfClustersAreChangedInOnePatchEach(t *testing.T) {
 	require.Equal(t, map[string]string{"ztp-running": ""}, first.Labels)
 	require.Equal(t, map[string]string{"kept": "yes", "when": "now"}, first.Annotations)
 	require.Contains(t, registered(t, "labelled-2").Labels, "ztp-running")
-	require.Eventually(t, func() bool { return patchesOf(t, "labelled-1") == 1 }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return patchesOf(t, "labelled-1") == 1 }, newsLimit, 50*time.Millisecond)
 
 	_, err = rollouts.ChangeClusters(t.Context(), in)
 	require.NoError(t, err)

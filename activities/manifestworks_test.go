@@ -128,7 +128,7 @@ func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T
 	require.Equal(t, policies.Standing("PU"), s.standing(one))
 	require.Equal(t, policies.Standing("UU"), s.standing(two))
 	s.say(one, "os", done)
-	require.Eventually(t, func() bool { return s.standing(one) == "CU" }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.standing(one) == "CU" }, newsLimit, 20*time.Millisecond)
 
 	_, err = s.place(1, []string{one}, nil)
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T
 	case found := <-news:
 		require.NotEmpty(t, found)
 		require.Equal(t, one, found[0].Cluster)
-	case <-time.After(10 * time.Second):
+	case <-time.After(newsLimit):
 		require.Fail(t, "no news")
 	}
 
@@ -266,7 +266,7 @@ func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
 	select {
 	case found := <-news:
 		require.Equal(t, []policies.ClusterStanding{{Cluster: s.clusters[0], Standing: "PU", Vanished: true}}, found)
-	case <-time.After(10 * time.Second):
+	case <-time.After(newsLimit):
 		require.Fail(t, "no news")
 	}
 	for event := range readsOf(t, manifestworks.WorkName(s.rollout.name(), "firmware")) {

@@ -194,7 +194,7 @@ func TestAMaintenanceWaitsUntilTheOtherHasReturnedTheNode(t *testing.T) {
 	require.Eventually(t, func() bool {
 		planned := kube.FindNodeCondition(getNode(t, ref.Node), kube.ConditionMaintenancePlanned)
 		return planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner)
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	require.Empty(t, free)
 	require.NoError(t, nodes().AwaitNodeFree(t.Context(), AwaitNodeFreeInput{NodeRef: ref, Of: "node/spoke/default/third"}), "that one has not got it")
 	giveBack(t, other)
@@ -438,7 +438,7 @@ func TestANodeThatIsGoneIsGoneAndNeedsNoReturn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return temporal.ErrorType(planMaintenance(ctx, ref)) == temporal.ErrNodeGone
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 }
 
 func TestAWriterInBetweenMakesUsWorkOutTheChangeAnew(t *testing.T) {

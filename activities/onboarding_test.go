@@ -107,7 +107,7 @@ func TestWhatARolloutPullsIsReadFromTheHub(t *testing.T) {
 		var err error
 		plan, err = (&Rollouts{Clusters: clusters, Images: PreparationImages{Precache: "pull:1", Backup: "backup:1"}}).PlanRollout(t.Context(), cgu)
 		return err == nil && plan.Valid()
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	require.Equal(t, "pull:1", plan.PreCacheImage)
 	require.Equal(t, "backup:1", plan.BackupImage)
 	require.Equal(t, []string{"registry.example.com/shop/web:2.1"}, plan.Precaching.AdditionalImages)

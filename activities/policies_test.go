@@ -163,7 +163,7 @@ func (s *policyScene) awaitStanding(want policies.Standing, clusters ...string) 
 		for _, one := range seen {
 			assert.Equal(c, want, one.Standing, "the watch of %s", one.Cluster)
 		}
-	}, 10*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 }
 
 func (s *policyScene) prepare() []PreparedPolicy {
@@ -249,12 +249,12 @@ func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
 			require.Equal(t, map[string]policies.Standing{s.clusters[2]: "NN"}, s.standing(s.clusters[2]))
 
 			s.prepare()
-			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond, "prepared anew, nothing is enforced")
+			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, newsLimit, 20*time.Millisecond, "prepared anew, nothing is enforced")
 			s.place(0, s.clusters[1])
 			require.Empty(t, s.withdraw())
 			require.Empty(t, s.withdraw(), "twice")
 			require.Empty(t, s.made())
-			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, newsLimit, 20*time.Millisecond)
 		})
 	}
 }
@@ -442,7 +442,7 @@ func TestAnotherRunOfTheRolloutTakesOverWhatTheLastOneLeft(t *testing.T) {
 	s.place(0, s.clusters...)
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
 	s.prepare()
-	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, newsLimit, 20*time.Millisecond)
 	require.Empty(t, s.withdraw())
 	require.Empty(t, s.made())
 }
@@ -566,7 +566,7 @@ func TestReplicasAreWatchedWithoutWhatThePoliciesSay(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, hub.Cache.List(t.Context(), list, client.InNamespace(s.clusters[0])))
 		assert.Len(c, list.Items, 2, "neither the policies themselves nor the replicas of copies")
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	for _, replica := range list.Items {
 		require.NotContains(t, replica.Object, "spec")
 		require.Empty(t, replica.GetLabels())
@@ -623,7 +623,7 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 		planned, err = (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
 		assert.NoError(c, err)
 		assert.Len(c, planned.StartPolicyIndex, 3)
-	}, 10*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	require.True(t, planned.Valid(), planned.Problems())
 	require.Equal(t, map[string]string{"kernel": s.rollout.Namespace, "network": s.rollout.Namespace}, planned.PolicyNamespaces)
 

@@ -84,7 +84,7 @@ func (n tenant) readsUntilAskedFor(t *testing.T, user string, times int) (reads 
 			}
 		}
 		return false
-	}, 40*time.Second, 200*time.Millisecond, "asked for %d times only", &asked)
+	}, newsLimit, 200*time.Millisecond, "asked for %d times only", &asked)
 	return reads
 }
 

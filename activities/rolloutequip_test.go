@@ -47,7 +47,7 @@ func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
 	require.Eventually(t, func() bool {
 		queue, err := rollouts.LocateCluster(t.Context(), "inward")
 		return err == nil && queue == "drydock.inward"
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (RecalledRollout, error) {
 		in := finalStatus("default", "again-"+failed, ranv1.ReasonFailed)
 		in.Object.Spec = spec

@@ -44,7 +44,7 @@ func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) RolloutPlan {
 		var err error
 		plan, err = (&Rollouts{Clusters: clusters}).PlanRollout(t.Context(), cgu)
 		return err == nil && plan.Conditions[0].Status == metav1.ConditionTrue
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	return plan
 }
 
@@ -122,7 +122,7 @@ func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
 	require.Eventually(t, func() bool {
 		queue, err := rollouts.LocateCluster(t.Context(), "within")
 		return err == nil && queue == "drydock.within"
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 	_, err = rollouts.LocateCluster(t.Context(), "nowhere")
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cluster nowhere is not known: add it to the worker's clusters file")
@@ -212,7 +212,7 @@ func TestASelectorPicksClustersByTheLabelsOfTheirManagedClusters(t *testing.T) {
 		selected, err := (&Rollouts{Clusters: clusters}).SelectClusters(t.Context(), in)
 		assert.NoError(c, err)
 		assert.Equal(c, [][]string{{"site-a"}, {"site-a", "site-b"}, {"site-b"}, nil}, selected)
-	}, 5*time.Second, 20*time.Millisecond)
+	}, newsLimit, 20*time.Millisecond)
 }
 
 func TestASelectorIsNotGuessedAt(t *testing.T) {

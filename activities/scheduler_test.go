@@ -94,7 +94,7 @@ func (s *aScheduler) requireGranted(t *testing.T, want ...string) {
 		nodes, _ := s.granted()
 		got = append(got, nodes...)
 		return len(got) >= len(want)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, newsLimit, 10*time.Millisecond)
 	require.Equal(t, want, got)
 }
 
@@ -103,7 +103,7 @@ func (s *aScheduler) requireWaiting(t *testing.T, why string) {
 	require.Eventually(t, func() bool {
 		nodes, wait := s.granted()
 		return len(nodes) == 0 && wait == why
-	}, 10*time.Second, 10*time.Millisecond, why)
+	}, newsLimit, 10*time.Millisecond, why)
 }
 
 func TestWithoutBudgetsOneNodeAtATimeIsGranted(t *testing.T) {
@@ -174,7 +174,7 @@ func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {
 		}
 		return names
 	}
-	require.Eventually(t, func() bool { return len(names()) == 2 }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(names()) == 2 }, newsLimit, 10*time.Millisecond)
 	gone := &corev1.Node{}
 	gone.Name = "a"
 	require.NoError(t, cluster.Client.Delete(t.Context(), gone))
@@ -182,7 +182,7 @@ func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {
 	require.Eventually(t, func() bool {
 		found := names()
 		return len(found) == 2 && found[0] == "b" && found[1] == "c"
-	}, 10*time.Second, 10*time.Millisecond)
+	}, newsLimit, 10*time.Millisecond)
 }
 
 func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
@@ -194,7 +194,7 @@ func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.book.Whole
-	}, 10*time.Second, 10*time.Millisecond)
+	}, newsLimit, 10*time.Millisecond)
 	nodes, wait := s.granted()
 	require.Empty(t, nodes)
 	require.Contains(t, wait, "cluster hub: there are 2 MaintenanceOperatorConfigs (default/config-")

@@ -261,7 +261,7 @@ func TestAMarkThatIsSetWhileTheSweeperWatchesIsFoundAtOnce(t *testing.T) {
 	select {
 	case orphans := <-found:
 		require.Equal(t, ref.Owner, orphans.Orphans[0].Owner)
-	case <-time.After(20 * time.Second):
+	case <-time.After(newsLimit):
 		t.Fatal("it is not found")
 	}
 }

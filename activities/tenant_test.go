@@ -167,7 +167,7 @@ func (s *signals) waitsFor(t *testing.T, reason string) temporal.Observation {
 		}
 		found = s.observed[len(s.observed)-1]
 		return found.Wait != nil && found.Wait.Reason == reason
-	}, 20*time.Second, 10*time.Millisecond)
+	}, newsLimit, 10*time.Millisecond)
 	return found
 }
 

@@ -99,7 +99,7 @@ func (a *application) removePod(node string) {
 // awaitCache waits until the cache has what happened.
 func (a *application) awaitCache(seen func(ctx context.Context) bool) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), newsLimit)
 	defer cancel()
 	require.NoError(a.t, a.cluster.Await(ctx, []client.Object{&corev1.Pod{}, &lcmv1.NodeWorkloadLock{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeMaintenanceRequest{}},
 		func(ctx context.Context) (bool, error) { return seen(ctx), nil }))
@@ -120,7 +120,7 @@ func (a *application) withdraw(object client.Object) {
 // step waits until something is due and has it done, as the workflow does.
 func (a *application) step() locks.Report {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), newsLimit)
 	defer cancel()
 	controller := &WorkloadLocks{Clusters: clusters}
 	due, err := controller.ObserveWorkloadLocks(ctx, a.in)
@@ -178,7 +178,7 @@ func (a *application) clusterLock() *lcmv1.ClusterWorkloadLock {
 
 func (a *application) awaitState(node string, state lcmv1.LockState) {
 	a.t.Helper()
-	require.Eventually(a.t, func() bool { return a.lock(node).Status.State == state }, 10*time.Second, 5*time.Millisecond, "%s to be %s", node, state)
+	require.Eventually(a.t, func() bool { return a.lock(node).Status.State == state }, newsLimit, 5*time.Millisecond, "%s to be %s", node, state)
 }
 
 func TestAnApplicationGetsItsLocksAndLosesThoseOfNodesThatLeave(t *testing.T) {
@@ -240,7 +240,7 @@ func (a *application) awayUntilReady() {
 	a.awaitState(a.nodes[0], lcmv1.LockInactive)
 	a.removePod(a.nodes[0])
 	a.withdraw(request)
-	require.Eventually(a.t, func() bool { return strings.Contains(a.lock(a.nodes[0]).Status.ErrorMessage, "is not back") }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(a.t, func() bool { return strings.Contains(a.lock(a.nodes[0]).Status.ErrorMessage, "is not back") }, newsLimit, 5*time.Millisecond)
 	a.addPod(a.nodes[0])
 }
 
@@ -304,14 +304,14 @@ func TestTheClustersLockLetsGoWhenTheApplicationIsHealthyAndStaysSo(t *testing.T
 		return strings.Contains(a.clusterLock().Status.ErrorMessage, "must stay so for 1s")
 	})
 	a.run() // nothing more happens, and time alone lets it go
-	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockInactive }, newsLimit, 20*time.Millisecond)
 	a.request(a.nodes[0])
 	a.awaitState(a.nodes[0], lcmv1.LockInactive)
 	require.Eventually(t, func() bool {
 		return a.lock(a.nodes[0]).Annotations[lcmv1.AnnotationUpdatedFor] == string(maintenance.UID)
-	}, 10*time.Second, 5*time.Millisecond)
+	}, newsLimit, 5*time.Millisecond)
 	a.withdraw(maintenance)
-	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.clusterLock().Status.State == lcmv1.LockActive }, newsLimit, 5*time.Millisecond)
 }
 
 func TestTheHealthOfAnApplicationIsLookedAtWhenItsLockTurnsOutToBeHeld(t *testing.T) {
@@ -474,7 +474,7 @@ func (a *application) race() {
 				node = a.nodes[i]
 			}
 			return i >= 0
-		}, 10*time.Second, 2*time.Millisecond, "served so far: %v", served)
+		}, newsLimit, 2*time.Millisecond, "served so far: %v", served)
 		served = append(served, node)
 		a.withdraw(requests[slices.Index(a.nodes, node)])
 		a.awaitState(node, lcmv1.LockActive)

@@ -55,7 +55,7 @@ func TestAnIdleClusterIsDroppedAndOneInUseIsNot(t *testing.T) {
 	require.Never(t, func() bool { return isStopped(first) }, 200*time.Millisecond, 20*time.Millisecond)
 
 	done()
-	require.Eventually(t, func() bool { return isStopped(first) }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return isStopped(first) }, 25*time.Second, 20*time.Millisecond)
 	again, err := clusters.Cluster(t.Context(), "spoke")
 	require.NoError(t, err)
 	require.NotSame(t, first, again)
@@ -184,7 +184,7 @@ func TestWhetherAKindIsServedIsAskedAgainUntilItIs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		served, err := cluster.Serves(t.Context(), lock)
 		return err == nil && served
-	}, 10*time.Second, 20*time.Millisecond)
+	}, 25*time.Second, 20*time.Millisecond)
 }
 
 func TestAClustersFileIsReadStrictlyAndAllItsProblemsAreNamed(t *testing.T) {

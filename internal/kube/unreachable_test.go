@@ -114,7 +114,7 @@ func TestAWaitEndsWhenTheAPIServerTakesRequestsAndAnswersNone(t *testing.T) {
 	require.NoError(t, err)
 	clusters := kube.New(source, kube.Options{SafetyInterval: 100 * time.Millisecond})
 	t.Cleanup(clusters.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 	defer cancel()
 	cluster, err := clusters.Cluster(ctx, "bare")
 	require.NoError(t, err)

@@ -51,7 +51,7 @@ func tellsChains(t *testing.T, c client.Client) {
 		require.Eventually(t, func() bool {
 			current, err := c.DescribeWorkflow(t.Context(), id, "")
 			return err == nil && current.WorkflowExecution.RunID != first
-		}, 10*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 		return first
 	}
 
@@ -93,7 +93,7 @@ func tellsChains(t *testing.T, c client.Client) {
 		require.Eventually(t, func() bool { // a reset goes back to a task that was completed
 			current, err := c.DescribeWorkflow(t.Context(), id, "")
 			return err == nil && current.HistoryLength >= 4
-		}, 10*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 		require.NoError(t, c.TerminateWorkflow(t.Context(), id, "", ""))
 		_, err := c.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
 			Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id}, Reason: "go on all the same",
