@@ -132,11 +132,19 @@ func operands(names ...string) cobra.PositionalArgs {
 		switch {
 		case len(args) < len(names):
 			return usagef("%s is missing", names[len(args)])
+		case len(names) == 0 && len(args) == 1 && takesFile(cmd):
+			return usagef("unexpected argument %q: a file is given with -f", args[0])
 		case len(args) > len(names):
 			return usagef("unexpected argument %q", args[len(names)])
 		}
 		return nil
 	}
+}
+
+// takesFile reports whether a command takes a file by -f, and has none yet.
+func takesFile(cmd *cobra.Command) bool {
+	file := cmd.Flags().ShorthandLookup("f")
+	return file != nil && !file.Changed
 }
 
 func (c *cli) addNamespaceFlag(cmd *cobra.Command) {

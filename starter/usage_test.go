@@ -76,6 +76,11 @@ func TestWrongUsage(t *testing.T) {
 			stderr: "error: NAME is missing (see drydock upgrade status --help)",
 		},
 		{
+			name:   "a file in the place of a name",
+			args:   []string{"upgrade", "start", "june.yaml"},
+			stderr: `error: unexpected argument "june.yaml": a file is given with -f (see drydock upgrade start --help)`,
+		},
+		{
 			name:   "one name too many is named",
 			args:   []string{"upgrade", "status", "a", "b"},
 			stderr: `error: unexpected argument "b" (see drydock upgrade status --help)`,
