@@ -56,7 +56,7 @@ func witness(t *testing.T, spoke *devstack.Cluster) *lockWitness {
 		for i := range list.Items {
 			w.see(watch.Event{Type: watch.Added, Object: &list.Items[i]})
 		}
-		changes := changesSince(t, list.GetResourceVersion(), client.Resource(kind).Watch)
+		changes := changesSince(t.Context(), t, list.GetResourceVersion(), client.Resource(kind).Watch)
 		seeing.Go(func() {
 			for event := range changes {
 				w.see(event)

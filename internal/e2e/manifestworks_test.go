@@ -46,7 +46,7 @@ func playAgents(t *testing.T, offline string) *agents {
 	none := worksOnHub()
 	require.NoError(t, hub.List(t.Context(), none))
 	require.Empty(t, none.Items)
-	works := changesSince(t, none.GetResourceVersion(), func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	works := changesSince(t.Context(), t, none.GetResourceVersion(), func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		return hub.Watch(ctx, worksOnHub(), &client.ListOptions{Raw: &options})
 	})
 	played := &agents{}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -122,16 +123,24 @@ func killWorker(t *testing.T, rollout string, moments []int) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
-	replicas, err := hub.Watch(ctx, policiesOnHub(), client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout},
-		client.HasLabels{"policy.open-cluster-management.io/root-policy"})
-	require.NoError(t, err)
-	defer replicas.Stop()
-	news := map[string]bool{}
-	for event := range replicas.ResultChan() {
-		replica, ok := event.Object.(*unstructured.Unstructured)
-		require.True(t, ok, "%v", event.Object)
+	enforced := []client.ListOption{
+		client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout}, client.HasLabels{"policy.open-cluster-management.io/root-policy"},
+	}
+	replicas, news := policiesOnHub(), map[string]bool{}
+	note := func(replica *unstructured.Unstructured) {
 		compliant, _, _ := unstructured.NestedString(replica.Object, "status", "compliant")
 		news[client.ObjectKeyFromObject(replica).String()+" "+compliant] = true
+	}
+	require.NoError(t, hub.List(ctx, replicas, enforced...))
+	for i := range replicas.Items {
+		note(&replicas.Items[i])
+	}
+	for event := range changesSince(ctx, t, replicas.GetResourceVersion(), func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return hub.Watch(ctx, policiesOnHub(), append(enforced, &client.ListOptions{Raw: &options})...)
+	}) {
+		replica, ok := event.Object.(*unstructured.Unstructured)
+		require.True(t, ok, "%v", event.Object)
+		note(replica)
 		if len(news) < moments[0] {
 			continue
 		}

@@ -58,11 +58,11 @@ func rolloutWithJob(name, exitCode string, clusters ...string) string {
 	return strings.Replace(manifest, "{spec: {template: {spec:", job, 1)
 }
 
-// changesSince are the changes of objects since that version of their list, until the test is over. The API server ends the watch of one who is slow; it
+// changesSince are the changes of objects since that version of their list, until the context ends. The API server ends the watch of one who is slow; it
 // goes on where it ended. The last one is an error if that cannot be.
-func changesSince(t *testing.T, version string, watching cache.WatchFuncWithContext) <-chan watch.Event {
+func changesSince(ctx context.Context, t *testing.T, version string, watching cache.WatchFuncWithContext) <-chan watch.Event {
 	t.Helper()
-	watcher, err := toolswatch.NewRetryWatcherWithContext(t.Context(), version, &cache.ListWatch{WatchFuncWithContext: watching})
+	watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, version, &cache.ListWatch{WatchFuncWithContext: watching})
 	require.NoError(t, err)
 	return watcher.ResultChan()
 }

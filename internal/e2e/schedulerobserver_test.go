@@ -50,7 +50,7 @@ func (a *arena) observe(t *testing.T) *observer {
 		node := &list.Items[i]
 		o.nodes[node.Name] = observed{owner: kube.Owner(node), ready: isReady(node), since: time.Now().Add(-time.Hour)}
 	}
-	changes := changesSince(t, list.ResourceVersion, a.spoke.Client.CoreV1().Nodes().Watch)
+	changes := changesSince(t.Context(), t, list.ResourceVersion, a.spoke.Client.CoreV1().Nodes().Watch)
 	var seeing sync.WaitGroup
 	seeing.Go(func() {
 		for event := range changes {
