@@ -17,9 +17,9 @@ import (
 
 const (
 	// newsOnTheWay is how old the view of the nodes may be on which a node was granted that is marked now: the watch takes some 100 ms, and so does the way
-	// from a grant to the mark. afterDeath is the same when a worker has just died: another takes over the watch when the dead one has been silent for ten
-	// seconds, and has to see all nodes first.
-	newsOnTheWay = 2 * time.Second
+	// from a grant to the mark; both take seconds on a machine that is busy. afterDeath is the same when a worker has just died: another takes over the watch
+	// when the dead one has been silent for ten seconds, and has to see all nodes first.
+	newsOnTheWay = 5 * time.Second
 	afterDeath   = 30 * time.Second
 )
 
