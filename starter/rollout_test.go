@@ -180,6 +180,7 @@ func (s *stage) startsOnce(t *testing.T) {
 	cancelled := reaches(t, "twice", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	reason, _ := verdict(cancelled.Status)
 	require.Equal(t, ranv1.ReasonCancelled, reason)
+	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/twice", "").Get(t.Context(), nil), "its workflow has closed, too")
 
 	again := parsed[workflowStarted](t, "upgrade", "start", "-f", file(t, "twice.yaml", rolloutText("twice")))
 	require.NotEqual(t, cancelled.Metadata.RunID, again.Metadata.RunID, "a rollout that is over may be started again")
@@ -264,6 +265,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	s.play(t, "changed", "spoke-2", complete)
 	again := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	require.True(t, succeeded(again.Status))
+	require.NoError(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed, too")
 	require.Equal(t, over.Status.RemediationPlan, again.Status.RemediationPlan)
 	require.Equal(t, "error: retry rollout prod/changed: every cluster is complete: there is nothing to do once more\n", drydock(t, "upgrade", "retry", "prod/changed").stderr)
 }
