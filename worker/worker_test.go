@@ -98,7 +98,7 @@ func TestVersioningIsOffUnlessAskedFor(t *testing.T) {
 }
 
 func TestTheDocumentationHasEveryFlagAndNoOther(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/reference/configuration.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "| flag | default | meaning |\n|---|---|---|\n")
 	require.True(t, found)

@@ -1,9 +1,11 @@
 package architecture
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,13 +23,7 @@ var (
 
 // TestLinksInTheDocumentationLeadSomewhere follows those that stay within the tree, to files and to chapters.
 func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
-	var paths []string
-	for _, pattern := range []string{"README.md", "docs/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		require.NoError(t, err)
-		require.NotEmpty(t, found, pattern)
-		paths = append(paths, found...)
-	}
+	paths := pages(t)
 	anchors := map[string]map[string]bool{}
 	for _, path := range paths {
 		anchors[path] = anchorsIn(t, path)
@@ -54,6 +50,42 @@ func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
 		}
 	}
 	require.Greater(t, followed, 50)
+}
+
+// pages are all Markdown files of the documentation: the README and everything below docs.
+func pages(t *testing.T) []string {
+	t.Helper()
+	found := []string{filepath.Join(root, "README.md")}
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			found = append(found, path)
+		}
+		return err
+	}))
+	require.Greater(t, len(found), 10)
+	return found
+}
+
+// TestPagesThatTheSourceNamesExist checks the paths of pages in Go files, examples and manifests.
+func TestPagesThatTheSourceNamesExist(t *testing.T) {
+	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)
+	seen := 0
+	for _, tree := range []string{"workflows", "activities", "worker", "starter", "internal", "deploy", "docs/examples"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, tree), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !slices.Contains([]string{".go", ".yaml", ".sh"}, filepath.Ext(path)) {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, named := range page.FindAllString(string(text), -1) {
+				seen++
+				if _, err := os.Stat(filepath.Join(root, named)); err != nil {
+					t.Errorf("%s names %s, which does not exist", path, named)
+				}
+			}
+			return err
+		}))
+	}
+	require.NotZero(t, seen)
 }
 
 // anchorsIn are the chapters of a document, as links name them.
