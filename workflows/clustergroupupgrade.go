@@ -50,7 +50,7 @@ type ClusterGroupUpgradeCarried struct {
 	// Completed clusters to which afterCompletion is still to be done.
 	Completed []string `json:"completed,omitempty"`
 	// Prepared is what was found of the policies or manifest works; nil before the first cluster.
-	Prepared *preparedItems `json:"prepared,omitempty"`
+	Prepared *PreparedItems `json:"prepared,omitempty"`
 	// Held is what was known of the emergency stop.
 	Held emergency.State `json:"held"`
 	// Windows is what was known of the maintenance windows.
@@ -90,9 +90,8 @@ type groupUpgrade struct {
 	status ranv1.ClusterGroupUpgradeStatus
 	record *groupRecord
 	holds  holdKeeper
-	remedy remedy
-	// prepared is what was found of the items of a sequence.
-	prepared   *preparedItems
+	// remediator does the work on the clusters.
+	remediator Remediator
 	taskQueues map[string]string
 	// notBound are the policies, by number, that were not bound to a cluster when it was planned.
 	notBound map[string][]int
@@ -140,17 +139,19 @@ type groupUpgrade struct {
 func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupUpgrade, error) {
 	g := &groupUpgrade{in: in, spec: in.Object.Spec, looks: workflow.NewSemaphore(ctx, gatesAtOnce)}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
+	var prepared *PreparedItems
 	if c := in.Carried; c != nil {
 		g.complete = true
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
 		g.notBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
-		g.prepared, g.gate.seen, g.gate.passed, g.slowest = c.Prepared, c.Gated, c.GatePassed, c.Slowest
+		g.gate.seen, g.gate.passed, g.slowest = c.Gated, c.GatePassed, c.Slowest
+		prepared = c.Prepared
 		g.holds.windows.restore(c.Windows)
 	} else if in.StartedBy != "" {
 		g.starters = []string{in.StartedBy}
 	}
-	g.remedy = newRemedy(g)
+	g.remediator = newRemediator(g, prepared)
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
 	g.record.completed, g.record.soak = g.completions.add, g.soak()
@@ -250,7 +251,7 @@ func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 
 // continueAsNew hands the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
-	g.remedy.settle(ctx)
+	g.remediator.Settle(ctx)
 	// Last: what is asked for while something else is waited for is answered by this run.
 	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
 	hearSignals(ctx)
@@ -269,7 +270,7 @@ func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	status.Clusters = shortMessages(status.Clusters)
 	return &ClusterGroupUpgradeCarried{
 		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
-		Completed: g.completions.due, Prepared: g.prepared, Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
+		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
 		Slowest: g.slowest, Starters: g.starters, Pause: g.record.pause, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
 	}
 }

@@ -214,7 +214,7 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 		return
 	}
 	waiting, stop := workflow.WithCancel(listening)
-	limit := workflow.NewTimerWithOptions(waiting, keepLimit, workflow.TimerOptions{Summary: "afterCompletion"})
+	limit := workflow.NewTimerWithOptions(waiting, hubLimit, workflow.TimerOptions{Summary: "afterCompletion"})
 	_ = workflow.Await(waiting, func() bool { return made() || limit.IsReady() })
 	stop() // not deferred: a run that is evicted from the cache must give no command
 	if !made() {

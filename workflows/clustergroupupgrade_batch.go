@@ -225,11 +225,6 @@ func (b *batch) othersFollow() bool {
 	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
-// atWork reports whether the work on a cluster is not over.
-func (b *batch) atWork(cluster *clusterAtWork) bool {
-	return b.running[cluster.name] == cluster && !cluster.soaking
-}
-
 // ended takes over what became of a cluster at work. One that was withdrawn because its time was over is timed out.
 func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
 	if b.checkHealth(cluster, result) {

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"strings"
-	"time"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -75,7 +74,7 @@ func (g *groupUpgrade) finishAs(ctx workflow.Context, end rollout.End, err error
 
 // fail ends a rollout that could not even be planned.
 func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroupUpgradeStatus, error) {
-	g.remedy.takeBack(ctx, false)
+	g.remediator.CleanUp(ctx, false)
 	failure := failureOf(err)
 	g.record.finished(ctx, rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: failure.Message})
 	g.keep(ctx)
@@ -94,7 +93,7 @@ func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.Clus
 	if end == rollout.EndCancelled && g.withdrawn != nil {
 		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+byWhom(*g.withdrawn), 1)
 	}
-	g.remedy.takeBack(ctx, result.Succeeded == metav1.ConditionTrue)
+	g.remediator.CleanUp(ctx, result.Succeeded == metav1.ConditionTrue)
 	g.record.finished(ctx, result)
 	g.keep(ctx)
 	status := g.result()
@@ -113,9 +112,6 @@ func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
 	return rollout.Shorten(g.status, resultClusters)
 }
 
-// keepLimit is how long the rollout insists on keeping its final status on the hub before it ends without.
-const keepLimit = 10 * time.Minute
-
 // keep writes the final status to the hub, where it outlives Temporal's retention. A rollout that ends without a plan leaves nothing there: its
 // place may be taken by what became of an earlier one, which others wait for, and which can be retried.
 func (g *groupUpgrade) keep(ctx workflow.Context) {
@@ -124,7 +120,7 @@ func (g *groupUpgrade) keep(ctx workflow.Context) {
 	}
 	kept := g.in.Object
 	kept.Status = g.result()
-	insist := g.insist().until(workflow.Now(ctx).Add(keepLimit))
+	insist := g.insist().until(workflow.Now(ctx).Add(hubLimit))
 	err := insist.effect(ctx, "keep the final status on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: kept, Owner: owner(ctx)}, nil)
 	g.record.reason.set(ctx, "", "")
 	if err != nil {

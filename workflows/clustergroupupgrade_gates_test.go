@@ -400,10 +400,10 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 	}
 }
 
-// slowRemedy takes its time to settle.
-type slowRemedy struct{ remedy }
+// slowRemediator takes its time to settle.
+type slowRemediator struct{ Remediator }
 
-func (slowRemedy) settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Minute) }
+func (slowRemediator) Settle(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Minute) }
 
 func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 	w, _ := newGroupWorld(t, []string{"c1"}, []string{"c2"})
@@ -412,7 +412,7 @@ func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 		if err != nil {
 			return groupStatus{}, err
 		}
-		g.remedy = slowRemedy{g.remedy}
+		g.remediator = slowRemediator{g.remediator}
 		return g.run(ctx)
 	})
 	w.OnActivity("CheckRollout", mock.Anything, mock.Anything).After(5 * time.Second).Return(

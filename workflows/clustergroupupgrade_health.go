@@ -62,7 +62,7 @@ func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 		case ctx.Err() != nil:
 			result.State = ranv1.ClusterCancelled
 		case err != nil:
-			failed := failedFor(err)
+			failed := failedCluster(err)
 			result.State, result.Reason, result.Message = failed.State, failed.Reason, failed.Message
 		}
 		b.ended(ctx, cluster, result)

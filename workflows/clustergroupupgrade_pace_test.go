@@ -344,14 +344,14 @@ func TestHoweverClustersEndTheFailuresStayWithinTheLimit(t *testing.T) {
 func TestClustersThatTimedOutAreLookedAtOnceMoreAtTheEnd(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.ends["c1"] = never
-	late := &lateRemedy{complete: []string{"c1"}}
+	late := &lateRemediator{complete: []string{"c1"}}
 	w.registerAs("late", func(ctx workflow.Context, in ClusterGroupUpgradeInput) (groupStatus, error) {
 		g, err := newGroupUpgrade(ctx, in)
 		if err != nil {
 			return groupStatus{}, err
 		}
-		late.remedy = g.remedy
-		g.remedy = late
+		late.Remediator = g.remediator
+		g.remediator = late
 		return g.run(ctx)
 	})
 	w.ExecuteWorkflow("late", ClusterGroupUpgradeInput{Object: aRollout()})
@@ -361,13 +361,13 @@ func TestClustersThatTimedOutAreLookedAtOnceMoreAtTheEnd(t *testing.T) {
 	require.True(t, slices.Contains(clusters.events, "+c2"))
 }
 
-// lateRemedy finds clusters complete after their time.
-type lateRemedy struct {
-	remedy
+// lateRemediator finds clusters complete after their time.
+type lateRemediator struct {
+	Remediator
 	complete, asked []string
 }
 
-func (l *lateRemedy) completeNow(_ workflow.Context, clusters []string) ([]string, error) {
+func (l *lateRemediator) CompleteNow(_ workflow.Context, clusters []string) ([]string, error) {
 	l.asked = clusters
 	return l.complete, nil
 }

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // What the record of a rollout says of its clusters, one by one.
@@ -128,9 +129,6 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 	r.explain(ctx)
 }
 
-// messageVanished is the message of a cluster that is no ManagedCluster any more.
-const messageVanished = "its ManagedCluster is not on the hub any more"
-
 // vanished records clusters that are no ManagedClusters any more. Those that have failed keep their reason.
 func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 	for _, name := range names {
@@ -144,13 +142,7 @@ func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 
 // inState are the names of the clusters in that state.
 func (r *groupRecord) inState(state ranv1.ClusterState) []string {
-	var names []string
-	for i := range r.status.Clusters {
-		if r.status.Clusters[i].State == state {
-			names = append(names, r.status.Clusters[i].Name)
-		}
-	}
-	return names
+	return rollout.NamesInState(r.status.Clusters, state)
 }
 
 // lateComplete records clusters that have timed out and are found complete after all.

@@ -33,7 +33,7 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, ClusterGroupUpgradeIn
 		}
 		return string(letters)
 	}
-	g := &groupUpgrade{record: &groupRecord{}, taskQueues: map[string]string{}, notBound: map[string][]int{}, phase: phaseBatches}
+	g := &groupUpgrade{record: &groupRecord{}, remediator: nodeRemediator{}, taskQueues: map[string]string{}, notBound: map[string][]int{}, phase: phaseBatches}
 	g.status.Precaching = &ranv1.PrecachingStatus{Status: map[string]ranv1.PreparationState{}}
 	g.status.Backup = &ranv1.BackupStatus{Status: map[string]ranv1.PreparationState{}}
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)

@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -28,13 +29,25 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		}
 		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.running[name] != nil })
 		b.group.passGate()
-		b.group.remedy.start(b, clusters)
+		b.group.remediator.Start(b.workOn(clusters))
 		b.group.record.clustersStarted(ctx, next)
 		b.changed = true // some may have less time than the batch
-		if len(next) == b.group.remedy.startedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
+		if len(next) == b.group.remediator.StartedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // the rest would have come in another task
 		}
 	}
+}
+
+// workOn describes to the remediator the work on clusters.
+func (b *batch) workOn(clusters []*clusterAtWork) []*ClusterWork {
+	work := make([]*ClusterWork, len(clusters))
+	for i, cluster := range clusters {
+		work[i] = &ClusterWork{
+			Cluster: cluster.name, Batch: cluster.batch, Ctx: cluster.ctx,
+			Ended: func(ctx workflow.Context, result ranv1.ClusterStatus) { b.ended(ctx, cluster, result) },
+		}
+	}
+	return work
 }
 
 // next are the clusters to start now, as many as one workflow task can take.
@@ -43,7 +56,7 @@ func (b *batch) next(ctx workflow.Context) []string {
 	if g.status.Paused || ctx.Err() != nil || g.mustLookAgain() || mustContinueAsNew(ctx, g.signals) {
 		return nil
 	}
-	return b.waiting(min(b.window().Free(), g.remedy.startedTogether()))
+	return b.waiting(min(b.window().Free(), g.remediator.StartedTogether()))
 }
 
 // waiting are the first clusters that wait for their turn, are not held, and would be done before their maintenance windows close.
@@ -133,7 +146,7 @@ func (b *batch) window() rollout.Window {
 
 // atOnce is how many clusters of the batch may be at work at the same time.
 func (b *batch) atOnce() int {
-	most := min(len(b.clusters), b.group.remedy.atOnce())
+	most := min(len(b.clusters), b.group.remediator.AtOnce())
 	if b.last > b.first {
 		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}

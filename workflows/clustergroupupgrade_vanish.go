@@ -25,9 +25,9 @@ const watchedAhead = 50
 
 // watchVanishing sees to it that the clusters are watched, which are at work as of now. A hub that cannot be watched keeps nothing from going on: it is
 // asked once more after a while, and when the batch is over.
-func (b *batch) watchVanishing(clusters []*clusterAtWork) {
+func (b *batch) watchVanishing(clusters []*ClusterWork) {
 	v := &b.vanishing
-	unwatched := func(cluster *clusterAtWork) bool { return !slices.Contains(v.watched, cluster.name) }
+	unwatched := func(work *ClusterWork) bool { return !slices.Contains(v.watched, work.Cluster) }
 	if !slices.ContainsFunc(clusters, unwatched) {
 		return
 	}

@@ -11,12 +11,14 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // workItems are the manifest works of a rollout: each cluster has its own, in its namespace on the hub, for as long as its turn lasts.
 type workItems struct {
-	group *groupUpgrade
-	hub   *activities.ManifestWorks
+	of   RemediatedRollout
+	pins func() []string
+	hub  *activities.ManifestWorks
 }
 
 // worksAtOnce is how many works one activity makes or deletes.
@@ -24,32 +26,32 @@ const worksAtOnce = 200
 
 // rollout is what the activities need to know of the rollout.
 func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
-	object := &w.group.in.Object
+	object := w.of.Request()
 	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Templates: object.Spec.ManifestWorkTemplates}
 }
 
-func (w *workItems) count() int { return len(w.group.spec.ManifestWorkTemplates) }
+func (w *workItems) count() int { return len(w.of.Request().Spec.ManifestWorkTemplates) }
 
 func (w *workItems) bound(*ranv1.ClusterStatus) []bool { return make([]bool, w.count()) }
 
 // stay: what a work has brought goes with the work.
-func (w *workItems) stay() bool { return w.group.keepsObjects() }
+func (w *workItems) stay() bool { return keepsObjects(w.of) }
 
 func (w *workItems) awaited() string {
 	return "waiting for the work to be applied and available, and for what is expected to be fed back"
 }
 
-func (w *workItems) prepare(ctx workflow.Context) (*preparedItems, error) {
+func (w *workItems) prepare(ctx workflow.Context) (*PreparedItems, error) {
 	var prepared []activities.PreparedWork
-	if err := w.group.insist().effect(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
+	if err := w.of.Retrier().effect(ctx, "read the manifest work templates", w.hub.PrepareManifestWorks, w.rollout(ctx), &prepared); err != nil {
 		return nil, err
 	}
-	items, names := &preparedItems{Soaks: make([]time.Duration, len(prepared))}, map[string]string{}
+	items, names := &PreparedItems{Soaks: make([]time.Duration, len(prepared))}, map[string]string{}
 	for _, work := range prepared {
 		items.Pins = append(items.Pins, work.Pin)
-		names[w.group.in.Object.Name+"-"+work.Template] = work.Work
+		names[w.of.Request().Name+"-"+work.Template] = work.Work
 	}
-	w.group.status.SafeResourceNames = names
+	w.of.SetObjectNames(names)
 	return items, nil
 }
 
@@ -58,7 +60,7 @@ func (w *workItems) place(ctx workflow.Context, insistOn func(added []string) in
 		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx)}
 		var words []string
 		for _, p := range part {
-			in.Works = append(in.Works, activities.PlacedWorks{Template: p.item, Pin: w.group.prepared.Pins[p.item], Added: p.added, Removed: p.removed})
+			in.Works = append(in.Works, activities.PlacedWorks{Template: p.item, Pin: w.pins()[p.item], Added: p.added, Removed: p.removed})
 			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(p.item), len(p.added), len(p.removed)))
 		}
 		added := addedBy(part)
@@ -66,7 +68,7 @@ func (w *workItems) place(ctx workflow.Context, insistOn func(added []string) in
 		if err := insist.before(); err != nil {
 			return told, refused, err
 		}
-		in.Closes = w.group.holds.closesFirst(added)
+		in.Closes = w.of.Closes(added)
 		var found []activities.RefusedWork
 		if err := insist.effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &found); err != nil {
 			return told, refused, err
@@ -105,7 +107,7 @@ func (w *workItems) parts(placements []placement) [][]placement {
 func (w *workItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
 	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
 	var news []policies.ClusterStanding
-	err := w.group.insist().watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
+	err := w.of.Retrier().watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
 	return news, err
 }
 
@@ -120,7 +122,7 @@ func (w *workItems) read(ctx workflow.Context, insist insistence, clusters []str
 func (w *workItems) withdraw(ctx workflow.Context, insist insistence) error {
 	in := activities.WithdrawWorksInput{WorkRollout: w.rollout(ctx)}
 	if w.stay() {
-		in.Keep = w.group.record.inState(ranv1.ClusterComplete)
+		in.Keep = rollout.NamesInState(w.of.Status().Clusters, ranv1.ClusterComplete)
 		slices.Sort(in.Keep)
 	}
 	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, in, nil)
@@ -144,4 +146,4 @@ func (w *workItems) unbound(item int) (reason, message string) {
 	return reasonUnbound, "manifest work " + w.name(max(item, 0)) + " is not there any more"
 }
 
-func (w *workItems) name(item int) string { return w.group.spec.ManifestWorkTemplates[item] }
+func (w *workItems) name(item int) string { return w.of.Request().Spec.ManifestWorkTemplates[item] }

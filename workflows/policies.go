@@ -16,28 +16,25 @@ import (
 
 // policyItems are the policies of a rollout: they are enforced on a cluster by listing it in a placement on the hub.
 type policyItems struct {
-	group *groupUpgrade
-	hub   *activities.Policies
+	of   RemediatedRollout
+	pins func() []string
+	hub  *activities.Policies
 }
 
 // rollout is what the activities need to know of the rollout.
 func (p *policyItems) rollout(ctx workflow.Context) activities.PolicyRollout {
-	object := &p.group.in.Object
-	rollout := activities.PolicyRollout{
-		Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Enforcement: p.enforcement(), Policies: p.refs(),
+	object := p.of.Request()
+	return activities.PolicyRollout{
+		Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Enforcement: p.enforcement(), Policies: p.refs(), Pins: p.pins(),
 	}
-	if p.group.prepared != nil {
-		rollout.Pins = p.group.prepared.Pins
-	}
-	return rollout
 }
 
 func (p *policyItems) enforcement() ranv1.PolicyEnforcement {
-	return cmp.Or(p.group.in.Object.Spec.PolicyEnforcement, ranv1.EnforceCopy)
+	return cmp.Or(p.of.Request().Spec.PolicyEnforcement, ranv1.EnforceCopy)
 }
 
 func (p *policyItems) refs() []policies.Ref {
-	status := &p.group.status
+	status := p.of.Status()
 	var refs []policies.Ref
 	for _, name := range status.ManagedPoliciesForUpgrade {
 		refs = append(refs, policies.Ref{Namespace: status.ManagedPoliciesNs[name], Name: name})
@@ -50,13 +47,13 @@ func (p *policyItems) stay() bool { return false }
 
 func (p *policyItems) awaited() string { return "waiting for the cluster to comply" }
 
-func (p *policyItems) count() int { return len(p.group.status.ManagedPoliciesForUpgrade) }
+func (p *policyItems) count() int { return len(p.of.Status().ManagedPoliciesForUpgrade) }
 
 func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
 	if cluster.CurrentPolicy == nil {
 		return -1
 	}
-	return slices.Index(p.group.status.ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
+	return slices.Index(p.of.Status().ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
 }
 
 // bound: what was bound to the cluster when it was planned, from the policy on for which it is in the plan.
@@ -66,19 +63,19 @@ func (p *policyItems) bound(cluster *ranv1.ClusterStatus) []bool {
 	if planned < 0 {
 		return bound
 	}
-	notBound := p.group.notBound[cluster.Name]
+	notBound := p.of.NotBound(cluster.Name)
 	for policy := planned; policy < len(bound); policy++ {
 		bound[policy] = policy == planned || !slices.Contains(notBound, policy)
 	}
 	return bound
 }
 
-func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
+func (p *policyItems) prepare(ctx workflow.Context) (*PreparedItems, error) {
 	var prepared []activities.PreparedPolicy
-	if err := p.group.insist().effect(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {
+	if err := p.of.Retrier().effect(ctx, "prepare the enforcement of policies", p.hub.PreparePolicies, p.rollout(ctx), &prepared); err != nil {
 		return nil, err
 	}
-	items, names := &preparedItems{}, map[string]string{}
+	items, names := &PreparedItems{}, map[string]string{}
 	for _, policy := range prepared {
 		items.Soaks = append(items.Soaks, policy.Soak)
 		if policy.Pin != "" { // or an earlier program has prepared it
@@ -88,13 +85,13 @@ func (p *policyItems) prepare(ctx workflow.Context) (*preparedItems, error) {
 			names[name] = policy.SafeNames[name]
 		}
 	}
-	p.group.status.SafeResourceNames = names
+	p.of.SetObjectNames(names)
 	return items, nil
 }
 
 func (p *policyItems) place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error) {
 	added := addedBy(placements)
-	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx), Closes: p.group.holds.closesFirst(added)}
+	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx), Closes: p.of.Closes(added)}
 	var words []string
 	for _, placed := range placements {
 		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters, Added: placed.added})
@@ -116,8 +113,8 @@ func (p *policyItems) noteFound(found []string) {
 		if item := slices.IndexFunc(p.refs(), func(ref policies.Ref) bool { return name == policies.Policies.Kind+" "+ref.String() }); item >= 0 {
 			note = p.changed(item)
 		}
-		if !slices.Contains(p.group.status.Notes, note) {
-			p.group.record.note(note)
+		if !slices.Contains(p.of.Status().Notes, note) {
+			p.of.Note(note)
 		}
 	}
 }
@@ -129,13 +126,13 @@ func (p *policyItems) changed(item int) string {
 		means = "clusters that were done with it before are not brought to what it says now, the others are"
 	}
 	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it anew",
-		p.refs()[item], policies.Generation(p.group.prepared.Pins[item]), means)
+		p.refs()[item], policies.Generation(p.pins()[item]), means)
 }
 
 func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
 	in := activities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
 	var news []policies.ClusterStanding
-	err := p.group.insist().watch(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), p.hub.AwaitCompliance, in, &news)
+	err := p.of.Retrier().watch(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), p.hub.AwaitCompliance, in, &news)
 	return news, err
 }
 
@@ -186,10 +183,10 @@ func (p *policyItems) unbound(item int) (reason, message string) {
 	return reasonUnbound, fmt.Sprintf("policy %s is not bound to the cluster any more: nobody can say how it stands", p.refs()[item])
 }
 
-func (p *policyItems) name(item int) string { return p.group.status.ManagedPoliciesForUpgrade[item] }
+func (p *policyItems) name(item int) string { return p.of.Status().ManagedPoliciesForUpgrade[item] }
 
-// keepsObjects: what the rollout has made on the hub is kept when it has succeeded.
-func (g *groupUpgrade) keepsObjects() bool {
-	after := g.spec.Actions.AfterCompletion
+// keepsObjects reports whether the objects that a rollout made on the hub stay there when it has succeeded.
+func keepsObjects(r RemediatedRollout) bool {
+	after := r.Request().Spec.Actions.AfterCompletion
 	return after != nil && after.DeleteObjects != nil && !*after.DeleteObjects
 }

@@ -14,7 +14,7 @@ import (
 // items are what a sequence takes a cluster through: policies, or manifest works. They are put on clusters by objects on the hub.
 type items interface {
 	// prepare makes what the whole rollout needs. It puts nothing on any cluster.
-	prepare(ctx workflow.Context) (*preparedItems, error)
+	prepare(ctx workflow.Context) (*PreparedItems, error)
 	// place puts items on clusters, and takes them off, as long as it insists on that. It returns what the hub was told of it. What is refused has to do with
 	// single clusters; an error is about all that was not told.
 	place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error)
@@ -41,19 +41,13 @@ type items interface {
 	unbound(item int) (reason, message string)
 }
 
-// preparedItems is what was found of the items when they were prepared.
-type preparedItems struct {
-	// Soaks is for each how long a cluster must stay well with it.
-	Soaks []time.Duration `json:"soaks"`
-	// Pins say for each what it was.
-	Pins []string `json:"pins,omitempty"`
-}
-
-// sequence is the remedy that takes clusters through items: each cluster has them one after the other, and clusters do not wait for each other. It has no
+// sequence is the Remediator that takes clusters through items: each cluster has them one after the other, and clusters do not wait for each other. It has no
 // child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
 type sequence struct {
-	group *groupUpgrade
-	items items
+	rollout RemediatedRollout
+	items   items
+	// prepared is what was found of the items; nil: they are not prepared yet.
+	prepared *PreparedItems
 	// preparing: somebody is at it.
 	preparing bool
 	// failure is what keeps every cluster from being worked on.
@@ -68,8 +62,7 @@ type sequence struct {
 
 // member is a cluster that a sequence works on.
 type member struct {
-	*clusterAtWork
-	batch    *batch
+	*ClusterWork
 	turn     policies.Turn
 	step     policies.Step
 	standing policies.Standing
@@ -81,30 +74,52 @@ type member struct {
 	withdrawn, over bool
 }
 
-func newSequence(g *groupUpgrade, of items) *sequence {
-	return &sequence{group: g, items: of, atWork: map[string]*member{}, staying: map[string]int{}}
+// newPolicySequence takes the clusters of a rollout through its policies.
+func newPolicySequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+	s := newSequence(r, prepared)
+	s.items = &policyItems{of: r, pins: s.pins}
+	return s
+}
+
+// newWorkSequence takes the clusters of a rollout through its manifest works.
+func newWorkSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+	s := newSequence(r, prepared)
+	s.items = &workItems{of: r, pins: s.pins}
+	return s
+}
+
+func newSequence(r RemediatedRollout, prepared *PreparedItems) *sequence {
+	return &sequence{rollout: r, prepared: prepared, atWork: map[string]*member{}, staying: map[string]int{}}
+}
+
+// pins identify the items as they were when they were prepared.
+func (s *sequence) pins() []string {
+	if s.prepared == nil {
+		return nil
+	}
+	return s.prepared.Pins
 }
 
 // membersAtOnce is how many clusters a sequence keeps at work: each costs a run some memory, and its name some history.
 const membersAtOnce = 2000
 
-// atOnce implements remedy.
-func (s *sequence) atOnce() int { return membersAtOnce }
+// AtOnce implements Remediator.
+func (s *sequence) AtOnce() int { return membersAtOnce }
 
-// startedTogether implements remedy: no cluster costs a command.
-func (s *sequence) startedTogether() int { return membersAtOnce }
+// StartedTogether implements Remediator: no cluster costs a command.
+func (s *sequence) StartedTogether() int { return membersAtOnce }
 
-// start implements remedy.
-func (s *sequence) start(b *batch, clusters []*clusterAtWork) {
-	serving := s.serve(clusters[0].ctx)
+// Prepared implements Remediator.
+func (s *sequence) Prepared() *PreparedItems { return s.prepared }
+
+// Start implements Remediator.
+func (s *sequence) Start(clusters []*ClusterWork) {
+	serving := s.serve(clusters[0].Ctx)
 	members := make([]*member, len(clusters))
 	for i, cluster := range clusters {
-		m := &member{
-			clusterAtWork: cluster, batch: b,
-			turn: policies.NewTurn(s.items.bound(s.group.record.cluster(cluster.name))),
-		}
-		s.atWork[cluster.name], members[i] = m, m
-		workflow.GoNamed(cluster.ctx, "withdraw "+cluster.name, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
+		m := &member{ClusterWork: cluster, turn: policies.NewTurn(s.items.bound(s.rollout.Cluster(cluster.Cluster)))}
+		s.atWork[cluster.Cluster], members[i] = m, m
+		workflow.GoNamed(cluster.Ctx, "withdraw "+cluster.Cluster, func(ctx workflow.Context) { s.awaitWithdrawal(ctx, m) })
 	}
 	for len(members) > 0 {
 		f := s.flightWithRoom(serving)
@@ -145,26 +160,26 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 		return
 	}
 	m.over, s.dirty = true, true
-	delete(s.atWork, m.name)
+	delete(s.atWork, m.Cluster)
 	if result.State == ranv1.ClusterComplete && s.items.stay() {
-		s.staying[m.name] = m.turn.Policy
+		s.staying[m.Cluster] = m.turn.Policy
 	}
 	switch {
 	case result.State == ranv1.ClusterComplete:
 	case m.turn.Begun:
 		s.items.describe(&result, m.turn.Policy, m.standing.Of(m.turn.Policy))
 	default: // whoever looks again must know what it was planned for
-		result.CurrentPolicy = s.group.record.cluster(m.name).CurrentPolicy
+		result.CurrentPolicy = s.rollout.Cluster(m.Cluster).CurrentPolicy
 	}
-	m.batch.ended(ctx, m.clusterAtWork, result)
+	m.Ended(ctx, result)
 }
 
-// prepared makes what the rollout needs, once, whoever asks.
-func (s *sequence) prepared(ctx workflow.Context) error {
+// ensurePrepared makes what the rollout needs, once, whoever asks.
+func (s *sequence) ensurePrepared(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return !s.preparing }); err != nil {
 		return err
 	}
-	if s.group.prepared != nil || s.failure != nil {
+	if s.prepared != nil || s.failure != nil {
 		return s.failure
 	}
 	s.preparing = true
@@ -173,28 +188,23 @@ func (s *sequence) prepared(ctx workflow.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	s.group.prepared, s.failure = prepared, err
+	s.prepared, s.failure = prepared, err
 	return err
 }
 
 // fail ends every cluster at work, and keeps others from being worked on.
 func (s *sequence) fail(ctx workflow.Context, err error) {
 	s.failure = err
-	s.endAll(ctx, workflow.DeterministicKeys(s.atWork), failedFor(err))
+	s.endAll(ctx, workflow.DeterministicKeys(s.atWork), failedCluster(err))
 }
 
 // endAll tells what became of many clusters.
 func (s *sequence) endAll(ctx workflow.Context, clusters []string, result ranv1.ClusterStatus) {
-	s.group.record.together(ctx, func() {
+	s.rollout.Together(ctx, func() {
 		for _, name := range clusters {
 			s.end(ctx, s.atWork[name], result)
 		}
 	})
-}
-
-func failedFor(err error) ranv1.ClusterStatus {
-	failure := failureOf(err)
-	return ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: failure.Reason, Message: failure.Message}
 }
 
 // changePreparedFirst marks runs in which nothing is removed before an attempt to make it is over.
@@ -207,42 +217,42 @@ func (s *sequence) awaitPreparing(ctx workflow.Context) {
 	}
 }
 
-// settle implements remedy.
-func (s *sequence) settle(ctx workflow.Context) {
+// Settle implements Remediator.
+func (s *sequence) Settle(ctx workflow.Context) {
 	s.awaitPreparing(ctx)
 	s.dirty, s.pressing = true, true
 	_ = workflow.Await(ctx, s.settled)
 }
 
-// takeBack implements remedy. It does not insist for longer than a rollout does on keeping its status: a hub that refuses would keep it from ever being over.
-func (s *sequence) takeBack(ctx workflow.Context, succeeded bool) {
-	if s.group.status.Status.CurrentBatchStartedAt == nil {
+// CleanUp implements Remediator. It does not insist for longer than a rollout does on keeping its status: a hub that refuses would keep it from ever being over.
+func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
+	if s.rollout.Status().Status.CurrentBatchStartedAt == nil {
 		return // nothing has been made, in no run
 	}
-	insist := s.group.insist().until(workflow.Now(ctx).Add(keepLimit))
+	insist := s.rollout.Retrier().until(workflow.Now(ctx).Add(hubLimit))
 	s.stopPlacing(ctx)
 	s.awaitPreparing(ctx)
-	if succeeded && s.group.keepsObjects() {
+	if succeeded && keepsObjects(s.rollout) {
 		if changes, _ := s.changes(); len(changes) > 0 {
-			s.group.record.note("what the rollout has made on the hub was kept, but could not be taken" + s.stillPlaced() + ", where it is still at work")
+			s.rollout.Note("what the rollout has made on the hub was kept, but could not be taken" + s.stillPlaced() + ", where it is still at work")
 		}
 		if err := s.items.lookBack(ctx, insist); err != nil {
-			s.group.record.note("whether something was changed while it was rolled out could not be seen: " + temporal.ErrorMessage(err))
+			s.rollout.Note("whether something was changed while it was rolled out could not be seen: " + temporal.ErrorMessage(err))
 		}
 		return
 	}
 	if err := s.items.withdraw(ctx, insist); err != nil {
-		s.group.record.note("what the rollout has made on the hub could not be removed" + s.stillPlaced() + ": " + temporal.ErrorMessage(err))
+		s.rollout.Note("what the rollout has made on the hub could not be removed" + s.stillPlaced() + ": " + temporal.ErrorMessage(err))
 	}
 }
 
-// completeNow implements remedy. A cluster to which the item it has timed out with, or one that should have followed, is not bound any more is not complete:
+// CompleteNow implements Remediator. A cluster to which the item it has timed out with, or one that should have followed, is not bound any more is not complete:
 // nobody can say how it stands.
-func (s *sequence) completeNow(ctx workflow.Context, clusters []string) ([]string, error) {
+func (s *sequence) CompleteNow(ctx workflow.Context, clusters []string) ([]string, error) {
 	var complete []string
-	seen, err := s.read(ctx, s.group.insist().until(workflow.Now(ctx).Add(keepLimit)), clusters)
+	seen, err := s.read(ctx, s.rollout.Retrier().until(workflow.Now(ctx).Add(hubLimit)), clusters)
 	for _, one := range seen {
-		if one.Standing.Complete() && one.Standing.Has(s.items.bound(s.group.record.cluster(one.Cluster))) {
+		if one.Standing.Complete() && one.Standing.Has(s.items.bound(s.rollout.Cluster(one.Cluster))) {
 			complete = append(complete, one.Cluster)
 		}
 	}

@@ -58,7 +58,7 @@ func (f *flight) run(ctx workflow.Context) {
 		f.landed = true
 		stop()
 	})
-	if err := f.sequence.prepared(serving); err != nil {
+	if err := f.sequence.ensurePrepared(serving); err != nil {
 		f.landed = true
 		if f.sequence.failure != nil {
 			f.endAll(ctx, err)
@@ -83,9 +83,9 @@ func (f *flight) atWork() []*member {
 func (f *flight) endAll(ctx workflow.Context, err error) {
 	var names []string
 	for _, m := range f.atWork() {
-		names = append(names, m.name)
+		names = append(names, m.Cluster)
 	}
-	f.sequence.endAll(ctx, names, failedFor(err))
+	f.sequence.endAll(ctx, names, failedCluster(err))
 }
 
 // startWatch watches from now on, with what is known now. An activity that watches already is not waited for: of what it says only relapses count.
@@ -100,7 +100,7 @@ func (f *flight) startWatch(ctx workflow.Context) {
 		for {
 			var known []policies.KnownCluster
 			for _, m := range f.atWork() {
-				known = append(known, policies.KnownCluster{Cluster: m.name, Standing: m.standing, Policy: m.turn.Policy})
+				known = append(known, policies.KnownCluster{Cluster: m.Cluster, Standing: m.standing, Policy: m.turn.Policy})
 			}
 			if len(known) == 0 {
 				return
@@ -117,7 +117,7 @@ func (f *flight) startWatch(ctx workflow.Context) {
 				return
 			}
 			f.reports++
-			f.sequence.group.record.together(ctx, func() { f.take(ctx, news) })
+			f.sequence.rollout.Together(ctx, func() { f.take(ctx, news) })
 		}
 	})
 }
@@ -130,16 +130,16 @@ const changeRelapsesTaken = "relapses taken from a watch that was replaced"
 func (f *flight) takeRelapses(ctx workflow.Context, known []policies.KnownCluster, news []policies.ClusterStanding) {
 	var relapsed []policies.ClusterStanding
 	for _, m := range f.atWork() {
-		dipped := func(seen policies.ClusterStanding) bool { return seen.Cluster == m.name && seen.Dipped }
+		dipped := func(seen policies.ClusterStanding) bool { return seen.Cluster == m.Cluster && seen.Dipped }
 		sameItem := func(known policies.KnownCluster) bool {
-			return known.Cluster == m.name && known.Policy == m.turn.Policy
+			return known.Cluster == m.Cluster && known.Policy == m.turn.Policy
 		}
 		if m.step.State == ranv1.ClusterSoaking && slices.ContainsFunc(news, dipped) && slices.ContainsFunc(known, sameItem) {
-			relapsed = append(relapsed, policies.ClusterStanding{Cluster: m.name, Standing: m.standing, Dipped: true})
+			relapsed = append(relapsed, policies.ClusterStanding{Cluster: m.Cluster, Standing: m.standing, Dipped: true})
 		}
 	}
 	if len(relapsed) > 0 && workflow.GetVersion(ctx, changeRelapsesTaken, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
-		f.sequence.group.record.together(ctx, func() { f.take(ctx, relapsed) })
+		f.sequence.rollout.Together(ctx, func() { f.take(ctx, relapsed) })
 	}
 }
 
@@ -161,7 +161,7 @@ func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
 			m.lost, s.dirty, s.pressing = true, true, true
 		}
 		m.standing = seen.Standing
-		m.turn, m.step = m.turn.Next(seen, s.group.prepared.Soaks, workflow.Now(ctx), s.mayBegin(m.name))
+		m.turn, m.step = m.turn.Next(seen, s.prepared.Soaks, workflow.Now(ctx), s.mayBegin(m.Cluster))
 		switch m.step.State {
 		case ranv1.ClusterComplete:
 			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterComplete})
@@ -180,12 +180,12 @@ func (f *flight) take(ctx workflow.Context, news []policies.ClusterStanding) {
 		}
 		stands = append(stands, s.status(m))
 	}
-	s.group.record.clustersStand(ctx, stands)
+	s.rollout.ClustersProgressed(ctx, stands)
 }
 
 // mayBegin reports whether another item may begin on a cluster.
 func (s *sequence) mayBegin(cluster string) bool {
-	return !s.group.status.Paused && s.group.holds.of(cluster) == nil
+	return !s.rollout.Status().Paused && s.rollout.Hold(cluster) == nil
 }
 
 // Reasons of clusters at work.
@@ -198,7 +198,7 @@ const (
 // status is how a cluster at work stands.
 func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	standing := m.standing.Of(m.turn.Policy)
-	status := ranv1.ClusterStatus{Name: m.name, State: m.step.State, Reason: standing.String(), Message: s.items.awaited()}
+	status := ranv1.ClusterStatus{Name: m.Cluster, State: m.step.State, Reason: standing.String(), Message: s.items.awaited()}
 	if status.Reason == "" {
 		status.Reason = reasonPending
 	}
@@ -228,7 +228,7 @@ func (s *sequence) kept(m *member) (reason, message string) {
 	case !m.turn.Begun:
 		which = "the first"
 	}
-	if hold := s.group.holds.of(m.name); hold != nil {
+	if hold := s.rollout.Hold(m.Cluster); hold != nil {
 		return emergency.Reason(*hold), which + " may not begin: " + hold.String()
 	}
 	return reasonPaused, which + " may not begin while the rollout is paused"
@@ -257,7 +257,7 @@ func (f *flight) keepTime(ctx workflow.Context) {
 			return
 		}
 		if len(seen) > 0 {
-			f.sequence.group.record.together(ctx, func() { f.take(ctx, seen) })
+			f.sequence.rollout.Together(ctx, func() { f.take(ctx, seen) })
 			f.startWatch(ctx)
 		}
 	}
@@ -270,13 +270,13 @@ func (f *flight) due(ctx workflow.Context) ([]policies.ClusterStanding, error) {
 	now := workflow.Now(ctx)
 	for _, m := range f.atWork() {
 		switch {
-		case m.step.Waits && f.sequence.mayBegin(m.name):
-			seen = append(seen, policies.ClusterStanding{Cluster: m.name, Standing: m.standing})
+		case m.step.Waits && f.sequence.mayBegin(m.Cluster):
+			seen = append(seen, policies.ClusterStanding{Cluster: m.Cluster, Standing: m.standing})
 		case m.step.State == ranv1.ClusterSoaking && !m.step.Until.After(now):
-			soaked = append(soaked, m.name)
+			soaked = append(soaked, m.Cluster)
 		}
 	}
-	read, err := f.sequence.read(ctx, f.sequence.group.insist(), soaked)
+	read, err := f.sequence.read(ctx, f.sequence.rollout.Retrier(), soaked)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +297,7 @@ func (f *flight) soakEnds() *time.Time {
 // mayGoOn reports whether a cluster that waited for a pause to end can go on.
 func (f *flight) mayGoOn() bool {
 	return slices.ContainsFunc(f.members, func(m *member) bool {
-		return !m.over && !m.withdrawn && m.step.Waits && f.sequence.mayBegin(m.name)
+		return !m.over && !m.withdrawn && m.step.Waits && f.sequence.mayBegin(m.Cluster)
 	})
 }
 

@@ -123,7 +123,7 @@ func (s *sequence) tell(ctx workflow.Context, placements []placement) (told []pl
 	s.writing = true
 	defer func() { s.writing = false }()
 	return s.items.place(ctx, func(added []string) insistence {
-		insist := s.group.insist()
+		insist := s.rollout.Retrier()
 		insist.before = func() error { return s.heldOf(added) }
 		return insist
 	}, placements)
@@ -191,12 +191,12 @@ func (s *sequence) holdBack(ctx workflow.Context, heldBack []*member) {
 			stands = append(stands, s.status(m))
 		}
 	}
-	s.group.record.clustersStand(ctx, stands)
+	s.rollout.ClustersProgressed(ctx, stands)
 }
 
 // released reports whether an item may be put on a cluster that was held back.
 func (s *sequence) released() bool {
-	return slices.ContainsFunc(s.heldBack, func(m *member) bool { return !m.over && !m.withdrawn && s.mayBegin(m.name) })
+	return slices.ContainsFunc(s.heldBack, func(m *member) bool { return !m.over && !m.withdrawn && s.mayBegin(m.Cluster) })
 }
 
 // forgetLost lets what somebody has deleted be put on its clusters again.
@@ -249,7 +249,7 @@ func (s *sequence) takeAnswer(ctx workflow.Context, placements []placement, refu
 			stands = append(stands, s.status(m))
 		}
 	}
-	s.group.record.clustersStand(ctx, stands)
+	s.rollout.ClustersProgressed(ctx, stands)
 	s.tellAgain(ctx, passing)
 }
 
@@ -346,16 +346,16 @@ func (s *sequence) isPlaced(cluster string) bool {
 	})
 }
 
-// awaitOff waits until a cluster that is withdrawn has been taken off the hub. When some have waited for keepLimit, the hub is not waited for any more:
+// awaitOff waits until a cluster that is withdrawn has been taken off the hub. When some have waited for hubLimit, the hub is not waited for any more:
 // it would keep the rollout from ever going on or ending. It is told all the same, as long as the rollout goes on.
 func (s *sequence) awaitOff(ctx workflow.Context, m *member) {
-	off := func() bool { return m.over || !s.writing && !s.isPlaced(m.name) || s.failure != nil }
+	off := func() bool { return m.over || !s.writing && !s.isPlaced(m.Cluster) || s.failure != nil }
 	if off() {
 		return
 	}
 	if s.leaving == 0 {
 		waiting, stop := workflow.WithCancel(ctx)
-		s.patience = workflow.NewTimerWithOptions(waiting, keepLimit, workflow.TimerOptions{Summary: "take clusters off the hub"})
+		s.patience = workflow.NewTimerWithOptions(waiting, hubLimit, workflow.TimerOptions{Summary: "take clusters off the hub"})
 		s.loseIt = stop
 	}
 	s.leaving++
@@ -369,14 +369,14 @@ func (s *sequence) awaitOff(ctx workflow.Context, m *member) {
 // settled: nothing is under way, and nothing is to be told.
 func (s *sequence) settled() bool { return s.ctx == nil || s.told || !s.dirty && !s.writing }
 
-// stopPlacing tells the hub what is left to be told, and nothing from then on. It does not insist for longer than keepLimit.
+// stopPlacing tells the hub what is left to be told, and nothing from then on. It does not insist for longer than hubLimit.
 func (s *sequence) stopPlacing(ctx workflow.Context) {
 	if s.ctx == nil {
 		return
 	}
 	s.dirty, s.pressing = true, true
 	waiting, stop := workflow.WithCancel(ctx)
-	limit := workflow.NewTimerWithOptions(waiting, keepLimit, workflow.TimerOptions{Summary: "take clusters off the hub"})
+	limit := workflow.NewTimerWithOptions(waiting, hubLimit, workflow.TimerOptions{Summary: "take clusters off the hub"})
 	_ = workflow.Await(ctx, func() bool { return s.settled() || limit.IsReady() })
 	stop()
 	s.stop()

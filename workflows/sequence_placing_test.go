@@ -258,16 +258,16 @@ func (removable) count() int { return 1 }
 // A rollout is cancelled while a worker prepares it, who does not hear of that: what was removed meanwhile would be made again, and stay.
 func TestNothingIsRemovedBeforeTheAttemptToMakeItIsOver(t *testing.T) {
 	for name, end := range map[string]func(s *sequence, ctx workflow.Context){
-		"at the end":          func(s *sequence, ctx workflow.Context) { s.takeBack(ctx, false) },
-		"before the next run": func(s *sequence, ctx workflow.Context) { s.settle(ctx) },
+		"at the end":          func(s *sequence, ctx workflow.Context) { s.CleanUp(ctx, false) },
+		"before the next run": func(s *sequence, ctx workflow.Context) { s.Settle(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.registerAs("Ends", func(ctx workflow.Context, _ string) error {
 				began := metav1.NewTime(workflow.Now(ctx))
-				g := &groupUpgrade{status: groupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}
-				var s *sequence
-				s = newSequence(g, removable{removed: func() { require.False(t, s.preparing) }})
+				g := &remediatedRollout{&groupUpgrade{status: groupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}}
+				s := newSequence(g, nil)
+				s.items = removable{removed: func() { require.False(t, s.preparing) }}
 				s.preparing = true
 				workflow.Go(ctx, func(ctx workflow.Context) {
 					_ = workflow.Sleep(ctx, effectTimeout)

@@ -81,6 +81,17 @@ func ExpandNotBound(places map[int][]int, clusters []string) map[string][]int {
 	return notBound
 }
 
+// NamesInState returns the names of the clusters in that state, in their order.
+func NamesInState(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) []string {
+	var names []string
+	for i := range clusters {
+		if clusters[i].State == state {
+			names = append(names, clusters[i].Name)
+		}
+	}
+	return names
+}
+
 // NamesOf returns the names of clusters, in their order.
 func NamesOf(clusters []ranv1.ClusterStatus) []string {
 	names := make([]string, len(clusters))

@@ -11,31 +11,15 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// remedy is how the remediation of a rollout is carried out on clusters; each kind of remediation has one.
-type remedy interface {
-	// start begins the work on clusters of a batch and returns at once. For each of them batch.ended is called, once, when its work is over
-	// and what had to be taken back is. A cluster is withdrawn by cancelling its context; it then ends in state cancelled, unless it was
-	// complete in the same moment.
-	start(b *batch, clusters []*clusterAtWork)
-	// completeNow returns those of the clusters, which have timed out, that are found complete after all.
-	completeNow(ctx workflow.Context, clusters []string) ([]string, error)
-	// atOnce is how many clusters one run can keep at work, and startedTogether how many it can start in one workflow task.
-	atOnce() int
-	startedTogether() int
-	// settle returns when nothing is under way any more for clusters whose work is over.
-	settle(ctx workflow.Context)
-	// takeBack removes what was made for the rollout as a whole. No cluster is at work.
-	takeBack(ctx workflow.Context, succeeded bool)
-}
-
-func newRemedy(g *groupUpgrade) remedy {
+// newRemediator returns the remediator for the kind of remediation of the rollout. Prepared is what an earlier run found.
+func newRemediator(g *groupUpgrade, prepared *PreparedItems) Remediator {
 	switch rollout.RemediationOf(&g.in.Object) {
 	case rollout.ManagedPolicies:
-		return newSequence(g, &policyItems{group: g})
+		return newPolicySequence(&remediatedRollout{g}, prepared)
 	case rollout.ManifestWorks:
-		return newSequence(g, &workItems{group: g})
+		return newWorkSequence(&remediatedRollout{g}, prepared)
 	default:
-		return nodeRemedy{g}
+		return nodeRemediator{g}
 	}
 }
 
@@ -65,7 +49,7 @@ func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 	if len(late) == 0 || ctx.Err() != nil {
 		return "", nil
 	}
-	complete, err := g.remedy.completeNow(ctx, late)
+	complete, err := g.remediator.CompleteNow(ctx, late)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil

@@ -1,0 +1,114 @@
+package workflows
+
+import (
+	"fmt"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// nodeRemediator maintains the nodes of each cluster, with a child workflow ClusterUpgrade for each.
+type nodeRemediator struct{ group *groupUpgrade }
+
+// Start implements Remediator.
+func (n nodeRemediator) Start(clusters []*ClusterWork) {
+	for _, work := range clusters {
+		n.startOne(work)
+	}
+	n.group.batch.watchVanishing(clusters)
+}
+
+func (n nodeRemediator) startOne(work *ClusterWork) {
+	g, ctx := n.group, work.Ctx
+	meta := g.in.Object.ObjectMeta
+	in := ClusterUpgradeInput{
+		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: temporal.TaskQueue, Batch: work.Batch,
+		ProgressLimit: progressLimit(g.batch.atOnce(), g.timeout()),
+		Held:          g.holds.about(work.Cluster),
+	}
+	if queue, own := g.taskQueues[work.Cluster]; own {
+		in.TaskQueue = queue
+	}
+	if g.spec.NodeMaintenance != nil {
+		in.Remediation = *g.spec.NodeMaintenance
+	}
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:          temporal.ClusterUpgradeID(meta.Namespace, meta.Name, work.Cluster),
+		WaitForCancellation: true,
+		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
+		StaticSummary:       fmt.Sprintf("%s, batch %d", work.Cluster, work.Batch),
+		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
+			temporal.AttributeGroup.ValueSet(meta.Namespace+"/"+meta.Name),
+			temporal.AttributeCluster.ValueSet(work.Cluster),
+			temporal.AttributeBatch.ValueSet(int64(work.Batch)),
+		),
+	}), temporal.ClusterUpgrade, in)
+	ended := false
+	over := func() bool { return ended }
+	workflow.GoNamed(ctx, "pause "+work.Cluster, func(ctx workflow.Context) { g.passOnPause(ctx, child, over) })
+	workflow.GoNamed(ctx, "hold "+work.Cluster, func(ctx workflow.Context) {
+		g.holds.passOn(ctx, func() emergency.State { return g.holds.about(work.Cluster) }, in.Held, child, over)
+	})
+	workflow.GoNamed(ctx, "cluster "+work.Cluster, func(ctx workflow.Context) {
+		// The child is waited for even when this run is cancelled: it returns its nodes first.
+		var result ranv1.ClusterStatus
+		err := child.Get(ctx, &result)
+		ended = true
+		sweepAfter(ctx, err, work.Cluster)
+		work.Ended(ctx, resultOf(result, err))
+	})
+}
+
+// passOnPause tells a child at work of every pause and resume, in order. One is only started while the rollout is not paused.
+func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
+	status := &g.status
+	told := false
+	for {
+		_ = workflow.Await(ctx, func() bool { return over() || status.Paused != told })
+		if over() || ctx.Err() != nil {
+			return
+		}
+		told = status.Paused
+		signal := temporal.SignalResume
+		if told {
+			signal = temporal.SignalPause
+		}
+		// A child that is over meanwhile needs not be told: nothing to do about an error.
+		_ = child.SignalChildWorkflow(ctx, signal, g.pauseRequest).Get(ctx, nil)
+	}
+}
+
+// CompleteNow implements Remediator: none is, because each was withdrawn when its time was over.
+func (nodeRemediator) CompleteNow(workflow.Context, []string) ([]string, error) { return nil, nil }
+
+// AtOnce implements Remediator: each cluster has a child workflow.
+func (nodeRemediator) AtOnce() int { return clustersAtOnce }
+
+// StartedTogether implements Remediator: a child is a command of a workflow task.
+func (nodeRemediator) StartedTogether() int { return childrenAtOnce }
+
+// Settle implements Remediator: a ClusterUpgrade has cleaned up when it ends.
+func (nodeRemediator) Settle(workflow.Context) {}
+
+// CleanUp implements Remediator: nothing is made for the rollout as a whole.
+func (nodeRemediator) CleanUp(workflow.Context, bool) {}
+
+// Prepared implements Remediator.
+func (nodeRemediator) Prepared() *PreparedItems { return nil }
+
+// resultOf is the record of a cluster whose ClusterUpgrade is over.
+func resultOf(result ranv1.ClusterStatus, err error) ranv1.ClusterStatus {
+	if err != nil && !detailsOf(err, &result) {
+		failure := failureOf(err)
+		result.State, result.Reason, result.Message = ranv1.ClusterFailed, failure.Reason, failure.Message
+	}
+	if sdktemporal.IsCanceledError(err) {
+		result.State = ranv1.ClusterCancelled
+	}
+	return result
+}
