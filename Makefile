@@ -19,6 +19,8 @@ TOOLS := bin/tools
 PROTO := internal/statuspage/proto
 # BUF finds its plugins on the path.
 BUF := PATH="$(CURDIR)/$(TOOLS):$$PATH" buf
+# API_REFERENCE writes one page of Markdown for each API group.
+API_REFERENCE := $(TOOLS)/crd-ref-docs --source-path=internal/apis --config=internal/tools/crd-ref-docs.yaml --renderer=markdown --output-mode=group --log-level=ERROR
 
 .PHONY: help
 help: ## List the targets
@@ -66,7 +68,7 @@ chaos: servers ## Do harm to rollouts for MINUTES (20), at random after all scen
 	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestWhateverGoesWrong -v -count 1 -timeout 0
 
 .PHONY: lint
-lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, buf, and that what is generated matches its sources
+lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, buf, and that generated files match their sources
 	go vet ./...
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/workflowcheck ./workflows/...
@@ -77,16 +79,21 @@ lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, buf,
 	@# Go does not look into a directory that begins with _: what is left there is no package.
 	@cd $(PROTO) && $(BUF) lint && rm -rf $(CURDIR)/bin/_proto && $(BUF) generate -o $(CURDIR)/bin/_proto && \
 	if ! diff -r --exclude='*.proto' --exclude='buf*.yaml' $(CURDIR)/bin/_proto .; then echo "the status page's API does not match its .proto (make generate writes it)"; exit 1; fi
+	@rm -rf bin/reference && mkdir -p bin/reference && $(API_REFERENCE) --output-path=bin/reference && \
+	if ! diff -r bin/reference docs/reference/api; then echo "the reference of the API does not match the types (make generate writes it)"; exit 1; fi
+	go test -count 1 ./starter -run TestReferenceMatchesTheCommands
 
 .PHONY: format
 format: checkers ## Format the code
 	$(TOOLS)/gofumpt -w .
 
 .PHONY: generate
-generate: checkers ## Write deepcopy methods and CRDs from the API types, and the code of the status page's API
+generate: checkers ## Write what is generated: deepcopy methods, CRDs, the code of the status page's API, the references of the CLI and the API
 	$(TOOLS)/controller-gen object paths=./internal/apis/...
 	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
 	cd $(PROTO) && $(BUF) generate
+	rm -rf docs/reference/api && mkdir -p docs/reference/api && $(API_REFERENCE) --output-path=docs/reference/api
+	go test -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
 
 .PHONY: tools
 tools: checkers servers ## Build what the other targets use

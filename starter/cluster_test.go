@@ -20,7 +20,7 @@ import (
 )
 
 func TestOnARealCluster(t *testing.T) {
-	alone(t)
+	isolate(t)
 	stack := devstacktest.Start(t, devstack.Options{
 		Clusters: []devstack.ClusterOptions{{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true}},
 		Temporal: &devstack.TemporalOptions{},

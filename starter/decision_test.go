@@ -53,7 +53,7 @@ spec:
 `
 
 func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
-	alone(t)
+	isolate(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, silent.Close()) })
@@ -66,7 +66,7 @@ func TestADecisionDoesNotWaitLongerForASilentClusterThanItMay(t *testing.T) {
 }
 
 func TestAClusterThatIsNoHubIsNamed(t *testing.T) {
-	alone(t)
+	isolate(t)
 	serves := http.NewServeMux() // the kinds of no group, as an API server without CRDs has none of theirs
 	for path, answer := range map[string]string{"/api": `{"kind": "APIVersions", "versions": ["v1"]}`, "/apis": `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`} {
 		serves.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -85,7 +85,7 @@ func TestAClusterThatIsNoHubIsNamed(t *testing.T) {
 }
 
 func TestPlanFromAFile(t *testing.T) {
-	alone(t)
+	isolate(t)
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects))
 	require.Equal(t, [][]string{{"spoke-2"}, {"spoke-1"}, {"spoke-3"}}, plan.RemediationPlan)
 	require.Equal(t, int32(1), plan.ComputedMaxConcurrency)
@@ -99,7 +99,7 @@ BATCH   CLUSTER   NOTE
 }
 
 func TestAPlanOfNoClustersSaysSo(t *testing.T) {
-	alone(t)
+	isolate(t)
 	nobody := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)
 	require.Equal(t, `rollout prod/november: 0 clusters in 0 batches, at most 0 at once
 no cluster is selected: nothing would be done, and the rollout would end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector
@@ -109,7 +109,7 @@ no cluster is selected: nothing would be done, and the rollout would end as Comp
 }
 
 func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {
-	alone(t)
+	isolate(t)
 	at := "2027-03-28T02:00:00Z"
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects), "--at", at)
 	require.Equal(t, at, plan.Conditions[0].LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z"))
@@ -120,7 +120,7 @@ func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {
 }
 
 func TestAPlanThatCannotBeCarriedOutIsPrintedAndRefused(t *testing.T) {
-	alone(t)
+	isolate(t)
 	snapshot := file(t, "hub.yaml", hubObjects)
 	got := drydockWith(t, validRollout, "upgrade", "plan", "-f", "-", "--snapshot", snapshot)
 	require.Equal(t, exitDone, got.status)
@@ -145,7 +145,7 @@ spec:
 }
 
 func TestObjectsOfAFileThatCannotBeReadAreWrongInput(t *testing.T) {
-	alone(t)
+	isolate(t)
 	blocked := file(t, "cgu.yaml", strings.TrimSpace(validRollout)+"\n  blockingCRs: [{name: october, namespace: prod}]\n")
 	for name, tt := range map[string]struct {
 		args             []string
@@ -179,7 +179,7 @@ func TestObjectsOfAFileThatCannotBeReadAreWrongInput(t *testing.T) {
 }
 
 func TestAPlanOfPoliciesSaysWithWhichEachClusterBegins(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydockWith(t, `
 apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
@@ -202,7 +202,7 @@ status: {status: [{clustername: spoke-1, clusternamespace: spoke-1, compliant: N
 }
 
 func TestWithoutSnapshotAndKubeconfigADecisionSaysWhatItNeeds(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout))
 	require.Equal(t, outcome{
 		status: exitUsage,
@@ -254,7 +254,7 @@ spec:
 `
 
 func TestDrainPreviewFromAFile(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-o", "json")
 	require.Equal(t, exitFailed, got.status)
@@ -285,7 +285,7 @@ func withoutMessages(t *testing.T, text string) string {
 }
 
 func TestASnapshotMayBeCompressed(t *testing.T) {
-	alone(t)
+	isolate(t)
 	var compressed bytes.Buffer
 	writer := gzip.NewWriter(&compressed)
 	_, err := writer.Write([]byte(nodeObjects))
@@ -297,7 +297,7 @@ func TestASnapshotMayBeCompressed(t *testing.T) {
 }
 
 func TestADrainThatCannotBeShownIsRefused(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
 	tests := []struct {
 		name   string

@@ -63,7 +63,7 @@ func wordsOf(line string) []string {
 }
 
 func TestEveryCommandInTheDocumentationIsOne(t *testing.T) {
-	alone(t)
+	isolate(t)
 	typed := 0
 	for _, document := range documents(t) {
 		for _, match := range typedForms.FindAllStringSubmatch(document.text, -1) {

@@ -63,7 +63,7 @@ status: {conditions: [{type: Failed, status: "False"}, {type: InProgress, status
 `
 
 func TestAHarborClusterIsJudgedByAFile(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := parsed[map[string]any](t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", harborObjects), "--at", "2026-11-20T10:00:00Z")
 	require.ElementsMatch(t, []string{"status", "applyHarbor", "conditions"}, keysOf(got))
 	require.Equal(t, "creating", got["status"])
@@ -93,7 +93,7 @@ func keysOf(object map[string]any) []string {
 }
 
 func TestAnUnhealthyHarborClusterIsAFailure(t *testing.T) {
-	alone(t)
+	isolate(t)
 	broken := strings.Replace(harborObjects, "Creating", "SyncFailed", 1)
 	got := drydock(t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", broken), "-o", "json")
 	require.Equal(t, exitFailed, got.status)
@@ -104,7 +104,7 @@ func TestAnUnhealthyHarborClusterIsAFailure(t *testing.T) {
 }
 
 func TestWhichHarborClusterIsAskedForUnlessThereIsOne(t *testing.T) {
-	alone(t)
+	isolate(t)
 	other := strings.Replace(strings.SplitAfter(harborObjects, "---\n")[0], "name: main", "name: other", 1)
 	two := file(t, "harbor.yaml", other+harborObjects)
 	got := drydock(t, "harbor", "evaluate", "--snapshot", two)

@@ -136,8 +136,8 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// alone takes away what the person running the tests has set up, so that a test only sees what it gives.
-func alone(t *testing.T) {
+// isolate unsets the variables and configuration of the person who runs the tests.
+func isolate(t *testing.T) {
 	t.Helper()
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")

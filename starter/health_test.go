@@ -49,7 +49,7 @@ healthChecks:
 `
 
 func TestHealthChecksAreJudgedOnAFile(t *testing.T) {
-	alone(t)
+	isolate(t)
 	checks, snapshot := file(t, "checks.yaml", shopChecks), file(t, "objects.yaml", shopObjects)
 	require.Equal(t, `CHECK      HEALTHY   REASON   MESSAGE
 web        yes                1 workloads in namespace shop are available
@@ -72,7 +72,7 @@ node       yes                1 nodes are Ready
 }
 
 func TestTheHealthChecksOfTheDocumentationAreJudgedAsItShows(t *testing.T) {
-	alone(t)
+	isolate(t)
 	page, err := os.ReadFile("../docs/reference/health-checks.md")
 	require.NoError(t, err)
 	_, example, _ := strings.Cut(string(page), "$ cat checks.yaml\n")
@@ -91,7 +91,7 @@ status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, readyReplicas: 
 }
 
 func TestHealthChecksAreJudgedForTheTimeThatIsAskedFor(t *testing.T) {
-	alone(t)
+	isolate(t)
 	checks := file(t, "checks.yaml", "[{name: registry, harborCluster: {namespace: reg, name: main}}]")
 	objects := file(t, "objects.yaml", `
 apiVersion: goharbor.io/v1beta1
@@ -113,7 +113,7 @@ spec:
 }
 
 func TestAFileOfObjectsCannotTellHowAnAddressAnswers(t *testing.T) {
-	alone(t)
+	isolate(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("was asked") }))
 	t.Cleanup(server.Close)
 	checks := file(t, "checks.yaml", `[{name: page, http: {url: "`+server.URL+`"}}]`)
@@ -124,7 +124,7 @@ func TestAFileOfObjectsCannotTellHowAnAddressAnswers(t *testing.T) {
 }
 
 func TestHealthChecksThatCannotBeAreWrongInput(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydockWith(t, "[{name: a, cel: {apiVersion: v1, kind: Pod, name: p, expression: '1'}}]", "health", "check", "-f", "-")
 	require.Equal(t, exitUsage, got.status)
 	require.Contains(t, got.stderr, "error: stdin: healthChecks[0].cel.expression: ")

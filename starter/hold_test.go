@@ -19,7 +19,7 @@ import (
 )
 
 func TestHoldAndReleaseSayWhatTheyMiss(t *testing.T) {
-	alone(t)
+	isolate(t)
 	t.Setenv(clusterVariable, "spoke-1") // an emergency stop never guesses
 	for _, verb := range []string{"hold", "release"} {
 		for _, tt := range []struct {

@@ -24,7 +24,7 @@ spec:
 `
 
 func TestARolloutThatIsWrongInManyWaysIsRefusedWithAllOfThem(t *testing.T) {
-	alone(t)
+	isolate(t)
 	path := file(t, "cgu.yaml", `
 apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
@@ -45,13 +45,13 @@ spec:
 }
 
 func TestAnObjectOfAnotherKindIsRefused(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydockWith(t, validRollout, "lock", "controller", "start", "-f", "-", "--cluster", "spoke-1")
 	require.Equal(t, outcome{status: exitUsage, stderr: "error: stdin: ClusterGroupUpgrade prod/november: is not a WorkloadLockPolicy\n"}, got)
 }
 
 func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydockWith(t, validRollout, "upgrade", "start", "-f", "-", "-n", "test")
 	require.Equal(t, outcome{
 		status: exitUsage,
@@ -60,7 +60,7 @@ func TestTheNamespaceOfAFileMustNotContradictTheFlag(t *testing.T) {
 }
 
 func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydock(t, "node", "maintain", "Worker_1", "--cluster", "spoke-1", "--name", "M_",
 		"--requestor", "x", "--additional-requestor", "a.example.com,B", "--pod-selector", "a in (", "--pod-eviction-filter", "nvidia,(", "--drain-timeout", "-1s",
 		"--skip-wait-for-delete", "-1s", "--wait-for-pods", "--wait-for-pods-selector", "=", "--wait-for-pods-timeout", "-1s",
@@ -74,7 +74,7 @@ func TestAMaintenanceOfFlagsIsHeldToTheSameRulesAsOneOfAFileAndFaultsNameTheFlag
 }
 
 func TestANameThatNobodyGaveIsNotWhatIsWrong(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydock(t, "node", "maintain", "worker_1", "--cluster", "spoke-1")
 	require.Equal(t, exitUsage, got.status)
 	require.Equal(t, 1, strings.Count(got.stderr, "error: "), got.stderr)
@@ -82,7 +82,7 @@ func TestANameThatNobodyGaveIsNotWhatIsWrong(t *testing.T) {
 }
 
 func TestAFlagThatSaysHowToDoWhatIsNotDoneIsRefused(t *testing.T) {
-	alone(t)
+	isolate(t)
 	for flags, want := range map[string]string{
 		"--drain=false --pod-selector=app=web": "--pod-selector: needs --drain",
 		"--drain=false --force":                "--force: needs --drain",

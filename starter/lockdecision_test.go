@@ -94,7 +94,7 @@ status: {state: active, errorMessage: "rebalancing: 12% of objects are misplaced
 `
 
 func TestLocksAreEvaluatedFromAFile(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "objects.yaml", lockObjects+"---"+lockPolicy)
 	require.JSONEq(t, `{
 		"locks": [
@@ -121,7 +121,7 @@ vrouter: 1 out of 3 nodes updated (33%), 1 inactive now
 }
 
 func TestLocksAreEvaluatedByThePolicyThatIsMeant(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "objects.yaml", lockObjects)
 	other := strings.ReplaceAll(lockPolicy, "vrouter", "ceph")
 	both := file(t, "both.yaml", lockObjects+"---"+lockPolicy+"---"+other)
@@ -159,7 +159,7 @@ func TestLocksAreEvaluatedByThePolicyThatIsMeant(t *testing.T) {
 }
 
 func TestAGateIsShownWithItsHolders(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "objects.yaml", lockObjects)
 	require.JSONEq(t, `{"open": true, "holders": []}`, succeeds(t, "lock", "gate", "--snapshot", objects, "-o", "json"))
 	require.Equal(t, "node n1 is not held\n", succeeds(t, "lock", "gate", "--node", "n1", "--snapshot", objects))
@@ -181,7 +181,7 @@ vrouter-n2   vrouter      active
 }
 
 func TestLocksAndRequestsAreListed(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "objects.yaml", lockObjects)
 	require.Equal(t, `REQUEST    FOR       SCOPE   BY                           AGE
 upgrade    cluster                                        60m
@@ -212,7 +212,7 @@ vrouter-n9   node n9   vrouter      failed
 }
 
 func TestProgressIsShownByApplication(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "objects.yaml", lockObjects)
 	require.Equal(t, `APPLICATION   PROGRESS   UPDATED   INACTIVE NOW   REPORTED
 ceph          0%         0 of 1    0

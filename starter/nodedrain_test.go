@@ -78,7 +78,7 @@ spec:
 `
 
 func TestADryRunNamesEveryReasonThereIs(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", file(t, "node.yaml", everyReason()),
 		"-f", file(t, "request.yaml", gpuMaintenance), "--at", "2026-11-20T12:00:30Z", "-o", "json")
 	require.Equal(t, exitFailed, got.status, got.stderr)
@@ -99,7 +99,7 @@ func TestADryRunNamesEveryReasonThereIs(t *testing.T) {
 }
 
 func TestADryRunShowsTheOrderInWhichPodsLeave(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "node.yaml", nodeObjects)
 	require.NotContains(t, drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects).stdout, "ORDER", "without an order none is shown")
 
@@ -109,7 +109,7 @@ func TestADryRunShowsTheOrderInWhichPodsLeave(t *testing.T) {
 }
 
 func TestABadOrderIsRefusedWithItsField(t *testing.T) {
-	alone(t)
+	isolate(t)
 	bad := file(t, "request.yaml", strings.Replace(forcedMaintenance, "{force: true}", "{podOrder: [{podSelector: app=web, order: 1}, {podSelector: app in, order: 2}]}", 1))
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", file(t, "node.yaml", nodeObjects), "-f", bad)
 	require.Equal(t, exitUsage, got.status)

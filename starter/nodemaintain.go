@@ -87,7 +87,8 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	f.describing = pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags := f.describing
 	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
-	flags.StringVar(&f.requestor, "requestor", defaultRequestor(), "who asks: 2 to 63 characters, like a DNS name")
+	flags.StringVar(&f.requestor, "requestor", defaultRequestor(), "requestor of the maintenance: 2 to 63 characters, like a DNS name")
+	flags.Lookup("requestor").DefValue = "USER.cli.drydock" // the help reads the same for everybody
 	flags.BoolVar(&f.cordon, "cordon", true, "cordon the node")
 	flags.BoolVar(&f.drain, "drain", true, "drain the node")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 5*time.Minute, "time for the drain; 0 is no limit")

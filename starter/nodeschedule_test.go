@@ -54,7 +54,7 @@ const (
 )
 
 func TestScheduleFromAFile(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "cluster.yaml", schedulingObjects)
 	require.JSONEq(t, `{
 		"availableSlots": 3, "canBecomeUnavailable": 2,
@@ -71,7 +71,7 @@ func TestScheduleFromAFile(t *testing.T) {
 }
 
 func TestAScheduleShowsPeopleTheQueueInOrderOfRank(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "cluster.yaml", schedulingObjects)
 	require.Equal(t, `3 slots free, and 2 more nodes may become unavailable
 RANK   REQUEST              NODE       REQUESTOR              DECISION   REASON
@@ -87,7 +87,7 @@ RANK   REQUEST              NODE       REQUESTOR              DECISION   REASON
 }
 
 func TestANodeWithTheMarkOfAMaintenanceHoldsASlot(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "cluster.yaml", `
 apiVersion: v1
 kind: Node
@@ -106,7 +106,7 @@ spec: {requestorID: kim.example.com, nodeName: worker-1}
 }
 
 func TestBudgetsAreTriedBeforeTheyAreApplied(t *testing.T) {
-	alone(t)
+	isolate(t)
 	objects := file(t, "cluster.yaml", schedulingObjects)
 	budgets := func(spec string) string {
 		return file(t, "budgets.yaml", "{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {name: budgets}, spec: "+spec+"}")

@@ -36,7 +36,7 @@ spec: {title: New switches, portalRef: main, components: [db, rack], affectedSta
 }
 
 func TestWhatAPortalCannotShowIsRefusedBeforeAnythingIsTouched(t *testing.T) {
-	alone(t)
+	isolate(t)
 	shop := shopText(time.Date(2026, 3, 28, 2, 0, 0, 0, time.UTC))
 	for name, tt := range map[string]struct {
 		text, says string

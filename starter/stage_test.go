@@ -46,7 +46,7 @@ type stage struct {
 
 // newStage starts the server, prepares it with `drydock setup` and starts the worker.
 func newStage(t *testing.T) *stage {
-	alone(t)
+	isolate(t)
 	// Rollouts continue as new between their batches: a watch goes on with the new run.
 	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{
 		DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "40"},

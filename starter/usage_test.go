@@ -10,7 +10,7 @@ import (
 )
 
 func TestEveryCommandExplainsItself(t *testing.T) {
-	alone(t)
+	isolate(t)
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		path := strings.TrimSpace(strings.TrimPrefix(cmd.CommandPath(), "drydock"))
@@ -27,7 +27,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 }
 
 func TestHelpListsTheVerbs(t *testing.T) {
-	alone(t)
+	isolate(t)
 	nouns := map[string][]string{
 		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "setup", "doctor", "version", "completion", "help"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history"},
@@ -54,7 +54,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 }
 
 func TestWrongUsage(t *testing.T) {
-	alone(t)
+	isolate(t)
 	tests := []struct {
 		name   string
 		args   []string
@@ -182,14 +182,14 @@ func TestWrongUsage(t *testing.T) {
 }
 
 func TestAnUnreachableTemporalIsAFailureAndNamedWithTheFlag(t *testing.T) {
-	alone(t)
+	isolate(t)
 	const stderr = "error: temporal at 127.0.0.1:1 does not answer (set --address, or TEMPORAL_ADDRESS): dial tcp 127.0.0.1:1: connect: connection refused\n"
 	require.Equal(t, outcome{status: exitFailed, stderr: stderr}, drydock(t, "upgrade", "list"))
 	require.Equal(t, outcome{status: exitFailed, stderr: stderr}, drydock(t, "upgrade", "cancel", "november"))
 }
 
 func TestVersion(t *testing.T) {
-	alone(t)
+	isolate(t)
 	require.Regexp(t, `^drydock \S+ \(go1\.\d+.*\)\n$`, succeeds(t, "version"))
 	require.Regexp(t, `^drydock \S+\n$`, succeeds(t, "--version"))
 	built := parsed[map[string]string](t, "version")
@@ -204,7 +204,7 @@ func TestCompletionScriptsAreWrittenForEachShell(t *testing.T) {
 }
 
 func TestWithoutTemporalNothingIsSuggestedAndNothingIsComplainedAbout(t *testing.T) {
-	alone(t)
+	isolate(t)
 	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "upgrade", "status", ""))
 }
 

@@ -22,7 +22,7 @@ spec: {title: Switches, portalRef: main, scheduledStart: "2026-03-28T02:00:00Z",
 `
 
 func TestThePhaseOfAMaintenance(t *testing.T) {
-	alone(t)
+	isolate(t)
 	maintenance := file(t, "maintenance.yaml", switchMaintenance)
 	for at, want := range map[string]string{
 		"2026-03-27T23:00:00Z":           `{"phase": "upcoming", "nextTransition": "2026-03-28T02:00:00Z", "requeueAfterSeconds": 10800}`,
@@ -38,7 +38,7 @@ func TestThePhaseOfAMaintenance(t *testing.T) {
 }
 
 func TestAMaintenanceThatEndsBeforeItStartsHasNoPhase(t *testing.T) {
-	alone(t)
+	isolate(t)
 	got := drydockWith(t, strings.Replace(switchMaintenance, "T06:00", "T02:00", 1), "window", "phase", "-f", "-", "--at", "not looked at")
 	require.Equal(t, outcome{
 		status: exitUsage, stderr: "error: stdin: Maintenance switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n",
@@ -59,7 +59,7 @@ spec:
 `
 
 func TestThePreviewOfAWindow(t *testing.T) {
-	alone(t)
+	isolate(t)
 	window := file(t, "window.yaml", springWindow)
 	args := []string{"window", "preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "2026-03-31T00:00:00Z"}
 	for _, zone := range []string{"UTC", "Asia/Tokyo"} {
@@ -84,7 +84,7 @@ not at 2026-03-30T00:30:00Z: Excluded by freeze
 }
 
 func TestWhetherWindowsAllowSomethingToStart(t *testing.T) {
-	alone(t)
+	isolate(t)
 	day := "---" + strings.NewReplacer("nightly", "day", "BYHOUR=2;BYMINUTE=30", "BYHOUR=12", "04:00", "14:00", "cutoff", "selector: {matchLabels: {env: prod}}\n  cutoff").Replace(springWindow)
 	windows := file(t, "windows.yaml", springWindow+day)
 	tests := []struct {
@@ -123,7 +123,7 @@ func TestWhetherWindowsAllowSomethingToStart(t *testing.T) {
 }
 
 func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
-	alone(t)
+	isolate(t)
 	window := file(t, "window.yaml", springWindow)
 	tests := []struct {
 		name, stdin string
@@ -171,7 +171,7 @@ func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
 }
 
 func TestAnOrderForAWindowIsCheckedBeforeAnybodyIsAsked(t *testing.T) {
-	alone(t)
+	isolate(t)
 	for name, tt := range map[string]struct {
 		args   []string
 		stderr string
