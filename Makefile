@@ -68,7 +68,7 @@ chaos: servers ## Do harm to rollouts for MINUTES (20), at random after all scen
 	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestWhateverGoesWrong -v -count 1 -timeout 0
 
 .PHONY: lint
-lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, buf, and that generated files match their sources
+lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck, gofumpt, buf, Vale, and that generated files match their sources
 	go vet ./...
 	$(TOOLS)/staticcheck ./...
 	$(TOOLS)/workflowcheck ./workflows/...
@@ -82,6 +82,8 @@ lint: checkers ## Check the code: vet, staticcheck, workflowcheck, gofumpt, buf,
 	@rm -rf bin/reference && mkdir -p bin/reference && $(API_REFERENCE) --output-path=bin/reference && \
 	if ! diff -r bin/reference docs/reference/api; then echo "the reference of the API does not match the types (make generate writes it)"; exit 1; fi
 	go test -count 1 ./starter -run TestReferenceMatchesTheCommands
+	$(TOOLS)/vale --no-wrap README.md docs
+	go test -count 1 ./internal/architecture -run 'Plainly|Forbids'
 
 .PHONY: format
 format: checkers ## Format the code
@@ -103,6 +105,7 @@ checkers:
 	@mkdir -p $(TOOLS)
 	@cd internal/tools && GOWORK=off go build -o ../../$(TOOLS)/ tool
 	@cd internal/tools/proto && GOWORK=off go build -o ../../../$(TOOLS)/ tool
+	@cd internal/tools/prose && GOWORK=off go build -o ../../../$(TOOLS)/ tool
 
 .PHONY: servers
 servers: dev

@@ -1,0 +1,131 @@
+package architecture
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// unwrittenTrees are the packages whose comments and messages still have findings.
+var unwrittenTrees = []string{"activities", "deploy", "docs", "internal", "starter", "worker", "workflows"}
+
+// wordRule is one pattern of the prose style with the message that explains a finding.
+type wordRule struct {
+	pattern *regexp.Regexp
+	message string
+}
+
+// TestGoFilesSpeakPlainly holds comments and messages in Go files to the style that Vale holds the documentation to.
+func TestGoFilesSpeakPlainly(t *testing.T) {
+	rules := wordRules(t)
+	require.Greater(t, len(rules), 30)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		tree, err := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || tree == "bin" || strings.HasPrefix(tree, ".git") || slices.Contains(unwrittenTrees, tree)):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		for _, finding := range findings(t, path, rules) {
+			t.Error(finding)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// TestTheStyleFindsWhatItForbids makes sure that a pattern that matches nothing cannot pass as clean prose.
+func TestTheStyleFindsWhatItForbids(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "riddle.go")
+	text := "package riddle\n\n// Whoever reads this knows it.\nconst message = \"the node is handed over\"\n\nconst name = \"anew\" // a name is no message\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	found := findings(t, path, wordRules(t))
+	require.Len(t, found, 2)
+	require.Contains(t, found[0], `riddle.go:3:1: "Whoever"`)
+	require.Contains(t, found[1], `riddle.go:4:17: "handed over"`)
+}
+
+// findings lists what the rules find in the comments and in the messages of a Go file. A string without a space is a name, not a message.
+func findings(t *testing.T, path string, rules []wordRule) []string {
+	t.Helper()
+	positions := token.NewFileSet()
+	file, err := parser.ParseFile(positions, path, nil, parser.ParseComments)
+	require.NoError(t, err)
+	if ast.IsGenerated(file) {
+		return nil
+	}
+	var found []string
+	check := func(at token.Pos, text string) {
+		for _, rule := range rules {
+			if match := rule.pattern.FindString(text); match != "" {
+				found = append(found, fmt.Sprintf("%s: %q: %s", positions.Position(at), match, rule.message))
+			}
+		}
+	}
+	for _, group := range file.Comments {
+		check(group.Pos(), group.Text())
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			text, err := strconv.Unquote(literal.Value)
+			require.NoError(t, err)
+			if strings.Contains(text, " ") {
+				check(literal.Pos(), text)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// wordRules reads the rules of the prose style.
+func wordRules(t *testing.T) []wordRule {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, ".vale/styles/Drydock/*.yml"))
+	require.NoError(t, err)
+	var rules []wordRule
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var style struct {
+			Message string            `json:"message"`
+			Tokens  []string          `json:"tokens"`
+			Swap    map[string]string `json:"swap"`
+		}
+		require.NoError(t, yaml.Unmarshal(text, &style), path)
+		for _, pattern := range style.Tokens {
+			rules = append(rules, newWordRule(t, pattern, "names nobody: write who or what it is"))
+		}
+		for pattern, better := range style.Swap {
+			rules = append(rules, newWordRule(t, pattern, "write "+better))
+		}
+	}
+	slices.SortFunc(rules, func(a, b wordRule) int { return strings.Compare(a.pattern.String(), b.pattern.String()) })
+	return rules
+}
+
+// newWordRule matches a pattern as Vale does: whole words in upper or lower case, also where a line breaks.
+func newWordRule(t *testing.T, pattern, message string) wordRule {
+	t.Helper()
+	compiled, err := regexp.Compile(`(?i)\b(?:` + strings.ReplaceAll(pattern, " ", `\s+`) + `)\b`)
+	require.NoError(t, err)
+	return wordRule{compiled, message}
+}
