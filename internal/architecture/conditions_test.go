@@ -18,7 +18,7 @@ import (
 
 const (
 	statusTypes   = "internal/apis/ran/v1alpha1/clustergroupupgrade_status.go"
-	statusChapter = "docs/reference/cluster-group-upgrade.md"
+	statusChapter = "docs/reference/rollout-status.md"
 )
 
 // TestUsersAreToldEveryConditionOfARollout holds the table of conditions to the code: every type and reason that there is a constant for stands in

@@ -26,7 +26,7 @@ type seen struct {
 	then            []string
 }
 
-// conditionRows are rows of the table of conditions (docs/reference/cluster-group-upgrade.md) that no other test comes by. But for the one that is to fail, no rollout
+// conditionRows are rows of the table of conditions (docs/reference/rollout-status.md) that no other test comes by. But for the one that is to fail, no rollout
 // has a node to maintain.
 func conditionRows() []row {
 	const (
