@@ -94,7 +94,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	g.batch = b
 	g.runClock(ctx)
 	b.run(ctx)
-	if g.mustLookAgain() && len(b.pending) > 0 && !b.timedOut && ctx.Err() == nil {
+	if b.decide(ctx).Step == rollout.BatchRecheck {
 		g.batch = nil
 		g.record.deadlines(ctx, nil, nil)
 		return endGate
@@ -103,7 +103,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 		g.record.note(fmt.Sprintf("whether clusters of batch %d have vanished could not be found out: %s", b.first, temporal.ErrorMessage(err)))
 	}
 	g.batch = nil
-	if len(b.pending) > 0 && !b.timedOut && !b.exhausted() && ctx.Err() == nil {
+	if b.decide(ctx).Step != rollout.BatchEnd {
 		return endRun
 	}
 	g.begun = nil
@@ -183,10 +183,14 @@ func (b *batch) run(ctx workflow.Context) {
 			b.arm(waiting)
 			b.startClusters(starting)
 		}
-		if b.over(work) {
+		over := func() bool {
+			step := b.decide(work).Step
+			return step != rollout.BatchStart && step != rollout.BatchWait
+		}
+		if over() {
 			break
 		}
-		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || b.over(work) })
+		_ = workflow.Await(waiting, func() bool { return b.changed || !stopped && work.Err() != nil || over() })
 	}
 	b.disarm()
 	b.stopStarting()
@@ -194,25 +198,12 @@ func (b *batch) run(ctx workflow.Context) {
 	b.endSoak(waiting)
 }
 
-// over: no cluster is at work, none is to be started, and none soaks for the sake of others that will have their turn.
-func (b *batch) over(ctx workflow.Context) bool {
-	switch {
-	case b.busy() > 0:
-		return false
-	case ctx.Err() != nil, b.exhausted():
-		return true
-	case len(b.running) > 0 && b.othersFollow() && b.end(ctx) == "":
-		return false
-	}
-	return len(b.pending) == 0 || b.timedOut || b.group.mustLookAgain() || mustContinueAsNew(ctx, b.group.signals)
-}
-
 // busy is how many clusters are at work.
 func (b *batch) busy() int {
 	busy := 0
 	//workflowcheck:ignore what is counted has no order
 	for _, cluster := range b.running {
-		if !cluster.soaking {
+		if cluster.state.Busy() {
 			busy++
 		}
 	}
@@ -225,35 +216,37 @@ func (b *batch) othersFollow() bool {
 	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
-// ended takes over what became of a cluster at work. One that was withdrawn because its time was over is timed out.
+// ended takes over the end of the work on a cluster, or of the health checks that follow it.
 func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
-	if b.checkHealth(cluster, result) {
+	g := b.group
+	soaks := b.work.Err() == nil && g.soak() > 0 && b.othersFollow()
+	next, state := cluster.state.End(rollout.WorkResult{State: result.State, HealthChecks: len(g.spec.HealthChecks) > 0, Soaks: soaks})
+	complete := result.State == ranv1.ClusterComplete
+	cluster.state, result.State = next, state
+	if next == rollout.WorkChecking {
+		b.checkHealth(cluster, result)
 		return
 	}
-	g := b.group
 	delete(b.running, cluster.name)
 	b.changed = true
 	result.Name, result.Batch = cluster.name, cluster.batch
-	if cluster.vanished {
-		before := g.record.cluster(cluster.name)
-		result.State, result.Reason, result.Message, result.Since = before.State, before.Reason, before.Message, before.Since
+	if before := g.record.cluster(cluster.name); withdrawnAs(state, before) {
+		result.Reason, result.Message, result.Since = before.Reason, before.Message, before.Since
 	}
-	if result.State == ranv1.ClusterCancelled && (b.timedOut || cluster.timedOut) {
-		before := g.record.cluster(cluster.name)
-		result.State, result.Reason, result.Message, result.Since = ranv1.ClusterTimedOut, before.Reason, before.Message, before.Since
-	}
-	if result.State == ranv1.ClusterComplete {
+	if complete && state != ranv1.ClusterTimedOut && state != ranv1.ClusterFailed {
 		g.slowest = max(g.slowest, g.charged.total(workflow.Now(ctx))-cluster.chargedBefore)
 	}
-	if soak := b.soakOf(result); soak > 0 && b.work.Err() == nil {
-		result.State = ranv1.ClusterSoaking
-		g.record.clusterEnded(ctx, result)
-		b.soak(cluster, soak)
-	} else {
-		g.record.clusterEnded(ctx, result)
+	g.record.clusterEnded(ctx, result)
+	if next == rollout.WorkSoaking {
+		b.soak(cluster, g.soak())
 	}
 	g.record.batchReached(ctx, b.reached())
 	g.runClock(ctx)
+}
+
+// withdrawnAs reports whether the record of a cluster says already why it was withdrawn: its time was over, or its ManagedCluster is gone.
+func withdrawnAs(state ranv1.ClusterState, before *ranv1.ClusterStatus) bool {
+	return state == ranv1.ClusterTimedOut || state == ranv1.ClusterFailed && before.State == ranv1.ClusterFailed
 }
 
 // reached is the first batch of the plan that is not over: how a rolling rollout shows how far it is.

@@ -123,7 +123,7 @@ func (b *batch) leastLeft(now time.Time) time.Duration {
 // leftOf is how much of a cluster's own time is left; false: it has no limit, or its work is over or withdrawn already.
 func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
 	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
-	if limit == 0 || cluster.soaking || cluster.timedOut || cluster.vanished {
+	if limit == 0 || !cluster.state.Timed() {
 		return 0, false
 	}
 	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true
@@ -135,9 +135,8 @@ func (b *batch) timeOutClusters(ctx workflow.Context) {
 	for _, name := range workflow.DeterministicKeys(b.running) {
 		cluster := b.running[name]
 		if left, limited := b.leftOf(cluster, now); limited && left <= 0 {
-			cluster.timedOut = true
 			b.group.record.clusterTimedOut(ctx, name)
-			cluster.withdraw()
+			cluster.timeOut()
 		}
 	}
 }
@@ -161,8 +160,6 @@ func (b *batch) timeOut(ctx workflow.Context) {
 	b.group.record.batchTimedOut(ctx, b.clusters)
 	b.stopStarting()
 	for _, name := range workflow.DeterministicKeys(b.running) {
-		if cluster := b.running[name]; !cluster.soaking {
-			cluster.withdraw()
-		}
+		b.running[name].timeOut()
 	}
 }

@@ -47,14 +47,10 @@ func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 		(&activities.Health{}).AwaitClusterHealthy, in, nil)
 }
 
-// checkHealth lets a cluster on which the work is done keep its place until the health checks of the rollout hold on it, and reports whether it does: its end
-// is told once more then.
-func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) bool {
+// checkHealth lets a cluster keep its place until the health checks of the rollout hold on it. Its work ends then.
+func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) {
 	g := b.group
-	if result.State != ranv1.ClusterComplete || len(g.spec.HealthChecks) == 0 || cluster.checked || cluster.vanished {
-		return false
-	}
-	cluster.checked = true
+	result.State = ranv1.ClusterComplete
 	workflow.GoNamed(cluster.ctx, "health of "+cluster.name, func(ctx workflow.Context) {
 		g.record.clusterChecked(ctx, cluster.name, nil)
 		err := g.awaitClusterHealth(ctx, cluster.name)
@@ -67,7 +63,6 @@ func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 		}
 		b.ended(ctx, cluster, result)
 	})
-	return true
 }
 
 // healthObserved takes over what the health checks of the rollout wait for: that of a cluster at work is its own reason, that of one whose turn is to

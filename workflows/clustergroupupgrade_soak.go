@@ -6,16 +6,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 )
-
-// soakOf is for how long what was done to a cluster must last before others follow; 0 if none does.
-func (b *batch) soakOf(result ranv1.ClusterStatus) time.Duration {
-	if result.State != ranv1.ClusterComplete || !b.othersFollow() {
-		return 0
-	}
-	return b.group.soak()
-}
 
 // soak is for how long what was done to a cluster must last before others follow.
 func (g *groupUpgrade) soak() time.Duration {
@@ -24,7 +16,6 @@ func (g *groupUpgrade) soak() time.Duration {
 
 // soak lets a cluster whose work is over keep its place for that long. One that was being withdrawn when it was found complete soaks like any other.
 func (b *batch) soak(cluster *clusterAtWork, duration time.Duration) {
-	cluster.soaking = true
 	cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 	b.running[cluster.name] = cluster
 	b.group.record.clusterSoaks(cluster.ctx, cluster.name, workflow.Now(cluster.ctx).Add(duration))
@@ -51,7 +42,7 @@ func (b *batch) onlySoaks() bool {
 // endSoak takes the clusters that soak still as complete: nothing waits for them any more.
 func (b *batch) endSoak(ctx workflow.Context) {
 	for _, name := range b.clusters {
-		if cluster := b.running[name]; cluster != nil && cluster.soaking {
+		if cluster := b.running[name]; cluster != nil && cluster.state == rollout.WorkSoaking {
 			cluster.withdraw() // its timer
 			b.soaked(ctx, cluster)
 		}

@@ -22,7 +22,7 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		charged := b.group.charged.total(workflow.Now(ctx))
 		var clusters []*clusterAtWork
 		for _, name := range next {
-			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged}
+			cluster := &clusterAtWork{name: name, batch: b.group.record.cluster(name).Batch, chargedBefore: charged, state: rollout.WorkRunning}
 			cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 			b.running[name] = cluster
 			clusters = append(clusters, cluster)
@@ -52,18 +52,31 @@ func (b *batch) workOn(clusters []*clusterAtWork) []*ClusterWork {
 
 // next are the clusters to start now, as many as one workflow task can take.
 func (b *batch) next(ctx workflow.Context) []string {
+	return b.waiting(min(b.decide(ctx).Start, b.group.remediator.StartedTogether()))
+}
+
+// decide is the one place that says whether more clusters are started, and whether the batch is over.
+func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
-	if g.status.Paused || ctx.Err() != nil || g.mustLookAgain() || mustContinueAsNew(ctx, g.signals) {
-		return nil
+	state := rollout.BatchState{
+		Window: b.window(), Pending: len(b.pending), Busy: b.busy(),
+		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.status.Paused,
+		HealthUnknown: g.mustLookAgain(), HistoryLong: mustContinueAsNew(ctx, g.signals),
 	}
-	return b.waiting(min(b.window().Free(), g.remediator.StartedTogether()))
+	if soaking := len(b.running) - state.Busy; soaking > 0 && state.Busy == 0 {
+		state.SoakCounts = b.othersFollow() && b.end(ctx) == ""
+	}
+	return state.Decide()
 }
 
 // waiting are the first clusters that wait for their turn, are not held, and would be done before their maintenance windows close.
 func (b *batch) waiting(most int) []string {
 	var waiting []string
 	for _, cluster := range b.pending {
-		if len(waiting) < most && b.group.holds.unlessFits(cluster, b.group.slowest) == nil {
+		if len(waiting) == most {
+			break
+		}
+		if b.group.holds.unlessFits(cluster, b.group.slowest) == nil {
 			waiting = append(waiting, cluster)
 		}
 	}
@@ -151,9 +164,4 @@ func (b *batch) atOnce() int {
 		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}
 	return most
-}
-
-// exhausted reports whether so many clusters have failed that those that wait are not started any more.
-func (b *batch) exhausted() bool {
-	return b.window().Exhausted() && len(b.pending) > 0
 }

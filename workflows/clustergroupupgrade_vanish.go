@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -111,12 +112,9 @@ func (b *batch) vanish(ctx workflow.Context, names []string) {
 		if cluster == nil {
 			continue
 		}
-		cluster.withdraw()
-		if cluster.soaking {
+		if cluster.vanish(); cluster.state == rollout.WorkEnded {
 			delete(b.running, name)
 			g.record.batchReached(ctx, b.reached())
-		} else {
-			cluster.vanished = true
 		}
 	}
 	b.pending = g.record.pending(b.pending)

@@ -23,7 +23,7 @@ func newRemediator(g *groupUpgrade, prepared *PreparedItems) Remediator {
 	}
 }
 
-// clusterAtWork is a cluster whose work has been started and is not over.
+// clusterAtWork is a cluster from the start of its work until its place in the batch is free.
 type clusterAtWork struct {
 	name string
 	// batch of the plan that it belongs to, counted from 1.
@@ -33,14 +33,21 @@ type clusterAtWork struct {
 	withdraw workflow.CancelFunc
 	// chargedBefore is what was charged to the rollout when it was started.
 	chargedBefore time.Duration
-	// timedOut: it was withdrawn because its own time was over.
-	timedOut bool
-	// vanished: it was withdrawn because its ManagedCluster is gone, and has failed already.
-	vanished bool
-	// checked: its work is over, and the health checks of the rollout must hold on it, or did.
-	checked bool
-	// soaking: its work is over, and has to last for a while.
-	soaking bool
+	state         rollout.WorkState
+}
+
+// timeOut withdraws a cluster whose time, or that of its batch, is over.
+func (c *clusterAtWork) timeOut() {
+	if c.state.Timed() {
+		c.state = c.state.TimeOut()
+		c.withdraw()
+	}
+}
+
+// vanish withdraws a cluster that is not a ManagedCluster any more.
+func (c *clusterAtWork) vanish() {
+	c.state = c.state.Vanish()
+	c.withdraw()
 }
 
 // lookAgain looks once more at the clusters that have timed out: those that are complete by now count as complete.

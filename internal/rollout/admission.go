@@ -1,0 +1,107 @@
+package rollout
+
+// BatchStep is what a batch does next.
+type BatchStep string
+
+// The steps of a batch.
+const (
+	// BatchStart: more clusters may be started.
+	BatchStart BatchStep = "Start"
+	// BatchWait: nothing is started until something changes.
+	BatchWait BatchStep = "Wait"
+	// BatchEnd: the batch is over.
+	BatchEnd BatchStep = "End"
+	// BatchRecheck: the health checks before the first cluster must hold once more.
+	BatchRecheck BatchStep = "Recheck"
+	// BatchNewRun: the run must continue as new before another cluster is started.
+	BatchNewRun BatchStep = "NewRun"
+)
+
+// BatchReason says why a batch does not start more clusters.
+type BatchReason string
+
+// The reasons, in the order in which they are looked at.
+const (
+	BatchCancelled       BatchReason = "Cancelled"
+	BatchTimedOut        BatchReason = "TimedOut"
+	BatchAllStarted      BatchReason = "AllStarted"
+	BatchTooManyFailures BatchReason = "TooManyFailures"
+	BatchHistoryLong     BatchReason = "HistoryLong"
+	BatchHealthUnknown   BatchReason = "HealthUnknown"
+	BatchPaused          BatchReason = "Paused"
+	BatchFull            BatchReason = "Full"
+	// BatchCautious: each cluster at work may fail, and no failure beyond those is allowed.
+	BatchCautious BatchReason = "Cautious"
+)
+
+// BatchState is what the next step of a batch depends on.
+type BatchState struct {
+	// Window says how many clusters may be at work and may fail. Soaking clusters are among those at work.
+	Window Window
+	// Pending clusters wait for their turn. Busy ones are at work and do not soak.
+	Pending, Busy int
+	// SoakCounts: clusters soak, others follow in this batch or a later one, and the rollout goes on.
+	SoakCounts bool
+	// Cancelled: the rollout is cancelled. TimedOut: the time of the batch is over. Paused: somebody paused the rollout.
+	Cancelled, TimedOut, Paused bool
+	// HealthUnknown: what the health checks found before the first cluster is out of date.
+	HealthUnknown bool
+	// HistoryLong: the run must continue as new.
+	HistoryLong bool
+}
+
+// BatchDecision is the next step of a batch. Start is how many clusters may be started at most; Reason says why not more.
+type BatchDecision struct {
+	Step   BatchStep
+	Start  int
+	Reason BatchReason
+}
+
+// Decide returns the next step of a batch. A batch never ends, and a run never continues as new, while a cluster is at work or soaks for others.
+func (b BatchState) Decide() BatchDecision {
+	reason := b.refusal()
+	switch {
+	case reason == "":
+		return BatchDecision{Step: BatchStart, Start: min(b.Window.Free(), b.Pending)}
+	case b.Busy > 0:
+		return BatchDecision{Step: BatchWait, Reason: reason}
+	case reason == BatchCancelled, reason == BatchTooManyFailures:
+		return BatchDecision{Step: BatchEnd, Reason: reason}
+	case b.SoakCounts:
+		return BatchDecision{Step: BatchWait, Reason: reason}
+	}
+	switch reason {
+	case BatchTimedOut, BatchAllStarted:
+		return BatchDecision{Step: BatchEnd, Reason: reason}
+	case BatchHistoryLong:
+		return BatchDecision{Step: BatchNewRun, Reason: reason}
+	case BatchHealthUnknown:
+		return BatchDecision{Step: BatchRecheck, Reason: reason}
+	}
+	return BatchDecision{Step: BatchWait, Reason: reason}
+}
+
+// refusal is why no cluster may be started now; "": one may be.
+func (b BatchState) refusal() BatchReason {
+	switch {
+	case b.Cancelled:
+		return BatchCancelled
+	case b.Window.Exhausted() && b.Pending > 0:
+		return BatchTooManyFailures
+	case b.TimedOut:
+		return BatchTimedOut
+	case b.Pending == 0:
+		return BatchAllStarted
+	case b.HealthUnknown:
+		return BatchHealthUnknown
+	case b.HistoryLong:
+		return BatchHistoryLong
+	case b.Paused:
+		return BatchPaused
+	case b.Window.Cautious():
+		return BatchCautious
+	case b.Window.Free() == 0:
+		return BatchFull
+	}
+	return ""
+}
