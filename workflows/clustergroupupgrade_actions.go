@@ -73,17 +73,10 @@ func (g *groupUpgrade) changeSkipped() {
 	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
 }
 
-// changeAfterCompletionKept marks runs that know to which clusters an earlier one has done what afterCompletion asks for.
-const changeAfterCompletionKept = "afterCompletion of an earlier run known"
-
 // changeLeft: what afterCompletion asks for is due for the clusters that the run before has left without it.
-func (g *groupUpgrade) changeLeft(ctx workflow.Context) {
+func (g *groupUpgrade) changeLeft() {
 	left := g.status.AfterCompletion
 	if left == nil {
-		return
-	}
-	if workflow.GetVersion(ctx, changeAfterCompletionKept, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		g.status.AfterCompletion = nil
 		return
 	}
 	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
@@ -95,7 +88,7 @@ func (g *groupUpgrade) changeLeft(ctx workflow.Context) {
 
 // notDone remembers that afterCompletion was not done to clusters.
 func (g *groupUpgrade) notDone(clusters []string) {
-	if after := g.status.AfterCompletion; after != nil { // it is none in a run that an earlier program has begun
+	if after := g.status.AfterCompletion; after != nil {
 		after.NotDone = append(after.NotDone, clusters...)
 	}
 }

@@ -101,13 +101,13 @@ func TestAnEditWhileARolloutIsPlannedIsNotOverwrittenByWhatWasPlanned(t *testing
 		}
 		return nil
 	}
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.NoError(t, edited.err)
 		plans := w.inputsOf("PlanRollout")
 		require.Len(t, plans, 3)
 		require.Equal(t, []string{"c1", "c2"}, plans[2].(ranv1.ClusterGroupUpgrade).Spec.Clusters)
 		w.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	requireCancelled[groupStatus](w)
 }
@@ -126,10 +126,10 @@ func TestAnEditOfARolloutThatCannotBePlannedIsRefusedWithTheReason(t *testing.T)
 		return nil
 	}
 	var edited *asked
-	w.lookAfter(30*time.Minute, func() { edited = w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) })
-	w.lookAfter(31*time.Minute, func() {
+	w.RegisterDelayedCallback(func() { edited = w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: edit}) }, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
 		require.ErrorContains(t, edited.err, "the rollout is being planned, and until it has been its spec cannot be changed: try again (ClusterUnreachable: ")
-	})
+	}, 31*time.Minute)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: bare()})
 	requireResult[groupStatus](w)
 	for _, planned := range w.inputsOf("PlanRollout") {

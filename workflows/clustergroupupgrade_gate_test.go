@@ -84,10 +84,10 @@ func TestTheHealthOfClustersIsLookedAtWhenOneMayBeStarted(t *testing.T) {
 			if stop.reason == emergency.ReasonWaitingForWindow {
 				w.windows[nightWindow] = opensAt(1, start.Add(14*time.Hour))
 			}
-			w.lookAfter(13*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				requireStopped(w, clusters, stop.reason)
 				require.Empty(t, looksAt(w))
-			})
+			}, 13*time.Hour)
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 			if stop.name == "a hold of the clusters" {
 				w.hear(15*time.Hour, heldState(4))
@@ -115,7 +115,7 @@ func TestChecksThatAreInterruptedAreMadeAnew(t *testing.T) {
 					stop.begin(w)
 					return seen
 				}
-				w.lookAfter(13*time.Hour, func() { requireStopped(w, clusters, stop.reason) })
+				w.RegisterDelayedCallback(func() { requireStopped(w, clusters, stop.reason) }, 13*time.Hour)
 				w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 				w.ExecuteWorkflow(ClusterGroupUpgrade, in)
 				require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
@@ -139,7 +139,7 @@ func TestAStopBetweenTheChecksAndTheFirstClusterCallsForAnotherLook(t *testing.T
 				}
 				return nil
 			}
-			w.lookAfter(13*time.Hour, func() { requireStopped(w, clusters, stop.reason) })
+			w.RegisterDelayedCallback(func() { requireStopped(w, clusters, stop.reason) }, 13*time.Hour)
 			w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, in)
 			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
@@ -165,13 +165,13 @@ func TestAnApprovalThatGrewOldBeforeTheFirstClusterIsAskedForAgain(t *testing.T)
 						}
 						return nil
 					}
-					w.lookAfter(13*time.Hour, func() { requireStopped(w, clusters, stop.reason) })
+					w.RegisterDelayedCallback(func() { requireStopped(w, clusters, stop.reason) }, 13*time.Hour)
 					w.RegisterDelayedCallback(func() { stop.end(w) }, 14*time.Hour)
-					w.lookAfter(14*time.Hour+10*time.Minute, func() {
+					w.RegisterDelayedCallback(func() {
 						require.Empty(t, clusters.events)
 						require.True(t, awaitsApproval(statusOf[groupStatus](w)))
 						w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "eve"})
-					})
+					}, 14*time.Hour+10*time.Minute)
 					w.ExecuteWorkflow(ClusterGroupUpgrade, in)
 					status := requireResult[groupStatus](w)
 					require.Len(t, status.Approvals, 2)
@@ -232,14 +232,14 @@ func TestABatchThatEndsBeforeItStartsAClusterIsNoApprovalOfTheNext(t *testing.T)
 	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
 	w.vanished = []string{"c1"}
 	w.RegisterDelayedCallback(func() { w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Minute)
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[groupStatus](w)
 		require.NotNil(t, status.Wait)
 		require.Equal(t, ranv1.ReasonWaitingForApproval, status.Wait.Reason)
 		require.Empty(t, clusters.events)
 		require.ElementsMatch(t, []string{"c1", "c2"}, looksAt(w))
 		w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
-	})
+	}, time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	require.ErrorContains(t, w.GetWorkflowError(), "failed: c1")
 	require.Equal(t, []string{"+c2", "-c2"}, clusters.events)
@@ -264,10 +264,10 @@ func TestANewRunOfAHeldRolloutLooksAgainBeforeTheFirstCluster(t *testing.T) {
 
 	second, again := newGroupWorld(t, []string{"c1"})
 	start := second.Now()
-	second.lookAfter(13*time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		requireStopped(second, again, emergency.ReasonHeld)
 		require.Empty(t, looksAt(second))
-	})
+	}, 13*time.Hour)
 	second.hear(14*time.Hour, heldState(3))
 	second.ExecuteWorkflow(ClusterGroupUpgrade, *next)
 	require.Equal(t, int32(1), requireResult[groupStatus](second).Counts.Complete)

@@ -214,7 +214,7 @@ func TestABatchThatIsOutOfTimeStillSoaks(t *testing.T) {
 				tt.change(&object.Spec)
 			}
 			var soaking groupStatus
-			w.RegisterDelayedCallback(func() { soaking = statusOf[groupStatus](w) }, 33*time.Minute)
+			w.simulateAfter(33*time.Minute, func() { soaking = statusOf[groupStatus](w) })
 			start := w.Now()
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 

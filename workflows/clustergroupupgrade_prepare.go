@@ -155,16 +155,10 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, 
 	return p
 }
 
-// changePreparingRun marks runs that remember in which run a preparation has begun; those of earlier programs did not.
-const changePreparingRun = "run of a preparation remembered"
-
 // preparingRun is the run in which a preparation begins. It is remembered, so that a rollout that is reset to an instant after that finds its preparation again;
 // one that is reset to an instant before that begins another, which does not take the Jobs of the first for its own.
 func preparingRun(ctx workflow.Context) string {
-	run := workflow.GetInfo(ctx).OriginalRunID
-	if workflow.GetVersion(ctx, changePreparingRun, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		return run
-	}
+	var run string
 	remembered := workflow.SideEffect(ctx, func(ctx workflow.Context) any { return workflow.GetInfo(ctx).WorkflowExecution.RunID })
 	_ = remembered.Get(&run) // a string that is a string
 	return run

@@ -29,7 +29,7 @@ func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
 	g.enabled, g.recalled, g.complete = true, true, true
 	g.respecify(recalled.Object.Spec)
 	g.record.recalled(recalled.Object.Status)
-	g.changeLeft(ctx)
+	g.changeLeft()
 	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}

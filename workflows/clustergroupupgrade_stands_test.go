@@ -43,12 +43,12 @@ func TestAfterABatchThatTimedOutTheStatusSaysWhatIsWaitedFor(t *testing.T) {
 				require.Equal(t, "WithdrawingTimedOut", statusOf[groupStatus](w).Wait.Reason)
 				stands.during(w)
 			}, 30*time.Minute+30*time.Second)
-			w.lookAfter(time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				status := statusOf[groupStatus](w)
 				require.Equal(t, stands.reason, status.Wait.Reason, status.Wait.Message)
 				require.Equal(t, stands.progress, progressMessage(status))
 				w.SignalWorkflow(temporal.SignalCancel, nil)
-			})
+			}, time.Hour)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 			requireCancelled[groupStatus](w)
 		})
@@ -107,14 +107,14 @@ func TestWhatARolloutWaitsForIsSaidAgainWhenAnActivityRecovers(t *testing.T) {
 				default:
 					object = eachBatchApproved(w, object)
 				}
-				w.lookAfter(time.Hour, func() {
+				w.RegisterDelayedCallback(func() {
 					require.Len(t, clusters.story(), 2)
 					require.Greater(t, len(w.inputsOf("ChangeClusters")), 2)
 					status := statusOf[groupStatus](w)
 					require.NotNil(t, status.Wait)
 					require.Equal(t, reason, status.Wait.Reason)
 					w.SignalWorkflow(temporal.SignalCancel, nil)
-				})
+				}, time.Hour)
 				w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 				requireCancelled[groupStatus](w)
 			})
@@ -134,12 +134,12 @@ func TestARolloutThatIsCancelledSaysSoWhenAnActivityRecovers(t *testing.T) {
 		return nil
 	}
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 30*time.Minute)
-	w.lookAfter(30*time.Minute+50*time.Second, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Len(t, w.changed()["done"], len(w.inputsOf("ChangeClusters"))-1)
 		status := statusOf[groupStatus](w)
 		require.NotNil(t, status.Wait)
 		require.Equal(t, "Cancelling", status.Wait.Reason)
-	})
+	}, 30*time.Minute+50*time.Second)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
 	requireCancelled[groupStatus](w)
 }
@@ -155,15 +155,15 @@ func TestAPausedRolloutSaysSoWhenWhatDidNotSucceedIsNotTriedAnyMore(t *testing.T
 		}
 		return nil
 	}
-	w.lookAfter(30*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[groupStatus](w.world).Wait.Reason)
-	})
-	w.lookAfter(2*time.Hour, func() {
+	}, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[groupStatus](w.world)
 		require.Equal(t, ranv1.ClusterComplete, clusterStates(status)["c1"])
 		require.Equal(t, reasonPaused, status.Wait.Reason, status.Wait.Message)
 		w.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, 2*time.Hour)
 	w.run()
 	requireCancelled[groupStatus](w.world)
 }
@@ -175,11 +175,11 @@ func TestAPauseUntilItIsKnownWhatIsHeldLeavesNoWaitWithoutAReason(t *testing.T) 
 			w, clusters := newPreparedWorld(t, nil, []string{"c1"})
 			w.untold = true
 			requireReason := func(after time.Duration, reason string) {
-				w.lookAfter(after, func() {
+				w.RegisterDelayedCallback(func() {
 					wait := statusOf[groupStatus](w).Wait
 					require.NotNil(t, wait, "after %v", after)
 					require.Equal(t, reason, wait.Reason, "after %v: %s", after, wait.Message)
-				})
+				}, after)
 			}
 			signal := func(after time.Duration, name string) {
 				w.RegisterDelayedCallback(func() { w.SignalWorkflow(name, temporal.SignalRequest{Actor: "bob"}) }, after)
@@ -217,14 +217,14 @@ func TestAPauseIsHandedToTheNextRunWhateverElseIsWaitedFor(t *testing.T) {
 
 	second, again := newGroupWorld(t)
 	second.refuseChanges(second.Now().Add(time.Hour), false, "c1")
-	second.lookAfter(5*time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		require.Empty(t, again.events)
 		wait := statusOf[groupStatus](second).Wait
 		require.NotNil(t, wait)
 		require.Equal(t, "paused by bob: audit; what is at work finishes; waiting for resume", wait.Message)
 		require.WithinDuration(t, paused.Time, wait.Since.Time, time.Second)
 		second.SignalWorkflow(temporal.SignalResume, nil)
-	})
+	}, 5*time.Hour)
 	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
 	require.Equal(t, int32(3), requireResult[groupStatus](second).Counts.Complete)
 }
@@ -234,13 +234,13 @@ func TestAnApprovalDoesNotBeginThePauseAnew(t *testing.T) {
 	start := w.Now()
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "eve"}) }, 10*time.Minute)
 	w.RegisterDelayedCallback(func() { w.ask(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, 20*time.Minute)
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		wait := statusOf[groupStatus](w).Wait
 		require.Equal(t, reasonPaused, wait.Reason)
 		require.Contains(t, wait.Message, "paused by eve")
 		require.WithinDuration(t, start.Add(10*time.Minute), wait.Since.Time, time.Second)
 		w.SignalWorkflow(temporal.SignalResume, nil)
-	})
+	}, time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: approvedRollout(), StartedBy: "ann"})
 	requireResult[groupStatus](w)
 }

@@ -114,7 +114,7 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 			long := b.askPause == longestPause
 			b.askPause = 0
 			b.group.record.troubled(ctx, "", "")
-			if long && b.group.hasGate() && looksAgain(ctx) { // what the health checks have seen is as old as that
+			if long && b.group.hasGate() { // what the health checks have seen is as old as that
 				b.group.gate.stale = true
 				return nil
 			}
@@ -124,13 +124,6 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 			b.seen[name] = true
 		}
 	}
-}
-
-// changeLookedAgain marks runs that look at health once more when nobody could say for long which clusters have vanished; those of earlier programs did not.
-const changeLookedAgain = "health looked at again after the hub was away"
-
-func looksAgain(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, changeLookedAgain, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // askAgain says why it is not known which clusters have vanished, and has that asked once more after a while, at longer and longer intervals.

@@ -121,11 +121,11 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 				}
 				return nil
 			}
-			w.lookAfter(time.Minute, func() {
+			w.RegisterDelayedCallback(func() {
 				status := statusOf[groupStatus](w)
 				require.Equal(t, "NotFound: look which clusters of batch 1 have vanished: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
 				require.Equal(t, ranv1.ClusterCounts{Total: 3, Pending: 3}, status.Counts)
-			})
+			}, time.Minute)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 			var status groupStatus
 			if test.ends == ranv1.ReasonCompleted {
@@ -153,11 +153,11 @@ func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	object := aRollingRollout()
 	shorter := object.DeepCopy().Spec
 	shorter.RemediationStrategy.Timeout = 30
-	w.lookAfter(20*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[groupStatus](w)
 		require.Equal(t, "ClusterUnreachable: look which clusters of batch 1 have vanished: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
 		w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
-	})
+	}, 20*time.Minute)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
 	status := requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "timedout", "c3": "timedout"}, clusterStates(status))

@@ -43,12 +43,12 @@ func TestNoJobStartsOnAClusterThatIsHeldOrPausedMeanwhile(t *testing.T) {
 					return nil
 				})
 				start := w.Now()
-				w.lookAfter(99*time.Hour, func() {
+				w.RegisterDelayedCallback(func() {
 					require.Len(t, deadlines, away.calls)
 					status := statusOf[groupStatus](w)
 					require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart"}, status.Precaching.Status)
 					require.Equal(t, test.reason, status.Wait.Reason)
-				})
+				}, 99*time.Hour)
 				w.RegisterDelayedCallback(func() { test.goOn(w) }, 100*time.Hour)
 				object := aRollout()
 				object.Spec.PreCaching = true
@@ -155,14 +155,14 @@ func TestHeldClustersDoNotKeepOthersFromBeingPrepared(t *testing.T) {
 		}
 		return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
 	})
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[groupStatus](w)
 		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in no part at first")
 		require.Equal(t, ranv1.PreparationPreparingToStart, status.Precaching.Status[many[0]])
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 		released = true
 		w.SignalWorkflow(temporal.SignalHeld, heldState(3))
-	})
+	}, 99*time.Hour)
 	object := aRollout()
 	object.Spec.PreCaching = true
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})

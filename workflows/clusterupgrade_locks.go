@@ -105,15 +105,6 @@ const (
 	followLimit = 30 * time.Minute
 )
 
-// changeFollowedOn marks runs that go on following workload locks when their cluster does not answer for a while; those of earlier programs stopped.
-const changeFollowedOn = "locks followed on"
-
-// followsOn reports whether locks are followed on after an error: that their cluster has not answered is over one day.
-func (c *clusterUpgrade) followsOn(ctx workflow.Context, err error) bool {
-	return temporal.ErrorType(err) == temporal.ErrClusterUnreachable &&
-		workflow.GetVersion(ctx, changeFollowedOn, workflow.DefaultVersion, 1) != workflow.DefaultVersion
-}
-
 // followLocks shows how far applications have come whenever that changes, from the moment that a node has told of locks until ctx is cancelled.
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 	// What cannot be seen is not what the cluster is waited for.
@@ -123,7 +114,7 @@ func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
 		in := activities.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Deadline: &deadline}
 		err := insist.wait(ctx, "follow the workload locks of "+c.in.Cluster, &deadline, temporal.ErrClusterUnreachable, c.locks.FollowLocks, in, nil)
 		c.record.followsLocks = false
-		if err != nil && !c.followsOn(ctx, err) {
+		if err != nil && temporal.ErrorType(err) != temporal.ErrClusterUnreachable {
 			return
 		}
 	}

@@ -45,12 +45,12 @@ func TestTheLocksOfAClusterAreNotAskedWhileItIsHeldOrPaused(t *testing.T) {
 				if test.step == await {
 					tried = 1
 				}
-				w.lookAfter(99*time.Hour, func() {
+				w.RegisterDelayedCallback(func() {
 					require.Len(t, w.inputsOf(request), tried)
 					status := statusOf[ranv1.ClusterUpgradeStatus](w)
 					require.Equal(t, by, status.Wait.Reason)
 					require.Equal(t, ranv1.StepClusterLocks, status.Step)
-				})
+				}, 99*time.Hour)
 				w.RegisterDelayedCallback(goOn, 100*time.Hour)
 				in := oneCluster()
 				in.Remediation.LockTimeoutSeconds = new(int32(60))

@@ -176,7 +176,7 @@ func TestOnboardingInManyRunsIsTheSameAsInOne(t *testing.T) {
 				h.SetContinueAsNewSuggested(pieces && runs < 3)
 				h.available(fmt.Sprintf("c%d", runs+2))
 			}, 10*time.Second)
-			h.RegisterDelayedCallback(func() { h.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
+			h.simulateAfter(time.Hour, func() { h.SignalWorkflow(temporal.SignalCancel, nil) })
 			h.ExecuteWorkflow(Onboarding, *in)
 			for _, object := range h.started {
 				started[object.Name]++

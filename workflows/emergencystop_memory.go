@@ -18,8 +18,6 @@ const (
 	recallPatience = 8 * time.Second
 	// seekAgainAfter is when those that follow are looked for once more: a list of workflows lags behind.
 	seekAgainAfter = time.Minute
-	// changeHoldsKept is the change by which the emergency stop began to keep what is held. Runs that began before have no memory.
-	changeHoldsKept = "holds kept on the hub"
 )
 
 // memory is what lets the emergency stop survive that somebody terminates its workflow: what is held is kept on the hub as well, and a new
@@ -50,11 +48,6 @@ func newEmergencyStop(in EmergencyStopInput) *emergencyStop {
 // remember begins to keep what is held, and to find out what was before.
 func (e *emergencyStop) remember(ctx workflow.Context) {
 	ctx, e.rest = workflow.WithCancel(ctx)
-	if workflow.GetVersion(ctx, changeHoldsKept, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		e.recalled, e.sought = true, true
-		e.know(ctx, emergency.State{Number: max(1, e.state.Number), Holds: e.state.Holds})
-		return
-	}
 	if !e.recalled {
 		e.work(ctx, "recall holds", e.recall)
 		e.work(ctx, "doubt", e.doubt)

@@ -181,7 +181,7 @@ func (h *harborWorld) awaitDue(ctx context.Context, in activities.AwaitHarborDue
 // lookAgain looks again when time alone makes something due.
 func (h *harborWorld) lookAgain(look harbor.Look) {
 	if again := look.Again(); again != nil {
-		h.RegisterDelayedCallback(func() { h.change(func() {}) }, again.Sub(h.Now()))
+		h.simulateAfter(again.Sub(h.Now()), func() { h.change(func() {}) })
 	}
 }
 

@@ -20,17 +20,7 @@ import (
 )
 
 func (w *world) releaseAfter(d time.Duration, number int64) {
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(number)) }, d)
-}
-
-// lookAfter looks at the workflow a while after it began. A workflow that has ended by then fails the test.
-func (w *world) lookAfter(d time.Duration, look func()) {
-	looked := false
-	w.RegisterDelayedCallback(func() {
-		looked = true
-		look()
-	}, d)
-	w.t.Cleanup(func() { require.True(w.t, looked, "it did not wait for %s", d) })
+	w.simulateAfter(d, func() { w.SignalWorkflow(temporal.SignalHeld, heldState(number)) })
 }
 
 func requireHeldWait(t *testing.T, s nodeStatus) {
@@ -66,13 +56,13 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 				}
 				return nil
 			}
-			w.lookAfter(99*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				called := w.called()
 				require.Equal(t, tt.last, called[len(called)-1])
 				status := statusOf[nodeStatus](w)
 				require.Equal(t, tt.state, status.State)
 				requireHeldWait(t, status)
-			})
+			}, 99*time.Hour)
 			w.releaseAfter(100*time.Hour, 3)
 			w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
@@ -104,11 +94,11 @@ func TestAHeldNodeIsNotHandedOver(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "all"))
 		return nil
 	}
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, maintenancev1.NodeDraining, status.State, "nobody is told that the node is ready")
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
-	})
+	}, time.Hour)
 	w.releaseAfter(2*time.Hour, 3)
 	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalDone, nil)
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
@@ -136,10 +126,10 @@ func TestADrainIsNotTriedAgainWhileHeld(t *testing.T) {
 		w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1"))
 		return temporal.Error(temporal.ErrDrainTimedOut, "1 pod left", nil)
 	}
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Len(t, w.inputs["Drain"], 1)
 		requireHeldWait(t, statusOf[nodeStatus](w))
-	})
+	}, 99*time.Hour)
 	w.releaseAfter(100*time.Hour, 3)
 	in := wholeMaintenance()
 	in.Object.Spec.OnDrainTimeout = maintenancev1.DrainTimeoutRetry
@@ -174,10 +164,10 @@ func TestAHeldMaintenanceIsCancelled(t *testing.T) {
 func TestUntilItIsKnownWhatIsHeldANodeIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.untold = true
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance"}, w.called())
 		require.Equal(t, emergency.ReasonUnknown, statusOf[nodeStatus](w).Wait.Reason)
-	})
+	}, 99*time.Hour)
 	w.releaseAfter(100*time.Hour, 1)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
@@ -187,7 +177,7 @@ func TestWhatIsSaidLateAboutAHoldCountsNoMore(t *testing.T) {
 	w := newWorld(t)
 	w.held = heldState(5, "cluster/c1")
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(4)) }, time.Hour)
-	w.lookAfter(2*time.Hour, func() { require.NotNil(t, statusOf[nodeStatus](w).Held) })
+	w.RegisterDelayedCallback(func() { require.NotNil(t, statusOf[nodeStatus](w).Held) }, 2*time.Hour)
 	w.releaseAfter(3*time.Hour, 6)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)
@@ -206,10 +196,10 @@ func TestANodeOfARolloutIsHeldByWhatItsParentSays(t *testing.T) {
 	w.untold = true
 	in := wholeMaintenance()
 	in.TaskQueue, in.Parent, in.Held = temporal.TaskQueue, "cgu/ops/june/c1", heldState(2, "cluster/c1")
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, w.called())
 		requireHeldWait(t, statusOf[nodeStatus](w))
-	})
+	}, time.Hour)
 	w.releaseAfter(2*time.Hour, 3)
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireResult[nodeStatus](w)
@@ -219,13 +209,13 @@ func TestAHeldClusterStartsNoNodeAndThoseAtWorkFinish(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 4, 2)
 	nodes.takes = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) }, 5*time.Minute)
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+w0", "+w1", "-w0", "-w1"}, nodes.story())
 		status := statusOf[ranv1.ClusterUpgradeStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
 		require.Contains(t, status.Wait.Message, "by ann: flood")
 		require.Equal(t, "ann", status.Held.By)
-	})
+	}, 99*time.Hour)
 	w.releaseAfter(100*time.Hour, 3)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Equal(t, int32(4), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
@@ -245,7 +235,7 @@ func TestAClusterThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 				slices.Reverse(ends)
 			}
 			w.RegisterDelayedCallback(ends[0], time.Hour)
-			w.lookAfter(2*time.Hour, func() { require.Empty(t, nodes.events) })
+			w.RegisterDelayedCallback(func() { require.Empty(t, nodes.events) }, 2*time.Hour)
 			w.RegisterDelayedCallback(ends[1], 3*time.Hour)
 			w.ExecuteWorkflow(ClusterUpgrade, in)
 			require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
@@ -257,10 +247,10 @@ func TestAClusterThatIsHeldFromTheStartAsksItsWorkloadsForNothing(t *testing.T) 
 	w, _ := newClusterWorld(t, 1, 1, 1)
 	in := oneCluster()
 	in.Held = heldState(2, "cluster/c1")
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.NotContains(t, w.called(), "RequestClusterMaintenance")
 		w.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, time.Hour)
 	w.ExecuteWorkflow(ClusterUpgrade, in)
 	require.Equal(t, ranv1.ClusterCancelled, requireCancelled[ranv1.ClusterStatus](w).State)
 }
@@ -286,13 +276,13 @@ func TestAClusterPassesOnToItsNodesWhatConcernsThem(t *testing.T) {
 
 // hear lets the emergency stop say something a while after the rollout began.
 func (w *world) hear(after time.Duration, state emergency.State) {
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, state) }, after)
+	w.simulateAfter(after, func() { w.SignalWorkflow(temporal.SignalHeld, state) })
 }
 
 func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1", "c2", "c3"}, []string{"c4", "c5"})
 	w.held = heldState(2, "cluster/c2", "cluster/c5")
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c1", "+c3", "-c1", "-c3"}, clusters.story())
 		status := statusOf[groupStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
@@ -305,7 +295,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 		require.Nil(t, status.Clusters[3].Held)
 		require.Equal(t, "flood", status.Clusters[4].Held.Reason, "it is held already when its turn comes")
 		require.Empty(t, status.Clusters[4].Reason, "but it does not wait for that now")
-	})
+	}, 99*time.Hour)
 	w.hear(100*time.Hour, heldState(3))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
@@ -318,7 +308,7 @@ func TestARolloutStartsNoHeldClusterAndTheOthersGoOn(t *testing.T) {
 func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"}, []string{"c2"})
 	w.held = heldState(2, "all")
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.events)
 		status := statusOf[groupStatus](w)
 		require.Equal(t, emergency.ReasonHeld, status.Wait.Reason)
@@ -328,7 +318,7 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 		require.NotNil(t, status.Clusters[0].Held)
 		require.Nil(t, status.Clusters[1].Held, "its turn has not come, and the rollout says that all are held")
 		require.Nil(t, status.Status.Deadline)
-	})
+	}, 99*time.Hour)
 	w.hear(100*time.Hour, heldState(3))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
@@ -337,10 +327,10 @@ func TestARolloutThatIsStartedWhileAllIsHeldWaitsAndSaysSo(t *testing.T) {
 func TestUntilItIsKnownWhatIsHeldARolloutStartsNothing(t *testing.T) {
 	w, clusters := newGroupWorld(t, []string{"c1"})
 	w.untold = true
-	w.lookAfter(99*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.events)
 		require.Equal(t, emergency.ReasonUnknown, statusOf[groupStatus](w).Wait.Reason)
-	})
+	}, 99*time.Hour)
 	w.hear(100*time.Hour, heldState(1))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete, "the wait is not charged")
@@ -353,10 +343,10 @@ func TestHeldTimeIsNotChargedToTheBatch(t *testing.T) {
 			clusters.ends["c1"] = never
 			start := w.Now()
 			w.hear(20*time.Minute, heldState(2, scope))
-			w.lookAfter(5*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Nil(t, statusOf[groupStatus](w).Status.CurrentBatchDeadline)
 				require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
-			})
+			}, 5*time.Hour)
 			w.hear(10*time.Hour, heldState(3))
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
@@ -401,16 +391,16 @@ func TestARolloutThatIsPausedAndHeldGoesOnWhenBothHaveEnded(t *testing.T) {
 	pause(10*time.Minute, temporal.SignalPause)
 	w.hear(20*time.Minute, heldState(2, "all"))
 	pause(5*time.Hour, temporal.SignalResume)
-	w.lookAfter(6*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, emergency.ReasonHeld, statusOf[groupStatus](w).Wait.Reason)
 		require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
-	})
+	}, 6*time.Hour)
 	pause(7*time.Hour, temporal.SignalPause)
 	w.hear(8*time.Hour, heldState(3))
-	w.lookAfter(9*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, "Paused", statusOf[groupStatus](w).Wait.Reason)
 		require.Nil(t, statusOf[groupStatus](w).Status.Deadline)
-	})
+	}, 9*time.Hour)
 	pause(10*time.Hour, temporal.SignalResume)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	requireFailure[groupStatus](w, ranv1.ReasonTimedOut)
@@ -467,10 +457,10 @@ func TestAHeldRolloutContinuesAsNewAndStaysHeld(t *testing.T) {
 
 	second, again := newGroupWorld(t)
 	second.untold = true // nobody asks again
-	second.lookAfter(time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		require.Empty(t, again.events)
 		require.Equal(t, "ann", statusOf[groupStatus](second).Held.By)
-	})
+	}, time.Hour)
 	second.hear(2*time.Hour, heldState(8))
 	second.ExecuteWorkflow(ClusterGroupUpgrade, in)
 	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
@@ -501,10 +491,10 @@ func TestWhatHasOnlyBeenTriedDoesNotBeginWhileHeld(t *testing.T) {
 					}
 					return nil
 				}
-				w.lookAfter(99*time.Hour, func() {
+				w.RegisterDelayedCallback(func() {
 					require.Len(t, w.inputsOf(step), held.after)
 					requireHeldWait(t, statusOf[nodeStatus](w))
-				})
+				}, 99*time.Hour)
 				w.releaseAfter(100*time.Hour, 3)
 				w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
@@ -558,11 +548,11 @@ func TestAJobThatWasNotCreatedBeforeTheHoldHasAllItsTimeAfterTheRelease(t *testi
 			w := newWorld(t)
 			start := w.Now()
 			in := unseenJob(w, ends...)
-			w.lookAfter(99*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Less(t, len(w.inputsOf("RunJob")), 500)
 				requireHeldWait(t, statusOf[nodeStatus](w))
 				w.fail["RunJob"] = nil
-			})
+			}, 99*time.Hour)
 			w.releaseAfter(100*time.Hour, 3)
 			w.ExecuteWorkflow(NodeMaintenance, in)
 			requireResult[nodeStatus](w)
@@ -586,7 +576,7 @@ func TestADrainThatHasBegunGoesOnWhileHeld(t *testing.T) {
 		}
 		return nil
 	}
-	w.lookAfter(time.Hour, func() { require.Len(t, w.inputsOf("Drain"), roundAttempts+1) })
+	w.RegisterDelayedCallback(func() { require.Len(t, w.inputsOf("Drain"), roundAttempts+1) }, time.Hour)
 	w.releaseAfter(2*time.Hour, 3)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireResult[nodeStatus](w)

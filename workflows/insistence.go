@@ -97,9 +97,6 @@ func (i insistence) watch(ctx workflow.Context, summary string, activity, input,
 	return i.wait(ctx, summary, nil, "", activity, input, result)
 }
 
-// changeTakenBack marks runs that take back why a watch has failed when it can wait again; those of earlier programs said it until there was news.
-const changeTakenBack = "a reason taken back when a watch can wait again"
-
 func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
 	options.WaitForCancellation = !i.abandon
 	said := ""
@@ -125,7 +122,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 			return ctx.Err()
 		case uneventful(err, options):
 			failed = 0
-			if said != "" && tookTooLong(err) && workflow.GetVersion(ctx, changeTakenBack, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			if said != "" && tookTooLong(err) {
 				i.waiting(ctx, "", said)
 				said = ""
 			}

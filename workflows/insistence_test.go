@@ -36,7 +36,7 @@ func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
 				return activity.ErrResultPending
 			}, activity.RegisterOptions{Name: "AwaitNews"})
 			var wait *drydockv1.Wait
-			w.lookAfter(2*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Equal(t, temporal.ErrClusterUnreachable, wait.Reason)
 				if others != nil {
 					wait = others
@@ -46,14 +46,14 @@ func TestAWatchThatCanWaitAgainIsNotSaidToFailUntilThereIsNews(t *testing.T) {
 				require.Equal(t, heardWait, waiting[0].StartToCloseTimeout)
 				// As the server says when that is over; the test environment does not.
 				require.NoError(t, w.CompleteActivity(waiting[0].TaskToken, nil, sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)))
-			})
-			w.lookAfter(3*time.Hour, func() {
+			}, 2*time.Hour)
+			w.RegisterDelayedCallback(func() {
 				require.Equal(t, others, wait)
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				require.Equal(t, unlimitedWait, waiting[len(waiting)-1].StartToCloseTimeout)
 				w.CancelWorkflow()
-			})
+			}, 3*time.Hour)
 			w.ExecuteWorkflow(func(ctx workflow.Context, _ string) error {
 				reason := reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &wait, show: func() {}}
 				insist := insistence{taskQueue: temporal.TaskQueue, waiting: reason.set}

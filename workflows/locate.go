@@ -19,17 +19,11 @@ func onCluster(cluster string, taskQueue *string, waiting func(ctx workflow.Cont
 	return insistence{home: taskQueue, cluster: cluster, waiting: waiting}
 }
 
-// changeLocatedAnew marks runs that locate a cluster anew; those of earlier programs did not.
-const changeLocatedAnew = "a cluster located anew"
-
 // locateAnew finds who works on the cluster now, after a round that failed since nobody who does was there. If that cannot be found out either, everything
 // stays as it is: the next round may meet a worker that has the cluster.
 func (i insistence) locateAnew(ctx workflow.Context, err error) {
 	lost := temporal.ErrorType(err) == temporal.ErrClusterUnknown || reasonOf(err) == reasonNoWorker
 	if i.home == nil || !lost || *i.home != i.taskQueue { // another part of the run has located it meanwhile
-		return
-	}
-	if workflow.GetVersion(ctx, changeLocatedAnew, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return
 	}
 	oneRound := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}, giveUpAt: time.Unix(0, 0)}

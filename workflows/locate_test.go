@@ -142,7 +142,7 @@ func (c *movingCluster) asked(rounds int) func() bool {
 
 // moving has the cluster of a world move. What has not found it after a day will not.
 func (w *world) moving(c *movingCluster) *world {
-	w.RegisterDelayedCallback(w.CancelWorkflow, 24*time.Hour)
+	w.simulateAfter(24*time.Hour, w.CancelWorkflow)
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}, c}})
 	return w
 }

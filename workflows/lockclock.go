@@ -9,19 +9,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// changeRefusalSaid marks runs whose reason says that locks were taken back, for as long as they pause after that; in those of earlier programs a note did.
-const changeRefusalSaid = "refused locks are a reason"
-
 // awaitRefused pauses before locks are looked at again that were taken back in the last moment, and says so.
 func awaitRefused(ctx workflow.Context, reason reasonKeeper, refused error, pause time.Duration, summary string) error {
-	says := workflow.GetVersion(ctx, changeRefusalSaid, workflow.DefaultVersion, 1) != workflow.DefaultVersion
-	if says {
-		reason.set(ctx, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
-	}
+	reason.set(ctx, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
 	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil)
-	if says {
-		reason.set(ctx, "", "")
-	}
+	reason.set(ctx, "", "")
 	return err
 }
 

@@ -215,7 +215,7 @@ func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *te
 	})
 	w.RegisterDelayedCallback(w.vacate, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunCancel)) }, 2*time.Hour)
-	w.lookAfter(3*time.Hour, func() { require.Equal(t, left(20), statusOf[ranv1.ClusterUpgradeStatus](w).Nodes[0].LockTimeLeft) })
+	w.RegisterDelayedCallback(func() { require.Equal(t, left(20), statusOf[ranv1.ClusterUpgradeStatus](w).Nodes[0].LockTimeLeft) }, 3*time.Hour)
 	w.releaseAfter(24*time.Hour, 3)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)

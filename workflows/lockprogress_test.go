@@ -74,7 +74,7 @@ func TestALockThatHoldsANodeForAWhileDuringTheDrainIsRecordedThen(t *testing.T) 
 		require.Equal(t, notes, statusOf[nodeStatus](w).Notes)
 		w.CancelWorkflow()
 	})
-	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute) // if it is not seen
+	w.simulateAfter(time.Minute, w.CancelWorkflow) // if it is not seen
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	require.Equal(t, notes, requireCancelled[nodeStatus](w).Notes, "each once")
 	require.Equal(t, []string{"tf-n1", "ceph-n1"}, w.inputs["AwaitHeldAgain"][2].(activities.AwaitHeldAgainInput).Known)
@@ -126,10 +126,10 @@ func TestARolloutFollowsTheLocksOfAClusterOnThatDoesNotAnswerForAWhile(t *testin
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalNodeProgress, ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeDraining, LockProgress: updated(0)})
 	}, time.Minute)
-	w.lookAfter(2*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		asked := w.inputsOf("FollowLocks")
 		require.True(t, asked[len(asked)-1].(activities.ClusterLockInput).Deadline.After(start.Add(time.Hour)))
-	})
+	}, 2*time.Hour)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	requireResult[ranv1.ClusterStatus](w)
 }

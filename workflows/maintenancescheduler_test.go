@@ -382,7 +382,7 @@ func TestWhoWasNotReachedIsToldAgainThoughOthersAreNotReachedAllTheTime(t *testi
 	w.RegisterDelayedCallback(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) }, time.Minute)
 	for i := range 30 {
 		asked := time.Minute + time.Duration(i+1)*lostInterval/3
-		w.RegisterDelayedCallback(func() { w.call(fmt.Sprintf("ghost-%d", i), asks(slotFor("b", 1))) }, asked)
+		w.simulateAfter(asked, func() { w.call(fmt.Sprintf("ghost-%d", i), asks(slotFor("b", 1))) })
 	}
 	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.grants()) }, time.Minute+3*lostInterval)
 	w.after(func() {}, func() {}, func() {}, func() {})

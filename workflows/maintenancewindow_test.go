@@ -160,13 +160,13 @@ func TestFollowersAreToldBeforeTheStartAndNotAtIt(t *testing.T) {
 			w.order(time.Second, temporal.UpdateDefine, request)
 			told := map[time.Duration]int{}
 			for _, after := range []time.Duration{-2 * time.Minute, -29 * time.Second, 11 * time.Second} {
-				w.lookAfter(10*time.Hour+after, func() { told[after] = len(w.told) })
+				w.RegisterDelayedCallback(func() { told[after] = len(w.told) }, 10*time.Hour+after)
 			}
-			w.lookAfter(10*time.Hour-time.Second, func() {
+			w.RegisterDelayedCallback(func() {
 				last := w.told[len(w.told)-1:]
 				require.False(t, windows.Ask(last, w.Now(), 0).Allowed)
 				require.True(t, windows.Ask(last, noon.Add(10*time.Hour), 0).Allowed)
-			})
+			}, 10*time.Hour-time.Second)
 			next := w.runsOn(MaintenanceWindowInput{})
 			require.Equal(t, told[-2*time.Minute]+1, told[-29*time.Second])
 			require.Equal(t, told[-29*time.Second], told[11*time.Second])
@@ -206,7 +206,7 @@ func TestAnOpeningIsAtHandFromItsStart(t *testing.T) {
 		edited := unnoticed()
 		edited.Object.Spec.Recurrence = "FREQ=DAILY;BYHOUR=3"
 		w.order(justOpen, temporal.UpdateEdit, edited)
-		w.lookAfter(13*time.Hour, func() { require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) })
+		w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) }, 13*time.Hour)
 		w.runsOn(MaintenanceWindowInput{})
 		require.Empty(t, w.refusals)
 		require.WithinDuration(t, noon.Add(14*time.Hour), w.Now(), 2*time.Second)
@@ -273,13 +273,13 @@ func TestAWindowIsOpenedByAnOverrideAndClosedAgain(t *testing.T) {
 	w.follows(0)
 	w.order(0, temporal.UpdateDefine, defined())
 	w.order(time.Minute, temporal.UpdateOverride, windows.OverrideRequest{Request: windows.Request{Actor: "ann", Reason: "CVE"}, Until: noon.Add(time.Hour)})
-	w.lookAfter(30*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[windows.Status](w.world)
 		require.Equal(t, windows.PhaseOverridden, status.Phase)
 		require.Equal(t, []string{"cgu/ops/june"}, status.Followers)
 		require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed)
-	})
-	w.lookAfter(61*time.Minute, func() { require.False(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) })
+	}, 30*time.Minute)
+	w.RegisterDelayedCallback(func() { require.False(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) }, 61*time.Minute)
 	w.runsOn(MaintenanceWindowInput{})
 	require.Equal(t, windows.EventOverridden, w.sent()[0])
 }
@@ -321,13 +321,13 @@ func TestAWindowThatWasCancelledTellsOfExclusionsThatAreFarAhead(t *testing.T) {
 	}}
 	w.order(time.Second, temporal.UpdateDefine, frozen)
 	w.order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
-	w.lookAfter(2*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		outlook := w.told[len(w.told)-1].Outlook
 		require.Empty(t, outlook.Openings)
 		require.True(t, outlook.Last)
 		require.Equal(t, []windows.Span{{Start: noon.AddDate(0, 0, 20), End: noon.AddDate(0, 0, 27)}}, outlook.Excluded)
 		w.SignalWorkflow(temporal.SignalLeaveWindow, temporal.Subscription{WorkflowID: "cgu/ops/june", FirstRunID: "1"})
-	})
+	}, 2*time.Minute)
 	w.ExecuteWorkflow(MaintenanceWindow, MaintenanceWindowInput{})
 	require.NoError(t, w.GetWorkflowError())
 	require.Empty(t, w.refusals)
@@ -368,7 +368,7 @@ func TestFollowersAreToldWhenAnExclusionBeginsAndEnds(t *testing.T) {
 	w.order(0, temporal.UpdateDefine, frozen)
 	told := map[time.Duration]int{}
 	for _, after := range []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute} {
-		w.lookAfter(after, func() { told[after] = len(w.told) })
+		w.RegisterDelayedCallback(func() { told[after] = len(w.told) }, after)
 	}
 	w.runsOn(MaintenanceWindowInput{})
 	require.Empty(t, w.refusals)

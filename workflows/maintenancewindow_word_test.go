@@ -48,9 +48,8 @@ func TestALeadThatIsTooLongIsRefusedAndBreaksNoWindowThatRuns(t *testing.T) {
 	later.follows(0)
 	var stands windows.Status
 	later.order(time.Minute, temporal.UpdateCancel, windows.CancelRequest{All: true})
-	later.lookAfter(time.Hour, func() { stands = statusOf[windows.Status](later.world) })
+	later.RegisterDelayedCallback(func() { stands = statusOf[windows.Status](later.world) }, time.Hour)
 	later.RegisterDelayedCallback(func() { later.SetContinueAsNewSuggested(true) }, time.Hour+time.Minute)
-	later.follows(2 * time.Hour)
 	later.runsOn(next)
 	require.Empty(t, later.refusals)
 	require.Equal(t, windows.PhaseOver, stands.Phase)

@@ -52,9 +52,9 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 					continue
 				}
 				story = append(story, "+"+name+" "+cluster)
-				w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Template, policies.Pending) }, time.Second)
+				w.simulateAfter(time.Second, func() { w.stand(cluster, placed.Template, policies.Pending) })
 				if !slices.Contains(stuck, cluster) {
-					w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Template, policies.Compliant) }, time.Minute)
+					w.simulateAfter(time.Minute, func() { w.stand(cluster, placed.Template, policies.Compliant) })
 				}
 			}
 		}
@@ -159,10 +159,10 @@ func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.
 		}
 		return nil
 	}
-	w.lookAfter(4*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, reasonClusterTimedOut, statusOfCluster(statusOf[groupStatus](w.world), "c1").Reason)
 		delete(w.refuses, "c1")
-	})
+	}, 4*time.Minute)
 	w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.ClusterTimeout = 3 })
 	late := statusOfCluster(requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut), "c1")
 	require.Equal(t, ranv1.ClusterTimedOut, late.State)
@@ -267,9 +267,9 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 		}
 		return nil
 	}
-	w.lookAfter(10*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, ranv1.ClusterComplete, statusOfCluster(statusOf[groupStatus](w.world), "c1").State)
-	})
+	}, 10*time.Hour)
 	w.RegisterDelayedCallback(func() { stops["paused"].goOn(w.world) }, 11*time.Hour)
 	w.runWorks(keep)
 	require.Equal(t, int32(2), requireResult[groupStatus](w.world).Counts.Complete)
@@ -307,11 +307,11 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 				}
 				return nil
 			}
-			w.lookAfter(2*time.Minute, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Empty(t, *story)
 				test.goOn(w.world, 3)
-			})
-			w.lookAfter(5*time.Minute, func() {
+			}, 2*time.Minute)
+			w.RegisterDelayedCallback(func() {
 				require.True(t, stopped, "the part was not told")
 				waiting := 0
 				for _, cluster := range statusOf[groupStatus](w.world).Clusters {
@@ -322,7 +322,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 				}
 				require.Positive(t, waiting, "there was no part left")
 				test.goOn(w.world, 5)
-			})
+			}, 5*time.Minute)
 			w.runWorks(func(spec *ranv1.ClusterGroupUpgradeSpec) {
 				spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(len(clusters))
 			})

@@ -103,12 +103,9 @@ func (m *nodeMaintenance) taking() *CarriedTaking {
 // errLong ends an attempt at taking the node, for the next run to go on with: the history has grown long by those before, or by what was told of this one.
 var errLong = errors.New("the history of the run is long")
 
-// changeTakingCarried marks runs that hand an attempt at taking the node to the next one; those of earlier programs did not.
-const changeTakingCarried = "taking a node carried to the next run"
-
 // isLong reports whether the next run is to go on with taking the node.
 func (m *nodeMaintenance) isLong(ctx workflow.Context) bool {
-	return mustContinueAsNew(ctx, 0) && workflow.GetVersion(ctx, changeTakingCarried, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	return mustContinueAsNew(ctx, 0)
 }
 
 // whileShort waits for workload locks, for as long as the history may grow: what is told of such a wait may change for weeks. Then it returns errLong.

@@ -165,7 +165,7 @@ func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 	runs := inRuns(t, wholeMaintenance(), func(run int, w *world) func() bool {
 		flaps(w, 1000)
 		if run == 1 {
-			w.lookAfter(time.Minute, func() { require.Equal(t, emergency.ReasonHeld, statusOf[nodeStatus](w).Wait.Reason) })
+			w.RegisterDelayedCallback(func() { require.Equal(t, emergency.ReasonHeld, statusOf[nodeStatus](w).Wait.Reason) }, time.Minute)
 			w.RegisterDelayedCallback(w.CancelWorkflow, time.Hour)
 			return nil
 		}
@@ -279,13 +279,13 @@ func TestANextRunWhoseWindowHasClosedGivesBackItsSlotAndTheLocks(t *testing.T) {
 			flaps(w, 0)
 			w.blocked["AwaitNodeLocks"] = true
 			w.tells(time.Hour, opensAt(2, start.Add(24*time.Hour)))
-			w.lookAfter(2*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Contains(t, w.called(), "WithdrawNodeMaintenance")
 				require.True(t, w.book.Empty())
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.blocked["AwaitNodeLocks"] = false
-			})
+			}, 2*time.Hour)
 			w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 			return nil
 		}

@@ -65,12 +65,9 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 	m.record.reason.replace(o.Wait)
 }
 
-// changeQueueLeft marks runs that take back a request for a slot before their clean-up; those of earlier programs did so after.
-const changeQueueLeft = "queue left before the clean-up"
-
 // leaveQueue takes back a request for a slot that was not granted: the clean-up may take long, and others wait behind it.
 func (m *nodeMaintenance) leaveQueue(ctx workflow.Context) {
-	if m.slots.waits() && workflow.GetVersion(ctx, changeQueueLeft, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	if m.slots.waits() {
 		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.temporal.io/sdk/workflow"
-
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -236,19 +234,11 @@ func (m *nodeMaintenance) takeRecovery(r temporal.SignalRequest) {
 func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
 	switch who := m.spokenFor(r, "cancel"); {
 	case who == nil:
-	case who != m.requestors.own() && !who.State.NeedsNode() && m.leavesOnce():
+	case who != m.requestors.own() && !who.State.NeedsNode():
 		m.record.note(m.said("cancel", who, r) + ", but " + who.RequestorID + " does not need the node any more: nothing done")
 	default:
 		m.leave("cancel", who, r)
 	}
-}
-
-// changeLeftOnce marks runs in which cancel means nothing that is said for an additional requestor that does not need the node any more; in those of
-// earlier programs it could cancel what the others had asked for.
-const changeLeftOnce = "an additional requestor leaves once"
-
-func (m *nodeMaintenance) leavesOnce() bool {
-	return workflow.GetVersion(m.record.ctx, changeLeftOnce, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // takeBackAll takes in that none of ours is to have the node any more.

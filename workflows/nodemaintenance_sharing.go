@@ -160,7 +160,7 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 	if err := m.awaitHandOver(ctx); err != nil {
 		return err
 	}
-	if s.lost == "" && m.plans(ctx) {
+	if s.lost == "" && m.plans() {
 		if err := m.withdrawPlan(ctx); err != nil {
 			return err
 		}
@@ -181,13 +181,9 @@ func (m *nodeMaintenance) workTogether(ctx workflow.Context) error {
 	return nil
 }
 
-// changePlanWithdrawn marks runs that take the plan of a maintenance off the node when it is handed one that it shares, and make it anew when they lose that;
-// those of earlier programs left it until the end.
-const changePlanWithdrawn = "a plan withdrawn where a node is shared"
-
 // plans reports whether the node says that this maintenance waits for its turn. A rollout's does not wait: it has its turn, or joins.
-func (m *nodeMaintenance) plans(ctx workflow.Context) bool {
-	return m.marked && workflow.GetVersion(ctx, changePlanWithdrawn, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+func (m *nodeMaintenance) plans() bool {
+	return m.marked
 }
 
 // withdrawPlan takes back what plan did, as the cordon does for a maintenance that takes the node itself.

@@ -582,7 +582,7 @@ func TestAJoinedMaintenanceThatIsDoneWhenItLosesTheNodeDoesNotTakeItAgain(t *tes
 			sending{temporal.SignalDone, temporal.SignalRequest{}},
 			sending{temporal.SignalShare, scheduling.Share{From: peer, To: w.lastClaim().From, Number: 2, Refused: "its workflow is over"}},
 		)
-	}, w.vacate)
+	})
 	w.ExecuteWorkflow(NodeMaintenance, handOver())
 	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 	require.NotContains(t, w.called(), "TakeNode")
@@ -620,28 +620,28 @@ func TestAMaintenanceLeavesTheOneThatItJoinedWhenItsWindowClosesBeforeTheHandOve
 			w.occupy(peer)
 			w.say(w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeDraining}))
 			w.tells(4*time.Hour, closed)
-			w.lookAfter(4*time.Hour+time.Minute, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State)
 				require.Equal(t, closed.Window, statusOf[nodeStatus](w).Held.Window)
 				require.Contains(t, w.lastClaim().Message, "window ops/night is closed")
 				require.Len(t, w.book.Parties, 1, "it asks for no slot")
 				w.shares(scheduling.Share{Number: 2, State: maintenancev1.NodeReady, Ready: true})() // it was on its way
-			})
-			w.lookAfter(23*time.Hour, func() {
+			}, 4*time.Hour+time.Minute)
+			w.RegisterDelayedCallback(func() {
 				status := statusOf[nodeStatus](w)
 				require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
 				require.Empty(t, status.JoinedTo)
 				require.False(t, status.HandedOver)
-			})
+			}, 23*time.Hour)
 			w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, maintenancev1.RequestorAtWork, w.lastClaim().State, "it is asked once more")
 				w.shares(scheduling.Share{Number: 3, State: maintenancev1.NodeReady, Ready: true})()
 			}, 24*time.Hour+time.Minute)
-			w.lookAfter(24*time.Hour+2*time.Minute, func() {
+			w.RegisterDelayedCallback(func() {
 				require.True(t, statusOf[nodeStatus](w).HandedOver)
 				w.SignalWorkflow(temporal.SignalDone, nil)
-			})
+			}, 24*time.Hour+2*time.Minute)
 			in := maintenanceInWindow()
 			in.Object.Spec.Action = nil
 			w.ExecuteWorkflow(NodeMaintenance, in)
@@ -665,10 +665,10 @@ func TestAMaintenanceDoesNotTakeOverASharedNodeWhileItsClusterIsHeld(t *testing.
 	)
 	w.tells(4*time.Hour, opensAt(2, start.Add(24*time.Hour)))
 	w.releaseAfter(5*time.Hour, 3)
-	w.lookAfter(6*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, maintenancev1.RequestorLeft, w.lastClaim().State, "the window had closed meanwhile")
 		w.CancelWorkflow()
-	})
+	}, 6*time.Hour)
 	in := maintenanceInWindow()
 	in.Object.Spec.Action = nil
 	w.ExecuteWorkflow(NodeMaintenance, in)

@@ -709,10 +709,10 @@ func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t
 		return nil
 	}
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
-	w.lookAfter(10*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, maintenancev1.NodeCleaningUp, statusOf[nodeStatus](w).State)
 		require.True(t, w.book.Empty())
-	})
+	}, 10*time.Minute)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireCancelled[nodeStatus](w)
 }

@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -59,9 +58,6 @@ func (m *nodeMaintenance) giveUpSlot(ctx workflow.Context) bool {
 	return true
 }
 
-// changeAllClosed marks runs in which a window that closes ends the maintenance for all its requestors; in those of earlier programs only the first left.
-const changeAllClosed = "a closed window ends the maintenance for all its requestors"
-
 // takeBackClosed ends a maintenance at work whose window has closed, and wants that. Those that joined it may have other windows: they keep a node that they
 // were handed, and wait for a slot of their own if they were not.
 func (m *nodeMaintenance) takeBackClosed() {
@@ -70,11 +66,6 @@ func (m *nodeMaintenance) takeBackClosed() {
 		return
 	}
 	request := temporal.SignalRequest{Actor: "window " + hold.Window, Reason: hold.Reason}
-	others := slices.ContainsFunc(m.requestors.all[1:], needsNode)
-	if others && workflow.GetVersion(m.record.ctx, changeAllClosed, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
-		m.takeBack(request)
-		return
-	}
 	m.returning = !m.status.HandedOver
 	m.takeBackAll(request)
 	if m.returning {

@@ -17,7 +17,7 @@ func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	w := newWorld(t)
 	opening := w.Now().Add(10 * time.Hour)
 	w.windows = map[string]windows.Standing{nightWindow: confirmed(1, opening)}
-	w.lookAfter(10*time.Hour-time.Second, func() { require.Empty(t, w.schedulerCalls) })
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.schedulerCalls) }, 10*time.Hour-time.Second)
 	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 	require.Nil(t, requireResult[nodeStatus](w).Held)
 	require.WithinDuration(t, opening, w.Now(), time.Minute)
@@ -34,13 +34,13 @@ func maintenanceInWindow() NodeMaintenanceInput {
 func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
 	w := newWorld(t)
 	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, w.Now().Add(10*time.Hour))}
-	w.lookAfter(9*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, w.schedulerCalls)
 		require.NotContains(t, w.called(), "TakeNode")
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
 		require.Equal(t, nightWindow, status.Held.Window)
-	})
+	}, 9*time.Hour)
 	w.tells(10*time.Hour, openUntil(2, w.Now().Add(14*time.Hour)))
 	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 	require.Nil(t, requireResult[nodeStatus](w).Held)
@@ -60,10 +60,10 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
 			}
 			again := openUntil(3, start.Add(28*time.Hour))
 			if action == drydockv1.OverrunPause {
-				w.lookAfter(23*time.Hour, func() {
+				w.RegisterDelayedCallback(func() {
 					require.NotContains(t, w.called(), "Drain")
 					require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](w).Wait.Reason)
-				})
+				}, 23*time.Hour)
 				w.tells(24*time.Hour, again)
 			}
 			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
@@ -100,9 +100,9 @@ func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
 			} else {
 				in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com", "net.example.com"}
 			}
-			w.lookAfter(2*time.Hour, func() { require.Equal(t, test.handedOver, statusOf[nodeStatus](w).HandedOver) })
+			w.RegisterDelayedCallback(func() { require.Equal(t, test.handedOver, statusOf[nodeStatus](w).HandedOver) }, 2*time.Hour)
 			w.tells(4*time.Hour, closed)
-			w.RegisterDelayedCallback(func() { require.Fail(t, "it waits for the next opening") }, 5*time.Hour)
+			w.simulateAfter(5*time.Hour, func() { require.Fail(t, "it waits for the next opening") })
 			w.ExecuteWorkflow(NodeMaintenance, in)
 
 			status := requireCancelled[nodeStatus](w)
@@ -138,10 +138,10 @@ func TestAMaintenanceBeginsWhenNeitherTheEmergencyStopNorItsWindowHoldsIt(t *tes
 			w.windows = map[string]windows.Standing{nightWindow: opensAt(1, start.Add(tt.opens))}
 			w.tells(tt.opens, openUntil(2, start.Add(14*time.Hour)))
 			w.releaseAfter(tt.released, 2)
-			w.lookAfter(7*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.NotContains(t, w.called(), "TakeNode")
 				require.Equal(t, tt.waits, statusOf[nodeStatus](w).Wait.Reason)
-			})
+			}, 7*time.Hour)
 			w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 			requireResult[nodeStatus](w)
 			require.WithinDuration(t, start.Add(10*time.Hour), w.Now(), time.Minute)
@@ -159,10 +159,10 @@ func TestANodeAtWorkWhoseWindowHasClosedIsHeldByTheEmergencyStopAllTheSame(t *te
 		w.SignalWorkflow(temporal.SignalWindow, opensAt(2, start.Add(24*time.Hour)))
 		return nil
 	}
-	w.lookAfter(5*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.NotContains(t, w.called(), "Drain")
 		require.Equal(t, emergency.ReasonHeld, statusOf[nodeStatus](w).Wait.Reason)
-	})
+	}, 5*time.Hour)
 	w.releaseAfter(6*time.Hour, 3)
 	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 	requireResult[nodeStatus](w)
@@ -260,15 +260,15 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowClosesWhileItsNodeIsTaken(t *testin
 				return nil
 			}
 			if action == drydockv1.OverrunPause {
-				w.lookAfter(23*time.Hour, func() { require.NotContains(t, w.called(), "Drain") })
+				w.RegisterDelayedCallback(func() { require.NotContains(t, w.called(), "Drain") }, 23*time.Hour)
 				w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 			}
 			if after > 0 {
-				w.lookAfter(after, func() {
+				w.RegisterDelayedCallback(func() {
 					require.True(t, statusOf[nodeStatus](w).HandedOver)
 					require.Nil(t, statusOf[nodeStatus](w).Held, "nothing holds it any more")
 					w.SignalWorkflow(temporal.SignalDone, nil)
-				})
+				}, after)
 			}
 			in := maintenanceInWindow()
 			in.Object.Spec.Action = nil
@@ -297,10 +297,10 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 
 	second := newWorld(t) // its window does not answer again
 	second.SetStartTime(w.Now())
-	second.lookAfter(20*time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		require.Empty(t, second.schedulerCalls)
 		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](second).Wait.Reason)
-	})
+	}, 20*time.Hour)
 	second.tells(21*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 	second.ExecuteWorkflow(NodeMaintenance, *in)
 	status := requireResult[nodeStatus](second)
@@ -317,7 +317,7 @@ func TestAMaintenanceThatWaitsForItsTurnInManyOpeningsContinuesAsNewWhenOneClose
 	w.slots = 0
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
-	w.lookAfter(3*time.Hour, func() { require.False(t, w.IsWorkflowCompleted(), "it may have its turn any moment") })
+	w.RegisterDelayedCallback(func() { require.False(t, w.IsWorkflowCompleted(), "it may have its turn any moment") }, 3*time.Hour)
 	w.tells(4*time.Hour, opensAt(2, start.Add(24*time.Hour)))
 	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 	in := handedOn[NodeMaintenanceInput](w)

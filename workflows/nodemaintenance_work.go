@@ -80,9 +80,6 @@ func (m *nodeMaintenance) runJob(ctx workflow.Context) error {
 	own.failure = &WorkFailure{Failure: *failure, Said: ": " + message}
 	m.requestors.set(own, maintenancev1.RequestorFailed, message)
 	m.showFailure()
-	if !awaitsJobGone(ctx) {
-		return nil
-	}
 	// One that somebody has deleted, or whose time is over, may be at work still: nobody has the node before that is over.
 	return m.removeJob(ctx, m.insist())
 }
@@ -103,19 +100,9 @@ func (m *nodeMaintenance) jobInput() activities.RunJobInput {
 	return activities.RunJobInput{NodeRef: m.node, NodeUID: m.nodeUID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }
 
-// changeJobGone marks runs that hand over a node whose job has failed only when that is gone, and say meanwhile what they wait for; those of earlier
-// programs did not.
-const changeJobGone = "a failed job gone before the node is handed over"
-
-func awaitsJobGone(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, changeJobGone, workflow.DefaultVersion, 1) != workflow.DefaultVersion
-}
-
 // removeJob ends the job, if it may be at work, and waits until it is gone. One that has failed is kept for its logs.
 func (m *nodeMaintenance) removeJob(ctx workflow.Context, insist insistence) error {
-	if awaitsJobGone(ctx) {
-		m.awaited, m.observed = "RemoveJob", false
-	}
+	m.awaited, m.observed = "RemoveJob", false
 	err := insist.effect(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
 	m.awaited, m.observed = "", false
 	m.record.reason.set(ctx, "", "")
@@ -146,15 +133,10 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 // errRecovered ends a wait for requestors: their work goes on after a failure, and they have the node anew.
 var errRecovered = errors.New("the work goes on after a failure")
 
-// changeReadyAnew marks runs in which a node is ready anew when the work on it goes on after a failure; in those of earlier programs it was ready for as
-// long as nobody had said done.
-const changeReadyAnew = "ready anew after a failure"
-
 func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 	var told maintenancev1.NodeState
 	for m.requestors.needed() && m.sharing.lost == "" {
-		if told == maintenancev1.NodeRequestorFailed && m.requestors.failing() == nil &&
-			workflow.GetVersion(ctx, changeReadyAnew, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		if told == maintenancev1.NodeRequestorFailed && m.requestors.failing() == nil {
 			return errRecovered
 		}
 		if m.collect() {

@@ -154,7 +154,7 @@ func (w *policyWorld) place(in activities.PlaceClustersInput) any {
 		for _, cluster := range placed.Clusters {
 			takes := w.takes(cluster, placed.Policy)
 			if !slices.Contains(w.enforced[placed.Policy], cluster) && takes >= 0 {
-				w.RegisterDelayedCallback(func() { w.stand(cluster, placed.Policy, policies.Compliant) }, takes)
+				w.simulateAfter(takes, func() { w.stand(cluster, placed.Policy, policies.Compliant) })
 			}
 		}
 		w.enforced[placed.Policy] = placed.Clusters

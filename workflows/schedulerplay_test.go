@@ -90,6 +90,6 @@ func (w *world) decideSlots() {
 		outcome.Again = w.Now()
 	}
 	if !outcome.Again.IsZero() {
-		w.RegisterDelayedCallback(w.decideSlots, max(time.Nanosecond, outcome.Again.Sub(w.Now())))
+		w.simulateAfter(max(time.Nanosecond, outcome.Again.Sub(w.Now())), w.decideSlots)
 	}
 }

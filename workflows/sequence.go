@@ -207,12 +207,9 @@ func (s *sequence) endAll(ctx workflow.Context, clusters []string, result ranv1.
 	})
 }
 
-// changePreparedFirst marks runs in which nothing is removed before an attempt to make it is over.
-const changePreparedFirst = "nothing removed while it is prepared"
-
 // awaitPreparing waits until an attempt to prepare is over that nobody waits for any more: it would make again what is removed meanwhile.
 func (s *sequence) awaitPreparing(ctx workflow.Context) {
-	if s.preparing && workflow.GetVersion(ctx, changePreparedFirst, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	if s.preparing {
 		_ = workflow.Await(ctx, func() bool { return !s.preparing })
 	}
 }

@@ -122,9 +122,6 @@ func (f *flight) startWatch(ctx workflow.Context) {
 	})
 }
 
-// changeRelapsesTaken marks runs in which relapses count that only a watch has seen which does not count any more; in those of earlier programs they did not.
-const changeRelapsesTaken = "relapses taken from a watch that was replaced"
-
 // takeRelapses restarts the soaks in which a watch has seen a relapse that does not count any more: the one that took its place cannot have seen what was over
 // by then.
 func (f *flight) takeRelapses(ctx workflow.Context, known []policies.KnownCluster, news []policies.ClusterStanding) {
@@ -138,7 +135,7 @@ func (f *flight) takeRelapses(ctx workflow.Context, known []policies.KnownCluste
 			relapsed = append(relapsed, policies.ClusterStanding{Cluster: m.Cluster, Standing: m.standing, Dipped: true})
 		}
 	}
-	if len(relapsed) > 0 && workflow.GetVersion(ctx, changeRelapsesTaken, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	if len(relapsed) > 0 {
 		f.sequence.rollout.Together(ctx, func() { f.take(ctx, relapsed) })
 	}
 }

@@ -64,7 +64,7 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 						}
 						return nil
 					}
-					w.lookAfter(99*time.Hour, func() {
+					w.RegisterDelayedCallback(func() {
 						require.NotContains(t, slices.Concat(w.enforced[0], w.enforced[1]), "c1")
 						require.NotContains(t, *story, "+os c1")
 						status := statusOf[groupStatus](w.world)
@@ -74,7 +74,7 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 						if by == "held" {
 							require.Equal(t, ranv1.ClusterComplete, statusOfCluster(status, "c2").State, "it goes on")
 						}
-					})
+					}, 99*time.Hour)
 					w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
 					run()
 					require.Equal(t, int32(2), requireResult[groupStatus](w.world).Counts.Complete)
@@ -91,10 +91,10 @@ func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
 			w.refuses = map[string]activities.RefusedWork{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
 			w.RegisterDelayedCallback(func() { test.stop(w.world) }, 3*time.Minute)
 			w.RegisterDelayedCallback(func() { delete(w.refuses, "c1") }, 5*time.Minute)
-			w.lookAfter(99*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Empty(t, *story)
 				require.Equal(t, test.reason, statusOfCluster(statusOf[groupStatus](w.world), "c1").Reason)
-			})
+			}, 99*time.Hour)
 			w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
 			w.runWorks()
 			requireResult[groupStatus](w.world)
@@ -109,17 +109,17 @@ func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.
 			w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
 			w.RegisterDelayedCallback(func() { test.stop(w.world) }, time.Minute)
 			w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Unknown) }, 2*time.Minute)
-			w.lookAfter(99*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Equal(t, []string{"+os c1"}, *story)
 				waiting := statusOfCluster(statusOf[groupStatus](w.world), "c1")
 				require.Equal(t, test.reason, waiting.Reason)
 				require.NotContains(t, waiting.Message, "put there again")
-			})
+			}, 99*time.Hour)
 			w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
-			w.lookAfter(100*time.Hour+time.Minute, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Equal(t, []string{"+os c1", "+os c1"}, *story)
 				require.Contains(t, statusOfCluster(statusOf[groupStatus](w.world), "c1").Message, "put there again")
-			})
+			}, 100*time.Hour+time.Minute)
 			w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 100*time.Hour+2*time.Minute)
 			w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 100*time.Hour+4*time.Minute)
 			w.runWorks()
@@ -214,10 +214,10 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 			}
 			return nil
 		}
-		w.lookAfter(10*time.Hour, func() {
+		w.RegisterDelayedCallback(func() {
 			require.Empty(t, w.enforced[0])
 			failed(w)
-		})
+		}, 10*time.Hour)
 		w.run(approved(w))
 		requireCancelled[groupStatus](w.world)
 	})
@@ -231,12 +231,12 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 			}
 			return nil
 		}
-		w.lookAfter(10*time.Hour, func() {
+		w.RegisterDelayedCallback(func() {
 			require.Contains(t, *story, "-os c1")
 			require.Contains(t, *story, "-os c2")
 			require.NotContains(t, *story, "+firmware c1")
 			failed(w)
-		})
+		}, 10*time.Hour)
 		w.runWorks(approved(w))
 		requireCancelled[groupStatus](w.world)
 	})

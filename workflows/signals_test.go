@@ -225,9 +225,9 @@ func TestAPortalShowsAWindowThatIsAnnouncedAfterAllWasDeleted(t *testing.T) {
 	for openings, said := range map[int][]sending{2: {deleted, announced}, 0: {announced, deleted}} {
 		w := newPortalWorld(t)
 		w.order(0, temporal.UpdateApply, shop())
-		w.lookAfter(time.Minute, func() { w.sendTogether(said...) })
+		w.RegisterDelayedCallback(func() { w.sendTogether(said...) }, time.Minute)
 		var view portal.View
-		w.lookAfter(time.Minute+time.Second, func() { view = statusOf[portal.View](w.world) })
+		w.RegisterDelayedCallback(func() { view = statusOf[portal.View](w.world) }, time.Minute+time.Second)
 		w.ExecuteWorkflow(StatusPortal, StatusPortalInput{})
 		require.Len(t, view.Upcoming, openings)
 	}

@@ -126,7 +126,7 @@ func TestAPortalShowsAMaintenanceFromItsStartToItsEndToTheSecond(t *testing.T) {
 	w.order(0, temporal.UpdateApply, shop())
 	seen := map[time.Duration]portal.View{}
 	for _, after := range []time.Duration{time.Minute, time.Hour + 10*time.Millisecond, 2*time.Hour - time.Second, 2*time.Hour + 10*time.Millisecond} {
-		w.lookAfter(after, func() { seen[after] = statusOf[portal.View](w.world) })
+		w.RegisterDelayedCallback(func() { seen[after] = statusOf[portal.View](w.world) }, after)
 	}
 	next := w.runsFor(26*time.Hour, StatusPortalInput{})
 	require.Empty(t, w.refusals)
@@ -164,20 +164,20 @@ func TestAPortalShowsWhatWindowsTellAndForgetsThoseThatAreGone(t *testing.T) {
 	begun := nightAnnounced(2, start)
 	begun.Openings[0].Begun = true
 	tell(time.Hour, begun)
-	w.lookAfter(30*time.Minute, func() { require.Len(t, statusOf[portal.View](w.world).Upcoming, 2) })
-	w.lookAfter(90*time.Minute, func() { require.Equal(t, sreportalv1.StatusDegraded, statusOf[portal.View](w.world).Status) })
-	w.lookAfter(2*time.Hour+time.Second, func() {
+	w.RegisterDelayedCallback(func() { require.Len(t, statusOf[portal.View](w.world).Upcoming, 2) }, 30*time.Minute)
+	w.RegisterDelayedCallback(func() { require.Equal(t, sreportalv1.StatusDegraded, statusOf[portal.View](w.world).Status) }, 90*time.Minute)
+	w.RegisterDelayedCallback(func() {
 		view := statusOf[portal.View](w.world)
 		require.Equal(t, sreportalv1.StatusOperational, view.Status)
 		require.Len(t, view.Completed, 1)
 		require.Len(t, view.Upcoming, 1)
 		w.gone = true
-	})
-	w.lookAfter(25*time.Hour+2*time.Minute, func() {
+	}, 2*time.Hour+time.Second)
+	w.RegisterDelayedCallback(func() {
 		view := statusOf[portal.View](w.world)
 		require.Empty(t, append(view.Upcoming, view.InProgress...), "it has not opened")
 		require.Equal(t, []string{"window/ops/night"}, w.asked)
-	})
+	}, 25*time.Hour+2*time.Minute)
 	next := w.runsFor(26*time.Hour, StatusPortalInput{})
 	require.Empty(t, next.Carried.Portal.Windows)
 }
@@ -191,10 +191,10 @@ func TestWhatFallsDueWhileAPortalAsksASilentWindowIsNotMissed(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalAnnouncement, nightAnnounced(1, noon.Add(2*time.Hour))) // it is asked a minute after that
 	}, time.Second)
-	w.lookAfter(2*time.Hour+3*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"window/" + nightWindow}, w.asked)
 		require.Equal(t, []string{"switches"}, statusOf[portal.View](w.world).Components[0].Because)
-	})
+	}, 2*time.Hour+3*time.Minute)
 	w.runsFor(3*time.Hour, StatusPortalInput{})
 }
 
@@ -270,11 +270,11 @@ func TestWhatAPortalShowsGoesOnInTheNextRun(t *testing.T) {
 	second := newPortalWorld(t)
 	second.SetStartTime(noon.Add(90*time.Minute + time.Second))
 	var after portal.View
-	second.lookAfter(time.Minute, func() { after = statusOf[portal.View](second.world) })
+	second.RegisterDelayedCallback(func() { after = statusOf[portal.View](second.world) }, time.Minute)
 	over := noon.Add(2 * time.Hour)
 	var is, was sreportalv1.ServiceStatus
-	second.lookAfter(29*time.Minute+58*time.Second, func() { was = statusOf[portal.View](second.world).Status })
-	second.lookAfter(29*time.Minute+59*time.Second+10*time.Millisecond, func() { is = statusOf[portal.View](second.world).Status })
+	second.RegisterDelayedCallback(func() { was = statusOf[portal.View](second.world).Status }, 29*time.Minute+58*time.Second)
+	second.RegisterDelayedCallback(func() { is = statusOf[portal.View](second.world).Status }, 29*time.Minute+59*time.Second+10*time.Millisecond)
 	last := second.runsFor(time.Hour, next)
 	for _, v := range []*portal.View{&before, &after} {
 		v.AsOf, v.Components[0].Days = time.Time{}, nil // time has passed
@@ -325,11 +325,11 @@ func TestAPortalTellsOthersAtOnceOfAllThatItShowsNow(t *testing.T) {
 			}
 		}
 	}
-	w.lookAfter(31*time.Second, func() {
+	w.RegisterDelayedCallback(func() {
 		count()
 		require.Len(t, told, 30)
 		require.Equal(t, 1, told["c29"])
-	})
+	}, 31*time.Second)
 	next := w.runsFor(3*time.Minute, StatusPortalInput{})
 	count()
 	for name, times := range told {
@@ -360,9 +360,9 @@ func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
 	w, request := newShownWindow(t)
 	w.order(0, temporal.UpdateDefine, request)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other"}) }, time.Hour)
-	w.lookAfter(2*time.Hour, func() { require.Len(t, w.announced(), 1, "another portal is none of its business") })
+	w.RegisterDelayedCallback(func() { require.Len(t, w.announced(), 1, "another portal is none of its business") }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "main"}) }, 3*time.Hour)
-	w.lookAfter(4*time.Hour, func() { require.Len(t, w.announced(), 2) })
+	w.RegisterDelayedCallback(func() { require.Len(t, w.announced(), 2) }, 4*time.Hour)
 	next := w.runsOn(MaintenanceWindowInput{})
 	told := w.announced()
 	require.Equal(t, "main", told[0].Portal)
@@ -373,7 +373,7 @@ func TestAWindowTellsItsPortalOfItsOpenings(t *testing.T) {
 
 	w, _ = newShownWindow(t)
 	w.SetStartTime(noon.Add(14 * time.Hour))
-	w.lookAfter(time.Minute, func() { require.False(t, w.announced()[0].Announcement.Openings[0].Begun) })
+	w.RegisterDelayedCallback(func() { require.False(t, w.announced()[0].Announcement.Openings[0].Begun) }, time.Minute)
 	w.runsOn(next)
 }
 
@@ -384,13 +384,13 @@ func TestAPortalThatShowsAWindowOfAnotherIsToldThatItIsNotTo(t *testing.T) {
 	for _, after := range []time.Duration{time.Hour, 2 * time.Hour} {
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalAnnounce, portal.Inquiry{Portal: "other", Shown: true}) }, after)
 	}
-	w.lookAfter(90*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		told := w.announced()
 		last := told[len(told)-1]
 		require.Equal(t, "other", last.Portal)
 		require.Equal(t, "main", last.Announcement.Portal)
-	})
-	w.lookAfter(3*time.Hour, func() { require.Len(t, w.announced(), 5, "each inquiry is answered once") })
+	}, 90*time.Minute)
+	w.RegisterDelayedCallback(func() { require.Len(t, w.announced(), 5, "each inquiry is answered once") }, 3*time.Hour)
 	require.Empty(t, w.runsOn(MaintenanceWindowInput{}).Carried.Shown.Astray)
 }
 
@@ -420,13 +420,13 @@ func TestAWindowThatMovesToAnotherPortalTellsBoth(t *testing.T) {
 	hidden.Object.Spec.Title = ""
 	w.order(time.Hour, temporal.UpdateEdit, moved)
 	w.order(2*time.Hour, temporal.UpdateEdit, hidden)
-	w.lookAfter(3*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		var told []string
 		for _, in := range w.announced() {
 			told = append(told, in.Portal+" of "+in.Announcement.Portal)
 		}
 		require.Equal(t, []string{"main of main", "other of other", "main of other", "other of "}, told)
-	})
+	}, 3*time.Hour)
 	w.runsOn(MaintenanceWindowInput{})
 	require.Empty(t, w.refusals)
 }
@@ -436,7 +436,7 @@ func TestAPortalThatCannotBeToldHoldsUpNothing(t *testing.T) {
 	w.fail["AnnounceWindow"] = always(fmt.Errorf("nobody answers"))
 	w.follows(0)
 	w.order(0, temporal.UpdateDefine, request)
-	w.lookAfter(10*time.Hour+time.Second, func() { require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) })
+	w.RegisterDelayedCallback(func() { require.True(t, windows.Ask(w.told[len(w.told)-1:], w.Now(), 0).Allowed) }, 10*time.Hour+time.Second)
 	w.runsOn(MaintenanceWindowInput{})
 	require.WithinDuration(t, noon.Add(14*time.Hour), w.Now(), 2*time.Second)
 }

@@ -34,12 +34,12 @@ func TestWhatBecomesOfNodesAtWorkWhenTheWindowCloses(t *testing.T) {
 			w, nodes := newClusterWorld(t, 0, 2, 1)
 			nodes.takes = 10 * time.Minute
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, action)) }, 5*time.Minute)
-			w.lookAfter(10*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
 				status := statusOf[ranv1.ClusterUpgradeStatus](w)
 				require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
 				require.Equal(t, state, status.Nodes[0].State)
-			})
+			}, 10*time.Hour)
 			w.releaseAfter(11*time.Hour, 3)
 			w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 			require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done, "those that were returned have their turn again")
@@ -54,10 +54,10 @@ func TestNodesAtWorkAreReturnedWhenTheWindowClosesWhileTheClusterIsHeld(t *testi
 	closed.Holds = append(slices.Clone(held.Holds), closed.Holds...)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, held) }, 5*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closed) }, 10*time.Minute)
-	w.lookAfter(15*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
 		require.Equal(t, emergency.ReasonHeld, statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
-	})
+	}, 15*time.Minute)
 	w.releaseAfter(11*time.Hour, 4)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
@@ -148,10 +148,10 @@ func TestNoNodeIsStartedAfterTheWindowHasClosedWhateverWasTold(t *testing.T) {
 	nodes.takes = 20 * time.Minute
 	in := oneCluster()
 	in.Held = closesAt(1, w.Now().Add(10*time.Minute))
-	w.lookAfter(10*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+w0", "-w0"}, nodes.story())
 		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[ranv1.ClusterUpgradeStatus](w).Wait.Reason)
-	})
+	}, 10*time.Hour)
 	w.releaseAfter(11*time.Hour, 2)
 	w.ExecuteWorkflow(ClusterUpgrade, in)
 	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](w).Nodes.Done)

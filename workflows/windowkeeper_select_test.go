@@ -30,11 +30,11 @@ func ofOther(standing windows.Standing) windows.Standing {
 
 // noMoreSelecting lets nobody find out from then on which windows are for which clusters.
 func (w *world) noMoreSelecting(after time.Duration) {
-	w.lookAfter(after, func() {
+	w.RegisterDelayedCallback(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.blocked["SelectClusters"] = true
-	})
+	}, after)
 }
 
 // The window was for all clusters as long as it had told no selector.
@@ -55,11 +55,11 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 			}
 			w.noMoreSelecting(30 * time.Minute)
 			w.tells(time.Hour, tt.then)
-			w.lookAfter(2*time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.events)
 				requireWindowWait(t, statusOf[groupStatus](w), "it is not known since "+begin.Add(time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				w.SignalWorkflow(temporal.SignalCancel, nil)
-			})
+			}, 2*time.Hour)
 			in := inWindows()
 			in.Object.Spec.MaintenanceWindows = append(in.Object.Spec.MaintenanceWindows, drydockv1.WindowName("other"))
 			w.ExecuteWorkflow(ClusterGroupUpgrade, in)
@@ -89,11 +89,11 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 				}
 				return nil
 			}
-			w.lookAfter(45*time.Second, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Empty(t, w.schedulerCalls)
 				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "it is not known since "+start.UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, tt.message)
-			})
+			}, 45*time.Second)
 			w.ExecuteWorkflow(NodeMaintenance, in)
 			require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)
 		})
@@ -111,11 +111,11 @@ func TestAClusterThatIsSelectedLaterBeginsAlthoughThatCouldNotBeFoundOutAtOnce(t
 		}
 		return nil
 	}
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c2", "-c2"}, clusters.story())
 		w.selected = []string{"c1", "c2"}
 		w.SignalWorkflow(temporal.SignalWindow, onlyFor("a", openUntil(2, start.Add(4*time.Hour))))
-	})
+	}, time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
 	require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
@@ -142,12 +142,12 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 	second := newWorld(t)
 	second.SetStartTime(w.Now())
 	second.fail["SelectClusters"] = always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
-	second.lookAfter(time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		wait := statusOf[nodeStatus](second).Wait
 		require.Contains(t, wait.Message, "it is not known since "+start.Add(2*time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster: ")
 		require.Contains(t, wait.Message, "the hub does not answer")
 		second.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, time.Hour)
 	second.ExecuteWorkflow(NodeMaintenance, *in)
 	require.Equal(t, maintenancev1.NodeCancelled, requireCancelled[nodeStatus](second).State)
 }
@@ -168,16 +168,16 @@ func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testi
 	second, clusters := newGroupWorld(t) // its window does not answer again
 	second.SetStartTime(w.Now())
 	second.fail["SelectClusters"] = always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
-	second.lookAfter(time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c3", "-c3"}, clusters.story())
 		require.Contains(t, statusOf[groupStatus](second).Clusters[1].Message, "none of the maintenance windows selects the cluster")
-	})
+	}, time.Hour)
 	second.tells(2*time.Hour, onlyFor("b", openUntil(8, start.Add(4*time.Hour))))
-	second.lookAfter(3*time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c3", "-c3"}, clusters.story())
 		require.Contains(t, statusOf[groupStatus](second).Clusters[1].Message, "it is not known since ", "it may be for others now")
 		second.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, 3*time.Hour)
 	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
 	requireCancelled[groupStatus](second)
 }
@@ -188,17 +188,17 @@ func TestOnlyClustersThatAWindowSelectsAreStartedInIt(t *testing.T) {
 	standing.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
 	w.windows, w.selected = map[string]windows.Standing{nightWindow: standing}, []string{"c2"}
 	clusters.ends["c2"] = takes(30 * time.Minute)
-	w.lookAfter(10*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		status := statusOf[groupStatus](w)
 		require.NotNil(t, status.Status.CurrentBatchDeadline, "the clock runs for the one that is at work")
 		require.Nil(t, status.Held)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
-	})
-	w.lookAfter(time.Hour, func() {
+	}, 10*time.Minute)
+	w.RegisterDelayedCallback(func() {
 		require.Nil(t, statusOf[groupStatus](w).Status.CurrentBatchDeadline, "it stands still while only held ones are left")
 		require.Equal(t, []string{"+c2", "-c2"}, clusters.story())
 		require.Contains(t, statusOf[groupStatus](w).Clusters[0].Message, "none of the maintenance windows selects the cluster")
-	})
+	}, time.Hour)
 	all := openUntil(2, w.Now().Add(4*time.Hour))
 	w.tells(2*time.Hour, all)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())

@@ -35,7 +35,7 @@ func openUntil(number int64, end time.Time) windows.Standing {
 
 // tells lets the window say something a while after the workflow began.
 func (w *world) tells(after time.Duration, standing windows.Standing) {
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalWindow, standing) }, after)
+	w.simulateAfter(after, func() { w.SignalWorkflow(temporal.SignalWindow, standing) })
 }
 
 // inWindows is a rollout that may be at work while the window is open.
@@ -61,13 +61,13 @@ func TestARolloutWaitsForItsWindowAndItsClockStandsStill(t *testing.T) {
 	start := w.Now()
 	opening := start.Add(10 * time.Hour)
 	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, opening)}
-	w.lookAfter(9*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.events)
 		status := statusOf[groupStatus](w)
 		requireWindowWait(t, status, "window ops/night is closed; it opens "+opening.UTC().Format(clockFormat))
 		require.WithinDuration(t, opening, status.Wait.Until.Time, time.Second)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Clusters[0].Reason)
-	})
+	}, 9*time.Hour)
 	w.tells(10*time.Hour, openUntil(2, opening.Add(4*time.Hour)))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	status := requireResult[groupStatus](w)
@@ -89,7 +89,7 @@ func TestARolloutBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	opening := w.Now().Add(10 * time.Hour)
 	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, opening)}
 	w.tells(10*time.Hour-time.Minute, confirmed(2, opening))
-	w.lookAfter(10*time.Hour-time.Second, func() { require.Empty(t, clusters.events) })
+	w.RegisterDelayedCallback(func() { require.Empty(t, clusters.events) }, 10*time.Hour-time.Second)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
 	require.WithinDuration(t, opening, w.Now(), time.Minute)
@@ -100,10 +100,10 @@ func TestNothingBeginsInAnOpeningThatWasCancelledAfterItWasConfirmed(t *testing.
 	opening := w.Now().Add(10 * time.Hour)
 	w.windows = map[string]windows.Standing{nightWindow: confirmed(1, opening)}
 	w.tells(10*time.Hour-time.Second, opensAt(2, opening.Add(24*time.Hour)))
-	w.lookAfter(20*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.events)
 		requireWindowWait(t, statusOf[groupStatus](w), "window ops/night is closed")
-	})
+	}, 20*time.Hour)
 	w.tells(34*time.Hour, openUntil(3, opening.Add(28*time.Hour)))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
@@ -116,10 +116,10 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	start := w.Now()
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(20*time.Minute))}
 	w.tells(20*time.Minute, opensAt(2, start.Add(24*time.Hour)))
-	w.lookAfter(23*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c1", "+c2", "-c1", "-c2"}, clusters.story(), "what is at work finishes")
 		requireWindowWait(t, statusOf[groupStatus](w), "window ops/night is closed")
-	})
+	}, 23*time.Hour)
 	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	require.Equal(t, int32(3), requireResult[groupStatus](w).Counts.Complete, "60 minutes are enough: the time outside the window is not charged")
@@ -137,10 +137,10 @@ func TestAWindowThatIsNotKnownIsClosedAndTheRolloutSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := newGroupWorld(t, []string{"c1"})
 			w.windows = tt.windows
-			w.lookAfter(time.Hour, func() {
+			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.events)
 				requireWindowWait(t, statusOf[groupStatus](w), tt.says)
-			})
+			}, time.Hour)
 			w.tells(2*time.Hour, openUntil(2, w.Now().Add(4*time.Hour)))
 			w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
@@ -155,14 +155,14 @@ func TestAWindowThatSaysNothingWhenItShouldIsAskedAgain(t *testing.T) {
 	silent := opensAt(1, start.Add(time.Hour))
 	silent.Next = new(start.Add(time.Hour))
 	w.windows = map[string]windows.Standing{nightWindow: silent}
-	w.lookAfter(30*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		w.windows[nightWindow] = windows.Standing{Window: nightWindow, Number: 2, Trouble: "nobody has defined it"}
-	})
-	w.lookAfter(2*time.Hour, func() {
+	}, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
 		require.Empty(t, clusters.events)
 		requireWindowWait(t, statusOf[groupStatus](w), "nobody has defined it")
 		w.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, 2*time.Hour)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	requireCancelled[groupStatus](w)
 }
@@ -177,7 +177,7 @@ func TestAWindowThatNeedNotSayAnythingIsAskedEveryHour(t *testing.T) {
 			w, _ := newGroupWorld(t, []string{"c1"})
 			start := w.Now()
 			w.windows = first
-			w.lookAfter(30*time.Minute, func() { w.windows[nightWindow] = openUntil(2, start.Add(4*time.Hour)) })
+			w.RegisterDelayedCallback(func() { w.windows[nightWindow] = openUntil(2, start.Add(4*time.Hour)) }, 30*time.Minute)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 			require.Equal(t, int32(1), requireResult[groupStatus](w).Counts.Complete)
 			require.WithinDuration(t, start.Add(time.Hour), w.Now(), 5*time.Minute)
@@ -190,10 +190,10 @@ func TestAClusterThatWouldNotBeDoneInTimeWaitsForTheNextOpening(t *testing.T) {
 	clusters.takes = 25 * time.Minute
 	start := w.Now()
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(45*time.Minute))}
-	w.lookAfter(40*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c1", "-c1"}, clusters.story())
 		requireWindowWait(t, statusOf[groupStatus](w), "closes before what is next would be done")
-	})
+	}, 40*time.Minute)
 	w.tells(21*time.Hour, openUntil(2, start.Add(25*time.Hour)))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, inWindows())
 	require.Equal(t, int32(2), requireResult[groupStatus](w).Counts.Complete)
@@ -263,9 +263,9 @@ func TestARolloutContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	second, _ := newGroupWorld(t) // its window does not answer again
 	second.SetStartTime(w.Now())
 	opening := start.Add(24 * time.Hour)
-	second.lookAfter(20*time.Hour, func() {
+	second.RegisterDelayedCallback(func() {
 		requireWindowWait(t, statusOf[groupStatus](second), "window ops/night is closed; it opens "+opening.UTC().Format(clockFormat))
-	})
+	}, 20*time.Hour)
 	second.tells(opening.Sub(w.Now()), openUntil(4, opening.Add(4*time.Hour)))
 	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
 	require.Equal(t, int32(2), requireResult[groupStatus](second).Counts.Complete)
@@ -277,14 +277,14 @@ func TestAClusterContinuesAsNewWhileItsWindowIsClosed(t *testing.T) {
 	nodes.takes = 10 * time.Minute
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish)) }, 5*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Hour)
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, closedState(3, drydockv1.OverrunFinish)) }, 2*time.Hour)
+	w.simulateAfter(2*time.Hour, func() { w.SignalWorkflow(temporal.SignalHeld, closedState(3, drydockv1.OverrunFinish)) })
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	in := handedOn[ClusterUpgradeInput](w)
 	require.NotNil(t, in)
 	require.Equal(t, nightWindow, in.Held.Of("c1").Window, "it does not believe that its window is open")
 
 	second, nodes := newClusterWorld(t, 0, 2, 1)
-	second.lookAfter(time.Hour, func() { require.Empty(t, nodes.story()) })
+	second.RegisterDelayedCallback(func() { require.Empty(t, nodes.story()) }, time.Hour)
 	second.releaseAfter(2*time.Hour, 4)
 	second.ExecuteWorkflow(ClusterUpgrade, *in)
 	require.Equal(t, int32(2), requireResult[ranv1.ClusterStatus](second).Nodes.Done)

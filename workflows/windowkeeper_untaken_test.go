@@ -64,7 +64,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	w.locked, w.blocked["AwaitNodeLocks"] = true, true
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(time.Hour))}
 	w.tells(time.Hour, opensAt(2, start.Add(24*time.Hour)))
-	w.lookAfter(2*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		called := w.called()
 		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
 		require.True(t, w.book.Empty(), "others can have the slot")
@@ -75,7 +75,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.blocked["AwaitNodeLocks"] = false
-	})
+	}, 2*time.Hour)
 	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 	in := maintenanceInWindow()
 	in.Object.Spec.LockTimeoutSeconds = new(int32(2 * 3600))
@@ -93,10 +93,10 @@ func TestANodeGivesNothingBackBetweenTwoWindowsThatFollowEachOther(t *testing.T)
 		w.SignalWorkflow(temporal.SignalHeld, closedState(2, drydockv1.OverrunFinish))
 		w.releaseAfter(30*time.Second, 3)
 	})
-	w.lookAfter(10*time.Minute, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks"}, w.called())
 		w.SignalWorkflow(temporal.SignalCancel, nil)
-	})
+	}, 10*time.Minute)
 	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
 	requireCancelled[nodeStatus](w)
 }
@@ -115,7 +115,7 @@ func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t
 				}
 				return nil
 			}
-			w.lookAfter(50*time.Minute, func() { require.Empty(t, w.inputsOf("CallScheduler")) })
+			w.RegisterDelayedCallback(func() { require.Empty(t, w.inputsOf("CallScheduler")) }, 50*time.Minute)
 			in := ofRollout()
 			w.ExecuteWorkflow(NodeMaintenance, in)
 			require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
@@ -132,13 +132,13 @@ func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits
 	start := w.Now()
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(time.Hour))}
 	w.fail["TakeNode"] = unansweredWhile(func() { w.SignalWorkflow(temporal.SignalWindow, opensAt(2, start.Add(24*time.Hour))) })
-	w.lookAfter(time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		called := w.called()
 		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])
 		require.Equal(t, maintenancev1.NodePending, w.inputsOf("ReturnNode")[0].(activities.ReturnNodeInput).Ended.State)
 		require.True(t, w.book.Empty(), "others can have the slot")
 		require.Equal(t, maintenancev1.NodePending, statusOf[nodeStatus](w).State)
-	})
+	}, time.Hour)
 	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](w).State)

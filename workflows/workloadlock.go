@@ -110,14 +110,11 @@ func (c *lockController) locateCluster(ctx workflow.Context) error {
 	return locate(ctx, hub, c.in.Cluster, &c.in.TaskQueue)
 }
 
-// changeAppliedByNextRun marks runs that leave it to the next one to put the locks right; those of earlier programs did not.
-const changeAppliedByNextRun = "locks put right by the next run"
-
 // apply puts the locks right and takes over how they are then. A cluster that does not answer for weeks makes the history long: then it returns errLong.
 func (c *lockController) apply(ctx workflow.Context, due activities.WorkloadLocksDue) error {
 	insist := c.insist()
 	insist.before = func() error {
-		if mustContinueAsNew(ctx, c.signals) && workflow.GetVersion(ctx, changeAppliedByNextRun, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		if mustContinueAsNew(ctx, c.signals) {
 			return errLong
 		}
 		return nil

@@ -166,11 +166,11 @@ func TestALockControllerWhoseClusterDoesNotAnswerForADaySaysSoAllTheTime(t *test
 		}
 		return unreachable
 	}
-	w.lookAfter(24*time.Hour, func() {
+	w.RegisterDelayedCallback(func() {
 		require.Equal(t, temporal.ErrClusterUnreachable, statusOf[WorkloadLockControllerStatus](w.world).Wait.Reason)
 		require.Len(t, w.inputsOf("ObserveWorkloadLocks"), roundAttempts)
 		w.CancelWorkflow()
-	})
+	}, 24*time.Hour)
 	w.run(lockInput())
 	requireCancelled[WorkloadLockControllerStatus](w.world)
 }
@@ -218,7 +218,7 @@ func TestALockControllerWhoseClusterDoesNotAnswerForWeeksFillsNoHistory(t *testi
 		}
 		return temporal.Error(temporal.ErrClusterUnreachable, "cluster c1: its API server does not answer", nil)
 	}
-	w.RegisterDelayedCallback(w.CancelWorkflow, 24*time.Hour)
+	w.simulateAfter(24*time.Hour, w.CancelWorkflow)
 	w.run(lockInput())
 	require.True(t, workflow.IsContinueAsNewError(w.GetWorkflowError()), "%v", w.GetWorkflowError())
 }

@@ -3,6 +3,8 @@ package workflows
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -98,6 +100,24 @@ func newWorld(t *testing.T) *world {
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&SignalOrder{}}})
 	w.register()
 	return w
+}
+
+// RegisterDelayedCallback calls back after that much workflow time. A workflow that ends before that fails the test: assertions that never run prove nothing.
+func (w *world) RegisterDelayedCallback(callback func(), after time.Duration) {
+	_, file, line, _ := runtime.Caller(1)
+	fired := false
+	w.simulateAfter(after, func() {
+		fired = true
+		callback()
+	})
+	w.t.Cleanup(func() {
+		require.True(w.t, fired, "%s:%d: the workflow ended before this callback, which is due after %s", filepath.Base(file), line, after)
+	})
+}
+
+// simulateAfter lets something happen around the workflow after that much workflow time. The workflow may end before.
+func (w *world) simulateAfter(after time.Duration, event func()) {
+	w.TestWorkflowEnvironment.RegisterDelayedCallback(event, after)
 }
 
 // ExecuteWorkflow runs the workflow to its end, a maintenance under the id that it must have. Progress that it reports to a parent is taken in silence.
