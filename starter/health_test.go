@@ -73,7 +73,7 @@ node       yes                1 nodes are Ready
 
 func TestTheHealthChecksOfTheDocumentationAreJudgedAsItShows(t *testing.T) {
 	isolate(t)
-	page, err := os.ReadFile("../docs/reference/health-checks.md")
+	page, err := os.ReadFile("../docs/how-to/check-health.md")
 	require.NoError(t, err)
 	_, example, _ := strings.Cut(string(page), "$ cat checks.yaml\n")
 	checks, example, _ := strings.Cut(example, "$ drydock health check -f checks.yaml --snapshot objects.yaml\n")

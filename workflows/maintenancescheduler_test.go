@@ -420,7 +420,7 @@ func TestAnotherWatchesSoonWhenTheOneThatDidIsSilent(t *testing.T) {
 	w.after(func() { w.call("june", asks(slotFor("a", 1))) }, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		require.Equal(t, 10*time.Second, silences["WatchNodes"], "as docs/reference/node-maintenance.md says: nodes that go down meanwhile are not counted")
+		require.Equal(t, 10*time.Second, silences["WatchNodes"], "as docs/explanation/slots.md says: nodes that go down meanwhile are not counted")
 	})
 	w.carried()
 }

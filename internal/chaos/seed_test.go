@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a run plays is said by its environment; see docs/contributing/development.md.
+// What a run plays is said by its environment; see docs/contributing/testing.md.
 const (
 	// minutesVariable asks for all scenarios, and for random ones until that many minutes are over.
 	minutesVariable = "CHAOS_MINUTES"

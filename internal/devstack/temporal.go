@@ -37,7 +37,7 @@ type Temporal struct {
 
 const temporalNamespace = "default"
 
-// temporalDynamicConfig is how a server for one worker on one machine is set up; docs/performance.md says what each is worth.
+// temporalDynamicConfig is how a server for one worker on one machine is set up; docs/design-records/performance-findings.md says what each is worth.
 var temporalDynamicConfig = map[string]string{
 	// Out of the box the server reads its task queues 20 times a second, which costs every hop of a workflow 50 ms.
 	"history.transferProcessorMaxPollRPS": "5000",
