@@ -88,7 +88,7 @@ func sweeperFinding(check string, status workflows.SweeperStatus) finding {
 	case len(unknown) > 0:
 		return finding{
 			Check: check, Detail: firstOf(unknown, status.MoreNotTouched) + ", which Temporal does not know: not touched",
-			Fix: `if no other Drydock is at work there, remove the mark (docs/explanation/cleaning-up.md, "What is left behind")`,
+			Fix: `if no other Drydock is at work there, remove the mark (docs/how-to/clean-up-by-hand.md)`,
 		}
 	}
 	return well(check, sweptText(status))
