@@ -19,8 +19,10 @@ TOOLS := bin/tools
 PROTO := internal/statuspage/proto
 # BUF finds its plugins on the path.
 BUF := PATH="$(CURDIR)/$(TOOLS):$$PATH" buf
-# API_REFERENCE writes one page of Markdown for each API group.
-API_REFERENCE := $(TOOLS)/crd-ref-docs --source-path=internal/apis --config=internal/tools/crd-ref-docs.yaml --renderer=markdown --output-mode=group --log-level=ERROR
+# api_reference writes one page of Markdown for each API group to a directory.
+api_reference = rm -rf bin/reference.raw $(1) && mkdir -p bin/reference.raw $(1) && \
+	$(TOOLS)/crd-ref-docs --source-path=internal/apis --config=internal/tools/crd-ref-docs.yaml --renderer=markdown --output-mode=group --log-level=ERROR --output-path=bin/reference.raw && \
+	awk -v out=$(1) -f internal/tools/reference-links.awk bin/reference.raw/*.md bin/reference.raw/*.md
 
 .PHONY: help
 help: ## List the targets
@@ -79,7 +81,7 @@ lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck,
 	@# Go does not look into a directory that begins with _: what is left there is no package.
 	@cd $(PROTO) && $(BUF) lint && rm -rf $(CURDIR)/bin/_proto && $(BUF) generate -o $(CURDIR)/bin/_proto && \
 	if ! diff -r --exclude='*.proto' --exclude='buf*.yaml' $(CURDIR)/bin/_proto .; then echo "the status page's API does not match its .proto (make generate writes it)"; exit 1; fi
-	@rm -rf bin/reference && mkdir -p bin/reference && $(API_REFERENCE) --output-path=bin/reference && \
+	@$(call api_reference,bin/reference) && \
 	if ! diff -r bin/reference docs/reference/api; then echo "the reference of the API does not match the types (make generate writes it)"; exit 1; fi
 	go test -count 1 ./starter -run TestReferenceMatchesTheCommands
 	$(TOOLS)/vale --no-wrap README.md docs
@@ -94,7 +96,7 @@ generate: checkers ## Write what is generated: deepcopy methods, CRDs, the code 
 	$(TOOLS)/controller-gen object paths=./internal/apis/...
 	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
 	cd $(PROTO) && $(BUF) generate
-	rm -rf docs/reference/api && mkdir -p docs/reference/api && $(API_REFERENCE) --output-path=docs/reference/api
+	$(call api_reference,docs/reference/api)
 	go test -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
 
 .PHONY: tools
