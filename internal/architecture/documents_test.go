@@ -71,6 +71,36 @@ func pages(t *testing.T) []string {
 	return found
 }
 
+// TestTheIndexListsEveryPage keeps pages from being lost: docs/README.md links to each page itself, or to the README of its directory.
+func TestTheIndexListsEveryPage(t *testing.T) {
+	docs := filepath.Join(root, "docs")
+	index, err := os.ReadFile(filepath.Join(docs, "README.md"))
+	require.NoError(t, err)
+	listed := map[string]bool{}
+	for _, match := range link.FindAllStringSubmatch(string(index), -1) {
+		listed[filepath.Join(docs, match[1])] = true
+	}
+	for _, path := range pages(t)[1:] {
+		ownIndex := filepath.Join(filepath.Dir(path), "README.md")
+		cli := filepath.Dir(path) == filepath.Join(docs, "reference", "cli") // its pages link to each other
+		if !listed[path] && !listed[ownIndex] && !cli && path != filepath.Join(docs, "README.md") {
+			t.Errorf("docs/README.md does not list %s", path)
+		}
+	}
+}
+
+// TestPagesAreShort keeps the pages that people write at a length that they also read.
+func TestPagesAreShort(t *testing.T) {
+	const most = 200
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if lines := strings.Count(string(text), "\n"); lines > most {
+			t.Errorf("%s has %d lines, at most %d", path, lines, most)
+		}
+	}
+}
+
 // TestPagesThatTheSourceNamesExist checks the paths of pages in Go files, examples and manifests.
 func TestPagesThatTheSourceNamesExist(t *testing.T) {
 	page := regexp.MustCompile(`\bdocs/[\w/-]+\.md\b`)
