@@ -16,7 +16,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// cli is what all commands share.
+// cli holds what all commands share.
 type cli struct {
 	genericiooptions.IOStreams
 	connection temporal.Connection
@@ -25,14 +25,14 @@ type cli struct {
 	namespace  string
 	cluster    string
 	timeout    time.Duration
-	// understood: the command line was; what goes wrong from then on is not about usage.
-	understood bool
+	// parsed is set once the command line is valid. Errors after that are not usage errors.
+	parsed bool
 }
 
-// usageError is a command line or an input that cannot be right.
+// usageError is the error of an invalid command line or input file.
 type usageError struct {
 	error
-	// input: an input file is wrong, so that the command's help is no help.
+	// input means that an input file is invalid, so the error does not point to the command's help.
 	input bool
 }
 
@@ -42,14 +42,14 @@ func usagef(format string, args ...any) error { return usageError{error: fmt.Err
 
 func inputError(err error) error { return usageError{error: err, input: true} }
 
-// errSaidAlready makes a command fail that has printed why.
-var errSaidAlready = errors.New("failed as printed")
+// errPrinted makes a command fail that has already printed the reason.
+var errPrinted = errors.New("the reason is already printed")
 
 func newRoot(c *cli) *cobra.Command {
-	root := noun("drydock", "Take Kubernetes clusters and nodes out of service, work on them and put them back")
+	root := noun("drydock", "Take Kubernetes clusters and nodes out of service, maintain them and return them to service")
 	root.Long = root.Short + `.
 
-Exit status: 0 done; 1 failed, refused or not healthy; 2 wrong usage or input.`
+Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input.`
 	root.Version = programVersion()
 	root.SetVersionTemplate("drydock {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -57,7 +57,7 @@ Exit status: 0 done; 1 failed, refused or not healthy; 2 wrong usage or input.`
 	return root
 }
 
-// noun is a command that only holds verbs. Unlike cobra's default it does not take an unknown verb for a call for help.
+// noun returns a command that only groups verbs. Unlike cobra's default, it fails on an unknown verb instead of printing help.
 func noun(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:                        use,
@@ -78,7 +78,7 @@ func noun(use, short string) *cobra.Command {
 	}
 }
 
-// verb adapts the work of a command to cobra.
+// verb adapts a command's function to cobra.
 func (c *cli) verb(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := c.checkNames(); err != nil {
@@ -87,7 +87,7 @@ func (c *cli) verb(work func(ctx context.Context, args []string) error) func(*co
 		if c.timeout < 0 {
 			return usagef("--timeout %s is negative", c.timeout)
 		}
-		c.understood = true
+		c.parsed = true
 		ctx := cmd.Context()
 		if c.timeout > 0 {
 			var cancel context.CancelFunc
@@ -98,14 +98,14 @@ func (c *cli) verb(work func(ctx context.Context, args []string) error) func(*co
 	}
 }
 
-// serverVerb is verb for work that is all about Temporal.
+// serverVerb is verb for a function that needs a connection to Temporal.
 func (c *cli) serverVerb(work func(ctx context.Context, s *server, args []string) error) func(*cobra.Command, []string) error {
 	return c.verb(func(ctx context.Context, args []string) error {
 		return c.onServer(ctx, func(s *server) error { return work(ctx, s, args) })
 	})
 }
 
-// onServer works with the server of Temporal.
+// onServer connects to Temporal and runs work.
 func (c *cli) onServer(ctx context.Context, work func(*server) error) error {
 	s, err := c.dial(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *cli) onServer(ctx context.Context, work func(*server) error) error {
 	return work(s)
 }
 
-// subjectVerb is serverVerb for work on what the first argument names, which is looked at first.
+// subjectVerb is serverVerb for a function on the workflow that the first argument names. It parses the name before it connects.
 func (c *cli) subjectVerb(named func(string) (subject, error), work func(ctx context.Context, s *server, target subject) error) func(*cobra.Command, []string) error {
 	return c.verb(func(ctx context.Context, args []string) error {
 		target, err := named(args[0])
@@ -126,7 +126,7 @@ func (c *cli) subjectVerb(named func(string) (subject, error), work func(ctx con
 	})
 }
 
-// operands are the arguments that a command takes, all of them required.
+// operands requires exactly the named arguments.
 func operands(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -141,7 +141,7 @@ func operands(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// takesFile reports whether a command takes a file by -f, and has none yet.
+// takesFile reports whether a command has the flag -f and it is not set.
 func takesFile(cmd *cobra.Command) bool {
 	file := cmd.Flags().ShorthandLookup("f")
 	return file != nil && !file.Changed
@@ -156,24 +156,24 @@ func (c *cli) addTemporalFlags(cmd *cobra.Command) {
 	c.addTimeoutFlag(cmd)
 }
 
-// addTimeoutFlag adds --timeout, once: a command may ask Temporal and a cluster.
+// addTimeoutFlag adds --timeout once, also to a command that reads both Temporal and a cluster.
 func (c *cli) addTimeoutFlag(cmd *cobra.Command) {
 	if cmd.Flags().Lookup("timeout") != nil {
 		return
 	}
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop waiting after this time, e.g. 30m; the work itself goes on (default: no limit)")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop waiting after this time, e.g. 30m; the workflow continues (default: no limit)")
 }
 
-// addClusterFlag adds the flag that names a cluster as Drydock's workers know it.
+// addClusterFlag adds --cluster: the name of the cluster in the worker's configuration.
 func (c *cli) addClusterFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.cluster, "cluster", os.Getenv(clusterVariable), "cluster, by the name the worker knows it by (env "+clusterVariable+")")
+	cmd.Flags().StringVar(&c.cluster, "cluster", os.Getenv(clusterVariable), "name of the cluster in the worker's configuration (env "+clusterVariable+")")
 }
 
 const clusterVariable = "DRYDOCK_CLUSTER"
 
 func (c *cli) requireCluster() error {
 	if c.cluster == "" {
-		return usagef("which cluster? set --cluster or %s", clusterVariable)
+		return usagef("no cluster: set --cluster or %s", clusterVariable)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (c *cli) terminal() (width, height int, ok bool) {
 	return width, height, err == nil
 }
 
-// actor is who sends a signal: the person at the keyboard.
+// actor is the user who runs the command; signals and updates carry it.
 func actor() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

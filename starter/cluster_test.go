@@ -94,7 +94,7 @@ func setupKeepsForeignCRD(t *testing.T, objects dynamic.Interface) {
 	steps := parsed[[]setupStep](t, "setup", "--spoke-context", "hub")
 	i = slices.IndexFunc(steps, func(s setupStep) bool { return s.What == "CRD "+lockCRD })
 	require.Equal(t, setupStep{
-		Where: "spoke hub", What: "CRD " + lockCRD, Result: "kept", Note: "someone else created it; objects in the cluster cannot have status.release",
+		Where: "spoke hub", What: "CRD " + lockCRD, Result: "kept", Note: "someone else created it, and it lacks these fields: status.release",
 	}, steps[i])
 	require.Equal(t, before.GetGeneration(), crdNamed(t, objects, lockCRD).GetGeneration())
 }
@@ -138,12 +138,12 @@ func doctorContentWithCluster(t *testing.T) {
 	for _, check := range []string{"hub hub: CRDs", "spoke hub: CRDs", "hub hub: managed clusters"} {
 		require.Regexp(t, `(?m)^ok +`+check, got.stdout)
 	}
-	require.Contains(t, got.stdout, lockCRD+": someone else created it; objects in the cluster cannot have status.release")
+	require.Contains(t, got.stdout, lockCRD+": someone else created it, and it lacks these fields: status.release")
 }
 
 func doctorNamesOperators(t *testing.T, objects dynamic.Interface) {
 	const check = "hub hub: operators"
-	require.Regexp(t, `(?m)^ok +`+check+` +none works on ClusterGroupUpgrades, NodeMaintenances or Maintenances$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
+	require.Regexp(t, `(?m)^ok +`+check+` +none runs for ClusterGroupUpgrades, NodeMaintenances or Maintenances$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
 	resource := func(group, name string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
 	}
@@ -178,12 +178,12 @@ spec:
 		_, err := one.client.Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	require.Regexp(t, `(?m)^ok +`+check+` +still running: Deployment default/upgrade-operator, which works on clustergroupupgrades.ran.openshift.io$`,
+	require.Regexp(t, `(?m)^ok +`+check+` +still running: Deployment default/upgrade-operator for clustergroupupgrades.ran.openshift.io$`,
 		drydock(t, "doctor", "--hub-context", "hub").stdout)
 
 	_, err := deployments.Patch(t.Context(), "upgrade-operator", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.Regexp(t, `(?m)^ok +`+check+` +none works on ClusterGroupUpgrades, NodeMaintenances or Maintenances$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
+	require.Regexp(t, `(?m)^ok +`+check+` +none runs for ClusterGroupUpgrades, NodeMaintenances or Maintenances$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
 }
 
 func plansAlike(t *testing.T, objects dynamic.Interface) {

@@ -40,13 +40,13 @@ const (
 	spokeSite site = "spoke"
 )
 
-// ofHub says of a CRD that its objects are about many clusters: rollouts, maintenance windows, and what a status page shows.
+// ofHub reports whether a CRD belongs on the hub: its objects are about many clusters, such as rollouts, windows and status pages.
 func ofHub(file string) bool {
 	return file == "drydock.dev_maintenancewindows.yaml" || strings.HasPrefix(file, ranv1.GroupVersion.Group+"_") ||
 		strings.HasPrefix(file, sreportalv1.GroupVersion.Group+"_")
 }
 
-// definitions are the CRDs that a cluster is given: those of objects about many clusters on the hub, all others on the spokes.
+// definitions are the CRDs to install on a site: those about many clusters on the hub, all others on the spokes.
 func definitions(where site) ([]*unstructured.Unstructured, error) {
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
@@ -83,7 +83,7 @@ func newCRDClient(config *rest.Config) (crdClient, error) {
 	})}, nil
 }
 
-// crdState is how a CRD stands on a cluster.
+// crdState is the state of a CRD on a cluster.
 type crdState string
 
 const (
@@ -93,7 +93,7 @@ const (
 	crdForeign crdState = "foreign"
 )
 
-// inspect says how a CRD stands, and what of ours a foreign one lacks: those fields are lost on the objects of that cluster.
+// inspect returns the state of a CRD, and the fields that a foreign one lacks: that cluster drops them from objects.
 func (c crdClient) inspect(ctx context.Context, wanted *unstructured.Unstructured) (crdState, []string, error) {
 	found, err := c.Get(ctx, wanted.GetName(), metav1.GetOptions{})
 	switch {
@@ -107,8 +107,8 @@ func (c crdClient) inspect(ctx context.Context, wanted *unstructured.Unstructure
 	return crdForeign, lacks(found, wanted), nil
 }
 
-// install creates a CRD or brings one of ours up to date, and waits until the cluster serves it. Fields that someone else has taken over
-// are a conflict, not ours to overwrite.
+// install creates or updates a CRD that setup owns, and waits until the cluster serves it. Fields with another manager are a conflict, and
+// are not overwritten.
 func (c crdClient) install(ctx context.Context, wanted *unstructured.Unstructured) error {
 	wanted = wanted.DeepCopy()
 	annotations := wanted.GetAnnotations()

@@ -89,7 +89,7 @@ func TestWhatWasCutOffIsNotShownAsIfItWentOn(t *testing.T) {
 				var out, errOut bytes.Buffer
 				c := &cli{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, output: formatTable}
 				err := tt.verb(c, t.Context(), &server{Client: cutOff{status: status, last: tt.last}}, tt.of)
-				require.EqualError(t, err, tt.of.String()+" does not go on: its workflow "+how)
+				require.EqualError(t, err, tt.of.String()+" has stopped: its workflow "+how)
 				require.Empty(t, out.String())
 				require.Empty(t, errOut.String())
 				require.Equal(t, status.String(), workflowRow{observe.Row{Execution: status.String(), Phase: "Ready"}}.phase())

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/snapshot"
 )
 
-// decisionFlags say on what, and for when, a decision is made.
+// decisionFlags select the objects and the time of a decision.
 type decisionFlags struct {
 	snapshot string
 	at       string
@@ -20,12 +20,12 @@ type decisionFlags struct {
 
 func (c *cli) addDecisionFlags(cmd *cobra.Command, flags *decisionFlags, what string) {
 	c.addSourceFlags(cmd, flags, what)
-	cmd.Flags().StringVar(&flags.at, "at", "", "decide as if it were this time, e.g. 2026-11-20T22:00:00Z (default: now)")
+	cmd.Flags().StringVar(&flags.at, "at", "", "decide for this time, e.g. 2026-11-20T22:00:00Z (default: now)")
 }
 
-// addSourceFlags are the flags of a decision that does not depend on the time.
+// addSourceFlags adds the flags of a decision that does not depend on the time.
 func (c *cli) addSourceFlags(cmd *cobra.Command, flags *decisionFlags, what string) {
-	cmd.Flags().StringVar(&flags.snapshot, "snapshot", "", "decide on the Kubernetes objects in this file instead of a cluster: YAML, JSON or a List, gzip or not; - is standard input")
+	cmd.Flags().StringVar(&flags.snapshot, "snapshot", "", "read the Kubernetes objects from this file instead of a cluster: YAML, JSON or a List, optionally gzipped; - is standard input")
 	_ = cmd.MarkFlagFilename("snapshot")
 	c.addContextFlag(cmd, what)
 	c.addTimeoutFlag(cmd)
@@ -33,10 +33,10 @@ func (c *cli) addSourceFlags(cmd *cobra.Command, flags *decisionFlags, what stri
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 }
 
-// requestTimeout is how long an API server may take to answer one request where --timeout does not say so.
+// requestTimeout limits one request to an API server unless --timeout is set.
 const requestTimeout = time.Minute
 
-// reader reads the objects of a decision: from the file, or from the cluster. Either way they are decided on by the same function.
+// reader reads the objects of a decision from the file or from the cluster.
 func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	if flags.snapshot != "" {
 		file, err := snapshot.Open(flags.snapshot, c.In)
@@ -49,7 +49,7 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = cmp.Or(c.timeout, requestTimeout) // discovery knows no context
+	config.Timeout = cmp.Or(c.timeout, requestTimeout) // discovery does not use the context's deadline
 	scheme, err := kube.NewScheme()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (c *cli) reader(flags decisionFlags) (client.Reader, error) {
 	return reader, nil
 }
 
-// unreadable makes an error of reading the objects one of input where they are from a file: then only its content can be wrong.
+// unreadable turns an error of reading objects into an input error if they come from a file.
 func (f decisionFlags) unreadable(err error) error {
 	if f.snapshot == "" {
 		return err
@@ -69,31 +69,31 @@ func (f decisionFlags) unreadable(err error) error {
 	return inputError(err)
 }
 
-// source says where the objects are from, for messages.
+// source names the source of the objects for messages.
 func (c *cli) source(flags decisionFlags) string {
 	if flags.snapshot != "" {
 		return flags.snapshot
 	}
 	context := c.kube.context
 	if context == "" {
-		// An unreadable kubeconfig would have been told of before.
+		// An unreadable kubeconfig has already failed.
 		known, _ := c.kube.loader("").RawConfig()
 		context = known.CurrentContext
 	}
 	return "the cluster of context " + context + " (--context)"
 }
 
-// now is when the decision is made.
+// now is the time of the decision.
 func (f decisionFlags) now() (time.Time, error) { return timeOf("--at", f.at, time.Now()) }
 
-// timeOf reads the time that a flag gives; without one it is the other.
+// timeOf parses the time in a flag; without one it returns the default.
 func timeOf(flag, text string, otherwise time.Time) (time.Time, error) {
 	if text == "" {
 		return otherwise, nil
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return time.Time{}, usagef("%s %q is not a time as in 2026-11-20T22:00:00Z", flag, text)
+		return time.Time{}, usagef("%s %q is not a time such as 2026-11-20T22:00:00Z", flag, text)
 	}
 	return at, nil
 }

@@ -80,7 +80,7 @@ func TestAClusterThatIsNoHubIsNamed(t *testing.T) {
 	require.NoError(t, devstack.WriteKubeconfig(access, "spoke-1", &rest.Config{Host: spoke.URL}))
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: the cluster of context spoke-1 (--context) does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is it the hub?\n",
+		stderr: "error: the cluster of context spoke-1 (--context) does not serve ManagedClusters (cluster.open-cluster-management.io/v1): name the context of the hub\n",
 	}, drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access))
 }
 
@@ -102,7 +102,7 @@ func TestAPlanOfNoClustersSaysSo(t *testing.T) {
 	isolate(t)
 	nobody := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)
 	require.Equal(t, `rollout prod/november: 0 clusters in 0 batches, at most 0 at once
-no cluster is selected: nothing would be done, and the rollout would end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector
+no cluster is selected, so the rollout would do nothing and end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector
 `, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", nobody), "--snapshot", file(t, "hub.yaml", hubObjects)))
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", nobody), "--snapshot", file(t, "hub.yaml", hubObjects))
 	require.Equal(t, "All selected clusters are valid; none is selected", plan.Conditions[0].Message)
@@ -116,7 +116,7 @@ func TestAPlanIsMadeForTheTimeThatIsAskedFor(t *testing.T) {
 
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--at", "tomorrow")
 	require.Equal(t, exitUsage, got.status)
-	require.Contains(t, got.stderr, `--at "tomorrow" is not a time as in 2026-11-20T22:00:00Z`)
+	require.Contains(t, got.stderr, `--at "tomorrow" is not a time such as 2026-11-20T22:00:00Z`)
 }
 
 func TestAPlanThatCannotBeCarriedOutIsPrintedAndRefused(t *testing.T) {
@@ -139,7 +139,7 @@ spec:
 	var plan rollout.Plan
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &plan))
 	require.Equal(t, "ClusterNotFound", plan.Conditions[0].Reason)
-	require.Contains(t, got.stderr, "error: rollout prod/november cannot be carried out: ")
+	require.Contains(t, got.stderr, "error: rollout prod/november cannot start: ")
 	require.Contains(t, got.stderr, "spoke-7")
 	require.Contains(t, got.stderr, "spoke-8")
 }
@@ -206,7 +206,7 @@ func TestWithoutSnapshotAndKubeconfigADecisionSaysWhatItNeeds(t *testing.T) {
 	got := drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout))
 	require.Equal(t, outcome{
 		status: exitUsage,
-		stderr: "error: no kubeconfig: set --kubeconfig or KUBECONFIG, or decide offline with --snapshot (see drydock upgrade plan --help)\n",
+		stderr: "error: no kubeconfig: set --kubeconfig or KUBECONFIG, or work offline with --snapshot (see drydock upgrade plan --help)\n",
 	}, got)
 }
 
@@ -267,7 +267,7 @@ func TestDrainPreviewFromAFile(t *testing.T) {
 	forced := file(t, "request.yaml", forcedMaintenance)
 	table := succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced)
 	require.Regexp(t, `(?m)^shop +web-1 +evict +ReplicaSet/web +shop/web`, table)
-	require.Contains(t, table, "2 pods: 2 to evict, 0 to skip, 0 in the way\n")
+	require.Contains(t, table, "2 pods: 2 to evict, 0 to skip, 0 blocking\n")
 	require.Equal(t, "shop/bare\nshop/web-1\n", succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced, "-o", "name"))
 }
 
@@ -309,7 +309,7 @@ func TestADrainThatCannotBeShownIsRefused(t *testing.T) {
 			name:   "without --dry-run it says how to drain for real",
 			args:   []string{"worker-1"},
 			status: exitUsage,
-			stderr: "error: drain only shows what would be done: add --dry-run; to take the node out of service, use `drydock node maintain worker-1` (see drydock node drain --help)\n",
+			stderr: "error: drain is only a preview: add --dry-run; to take the node out of service, use `drydock node maintain worker-1` (see drydock node drain --help)\n",
 		},
 		{
 			name:   "a node that is not there is named",

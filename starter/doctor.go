@@ -25,9 +25,10 @@ func newDoctor(c *cli) *cobra.Command {
 	var where sites
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is reachable and what is missing, with the fix",
-		Long: `Say what is reachable and what is missing, with the fix: Temporal, its search attributes, a worker, and the clusters that are named by
-their kubeconfig contexts, with the operators there that Drydock can replace. Nothing is changed. The exit status is 0 only if all is well.`,
+		Short: "Check what is reachable and what is missing, with the fix",
+		Long: `Check what is reachable and what is missing, with the fix: Temporal, its search attributes, a worker, and the clusters of
+the given kubeconfig contexts, with operators there that Drydock can replace. The command changes nothing. The exit status is 0 only if every
+check passes.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			findings := c.examine(ctx, where)
@@ -35,7 +36,7 @@ their kubeconfig contexts, with the operators there that Drydock can replace. No
 				return err
 			}
 			if slices.ContainsFunc(findings, func(f finding) bool { return !f.OK }) {
-				return errSaidAlready
+				return errPrinted
 			}
 			return nil
 		}),
@@ -51,7 +52,7 @@ type finding struct {
 	Check  string `json:"check"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
-	// Fix is what to do when it is not OK.
+	// Fix is what to do if it is not OK.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -61,7 +62,7 @@ func ill(check, fix string, err error) finding {
 	return finding{Check: check, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix}
 }
 
-// checkTimeout is how long one part may take to answer.
+// checkTimeout limits each check.
 const checkTimeout = 5 * time.Second
 
 func (c *cli) examine(ctx context.Context, where sites) []finding {
@@ -78,26 +79,26 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 	defer cancel()
 	s, err := c.dial(ctx)
 	if err != nil {
-		return []finding{ill("temporal", "start a Temporal server, or name one with --address or TEMPORAL_ADDRESS", err)}
+		return []finding{ill("temporal", "start a Temporal server, or set --address or TEMPORAL_ADDRESS", err)}
 	}
 	defer s.Close()
 	namespace := "temporal namespace " + s.namespace
 	if _, err := s.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace}); err != nil {
 		return []finding{
 			well("temporal", s.address),
-			ill(namespace, "create it with `temporal operator namespace create`, or name another with --namespace", err),
+			ill(namespace, "create it with `temporal operator namespace create`, or set another with --namespace", err),
 		}
 	}
 	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx)},
 		append(s.examineSweepers(whole), s.examineSchedulers(whole)...)...)
 }
 
-// examineHolds says what is held. That is nothing to mend: somebody wants it so.
+// examineHolds reports the holds. They are deliberate, so the check passes.
 func (s *server) examineHolds(ctx context.Context) finding {
 	const check = "emergency stop"
 	status, err := s.holdStatus(ctx)
 	if errors.Is(err, observe.ErrNoWorker) {
-		return ill(check, "start drydock-worker", errors.New("what is held is not known while no worker answers"))
+		return ill(check, "start drydock-worker", errors.New("the holds are unknown while no worker answers"))
 	}
 	if err != nil {
 		return ill(check, "see the message", err)
@@ -105,11 +106,11 @@ func (s *server) examineHolds(ctx context.Context) finding {
 	if len(status.Holds) == 0 {
 		return well(check, "nothing is held")
 	}
-	var said []string
+	var holds []string
 	for _, hold := range status.Holds {
-		said = append(said, fmt.Sprintf("%s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope)))
+		holds = append(holds, fmt.Sprintf("%s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope)))
 	}
-	return well(check, strings.Join(said, "; "))
+	return well(check, strings.Join(holds, "; "))
 }
 
 func (s *server) examineSearchAttributes(ctx context.Context) finding {
@@ -148,7 +149,7 @@ func (c *cli) examineCluster(ctx context.Context, at place, where sites) []findi
 	return append(findings, examineCRDs(ctx, config, at, where), examineOperators(ctx, config, at))
 }
 
-// examineManagedClusters looks whether rollouts can select clusters.
+// examineManagedClusters checks whether rollouts can select clusters.
 func examineManagedClusters(asked discovery.DiscoveryInterface, at place) finding {
 	const groupVersion = "cluster.open-cluster-management.io/v1"
 	check := at.String() + ": managed clusters"

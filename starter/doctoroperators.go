@@ -14,28 +14,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// operated are the kinds whose original operators do the work that Drydock does. They write its status, which Drydock never does; that is what they are known
-// by, whatever their names.
+// operated are the kinds whose original operators do the same work as Drydock. Such an operator is recognised by its permission to write the
+// status of the kind.
 var operated = map[string]string{
 	"ran.openshift.io":       "clustergroupupgrades",
 	"maintenance.nvidia.com": "nodemaintenances",
 	"sreportal.io":           "maintenances",
 }
 
-// examineOperators says which original operators still run. That is nothing to mend: both may be at work, if only not on the same objects.
+// examineOperators reports the original operators that still run. The check passes: both may run, but not on the same objects.
 func examineOperators(ctx context.Context, config *rest.Config, at place) finding {
 	check := at.String() + ": operators"
 	running, err := runningOperators(ctx, config)
 	switch {
 	case err != nil:
-		return well(check, "cannot be looked for: "+err.Error())
+		return well(check, "unknown: "+err.Error())
 	case len(running) == 0:
-		return well(check, "none works on ClusterGroupUpgrades, NodeMaintenances or Maintenances")
+		return well(check, "none runs for ClusterGroupUpgrades, NodeMaintenances or Maintenances")
 	}
 	return well(check, "still running: "+strings.Join(running, "; "))
 }
 
-// runningOperators are the Deployments whose ServiceAccounts may write the status of what is operated. A right to everything says nothing.
+// runningOperators finds the Deployments whose ServiceAccounts may write the status of an operated kind. It ignores wildcard permissions.
 func runningOperators(ctx context.Context, config *rest.Config) ([]string, error) {
 	cluster, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -76,13 +76,13 @@ func runningOperators(ctx context.Context, config *rest.Config) ([]string, error
 		kinds := writers[types.NamespacedName{Namespace: deployment.Namespace, Name: deployment.Spec.Template.Spec.ServiceAccountName}]
 		if len(kinds) > 0 && !scaledDown(deployment) {
 			slices.Sort(kinds)
-			running = append(running, fmt.Sprintf("Deployment %s/%s, which works on %s", deployment.Namespace, deployment.Name, listed(slices.Compact(kinds))))
+			running = append(running, fmt.Sprintf("Deployment %s/%s for %s", deployment.Namespace, deployment.Name, listed(slices.Compact(kinds))))
 		}
 	}
 	return running, nil
 }
 
-// writtenBy are the operated kinds whose status rules of a role allow to write, by name.
+// writtenBy returns the operated kinds whose status the rules of a role allow to write.
 func writtenBy(rules []rbacv1.PolicyRule) []string {
 	var kinds []string
 	for group, resource := range operated {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// askedSweepers is how many sweepers are asked, those that were started last.
+	// askedSweepers is the number of sweepers to query, the newest first.
 	askedSweepers = 100
-	// askedAtOnce keeps a single worker from being asked too much.
+	// askedAtOnce limits concurrent queries, which a single worker may have to answer.
 	askedAtOnce = 8
-	// sweepersTimeout is how long all of them together may take.
+	// sweepersTimeout limits all of these queries together.
 	sweepersTimeout = 3 * checkTimeout
-	// namedMarks is how many marks of a cluster a finding names.
+	// namedMarks is the number of marks that a finding names.
 	namedMarks = 5
 )
 
-// examineSweepers says of each cluster what ended workflows have left on it, and what became of that.
+// examineSweepers reports for each cluster what closed workflows left behind and the result of its cleanup.
 func (s *server) examineSweepers(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, sweepersTimeout)
 	defer cancel()
@@ -35,7 +35,7 @@ func (s *server) examineSweepers(ctx context.Context) []finding {
 		return []finding{ill(check, "see the message", err)}
 	}
 	if len(rows) == 0 {
-		return []finding{well(check, "none is at work; the first maintenance of a cluster starts the one there")}
+		return []finding{well(check, "none is running; the first maintenance of a cluster starts one")}
 	}
 	asked := rows[:min(len(rows), askedSweepers)]
 	findings := make([]finding, len(asked))
@@ -47,9 +47,9 @@ func (s *server) examineSweepers(ctx context.Context) []finding {
 			return nil
 		})
 	}
-	_ = group.Wait() // what went wrong is a finding
+	_ = group.Wait() // errors are findings
 	if more := len(rows) - len(asked); more > 0 {
-		findings = append(findings, well(check, fmt.Sprintf("%d more are not asked", more)))
+		findings = append(findings, well(check, fmt.Sprintf("%d more not queried", more)))
 	}
 	return findings
 }
@@ -61,59 +61,59 @@ func (s *server) examineSweeper(ctx context.Context, row workflowRow) finding {
 	err := s.query(ctx, subject{noun: "sweeper", name: cluster, workflowID: row.WorkflowID}, row.RunID, &status)
 	switch {
 	case errors.Is(err, observe.ErrNoWorker):
-		return ill(check, "start drydock-worker", errors.New("what it has found is not known while no worker answers"))
+		return ill(check, "start drydock-worker", errors.New("its findings are unknown while no worker answers"))
 	case err != nil:
 		return ill(check, "see the message", err)
 	}
 	return sweeperFinding(check, status)
 }
 
-// sweeperFinding is well unless a person has to do something.
+// sweeperFinding is not OK if a person has to act.
 func sweeperFinding(check string, status workflows.SweeperStatus) finding {
 	var unknown, failed []string
 	for _, f := range status.Findings {
-		said := fmt.Sprintf("%s bears the mark of %s", f, f.Workflow)
+		mark := fmt.Sprintf("%s is owned by %s", f, f.Workflow)
 		switch f.State {
 		case workflows.FindingNotTouched:
-			unknown = append(unknown, said)
+			unknown = append(unknown, mark)
 		case workflows.FindingNotTakenBack:
-			failed = append(failed, said+" ("+f.Ended+"): "+f.Message)
+			failed = append(failed, mark+" ("+f.Ended+"): "+f.Message)
 		}
 	}
 	switch trouble := status.Trouble(); {
 	case trouble != nil:
-		return finding{Check: check, Detail: "cannot look: " + trouble.Message, Fix: "see the message"}
+		return finding{Check: check, Detail: "cannot read the cluster: " + trouble.Message, Fix: "see the message"}
 	case len(failed) > 0:
-		return finding{Check: check, Detail: firstOf(failed, 0), Fix: "see the message; it is tried again every few minutes"}
+		return finding{Check: check, Detail: firstOf(failed, 0), Fix: "see the message; the sweeper retries every few minutes"}
 	case len(unknown) > 0:
 		return finding{
-			Check: check, Detail: firstOf(unknown, status.MoreNotTouched) + ", which Temporal does not know: not touched",
-			Fix: `if no other Drydock is at work there, remove the mark (docs/how-to/clean-up-by-hand.md)`,
+			Check: check, Detail: firstOf(unknown, status.MoreNotTouched) + ", unknown to Temporal: not changed",
+			Fix: "if no other Drydock manages that cluster, remove the mark (docs/how-to/clean-up-by-hand.md)",
 		}
 	}
 	return well(check, sweptText(status))
 }
 
-// firstOf names the first few.
-func firstOf(said []string, more int) string {
-	more += max(0, len(said)-namedMarks)
-	text := strings.Join(said[:min(len(said), namedMarks)], "; ")
+// firstOf joins the first few texts.
+func firstOf(texts []string, more int) string {
+	more += max(0, len(texts)-namedMarks)
+	text := strings.Join(texts[:min(len(texts), namedMarks)], "; ")
 	if more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
-// sweptText says what was taken back last.
+// sweptText describes the last cleanup.
 func sweptText(status workflows.SweeperStatus) string {
 	for i := len(status.Findings) - 1; i >= 0; i-- {
 		f := status.Findings[i]
 		switch f.State {
 		case workflows.FindingAtWork:
-			return fmt.Sprintf("%s of %s (%s) is being taken back", f, f.Workflow, f.Ended)
+			return fmt.Sprintf("%s of %s (%s) is being cleaned up", f, f.Workflow, f.Ended)
 		case workflows.FindingTakenBack:
-			return fmt.Sprintf("%d taken back, the last at %s: %s of %s (%s): %s", status.TakenBack, f.SettledAt.UTC().Format(time.RFC3339), f, f.Workflow, f.Ended, f.Message)
+			return fmt.Sprintf("%d cleaned up, the last at %s: %s of %s (%s): %s", status.TakenBack, f.SettledAt.UTC().Format(time.RFC3339), f, f.Workflow, f.Ended, f.Message)
 		}
 	}
-	return "nothing is left of workflows that are over"
+	return "closed workflows have left nothing behind"
 }

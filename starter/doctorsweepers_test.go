@@ -28,7 +28,7 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	const ended = "Terminated at 2026-11-20T12:00:00Z by ann"
 	taken := found("w1", workflows.FindingTakenBack, ended, "uncordoned, marks removed")
 	unknown := found("w2", workflows.FindingNotTouched, "", "Temporal does not know its workflow")
-	unknownFix := `if no other Drydock is at work there, remove the mark (docs/how-to/clean-up-by-hand.md)`
+	unknownFix := `if no other Drydock manages that cluster, remove the mark (docs/how-to/clean-up-by-hand.md)`
 	many := make([]workflows.SweeperFinding, 7)
 	for i := range many {
 		many[i] = found(fmt.Sprintf("w%d", i), workflows.FindingNotTouched, "", "")
@@ -38,40 +38,40 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 		status workflows.SweeperStatus
 		want   finding
 	}{
-		{"nothing", workflows.SweeperStatus{}, well("sweeper c1", "nothing is left of workflows that are over")},
+		{"nothing", workflows.SweeperStatus{}, well("sweeper c1", "closed workflows have left nothing behind")},
 		{
 			"what was taken back last",
 			workflows.SweeperStatus{TakenBack: 3, Findings: []workflows.SweeperFinding{taken, found("w3", workflows.FindingGone, "", "")}},
-			well("sweeper c1", "3 taken back, the last at 2026-11-20T12:00:30Z: Node w1 of node/c1/default/w1 ("+ended+"): uncordoned, marks removed"),
+			well("sweeper c1", "3 cleaned up, the last at 2026-11-20T12:00:30Z: Node w1 of node/c1/default/w1 ("+ended+"): uncordoned, marks removed"),
 		},
 		{
 			"what is under way",
 			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{found("w1", workflows.FindingAtWork, ended, "")}},
-			well("sweeper c1", "Node w1 of node/c1/default/w1 ("+ended+") is being taken back"),
+			well("sweeper c1", "Node w1 of node/c1/default/w1 ("+ended+") is being cleaned up"),
 		},
 		{
 			"what nobody knows",
 			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{taken, unknown}},
-			finding{Check: "sweeper c1", Detail: "Node w2 bears the mark of node/c1/default/w2, which Temporal does not know: not touched", Fix: unknownFix},
+			finding{Check: "sweeper c1", Detail: "Node w2 is owned by node/c1/default/w2, unknown to Temporal: not changed", Fix: unknownFix},
 		},
 		{
 			"what could not be taken back",
 			workflows.SweeperStatus{Findings: []workflows.SweeperFinding{unknown, found("w1", workflows.FindingNotTakenBack, ended, "its pods are not gone")}},
 			finding{
-				Check: "sweeper c1", Detail: "Node w1 bears the mark of node/c1/default/w1 (" + ended + "): its pods are not gone",
-				Fix: "see the message; it is tried again every few minutes",
+				Check: "sweeper c1", Detail: "Node w1 is owned by node/c1/default/w1 (" + ended + "): its pods are not gone",
+				Fix: "see the message; the sweeper retries every few minutes",
 			},
 		},
 		{
 			"a cluster that cannot be looked at",
 			workflows.SweeperStatus{Wait: &drydockv1.Wait{Reason: temporal.ErrClusterUnreachable, Message: "its API server does not answer"}},
-			finding{Check: "sweeper c1", Detail: "cannot look: its API server does not answer", Fix: "see the message"},
+			finding{Check: "sweeper c1", Detail: "cannot read the cluster: its API server does not answer", Fix: "see the message"},
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, sweeperFinding("sweeper c1", tt.status)) })
 	}
-	require.Contains(t, sweeperFinding("sweeper c1", workflows.SweeperStatus{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, which Temporal")
+	require.Contains(t, sweeperFinding("sweeper c1", workflows.SweeperStatus{Findings: many, MoreNotTouched: 3}).Detail, "; and 5 more, unknown to Temporal")
 }
 
 // awaitOrphans finds what the test wants found, and nothing else.
@@ -98,7 +98,7 @@ func (s *stage) sweeps(t *testing.T) {
 	}}}
 	require.Eventually(t, func() bool {
 		got := drydock(t, "doctor")
-		return got.status == exitDone && regexp.MustCompile(`ok +sweeper spoke-1 +1 taken back, the last at \S+: Node worker-9 of node/spoke-1/default/gone `+
+		return got.status == exitDone && regexp.MustCompile(`ok +sweeper spoke-1 +1 cleaned up, the last at \S+: Node worker-9 of node/spoke-1/default/gone `+
 			`\(Terminated at 2026-11-20T12:00:00Z by ann: wrong node\): uncordoned, marks removed`).MatchString(got.stdout)
 	}, patience, tick)
 }

@@ -15,10 +15,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// pollerMemory is how recently a worker must have polled to count as alive. A worker polls at least once a minute.
+// pollerMemory is how recently a live worker must have polled. A worker polls at least once a minute.
 const pollerMemory = 70 * time.Second
 
-// examineWorkers looks who polls the task queue for workflows and for activities, and whether Temporal gives them any.
+// examineWorkers checks that workers poll the task queue for workflow and activity tasks, and that Temporal dispatches tasks to them.
 func (s *server) examineWorkers(ctx context.Context) finding {
 	const check = "worker"
 	identities := map[string]bool{}
@@ -46,13 +46,13 @@ func (s *server) examineWorkers(ctx context.Context) finding {
 		case polls > 0:
 		case len(idle) > 0:
 			return finding{
-				Check: check, Detail: fmt.Sprintf("the current version of task queue %s is %s; nobody of that polls for %s tasks, only %s", temporal.TaskQueue,
-					describeVersion(current), tasks, strings.Join(slices.Sorted(maps.Keys(idle)), ", ")),
+				Check: check, Detail: fmt.Sprintf("no worker of the current version %s polls task queue %s for %s tasks, only %s", describeVersion(current),
+					temporal.TaskQueue, tasks, strings.Join(slices.Sorted(maps.Keys(idle)), ", ")),
 				Fix: makeCurrent(idle),
 			}
 		default:
 			return finding{
-				Check: check, Detail: fmt.Sprintf("nobody polls task queue %s for %s tasks", temporal.TaskQueue, tasks),
+				Check: check, Detail: fmt.Sprintf("no worker polls task queue %s for %s tasks", temporal.TaskQueue, tasks),
 				Fix: "start drydock-worker",
 			}
 		}
@@ -60,7 +60,7 @@ func (s *server) examineWorkers(ctx context.Context) finding {
 	return well(check, fmt.Sprintf("%s on task queue %s", plural(len(identities), "worker"), temporal.TaskQueue))
 }
 
-// versionOf is the deployment version that a worker is of; nil: none.
+// versionOf is the deployment version of a worker; nil without versioning.
 func versionOf(options *deploymentpb.WorkerDeploymentOptions) *deploymentpb.WorkerDeploymentVersion {
 	if options.GetWorkerVersioningMode() != enumspb.WORKER_VERSIONING_MODE_VERSIONED {
 		return nil
@@ -70,12 +70,12 @@ func versionOf(options *deploymentpb.WorkerDeploymentOptions) *deploymentpb.Work
 
 func describeVersion(version *deploymentpb.WorkerDeploymentVersion) string {
 	if version == nil {
-		return "that of workers without --build-id"
+		return "of workers without --build-id"
 	}
 	return version.GetDeploymentName() + "/" + version.GetBuildId()
 }
 
-// makeCurrent says how workers that are given nothing come to be given work.
+// makeCurrent is the command that makes the version of idle workers current.
 func makeCurrent(idle map[string]*deploymentpb.WorkerDeploymentVersion) string {
 	for _, name := range slices.Sorted(maps.Keys(idle)) {
 		if version := idle[name]; version != nil {

@@ -85,6 +85,7 @@ func requireUnderstood(t *testing.T, path, line string) *cobra.Command {
 	cmd, rest, err := newRoot(&cli{}).Find(wordsOf(line))
 	require.NoError(t, err, "%s: drydock %s", path, line)
 	require.True(t, cmd.Runnable(), "%s: drydock %s: %s does nothing by itself", path, line, cmd.CommandPath())
+	cmd.InitDefaultVersionFlag()
 	require.NoError(t, cmd.ParseFlags(rest), "%s: drydock %s", path, line)
 	return cmd
 }

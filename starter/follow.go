@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// follow looks at a subject now and whenever its history has grown, until it is over. Tick is called every second for what changes with time alone.
+// follow calls look now and whenever the history of a subject grows, until its workflow closes. It calls tick every second.
 func (s *server) follow(ctx context.Context, of subject, look func(context.Context, *client.WorkflowExecutionDescription) error, tick func()) error {
 	execution, err := s.describe(ctx, of, "")
 	if err == nil {
@@ -31,21 +31,21 @@ func (s *server) follow(ctx context.Context, of subject, look func(context.Conte
 	if err == nil {
 		return nil
 	}
-	return cmp.Or(leftAtWork(ctx, of), err)
+	return cmp.Or(stillRunning(ctx, of), err)
 }
 
-// leftAtWork says of a subject that was followed until ctx was over that it goes on; nil while ctx is not.
-func leftAtWork(ctx context.Context, of subject) error {
+// stillRunning is the error of a subject that was followed until ctx was done; nil while ctx is not done.
+func stillRunning(ctx context.Context, of subject) error {
 	switch {
 	case timeIsUp(ctx):
-		return fmt.Errorf("%s is not over yet (--timeout); it goes on: see `%s`", of, of.show)
+		return fmt.Errorf("%s has not ended within --timeout and continues: see `%s`", of, of.show)
 	case ctx.Err() != nil:
-		return fmt.Errorf("stopped watching %s; it goes on: see `%s`", of, of.show)
+		return fmt.Errorf("stopped watching %s, which continues: see `%s`", of, of.show)
 	}
 	return nil
 }
 
-// timeIsUp reports whether ctx's deadline has passed. A request that was sent with it may find so a moment before ctx does.
+// timeIsUp reports whether ctx's deadline has passed. A request with that deadline may fail a moment before ctx is done.
 func timeIsUp(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && time.Until(deadline) < 100*time.Millisecond

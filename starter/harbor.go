@@ -16,7 +16,7 @@ import (
 )
 
 func newHarbor(c *cli) *cobra.Command {
-	cmd := noun("harbor", "Harbor clusters: a Harbor with its database, cache and storage")
+	cmd := noun("harbor", "Harbor clusters: Harbor with its database, cache and storage")
 	cmd.AddCommand(newHarborApply(c), newHarborStatus(c), newHarborDelete(c), newHarborCancel(c), newHarborEvaluate(c))
 	return cmd
 }
@@ -25,11 +25,11 @@ func newHarborEvaluate(c *cli) *cobra.Command {
 	var flags decisionFlags
 	cmd := &cobra.Command{
 		Use:   "evaluate [NAME]",
-		Short: "Show how a HarborCluster and its services are, and whether Harbor may be applied",
-		Long: `Show how a HarborCluster and its services are, and whether Harbor may be applied. It is judged by the objects of the cluster
-(--context), or of a file (--snapshot). NAME may be left out when there is one HarborCluster. Nothing is applied.
+		Short: "Show the health of a HarborCluster and its services, and whether Harbor may be applied",
+		Long: `Show the health of a HarborCluster and its services, and whether Harbor may be applied. The command changes nothing. It
+reads the objects in the cluster (--context) or in a file (--snapshot). NAME is optional if there is only one HarborCluster.
 
-What the services were earlier is taken from the HarborCluster's status. The exit status is 1 unless the status is healthy or creating.`,
+The earlier state of the services comes from the status of the HarborCluster. The exit status is 1 unless the status is healthy or creating.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: c.verb(func(ctx context.Context, args []string) error {
 			now, err := flags.now()
@@ -57,7 +57,7 @@ What the services were earlier is taken from the HarborCluster's status. The exi
 	return cmd
 }
 
-// oneHarborCluster returns the HarborCluster that is named, or the only one there is, in the namespace that is given or in any.
+// oneHarborCluster returns the named HarborCluster, or the only one, in the given namespace or in any.
 func (c *cli) oneHarborCluster(ctx context.Context, reader client.Reader, args []string) (*goharborv1.HarborCluster, error) {
 	var list goharborv1.HarborClusterList
 	if err := reader.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
@@ -77,11 +77,11 @@ func (c *cli) oneHarborCluster(ctx context.Context, reader client.Reader, args [
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return nil, usagef("which HarborCluster? there are %s", listed(names))
+		return nil, usagef("several HarborClusters found: name one of %s", listed(names))
 	case len(args) == 0:
-		return nil, inputError(fmt.Errorf("there is no HarborCluster"))
+		return nil, inputError(fmt.Errorf("no HarborCluster found"))
 	}
-	return nil, inputError(fmt.Errorf("there is no HarborCluster %s; there are: %s", args[0], listed(names)))
+	return nil, inputError(fmt.Errorf("HarborCluster %s not found; there are: %s", args[0], listed(names)))
 }
 
 func (c *cli) printHarbor(hc *goharborv1.HarborCluster, evaluation harbor.Evaluation) error {

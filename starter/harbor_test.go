@@ -109,10 +109,10 @@ func TestWhichHarborClusterIsAskedForUnlessThereIsOne(t *testing.T) {
 	two := file(t, "harbor.yaml", other+harborObjects)
 	got := drydock(t, "harbor", "evaluate", "--snapshot", two)
 	require.Equal(t, exitUsage, got.status)
-	require.Contains(t, got.stderr, "error: which HarborCluster? there are default/main, default/other")
+	require.Contains(t, got.stderr, "error: several HarborClusters found: name one of default/main, default/other")
 	require.Contains(t, succeeds(t, "harbor", "evaluate", "default/other", "--snapshot", two), "HarborCluster default/other: creating\n")
 	got = drydock(t, "harbor", "evaluate", "third", "--snapshot", two)
-	require.Equal(t, outcome{status: exitUsage, stderr: "error: there is no HarborCluster third; there are: default/main, default/other\n"}, got)
+	require.Equal(t, outcome{status: exitUsage, stderr: "error: HarborCluster third not found; there are: default/main, default/other\n"}, got)
 }
 
 // harborsAlike makes the objects in a cluster, and compares what is said of them there with what is said of a file of them.
@@ -159,14 +159,14 @@ func TestTheStatusOfAHarborThatNobodySeesIsAFailure(t *testing.T) {
 		status(workflows.HarborKept, "", emergency.ReasonUnknown), status(workflows.HarborDeleting, goharborv1.StatusUnhealthy, harbor.ReasonRemoving),
 	} {
 		require.NoError(t, well.verdict(target))
-		require.NotContains(t, well.frame(time.Now(), frameStyle{}), "may be over")
+		require.NotContains(t, well.frame(time.Now(), frameStyle{}), "may be stale")
 	}
 	unseen := status(workflows.HarborKept, goharborv1.StatusHealthy, temporal.ErrClusterUnreachable)
-	require.EqualError(t, unseen.verdict(target), "HarborCluster registry/main in cluster c1: what is known of it may be over: for ClusterUnreachable")
+	require.EqualError(t, unseen.verdict(target), "HarborCluster registry/main in cluster c1: the status may be stale: for ClusterUnreachable")
 	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "waiting: ClusterUnreachable")
-	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "until then, what follows may be over")
+	require.Contains(t, unseen.frame(time.Now(), frameStyle{}), "the following may be stale")
 	require.EqualError(t, status(workflows.HarborKept, goharborv1.StatusUnhealthy, "").verdict(target), "HarborCluster registry/main in cluster c1 is unhealthy")
-	require.ErrorContains(t, status(workflows.HarborLeft, goharborv1.StatusHealthy, "").verdict(target), "nobody keeps it")
+	require.ErrorContains(t, status(workflows.HarborLeft, goharborv1.StatusHealthy, "").verdict(target), "is not managed")
 }
 
 func TestWhoFollowsAHarborIsToldThatNothingIsAppliedWhileItIsHeld(t *testing.T) {

@@ -23,7 +23,7 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// harborCluster is a HarborCluster as its user knows it.
+// harborCluster names a HarborCluster.
 func harborCluster(cluster, namespace, name string) subject {
 	return subject{
 		noun: "HarborCluster", name: namespace + "/" + name + " in cluster " + cluster,
@@ -33,7 +33,7 @@ func harborCluster(cluster, namespace, name string) subject {
 	}
 }
 
-// namedHarborCluster returns the HarborCluster that a person names: NAME, NAMESPACE/NAME, or the workflow id.
+// namedHarborCluster parses the name of a HarborCluster: NAME, NAMESPACE/NAME, or the workflow id.
 func (c *cli) namedHarborCluster(name string) (subject, error) {
 	parts := strings.Split(name, "/")
 	if len(parts) == 4 && parts[0] == "harbor" {
@@ -49,7 +49,7 @@ func (c *cli) namedHarborCluster(name string) (subject, error) {
 			return subject{}, err
 		}
 	default:
-		return subject{}, usagef("%q names no HarborCluster: give NAME, NAMESPACE/NAME or harbor/CLUSTER/NAMESPACE/NAME", name)
+		return subject{}, usagef("%q is not the name of a HarborCluster: give NAME, NAMESPACE/NAME or harbor/CLUSTER/NAMESPACE/NAME", name)
 	}
 	return harborCluster(c.cluster, c.objectNamespace(), parts[len(parts)-1]), nil
 }
@@ -59,11 +59,11 @@ func newHarborApply(c *cli) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Bring up the Harbor that a HarborCluster describes, or change it",
-		Long: `Bring up the Harbor that a HarborCluster describes, or change it, and keep it so. The HarborCluster is written to the cluster, where it can be
-changed and deleted as well.
+		Short: "Create or change the Harbor that a HarborCluster describes",
+		Long: `Create or change the Harbor that a HarborCluster describes, and reconcile it continuously. The command writes the HarborCluster to the
+cluster, where you can also change and delete it.
 
-With --wait it ends when the Harbor is healthy.`,
+With --wait the command returns when Harbor is healthy.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			hc, err := manifest.LoadOne[*goharborv1.HarborCluster](file, c.In)
@@ -83,7 +83,7 @@ With --wait it ends when the Harbor is healthy.`,
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the HarborCluster")
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the Harbor is healthy")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until Harbor is healthy")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -111,11 +111,11 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s applied; see `%s`\n", target, target.show) }, target.workflowID)
 }
 
-// harborTimeout is how long a change may take, which is written to the cluster before it is answered.
+// harborTimeout limits an update, which writes to the cluster before it answers.
 const harborTimeout = 30 * time.Second
 
-// changeHarbor asks the workflow of a HarborCluster for a change, and starts it if it does not run. A run that is about to end, as after a cancel, is waited
-// for: the next one is asked. It returns the run that answered.
+// changeHarbor sends an update to the workflow of a HarborCluster, and starts it if it is not running. If the run is about to end, it waits
+// and sends the update to the next one. It returns the run that answered.
 func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
 	waiting, cancel := context.WithTimeout(ctx, harborTimeout)
 	defer cancel()
@@ -137,7 +137,7 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 	return "", s.explain(update, target, err)
 }
 
-// updateHarbor asks once. It returns the run that was asked also when that refuses.
+// updateHarbor sends the update once. It returns the run that received it, even if that run refuses it.
 func (s *server) updateHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
 	ref := observe.RefOf(target.workflowID, "")
 	sent, err := s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
@@ -161,13 +161,13 @@ func newHarborDelete(c *cli) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete a HarborCluster and what belongs to it; its data only if its deletionPolicy says so",
+		Short: "Delete a HarborCluster and its objects; its data only if its deletionPolicy allows it",
 		Args:  operands("NAME"),
 		RunE: c.subjectVerb(c.namedHarborCluster, func(ctx context.Context, s *server, target subject) error {
 			return c.deleteHarbor(ctx, s, target, reason, wait)
 		}),
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until all of it is gone")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until everything is deleted")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -177,7 +177,7 @@ func newHarborDelete(c *cli) *cobra.Command {
 }
 
 func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reason string, wait bool) error {
-	// The workflow may have ended, and the object still be there.
+	// The workflow may have ended while the object still exists.
 	ref, named := observe.RefOf(target.workflowID, ""), &goharborv1.HarborCluster{}
 	named.Namespace, named.Name = ref.Namespace, ref.Name
 	runID, err := s.changeHarbor(ctx, target, named, temporal.UpdateDelete, temporal.SignalRequest{Actor: actor(), Reason: reason}, nil)
@@ -191,10 +191,10 @@ func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reaso
 	var last workflows.HarborClusterStatus
 	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, &last); err != nil {
 		target.noun = "deletion of " + target.noun
-		return cmp.Or(leftAtWork(ctx, target), fmt.Errorf("%s has failed: %s", target, temporal.ErrorMessage(err)))
+		return cmp.Or(stillRunning(ctx, target), fmt.Errorf("%s failed: %s", target, temporal.ErrorMessage(err)))
 	}
 	fmt.Fprintf(c.Out, "%s is deleted\n", target)
-	for _, note := range last.Notes { // of its data, and of what was left
+	for _, note := range last.Notes { // about its data and about objects that remain
 		fmt.Fprintf(c.Out, "note: %s\n", note)
 	}
 	return nil
@@ -202,7 +202,7 @@ func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reaso
 
 func newHarborCancel(c *cli) *cobra.Command {
 	cmd := newSignal(c, workflowSignal{
-		name: temporal.SignalCancel, short: "Keep a Harbor no more; everything stays as it is", says: "is kept no more: everything stays as it is",
+		name: temporal.SignalCancel, short: "Stop managing a Harbor; its objects stay unchanged", result: "is no longer managed: its objects stay unchanged",
 	}, c.namedHarborCluster)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)

@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// harborStatus is the status of a HarborCluster as programs read it.
+// harborStatus is the output of -o json: the status of a HarborCluster.
 type harborStatus struct {
 	Metadata workflowRef                   `json:"metadata"`
 	Status   workflows.HarborClusterStatus `json:"status"`
@@ -28,10 +28,11 @@ func newHarborStatus(c *cli) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show how a Harbor and each of its services is, and why",
-		Long: `Show how a Harbor and each of its services is, and why. The exit status is 1 if it is unhealthy, nobody keeps it, or what is known of it may be over.
+		Short: "Show the health of a Harbor and its services, with the reasons",
+		Long: `Show the health of a Harbor and its services, with the reasons. The exit status is 1 if Harbor is unhealthy or not managed, or if the status
+may be stale.
 
-With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
+With --watch the command shows every change: a live view on a terminal, otherwise one line per change (with -o json one status per line).`,
 		Args: operands("NAME"),
 		RunE: c.subjectVerb(c.namedHarborCluster, func(ctx context.Context, s *server, target subject) error {
 			if watch {
@@ -41,7 +42,7 @@ With --watch it goes on and shows every change, on a terminal as a live view, el
 			return c.showHarbor(ctx, s, target)
 		}),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show every change")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show every change")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -50,7 +51,7 @@ With --watch it goes on and shows every change, on a terminal as a live view, el
 	return cmd
 }
 
-// harborStatus gets the status of a HarborCluster. The error may be errFromResult, a remark.
+// harborStatus gets the status of a HarborCluster. With errFromResult the status is valid.
 func (s *server) harborStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (harborStatus, error) {
 	status := harborStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
 	return status, s.status(ctx, target, execution, &status.Status)
@@ -73,25 +74,25 @@ func (c *cli) showHarbor(ctx context.Context, s *server, target subject) error {
 	return status.verdict(target)
 }
 
-// verdict is why the Harbor is not as one would have it; nil: it is, or on its way.
+// verdict is an error if Harbor is unhealthy or not managed, or if its status may be stale.
 func (s harborStatus) verdict(target subject) error {
 	switch {
 	case s.Status.State == workflows.HarborLeft || s.Status.State == workflows.HarborFailed:
-		return fmt.Errorf("%s: nobody keeps it: apply it again", target)
+		return fmt.Errorf("%s is not managed: apply it again", target)
 	case s.unseen():
-		return fmt.Errorf("%s: what is known of it may be over: %s", target, s.Status.Wait.Message)
+		return fmt.Errorf("%s: the status may be stale: %s", target, s.Status.Wait.Message)
 	case s.Status.State == workflows.HarborKept && s.Status.Harbor.Status == goharborv1.StatusUnhealthy:
 		return fmt.Errorf("%s is unhealthy", target)
 	}
 	return nil
 }
 
-// unseen: what is known of the services may be from before something kept them from being looked at. A hold does not.
+// unseen reports whether the services cannot be observed now, so that their status may be stale. A hold does not prevent that.
 func (s harborStatus) unseen() bool {
 	return s.Status.State == workflows.HarborKept && s.Status.Wait != nil && s.Status.Wait.Reason != emergency.ReasonUnknown
 }
 
-// watchHarbor shows a HarborCluster until enough says so, or it is over, and returns its last status.
+// watchHarbor shows a HarborCluster until enough returns true or its workflow closes, and returns its last status.
 func (c *cli) watchHarbor(ctx context.Context, s *server, target subject, enough func(harborStatus) bool) (harborStatus, error) {
 	var last harborStatus
 	get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, _ int) (followed, error) {
@@ -103,7 +104,7 @@ func (c *cli) watchHarbor(ctx context.Context, s *server, target subject, enough
 	return last, err
 }
 
-// awaitHarbor shows a HarborCluster until it is healthy as of a generation.
+// awaitHarbor shows a HarborCluster until a generation of it is healthy.
 func (c *cli) awaitHarbor(ctx context.Context, s *server, target subject, generation int64) error {
 	healthy := func(s harborStatus) bool {
 		return s.Status.Wait == nil && s.Status.Harbor.Status == goharborv1.StatusHealthy && s.Status.Harbor.ObservedGeneration >= generation
@@ -130,7 +131,7 @@ func (s harborStatus) lines() []statusLine {
 	return append(lines, statusLine{"whole", whole})
 }
 
-// word is how the Harbor is, or what becomes of it.
+// word is the health of Harbor, or whether it is being deleted.
 func (s harborStatus) word() string {
 	if s.Status.State == workflows.HarborKept && s.Status.Harbor.Status != "" {
 		return string(s.Status.Harbor.Status)
@@ -151,7 +152,7 @@ func (s harborStatus) frame(now time.Time, _ frameStyle) string {
 		fmt.Fprintf(&text, "\nwaiting: %s", waitText(*wait, now))
 	}
 	if s.unseen() {
-		text.WriteString("\nuntil then, what follows may be over")
+		text.WriteString("\nthe following may be stale")
 	}
 	if s.Status.Failures != "" {
 		fmt.Fprintf(&text, "\ncould not be applied: %s", s.Status.Failures)

@@ -18,12 +18,12 @@ import (
 )
 
 func newHealth(c *cli) *cobra.Command {
-	cmd := noun("health", "Health checks: what must be true before work goes on")
+	cmd := noun("health", "Health checks: conditions that must hold before work continues")
 	cmd.AddCommand(newHealthCheck(c))
 	return cmd
 }
 
-// checkReport is what one look at the checks of a file showed.
+// checkReport is the result of health checks.
 type checkReport struct {
 	Healthy bool          `json:"healthy"`
 	Checks  []checkedOnce `json:"checks"`
@@ -42,14 +42,13 @@ func newHealthCheck(c *cli) *cobra.Command {
 	var flags decisionFlags
 	cmd := &cobra.Command{
 		Use:   "check -f FILE",
-		Short: "Try health checks: look once, and say what each shows",
-		Long: `Try health checks: look once, and say what each shows. They are judged on the objects of the cluster (--context), or of a file
-(--snapshot), by the function that judges them after maintenance. What addresses answer cannot be told from a file. timeoutSeconds and
-stableSeconds are times of waiting, and not heeded here.
+		Short: "Run health checks once and print each result",
+		Long: `Run health checks once and print each result. The command evaluates the objects in the cluster (--context) or in a file (--snapshot), with
+the same function as a maintenance. Checks of network addresses need a cluster. The command ignores timeoutSeconds and stableSeconds.
 
-With --at it is judged as if it were another time: a service of a HarborCluster may take only so long to come up.
+With --at the command evaluates the checks for another time: the start-up time of a service of a HarborCluster is limited.
 
-The file holds a list of health checks, or the field healthChecks with one. The exit status is 1 if a check does not hold.`,
+The file has a list of health checks, or the field healthChecks with such a list. The exit status is 1 if a check fails.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			now, err := flags.now()
@@ -72,14 +71,14 @@ The file holds a list of health checks, or the field healthChecks with one. The 
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the health checks")
-	cmd.Flags().StringVar(&node, "node", "", "the node under maintenance, which a node check without a selector means (default: every node)")
+	cmd.Flags().StringVar(&node, "node", "", "node for node checks without a selector (default: all nodes)")
 	_ = cmd.RegisterFlagCompletionFunc("node", c.completeNodes)
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-// evidence is what a file or a cluster shows to checks.
+// evidence is the input of checks from a file or a cluster.
 func evidence(ctx context.Context, reader client.Reader) snapshot.Evidence {
 	if file, ok := reader.(*snapshot.File); ok {
 		return file.Evidence(ctx)

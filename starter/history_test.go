@@ -89,12 +89,12 @@ func (s *stage) listsRuns(t *testing.T) {
 	for _, watch := range []string{"--watch=false", "--watch"} {
 		got := drydock(t, "upgrade", "status", "prod/ended", watch)
 		require.Equal(t, exitFailed, got.status, got.stdout)
-		require.Regexp(t, `^error: rollout prod/ended does not go on: its workflow was terminated by .+: wrong fleet\n$`, got.stderr)
+		require.Regexp(t, `^error: rollout prod/ended has stopped: its workflow was terminated by .+: wrong fleet\n$`, got.stderr)
 	}
 
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: temporal knows no run of rollout prod/unheard (any more): `drydock upgrade list` lists those it knows, and --hub-context shows what the hub has kept\n",
+		stderr: "error: temporal has no run of rollout prod/unheard: `drydock upgrade list` lists the rollouts it retains, and --hub-context shows the run saved on the hub\n",
 	}, drydock(t, "upgrade", "history", "prod/unheard"))
 }
 

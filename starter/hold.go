@@ -22,7 +22,7 @@ import (
 // showHolds is the command that shows what is held.
 const showHolds = "drydock hold status"
 
-// emergencyStop is the emergency stop as its user knows it.
+// emergencyStop names the workflow of the emergency stop.
 func emergencyStop() subject {
 	return subject{noun: "emergency stop", name: temporal.EmergencyStopID, workflowID: temporal.EmergencyStopID, show: showHolds, list: showHolds}
 }
@@ -30,16 +30,16 @@ func emergencyStop() subject {
 func newHold(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hold --cluster NAME|--all",
-		Short: "Emergency stop: start no new disruption in a cluster, or anywhere, until release",
-		Long: `Emergency stop: start no new disruption in a cluster, or anywhere, until release.
+		Short: "Emergency stop: start no new disruption in a cluster, or in all, until release",
+		Long: `Emergency stop: start no new disruption in a cluster, or in all, until release.
 
-Steps at work finish: a drain goes on to its end. No further cluster, node, policy or step begins: no locks are asked for, no node is cordoned, drained or
-handed over, no job is started. Health checks, clean-up and the return of nodes go on, and a cancel works. The clocks of rollouts with a cluster
-that is held stand still. It holds until it is released, whatever is restarted meanwhile.
+Running steps finish: a drain continues until it ends. No further cluster, node, policy or step starts: no lock is requested, no node is
+cordoned, drained or made ready, and no job is started. Health checks, cleanup, the return of nodes to service, and cancel continue to work.
+Timeouts of rollouts with a held cluster are suspended. The hold lasts until it is released, also across restarts.
 
-Holding what is held already changes who and why.`,
+A second hold of the same cluster replaces the actor and the reason.`,
 	}
-	c.takesHolds(cmd, c.hold)
+	c.addHoldFlags(cmd, c.hold)
 	cmd.AddCommand(newHoldStatus(c))
 	return cmd
 }
@@ -47,24 +47,24 @@ Holding what is held already changes who and why.`,
 func newRelease(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release --cluster NAME|--all",
-		Short: "End an emergency stop: work goes on where it stood",
-		Long: `End an emergency stop: work goes on where it stood.
+		Short: "Release an emergency stop: work resumes",
+		Long: `Release an emergency stop: work resumes.
 
-Every hold is released as it was made: --all releases the hold of every cluster, --cluster the hold of that cluster. A cluster that is held both
-ways goes on when both are released.`,
+Release each hold as you made it: --all releases the hold of all clusters, --cluster the hold of that cluster. A cluster with both holds
+resumes when both are released.`,
 	}
-	c.takesHolds(cmd, c.release)
+	c.addHoldFlags(cmd, c.release)
 	return cmd
 }
 
-// takesHolds makes a command of one that is about clusters, or all.
-func (c *cli) takesHolds(cmd *cobra.Command, work func(context.Context, *server, emergency.Request) error) {
+// addHoldFlags makes cmd run work on the clusters of its flags.
+func (c *cli) addHoldFlags(cmd *cobra.Command, work func(context.Context, *server, emergency.Request) error) {
 	request := emergency.Request{Actor: actor()}
 	cmd.Args = operands()
 	cmd.RunE = c.verb(func(ctx context.Context, _ []string) error {
 		switch {
 		case len(request.Clusters) == 0 && !request.All:
-			return usagef("which clusters? name them with --cluster, or set --all")
+			return usagef("no cluster: set --cluster or --all")
 		case len(request.Clusters) > 0 && request.All:
 			return usagef("--cluster contradicts --all: set one of the two")
 		}
@@ -78,8 +78,8 @@ func (c *cli) takesHolds(cmd *cobra.Command, work func(context.Context, *server,
 		defer s.Close()
 		return work(ctx, s, request)
 	})
-	cmd.Flags().StringSliceVar(&request.Clusters, "cluster", nil, "cluster, by the name the worker knows it by; may be repeated")
-	cmd.Flags().BoolVar(&request.All, "all", false, "every cluster, those that are unknown yet included")
+	cmd.Flags().StringSliceVar(&request.Clusters, "cluster", nil, "name of the cluster in the worker's configuration; may be repeated")
+	cmd.Flags().BoolVar(&request.All, "all", false, "all clusters, including future ones")
 	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &request.Reason)
 	c.addOutputFlag(cmd)
@@ -97,13 +97,13 @@ func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) er
 		for _, change := range answer.Changes {
 			fmt.Fprintln(w, heldText(change))
 		}
-		fmt.Fprintf(w, "%s told; see `%s`\n", followersText(answer.Followers), showHolds)
+		fmt.Fprintf(w, "%s notified; see `%s`\n", subscribersText(answer.Followers), showHolds)
 	}, scopeNames(answer.Holds)...)
 	s.noteUnknownClusters(ctx, c.ErrOut, request.Clusters)
 	return err
 }
 
-// hold starts the emergency stop where it does not run yet, and returns when what is held is in its history. Without a worker the error is
+// hold starts the emergency stop if it is not running, and returns when the hold is in its history. If no worker answers, the error is
 // observe.ErrNoWorker.
 func (s *server) hold(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
 	return s.change(ctx, "hold", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
@@ -124,8 +124,8 @@ func updateOf(name string, request emergency.Request) client.UpdateWorkflowOptio
 	}
 }
 
-// changeTimeout is how long the emergency stop may take to answer before no worker is taken to be there. The server needs 5 s to find that the
-// worker which has answered last is gone, and to ask another one.
+// changeTimeout is how long an update may take before no worker is assumed. The server needs 5 s to notice that the worker it used last is
+// gone, and to try another one.
 const changeTimeout = 2 * observe.AnswerTimeout
 
 // change sends an update to the emergency stop and waits for the answer.
@@ -151,31 +151,31 @@ func (s *server) change(ctx context.Context, doing string, send func(context.Con
 	return answer, s.explain(doing+" by", emergencyStop(), err)
 }
 
-// holdLater leaves the request with Temporal while no worker answers: it is durable, and taken in as soon as a worker is there.
+// holdLater sends the request as a signal when no worker answers: it is durable and takes effect when a worker is back.
 func (c *cli) holdLater(ctx context.Context, s *server, request emergency.Request) error {
 	_, err := s.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalHold, request, temporal.EmergencyStopOptions(), temporal.EmergencyStop)
 	if err != nil {
 		return s.explain("hold by", emergencyStop(), err)
 	}
-	fmt.Fprintf(c.ErrOut, "no worker answers, and while none does nothing new starts. The hold is kept, and takes effect when a worker is back: "+
-		"what is due in that moment may begin before it. See `%s` then\n", showHolds)
+	fmt.Fprintf(c.ErrOut, "no worker answers, so nothing new starts now. The hold is saved and takes effect when a worker is back; "+
+		"work that is due at that moment may start before it. Then see `%s`\n", showHolds)
 	pending := pendingHold{Pending: request, Answer: emergency.Answer{Changes: []emergency.Change{}, Holds: []drydockv1.Hold{}}}
 	return c.print(pending, func(io.Writer) {})
 }
 
-// pendingHold is the answer to a hold that waits for a worker: nothing is known to have changed.
+// pendingHold is the answer to a hold that waits for a worker.
 type pendingHold struct {
 	emergency.Answer
 	Pending emergency.Request `json:"pending"`
 }
 
-// noteUnknownClusters warns of names that may be mistyped: nobody would be held. It is only a remark, and says nothing when nobody knows.
+// noteUnknownClusters warns of names without any workflow, which may be mistyped. It ignores errors.
 func (s *server) noteUnknownClusters(ctx context.Context, w io.Writer, clusters []string) {
 	for _, cluster := range clusters {
 		query := fmt.Sprintf("%s = '%s'", temporal.AttributeCluster.GetName(), quoted(cluster))
 		count, err := s.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query})
 		if err == nil && count.GetCount() == 0 {
-			fmt.Fprintf(w, "note: nothing has been done on a cluster %s so far: if it has another name, it is not held\n", cluster)
+			fmt.Fprintf(w, "note: no work has run on a cluster named %s: check the name\n", cluster)
 		}
 	}
 }
@@ -195,8 +195,8 @@ func (c *cli) release(ctx context.Context, s *server, request emergency.Request)
 	}, scopeNames(answer.Holds)...)
 }
 
-// release returns when the release is in the history of the emergency stop. One that was terminated is started again: it knows what was held.
-// Without a worker the error is observe.ErrNoWorker.
+// release returns when the release is in the history of the emergency stop. It restarts a terminated one, which loads the saved holds. If no
+// worker answers, the error is observe.ErrNoWorker.
 func (s *server) release(ctx context.Context, request emergency.Request) (emergency.Answer, error) {
 	return s.change(ctx, "release", func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
 		update, err := s.UpdateWorkflow(ctx, updateOf(temporal.UpdateRelease, request))
@@ -228,16 +228,16 @@ func newHoldStatus(c *cli) *cobra.Command {
 	return cmd
 }
 
-// holdStatus is what is held as programs read it.
+// holdStatus is the output of -o json: what is held.
 type holdStatus struct {
 	Holds []drydockv1.Hold `json:"holds"`
-	// Followers is how many rollouts and node maintenances are told of changes.
+	// Followers is the number of rollouts and node maintenances that are notified of changes.
 	Followers int `json:"followers"`
-	// NotKept says why what is held would be forgotten if the workflow were terminated.
+	// NotKept is why the holds are not saved on the hub; they are lost if the workflow is terminated.
 	NotKept string `json:"notKept,omitempty"`
 }
 
-// holdStatus asks the emergency stop. Where it has never run, nothing is held.
+// holdStatus queries the emergency stop. If it has never run, nothing is held.
 func (s *server) holdStatus(ctx context.Context) (holdStatus, error) {
 	status := holdStatus{Holds: []drydockv1.Hold{}}
 	_, err := s.DescribeWorkflow(ctx, temporal.EmergencyStopID, "")
@@ -255,29 +255,29 @@ func printHolds(w io.Writer, status holdStatus, now time.Time) {
 		fmt.Fprintln(w, "nothing is held")
 		return
 	}
-	t := newTable("HELD", "SINCE", "BY", "REASON", "GOES ON WITH")
+	t := newTable("HELD", "SINCE", "BY", "REASON", "RELEASE WITH")
 	for _, hold := range status.Holds {
 		t.AppendRow(table.Row{hold.Scope, age(now, hold.Since.Time) + " ago", hold.By, hold.Reason, emergency.ReleaseCommand(hold.Scope)})
 	}
 	fmt.Fprintln(w, t.Render())
-	fmt.Fprintf(w, "%s told of changes\n", followersText(status.Followers))
+	fmt.Fprintf(w, "%s notified of changes\n", subscribersText(status.Followers))
 	if status.NotKept != "" {
-		fmt.Fprintf(w, "not kept on the hub: %s\n", status.NotKept)
+		fmt.Fprintf(w, "not saved on the hub: %s\n", status.NotKept)
 	}
 }
 
-func followersText(n int) string {
+func subscribersText(n int) string {
 	return pluralOf(n, "rollout or node maintenance is", "rollouts and node maintenances are")
 }
 
-// heldText says what a hold has changed.
+// heldText describes the effect of a hold.
 func heldText(change emergency.Change) string {
 	if change.Before == nil {
 		return emergency.Message(*change.After)
 	}
 	text := change.Before.String()
 	if change.Before.ByWhom() != change.After.ByWhom() {
-		text += "; from now on" + change.After.ByWhom()
+		text += "; now held" + change.After.ByWhom()
 	}
 	return "already held: " + text
 }
@@ -286,7 +286,7 @@ func releasedText(change emergency.Change, now time.Time) string {
 	return fmt.Sprintf("%s is released; it was held for %s%s", change.Scope, age(now, change.Before.Since.Time), change.Before.ByWhom())
 }
 
-// holdLine says that something is held; empty when nothing is, or when its wait says so already.
+// holdLine describes a hold; empty without one, or if the wait already describes it.
 func holdLine(hold *drydockv1.Hold, reason string) string {
 	if hold == nil || reason == emergency.Reason(*hold) {
 		return ""
@@ -297,7 +297,7 @@ func holdLine(hold *drydockv1.Hold, reason string) string {
 	return fmt.Sprintf("held: %s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope))
 }
 
-// reasonOf is the reason of a wait; empty: there is none.
+// reasonOf is the reason of a wait; empty without one.
 func reasonOf(wait *drydockv1.Wait) string {
 	if wait == nil {
 		return ""

@@ -27,7 +27,7 @@ func TestHoldAndReleaseSayWhatTheyMiss(t *testing.T) {
 			args []string
 			says string
 		}{
-			{"nothing", nil, "which clusters? name them with --cluster, or set --all"},
+			{"nothing", nil, "no cluster: set --cluster or --all"},
 			{"both", []string{"--all", "--cluster", "c1"}, "--cluster contradicts --all: set one of the two"},
 			{"an empty name", []string{"--cluster", "c1", "--cluster", " "}, `clusters[1]: " " is no name of a cluster`},
 			{"a name twice", []string{"--cluster", "c1,c1"}, "clusters[1]: c1 is named twice"},
@@ -84,7 +84,7 @@ func holdWithoutWorker(t *testing.T) {
 	got := drydock(t, "hold", "--cluster", "spoke-9", "--reason", "night")
 	require.Equal(t, exitDone, got.status, got.stderr)
 	require.Contains(t, got.stderr, "no worker answers, and while none does nothing new starts. The hold is kept")
-	require.Contains(t, drydock(t, "doctor").stdout, "what is held is not known while no worker answers")
+	require.Contains(t, drydock(t, "doctor").stdout, "the holds are unknown while no worker answers")
 }
 
 func (s *stage) holdsAndReleases(t *testing.T) {
@@ -95,7 +95,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	require.Regexp(t, `^every cluster is held since \S+ \S+Z by \S+: flood in hall 2; steps at work finish, no new one starts; `+
 		"`drydock release --all` goes on\n", held)
 	require.Contains(t, held, "told; see `drydock hold status`\n")
-	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; from now on by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
+	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; now held by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
 	require.Regexp(t, `(?m)^every cluster +\S+ ago +\S+ +fire +drydock release --all$`, succeeds(t, "hold", "status"))
 	require.Equal(t, "all\n", succeeds(t, "hold", "status", "-o", "name"))
 	require.Regexp(t, `ok +emergency stop +every cluster is held since .*: fire \(`+"`drydock release --all`", succeeds(t, "doctor"))

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// kubeAccess says which clusters of which kubeconfig a command talks to itself. What workers reach is theirs to know.
+// kubeAccess selects the kubeconfig contexts that the command itself connects to. Workers have their own configuration.
 type kubeAccess struct {
 	kubeconfig string
 	context    string
@@ -39,12 +39,12 @@ func (k kubeAccess) config(context string) (*rest.Config, error) {
 	}
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, usagef("no kubeconfig: set --kubeconfig or KUBECONFIG, or decide offline with --snapshot")
+		return nil, usagef("no kubeconfig: set --kubeconfig or KUBECONFIG, or work offline with --snapshot")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	// A single command asks once: it needs no limit.
+	// A single command sends few requests and needs no rate limit.
 	config.QPS = -1
 	return config, nil
 }
@@ -55,7 +55,7 @@ func (k kubeAccess) loader(context string) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 }
 
-// listed renders names for an error message.
+// listed joins names for a message.
 func listed(names []string) string {
 	if len(names) == 0 {
 		return "none"

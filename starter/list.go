@@ -19,10 +19,10 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// workflowRow is one workflow as Temporal's visibility shows it. It may lag behind by moments.
+// workflowRow is a workflow from Temporal's visibility, which may lag by a moment.
 type workflowRow struct{ observe.Row }
 
-// list returns the workflows that a visibility query finds, newest first, and of each id only the newest run.
+// list returns the workflows that a visibility query finds, newest first, with only the newest run of each id.
 func (s *server) list(ctx context.Context, query string) ([]workflowRow, error) {
 	executions, err := s.executions(ctx, query)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *server) executions(ctx context.Context, query string) ([]*workflowpb.Wo
 	return executions, nil
 }
 
-// phase is where the work stands, in one word.
+// phase is the state of the work in one word.
 func (r workflowRow) phase() string {
 	phase := r.Phase
 	if phase == "" || observe.Cut(r.Execution) {
@@ -63,7 +63,7 @@ func (r workflowRow) phase() string {
 	return phase
 }
 
-// took is how long the work took, or takes.
+// took is the duration of the work until its end or now.
 func (r workflowRow) took(now time.Time) string {
 	if r.CompletedAt != nil {
 		now = *r.CompletedAt
@@ -71,11 +71,11 @@ func (r workflowRow) took(now time.Time) string {
 	return age(now, r.StartedAt)
 }
 
-// listing is a list with the number of workflows by how they stand.
+// listing is a list of workflows with the number in each status.
 type listing struct {
 	Items  []workflowRow  `json:"items"`
 	Counts map[string]int `json:"counts"`
-	// running: only those that run are listed.
+	// running means that only running workflows are listed.
 	running bool
 }
 
@@ -90,7 +90,7 @@ func newListing(rows []workflowRow, running bool) listing {
 	return l
 }
 
-// newList is the verb that lists workflows: those that query finds, or of them those that run.
+// newList returns the command that lists the workflows of a query.
 func (c *cli) newList(short, running string, query func(running bool) string, render func(io.Writer, listing)) *cobra.Command {
 	var onlyRunning bool
 	cmd := &cobra.Command{
@@ -112,12 +112,12 @@ func (c *cli) newList(short, running string, query func(running bool) string, re
 	return cmd
 }
 
-// workflowsOf finds all workflows of a type.
+// workflowsOf is the query for all workflows of a type.
 func workflowsOf(workflowType string) func(running bool) string {
 	return func(running bool) string { return observe.WorkflowsOf(workflowType, running) }
 }
 
-// printTable writes a table of the list, unless that is empty, and the counts.
+// printTable writes a table of the list, unless it is empty, and the counts.
 func (l listing) printTable(w io.Writer, t table.Writer, word string) {
 	if len(l.Items) > 0 {
 		fmt.Fprintln(w, t.Render())

@@ -23,8 +23,8 @@ import (
 )
 
 func newLock(c *cli) *cobra.Command {
-	cmd := noun("lock", "Workload locks: what must let go before a cluster or a node is disrupted")
-	controller := noun("controller", "Keep the locks of an application that has no controller of its own")
+	cmd := noun("lock", "Workload locks: applications that must release a cluster or a node before it is disrupted")
+	controller := noun("controller", "Run the lock controller of an application that does not have one")
 	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerCancel(c))
 	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockEvaluate(c), newLockGate(c))
 	return cmd
@@ -35,7 +35,7 @@ func lockResource(kind, name string) string {
 	return strings.ToLower(kind) + "." + lcmv1.GroupVersion.Group + "/" + name
 }
 
-// lockSubject says what a lock holds: a node, or the cluster.
+// lockSubject names what a lock holds: a node or the cluster.
 func lockSubject(node string) string {
 	if node == "" {
 		return "cluster"
@@ -43,7 +43,7 @@ func lockSubject(node string) string {
 	return "node " + node
 }
 
-// lockController is a lock controller as its user knows it.
+// lockController names a lock controller.
 func lockController(cluster, controllerName string) subject {
 	return subject{
 		noun: "lock controller", name: controllerName + " in cluster " + cluster,
@@ -53,7 +53,7 @@ func lockController(cluster, controllerName string) subject {
 	}
 }
 
-// namedLockController returns the lock controller that a person names: the controllerName, or the workflow id.
+// namedLockController parses the name of a lock controller: its controllerName or its workflow id.
 func (c *cli) namedLockController(name string) (subject, error) {
 	if parts := strings.Split(name, "/"); len(parts) == 3 && parts[0] == "locks" {
 		return lockController(parts[1], parts[2]), nil
@@ -69,8 +69,8 @@ func newLockControllerStart(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start -f FILE",
 		Short: "Start the lock controller that a WorkloadLockPolicy describes",
-		Long: `Start the lock controller that a WorkloadLockPolicy describes. There is one for an application in a cluster, and it runs until it is
-cancelled.`,
+		Long: `Start the lock controller that a WorkloadLockPolicy describes. Each application has at most one in a cluster. It
+runs until you cancel it.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			policy, err := manifest.LoadOne[*drydockv1.WorkloadLockPolicy](file, c.In)
@@ -108,7 +108,7 @@ func (c *cli) startLockController(ctx context.Context, policy *drydockv1.Workloa
 	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
 }
 
-// lockControllerStatus is the status of a lock controller as programs read it.
+// lockControllerStatus is the output of -o json: the status of a lock controller.
 type lockControllerStatus struct {
 	Metadata workflowRef                            `json:"metadata"`
 	Status   workflows.WorkloadLockControllerStatus `json:"status"`
@@ -117,7 +117,7 @@ type lockControllerStatus struct {
 func newLockControllerStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show the locks of an application, and why each is as it is",
+		Short: "Show the locks of an application with the reason for each state",
 		Args:  operands("NAME"),
 		RunE:  c.subjectVerb(c.namedLockController, c.showLockController),
 	}
@@ -160,14 +160,14 @@ func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 	}
 	fmt.Fprintf(w, "\n%s\n", t.Render())
 	fmt.Fprintf(w, "%s: %d active, %d inactive, %d failed\n", plural(s.Locks.Total, "node lock"), s.Locks.Active, s.Locks.Inactive, s.Locks.Failed)
-	if s.Locks.Progress.Description != "" { // status of a controller that ended before it had any
+	if s.Locks.Progress.Description != "" { // a controller that ended early has no progress
 		fmt.Fprintln(w, s.Locks.Progress)
 	}
 }
 
 func newLockControllerCancel(c *cli) *cobra.Command {
 	cmd := newSignal(c, workflowSignal{
-		name: temporal.SignalCancel, short: "End a lock controller; the locks stay as they are", says: "ends: its locks stay as they are",
+		name: temporal.SignalCancel, short: "Stop a lock controller; its locks keep their state", result: "stops: its locks keep their state",
 	}, c.namedLockController)
 	c.addClusterFlag(cmd)
 	return cmd

@@ -29,7 +29,7 @@ func (s *stage) keepsLocks(t *testing.T) {
 		succeeds(t, "lock", "controller", "start", "-f", policy))
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see it with `drydock lock controller status vrouter --cluster spoke-1`\n",
+		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see `drydock lock controller status vrouter --cluster spoke-1`\n",
 	}, drydock(t, "lock", "controller", "start", "-f", policy))
 
 	becomes(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")
@@ -42,7 +42,7 @@ node worker-1   inactive   PodReady
 2 node locks: 1 active, 1 inactive, 0 failed
 `)
 
-	require.Contains(t, succeeds(t, "lock", "controller", "cancel", "vrouter"), "lock controller vrouter in cluster spoke-1 ends")
+	require.Contains(t, succeeds(t, "lock", "controller", "cancel", "vrouter"), "lock controller vrouter in cluster spoke-1 stops")
 	becomes(t, func(s lockControllerStatus) bool { return s.Status.State == workflows.LockControllerCancelled }, "lock", "controller", "status", "vrouter")
 }
 

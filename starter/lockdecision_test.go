@@ -139,10 +139,10 @@ func TestLocksAreEvaluatedByThePolicyThatIsMeant(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		{"no policy is asked for", []string{"--snapshot", objects}, "there is no WorkloadLockPolicy: name its file with -f"},
-		{"nor guessed", []string{"--snapshot", both}, "there are several WorkloadLockPolicies, of ceph, vrouter: say which with --controller"},
-		{"an unknown application is named", []string{"--snapshot", both, "--controller", "etcd"}, "there is no WorkloadLockPolicy of etcd: name its file with -f"},
-		{"two of one application contradict each other", []string{"--snapshot", twice, "--controller", "vrouter"}, "there are 2 WorkloadLockPolicies of vrouter"},
+		{"no policy is asked for", []string{"--snapshot", objects}, "no WorkloadLockPolicy found: give its file with -f"},
+		{"nor guessed", []string{"--snapshot", both}, "several WorkloadLockPolicies found, for ceph, vrouter: select one with --controller"},
+		{"an unknown application is named", []string{"--snapshot", both, "--controller", "etcd"}, "no WorkloadLockPolicy found for etcd: give its file with -f"},
+		{"two of one application contradict each other", []string{"--snapshot", twice, "--controller", "vrouter"}, "2 WorkloadLockPolicies found for vrouter"},
 		{
 			"a policy that is not valid is refused",
 			[]string{"--snapshot", file(t, "bad.yaml", strings.Replace(lockPolicy, "namespace: network", "maxInactiveNodes: 0", 1))},
@@ -177,7 +177,7 @@ vrouter-n2   vrouter      active
 `, drydock(t, "lock", "gate", "--node", "n2", "--snapshot", objects).stdout)
 
 	got = drydock(t, "lock", "gate", "--node", "n7", "--snapshot", objects)
-	require.Equal(t, outcome{exitFailed, "node n7 is not held\n", "error: there is no node n7 in " + objects + "\n"}, got)
+	require.Equal(t, outcome{exitFailed, "node n7 is not held\n", "error: node n7 not found in " + objects + "\n"}, got)
 }
 
 func TestLocksAndRequestsAreListed(t *testing.T) {
@@ -195,7 +195,7 @@ vrouter-n1   node n1   vrouter      inactive   45m       50m
 storage      node n2   ceph         active               40m     rebalancing: 12% of objects are misplaced
 vrouter-n2   node n2   vrouter      active               40m
 vrouter-n9   node n9   vrouter      failed
-5 locks, 4 requests, 2 held that are asked to let go
+5 locks, 4 requests, 2 requested and not released
 `, succeeds(t, "lock", "list", "--snapshot", objects, "--at", "2026-11-20T21:00:00Z"))
 
 	list := parsed[lockListing](t, "lock", "list", "--snapshot", objects)
@@ -207,7 +207,7 @@ vrouter-n9   node n9   vrouter      failed
 		"nodemaintenancerequest.lcm.mirantis.com/for-n2\nclusterworkloadlock.lcm.mirantis.com/vrouter\n")
 
 	empty := file(t, "empty.yaml", "{apiVersion: v1, kind: Node, metadata: {name: n1}}")
-	require.Equal(t, "no workload locks, and no requests to let go\n", succeeds(t, "lock", "list", "--snapshot", empty))
+	require.Equal(t, "no workload locks and no maintenance requests\n", succeeds(t, "lock", "list", "--snapshot", empty))
 	require.JSONEq(t, `{"requests": [], "locks": []}`, succeeds(t, "lock", "list", "--snapshot", empty, "-o", "json"))
 }
 

@@ -25,10 +25,10 @@ func newLockEvaluate(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evaluate",
 		Short: "Show what the locks of an application should be, and why",
-		Long: `Show what the locks of an application should be, and why. Nothing is touched: it is decided on the objects of the cluster (--context), or of
-a file (--snapshot), by the function that the lock controller itself follows.
+		Long: `Show what the locks of an application should be, and why. The command changes nothing. It decides from the objects in the
+cluster (--context) or in a file (--snapshot), with the same function as the lock controller.
 
-The application is the one whose WorkloadLockPolicy is among the objects, or in the file of -f.`,
+The WorkloadLockPolicy of the application is among the objects or in the file given with -f.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			reader, err := c.reader(flags)
@@ -50,7 +50,7 @@ The application is the one whose WorkloadLockPolicy is among the objects, or in 
 	return cmd
 }
 
-// lockPolicy is the policy in the file, or else the one among the objects, with its defaults.
+// lockPolicy returns the policy in the file or among the objects, with defaults set.
 func (c *cli) lockPolicy(ctx context.Context, reader client.Reader, file, controllerName string) (drydockv1.WorkloadLockPolicySpec, error) {
 	found := drydockv1.WorkloadLockPolicyList{}
 	if file != "" {
@@ -74,7 +74,7 @@ func (c *cli) lockPolicy(ctx context.Context, reader client.Reader, file, contro
 	return policy.Spec, nil
 }
 
-// onePolicy is the policy of that application, or the only one when none is named.
+// onePolicy returns the policy of an application, or the only one if none is named.
 func onePolicy(found []drydockv1.WorkloadLockPolicy, controllerName string) (*drydockv1.WorkloadLockPolicy, error) {
 	var meant *drydockv1.WorkloadLockPolicy
 	var names []string
@@ -88,13 +88,13 @@ func onePolicy(found []drydockv1.WorkloadLockPolicy, controllerName string) (*dr
 	case len(names) == 1:
 		return meant, nil
 	case len(names) > 1 && controllerName == "":
-		return nil, usagef("there are several WorkloadLockPolicies, of %s: say which with --controller", listed(names))
+		return nil, usagef("several WorkloadLockPolicies found, for %s: select one with --controller", listed(names))
 	case len(names) > 1:
-		return nil, inputError(fmt.Errorf("there are %d WorkloadLockPolicies of %s, and there may be one: delete the others", len(names), controllerName))
+		return nil, inputError(fmt.Errorf("%d WorkloadLockPolicies found for %s: delete all but one", len(names), controllerName))
 	case controllerName != "":
-		return nil, usagef("there is no WorkloadLockPolicy of %s: name its file with -f", controllerName)
+		return nil, usagef("no WorkloadLockPolicy found for %s: give its file with -f", controllerName)
 	}
-	return nil, usagef("there is no WorkloadLockPolicy: name its file with -f")
+	return nil, usagef("no WorkloadLockPolicy found: give its file with -f")
 }
 
 func (c *cli) evaluateLocks(ctx context.Context, reader client.Reader, policy drydockv1.WorkloadLockPolicySpec, flags decisionFlags) error {

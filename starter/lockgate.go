@@ -21,14 +21,14 @@ func newLockGate(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate",
 		Short: "Show whether a cluster or a node may be disrupted, and who holds it",
-		Long: `Show whether a cluster or a node may be disrupted, and who holds it. It is decided on the locks of the cluster (--context), or of a file
+		Long: `Show whether a cluster or a node may be disrupted, and who holds it. It decides from the locks in the cluster (--context) or in a file
 (--snapshot), by the function that rollouts and node maintenances ask.
 
-The exit status is 1 while somebody holds it, and when there is no such node.`,
+The exit status is 1 while an application holds it, and if the node does not exist.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.showGate(ctx, node, flags) }),
 	}
-	cmd.Flags().StringVar(&node, "node", "", "the gate of this node; without, that of the cluster")
+	cmd.Flags().StringVar(&node, "node", "", "show this node (default: the cluster)")
 	_ = cmd.RegisterFlagCompletionFunc("node", c.completeNodes)
 	c.addSourceFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
@@ -64,7 +64,7 @@ func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) er
 	return nil
 }
 
-// requireNode is an error when there is no such node: then it is no wonder that nobody holds it. A file may well have no nodes at all.
+// requireNode fails if the node does not exist. It passes if there are no nodes at all, as a file may have only locks.
 func requireNode(ctx context.Context, reader client.Reader, name, source string) error {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
@@ -72,7 +72,7 @@ func requireNode(ctx context.Context, reader client.Reader, name, source string)
 	}
 	known := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
 	if len(nodes.Items) > 0 && !known {
-		return fmt.Errorf("there is no node %s in %s", name, source)
+		return fmt.Errorf("node %s not found in %s", name, source)
 	}
 	return nil
 }

@@ -22,9 +22,9 @@ func newLockList(c *cli) *cobra.Command {
 	var flags decisionFlags
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the locks of a cluster and the requests to let go: who holds what, since when",
-		Long: `List the locks of a cluster and the requests to let go: who holds what, since when. ASKED is how long ago the application was first asked
-to let go, CHANGED how long ago it last wrote the status of the lock.`,
+		Short: "List the locks of a cluster and the maintenance requests: who holds what, since when",
+		Long: `List the locks of a cluster and the maintenance requests: who holds what, since when. ASKED is the time since the first
+request to release the lock, CHANGED the time since the application last wrote its status.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			now, err := flags.now()
@@ -48,7 +48,7 @@ to let go, CHANGED how long ago it last wrote the status of the lock.`,
 	return cmd
 }
 
-// lockListing is all that holds a cluster, and all that asks it to let go.
+// lockListing lists the locks of a cluster and the requests to release them.
 type lockListing struct {
 	// Requests by the node they are for, those for the cluster first, and then by age.
 	Requests []requestRow `json:"requests"`
@@ -64,7 +64,7 @@ type requestRow struct {
 	Node    string      `json:"node,omitempty"`
 	Scope   lcmv1.Scope `json:"scope,omitempty"`
 	Release string      `json:"release,omitempty"`
-	// Workflow that made it; empty when it is not Drydock's.
+	// Workflow made the request; empty if Drydock did not.
 	Workflow  string      `json:"workflow,omitempty"`
 	CreatedAt metav1.Time `json:"createdAt"`
 }
@@ -77,11 +77,11 @@ type lockRow struct {
 	Node       string          `json:"node,omitempty"`
 	State      lcmv1.LockState `json:"state"`
 	Message    string          `json:"message,omitempty"`
-	// Progress that it reports.
+	// Progress is what the application reports.
 	Progress *lcmv1.InactivationProgress `json:"inactivationProgress,omitempty"`
 	// ChangedAt is when its status was last written; absent when that is not known.
 	ChangedAt *metav1.Time `json:"changedAt,omitempty"`
-	// AskedAt is when the oldest request was made that asks it to let go; absent when none does.
+	// AskedAt is when the oldest request to release it was made; absent without one.
 	AskedAt *metav1.Time `json:"askedAt,omitempty"`
 }
 
@@ -151,7 +151,7 @@ func (l lockListing) names() []string {
 
 func (l lockListing) render(w io.Writer, now time.Time) {
 	if len(l.Requests)+len(l.Locks) == 0 {
-		fmt.Fprintln(w, "no workload locks, and no requests to let go")
+		fmt.Fprintln(w, "no workload locks and no maintenance requests")
 		return
 	}
 	if len(l.Requests) > 0 {
@@ -172,7 +172,7 @@ func (l lockListing) render(w io.Writer, now time.Time) {
 	if t.Length() > 0 {
 		fmt.Fprintln(w, t.Render())
 	}
-	fmt.Fprintf(w, "%s, %s, %d held that are asked to let go\n", plural(len(l.Locks), "lock"), plural(len(l.Requests), "request"), held)
+	fmt.Fprintf(w, "%s, %s, %d requested and not released\n", plural(len(l.Locks), "lock"), plural(len(l.Requests), "request"), held)
 }
 
 // ageOf is age of a time that may not be known.

@@ -25,13 +25,13 @@ func newLockProgress(c *cli) *cobra.Command {
 	var flags decisionFlags
 	cmd := &cobra.Command{
 		Use:   "progress",
-		Short: "Show how far a maintenance has come with the nodes of each application",
-		Long: `Show how far a maintenance has come with the nodes of each application that holds locks. UPDATED are the nodes that the application has let
-go of in the maintenance of the cluster that is asked for now; without one, those that it has let go of now. REPORTED is what the application
-says itself, on its ClusterWorkloadLock.
+		Short: "Show the progress of a maintenance for each application",
+		Long: `Show the progress of a maintenance for each application that holds locks. UPDATED counts the nodes that the
+application has released in the requested maintenance of the cluster, or, without a request, those that are released now. REPORTED is the
+progress in its ClusterWorkloadLock.
 
-With --watch it shows every change until it is interrupted, or until --timeout: on a terminal as a live view, elsewhere with one line a change
-(with -o json one list a line).`,
+With --watch the command shows every change until it is interrupted or --timeout passes: a live view on a terminal, otherwise one line per
+change (with -o json one list per line).`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			if watch {
@@ -48,21 +48,21 @@ With --watch it shows every change until it is interrupted, or until --timeout: 
 			return c.print(progress, func(w io.Writer) { fmt.Fprintln(w, progress.frame(time.Time{}, frameStyle{})) }, progress.controllers()...)
 		}),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show every change")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show every change")
 	c.addSourceFlags(cmd, &flags, "the cluster")
 	cmd.MarkFlagsMutuallyExclusive("watch", "snapshot")
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-// lockProgress is how far a maintenance of a cluster has come, by application.
+// lockProgress is the progress of a cluster maintenance by application.
 type lockProgress struct {
-	// Requested: somebody asks for a maintenance of the cluster.
+	// Requested means that a ClusterMaintenanceRequest exists.
 	Requested    bool                  `json:"requested"`
 	Applications []applicationProgress `json:"applications"`
 }
 
-// applicationProgress is how far a maintenance has come with one application.
+// applicationProgress is the progress of a maintenance with one application.
 type applicationProgress struct {
 	Controller string         `json:"controller"`
 	Progress   locks.Progress `json:"progress"`
@@ -86,9 +86,9 @@ func readLockProgress(ctx context.Context, reader client.Reader) (lockProgress, 
 			reported[name] = nil // an application that reports nothing
 		}
 	}
-	for name, said := range reported {
+	for name, own := range reported {
 		progress.Applications = append(progress.Applications, applicationProgress{
-			Controller: name, Progress: locks.ProgressOf(name, found.ClusterRequests, found.NodeLocks), Reported: said,
+			Controller: name, Progress: locks.ProgressOf(name, found.ClusterRequests, found.NodeLocks), Reported: own,
 		})
 	}
 	slices.SortFunc(progress.Applications, func(a, b applicationProgress) int { return cmp.Compare(a.Controller, b.Controller) })
@@ -118,7 +118,7 @@ func (c *cli) watchLockProgress(ctx context.Context) error {
 		return false, view.show(progress)
 	})
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		return nil // there is no other end
+		return nil // the watch ends only this way
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (p lockProgress) controllers() []string {
 	return names
 }
 
-// lines has one line for each application, and one for whether anything is asked for.
+// lines has one line for each application, and one for whether a maintenance is requested.
 func (p lockProgress) lines() []statusLine {
 	const ofAll = "" // no application has this name
 	switch {
@@ -140,7 +140,7 @@ func (p lockProgress) lines() []statusLine {
 	case !p.Requested:
 		return append(p.linesOfApplications(), statusLine{about: ofAll, text: notRequested})
 	}
-	return append(p.linesOfApplications(), statusLine{about: ofAll, text: "a maintenance of the cluster is asked for"})
+	return append(p.linesOfApplications(), statusLine{about: ofAll, text: "a maintenance of the cluster is requested"})
 }
 
 func (p lockProgress) linesOfApplications() []statusLine {
@@ -157,10 +157,10 @@ func (p lockProgress) linesOfApplications() []statusLine {
 
 const (
 	noLocks      = "no workload locks"
-	notRequested = "no maintenance of the cluster is asked for"
+	notRequested = "no maintenance of the cluster is requested"
 )
 
-// reported is what the application says of itself; empty: nothing.
+// reported is the progress that the application reports; empty without one.
 func (a applicationProgress) reported() string {
 	if a.Reported == nil {
 		return ""

@@ -1,4 +1,4 @@
-// Command drydock is the CLI: it starts Drydock's workflows, asks them, tells them, and shows decisions offline.
+// Command drydock is the CLI: it starts, queries and signals Drydock's workflows, and shows decisions offline.
 package main
 
 import (
@@ -19,9 +19,9 @@ import (
 // Exit statuses.
 const (
 	exitDone = iota
-	// exitFailed: it failed, was refused, or is not healthy.
+	// exitFailed: the command failed, was refused, or found something unhealthy.
 	exitFailed
-	// exitUsage: the command line or an input file cannot be right. Nothing was started.
+	// exitUsage: the command line or an input file is invalid. Nothing was started.
 	exitUsage
 )
 
@@ -44,7 +44,7 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	if err == nil {
 		return exitDone
 	}
-	// Only input has several problems at once, each with a line of its own.
+	// Only an input file can have several problems; each gets its own line.
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
 		for _, problem := range invalid {
 			fmt.Fprintln(streams.ErrOut, "error:", problem)
@@ -54,12 +54,12 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(err.Error()))
 	wrong, isUsage := errors.AsType[usageError](err)
 	switch {
-	case errors.Is(err, errSaidAlready):
+	case errors.Is(err, errPrinted):
 		return exitFailed
 	case isUsage && wrong.input:
 		fmt.Fprintln(streams.ErrOut, "error:", message)
 		return exitUsage
-	case isUsage || !c.understood:
+	case isUsage || !c.parsed:
 		fmt.Fprintf(streams.ErrOut, "error: %s (see %s --help)\n", message, command.CommandPath())
 		return exitUsage
 	}

@@ -15,7 +15,7 @@ import (
 
 const defaultNamespace = "default"
 
-// rollout returns the rollout that a person names: NAME, NAMESPACE/NAME, or its workflow id.
+// rollout parses the name of a rollout: NAME, NAMESPACE/NAME, or its workflow id.
 func (c *cli) rollout(name string) (subject, error) {
 	parts := strings.Split(name, "/")
 	switch {
@@ -29,7 +29,7 @@ func (c *cli) rollout(name string) (subject, error) {
 			return subject{}, err
 		}
 	default:
-		return subject{}, usagef("%q names no rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME", name)
+		return subject{}, usagef("%q is not the name of a rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME", name)
 	}
 	return rolloutSubject(c.objectNamespace(), parts[len(parts)-1]), nil
 }
@@ -42,7 +42,7 @@ func rolloutSubject(namespace, name string) subject {
 	}
 }
 
-// inNamespace takes a namespace that an operand or an object names. It must not contradict -n.
+// inNamespace sets the namespace given by an operand or an object, which must not contradict -n.
 func (c *cli) inNamespace(namespace string) error {
 	if c.namespace != "" && namespace != c.namespace {
 		return usagef("namespace %q contradicts -n %s", namespace, c.namespace)
@@ -51,13 +51,13 @@ func (c *cli) inNamespace(namespace string) error {
 	return nil
 }
 
-// checkNames refuses what -n and --cluster name and cannot be: a workflow id with it would be that of another workflow.
+// checkNames validates -n and --cluster. With an invalid name, a workflow id could be that of another workflow.
 func (c *cli) checkNames() error {
 	if problems := validation.IsDNS1123Label(c.namespace); c.namespace != "" && len(problems) > 0 {
-		return usagef("-n %q is not the name of a namespace: %s", c.namespace, problems[0])
+		return usagef("-n %q is not a valid namespace: %s", c.namespace, problems[0])
 	}
 	if err := kube.ValidateName(c.cluster); c.cluster != "" && err != nil {
-		return usagef("--cluster %q is not the name of a cluster: %w", c.cluster, err)
+		return usagef("--cluster %q is not a valid cluster name: %w", c.cluster, err)
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (c *cli) objectNamespace() string {
 // completionTimeout keeps the shell responsive when Temporal is far away.
 const completionTimeout = 2 * time.Second
 
-// completeRollouts suggests the rollouts that run, or all.
+// completeRollouts completes the names of running rollouts, or of all.
 func (c *cli) completeRollouts(running bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -84,7 +84,7 @@ func (c *cli) completeRollouts(running bool) cobra.CompletionFunc {
 	}
 }
 
-// completeWorkflows suggests names out of what Temporal lists. A shell has no use for errors: without Temporal there is nothing to suggest.
+// completeWorkflows completes names from Temporal's visibility. It ignores errors, which a shell could not show.
 func (c *cli) completeWorkflows(ctx context.Context, workflowType string, running bool, name func(workflowRow) string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (c *cli) completeWorkflows(ctx context.Context, workflowType string, runnin
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeContexts suggests the contexts of the kubeconfig.
+// completeContexts completes the contexts of the kubeconfig.
 func (c *cli) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	known, err := c.kube.loader("").RawConfig()
 	if err != nil {

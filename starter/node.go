@@ -18,25 +18,25 @@ import (
 )
 
 func newNode(c *cli) *cobra.Command {
-	cmd := noun("node", "Take a node out of service, work on it and return it")
+	cmd := noun("node", "Take a node out of service, maintain it and return it to service")
 	cmd.AddCommand(
 		newNodeMaintain(c),
 		newNodeSignal(c, nodeSignal{
-			verb: "done", signal: temporal.SignalDone, refuses: notHandedOver, short: "Say that the work on a node is finished: it is checked and returned",
-			says: "is handed back: the node is checked and returned", saysOne: "is done with the node, which is checked and returned when all are",
+			verb: "done", signal: temporal.SignalDone, refuses: notReady, short: "Report that the work on a node is done: the node is checked and returned to service",
+			result: "is done: the node is checked and returned to service", resultOfOne: "is done; the node is checked and returned to service when all requestors are done",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "fail", signal: temporal.SignalFail, refuses: notAtWork, short: "Say that the work on a node has failed: the node stays out of service (recover takes that back)",
-			says:    "has failed: the node stays out of service until recover, done or cancel",
-			saysOne: "has failed: the node stays out of service until it says recover, done or cancel",
+			verb: "fail", signal: temporal.SignalFail, refuses: notWorking, short: "Report that the work on a node has failed: the node stays out of service until recover, done or cancel",
+			result:      "has failed: the node stays out of service until recover, done or cancel",
+			resultOfOne: "has failed: the node stays out of service until this requestor sends recover, done or cancel",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "recover", signal: temporal.SignalRecover, refuses: notFailed, short: "Say that the work on a node goes on after a failure",
-			says: "has recovered: it waits for the requestor's done again", saysOne: "has recovered: its done is waited for again",
+			verb: "recover", signal: temporal.SignalRecover, refuses: notFailed, short: "Report that the work on a node continues after a failure",
+			result: "has recovered: it waits for done from the requestor again", resultOfOne: "has recovered: the maintenance waits for its done again",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "cancel", signal: temporal.SignalCancel, short: "End a maintenance: the node is returned as it was found, unless others need it still",
-			says: "is being cancelled: the node is returned as it was found", saysOne: "leaves: the node is returned when nobody needs it any more",
+			verb: "cancel", signal: temporal.SignalCancel, short: "Cancel a maintenance: the node is restored unless other requestors still need it",
+			result: "is being cancelled: the node is restored", resultOfOne: "leaves; the node is restored when no requestor needs it",
 		}),
 		newNodeStatus(c),
 		newNodeList(c),
@@ -46,7 +46,7 @@ func newNode(c *cli) *cobra.Command {
 	return cmd
 }
 
-// nodeMaintenance is a maintenance as its user knows it.
+// nodeMaintenance names a maintenance.
 func nodeMaintenance(cluster, namespace, name string) subject {
 	return subject{
 		noun: "maintenance", name: namespace + "/" + name + " in cluster " + cluster,
@@ -56,8 +56,8 @@ func nodeMaintenance(cluster, namespace, name string) subject {
 	}
 }
 
-// maintenanceOf finds the maintenance that a person names, of that requestor if there are several: NAME, NAMESPACE/NAME, its workflow id, or the node that is
-// maintained; with ended also one that was, which is the last of it.
+// maintenanceOf finds a maintenance by NAME, NAMESPACE/NAME, workflow id, or node. The requestor selects one of several on a node. With ended
+// it also finds the last maintenance of a node that has none running.
 func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor string, ended bool) (subject, error) {
 	parts := strings.Split(name, "/")
 	switch {
@@ -68,11 +68,11 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 		}
 	case len(parts) == 4 && parts[0] == "node":
 		if c.cluster != "" && c.cluster != parts[1] {
-			return subject{}, usagef("%q is in cluster %s, which contradicts --cluster %s", name, parts[1], c.cluster)
+			return subject{}, usagef("%q is in cluster %s, not in --cluster %s", name, parts[1], c.cluster)
 		}
 		return nodeMaintenance(parts[1], parts[2], parts[3]), nil
 	default:
-		return subject{}, usagef("%q names no maintenance: give NAME, NAMESPACE/NAME, node/CLUSTER/NAMESPACE/NAME or the NODE", name)
+		return subject{}, usagef("%q is not the name of a maintenance: give NAME, NAMESPACE/NAME, node/CLUSTER/NAMESPACE/NAME or NODE", name)
 	}
 	if err := c.requireCluster(); err != nil {
 		return subject{}, err
@@ -98,7 +98,7 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 			return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
 		}
 	}
-	return subject{}, fmt.Errorf("there is no %s, and none at work on a node %s: `%s` lists those there are", named, name, named.list)
+	return subject{}, fmt.Errorf("%s not found, and no maintenance is running on a node %s: see `%s`", named, name, named.list)
 }
 
 // maintenancesOf is the visibility query for the maintenances of a node.
@@ -107,7 +107,7 @@ func (c *cli) maintenancesOf(node string, running bool) string {
 		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node))
 }
 
-// maintenanceOfNode finds the one maintenance of a node that runs, if there is one; of several, the one of that requestor.
+// maintenanceOfNode finds the running maintenance of a node; the requestor selects one of several.
 func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor string) (subject, error) {
 	rows, err := s.list(ctx, c.maintenancesOf(node, true))
 	if err != nil {
@@ -128,10 +128,10 @@ func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor 
 	for _, row := range rows {
 		names = append(names, fmt.Sprintf("%s/%s (requestor %s)", row.Namespace, row.Name, row.Requestor))
 	}
-	return subject{}, fmt.Errorf("node %s is under several maintenances: name one of %s", node, listed(names))
+	return subject{}, fmt.Errorf("node %s has several maintenances: name one of %s", node, listed(names))
 }
 
-// quoted makes a value safe within the quotes of a visibility query.
+// quoted escapes a value for the quotes of a visibility query.
 func quoted(value string) string { return strings.ReplaceAll(value, "'", "''") }
 
 func (c *cli) completeMaintenances(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -150,9 +150,9 @@ func newNodeList(c *cli) *cobra.Command {
 	var running bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List node maintenances, newest first, and who has the slots of the clusters and waits for them",
-		Long: `List node maintenances, newest first, and who has the slots of the clusters and waits for them: in order of rank and with the one reason
-why, as the clusters' schedulers say. A rollout's nodes wait there before their maintenances begin.`,
+		Short: "List node maintenances, newest first, and the slot queues of the clusters",
+		Long: `List node maintenances, newest first, and the slot queues of the clusters: the slots
+in use, then the waiting requests in order of rank, each with its reason. Nodes of a rollout wait in the queue before their maintenances start.`,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			query := observe.WorkflowsOf(temporal.NodeMaintenance, running)
@@ -172,14 +172,14 @@ why, as the clusters' schedulers say. A rollout's nodes wait there before their 
 			return c.print(list, func(w io.Writer) { list.print(w, time.Now()) }, list.ids()...)
 		}),
 	}
-	cmd.Flags().BoolVar(&running, "running", false, "only those that run")
+	cmd.Flags().BoolVar(&running, "running", false, "only running ones")
 	c.addClusterFlag(cmd)
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-// maintenanceListing is a list of maintenances and the queues in which those stand that wait.
+// maintenanceListing is a list of maintenances and the slot queues of their clusters.
 type maintenanceListing struct {
 	listing
 	Queues []clusterQueue `json:"queues"`

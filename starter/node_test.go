@@ -25,7 +25,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Equal(t, "kim.example.com", draining.Metadata.Requestor)
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is Draining: the node is not handed over; wait for Ready, or cancel\n",
+		stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is Draining: wait until it is Ready, or cancel\n",
 	}, drydock(t, "node", "done", "worker-1-kim.example.com"))
 
 	s.showsTheQueue(t)
@@ -52,7 +52,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Contains(t, got.stdout, "worker-1: Completed")
 	got = drydock(t, "node", "status", "worker-1-kim.example.com", "--watch", "--for", "Ready")
 	require.Equal(t, exitFailed, got.status)
-	require.Equal(t, "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is over (Completed), and was not seen Ready\n", got.stderr)
+	require.Equal(t, "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 has ended (Completed) and was never seen in state Ready\n", got.stderr)
 
 	table := succeeds(t, "node", "status", "worker-1-kim.example.com")
 	require.Contains(t, table, "node worker-1 in cluster spoke-1   Completed   maintenance default/worker-1-kim.example.com for kim.example.com\n")
@@ -64,7 +64,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Contains(t, succeeds(t, "node", "list"), "3 maintenances: 2 Cancelled, 1 Completed\n")
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: there is no maintenance default/worker-9 in cluster spoke-1, and none at work on a node worker-9: `drydock node list --cluster spoke-1` lists those there are\n",
+		stderr: "error: maintenance default/worker-9 in cluster spoke-1 not found, and no maintenance is running on a node worker-9: see `drydock node list --cluster spoke-1`\n",
 	}, drydock(t, "node", "cancel", "worker-9"))
 }
 
@@ -73,11 +73,11 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	succeeds(t, "node", "maintain", "worker-1", "--requestor", "lee.example.com", "--name", "second", "--wait-for-pods")
 	// The nodes are seen anew whenever the scheduler continues as new, which is often here.
 	pending := becomes(t, func(s maintenanceStatus) bool {
-		return s.Standing != nil && s.Standing.Reason == string(scheduling.NodeBusy)
+		return s.QueuePosition != nil && s.QueuePosition.Reason == string(scheduling.NodeBusy)
 	}, "node", "status", "second")
-	require.Equal(t, 1, pending.Standing.Rank)
+	require.Equal(t, 1, pending.QueuePosition.Rank)
 	require.Regexp(t, `(?m)^waiting: NodeBusy.*; rank 1 of 1$`, succeeds(t, "node", "status", "second"))
-	require.Nil(t, nodeReaches(t, "worker-1-kim.example.com", maintenancev1.NodeDraining).Standing)
+	require.Nil(t, nodeReaches(t, "worker-1-kim.example.com", maintenancev1.NodeDraining).QueuePosition)
 
 	list := becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 2 && len(l.Queues) == 1 }, "node", "list", "--cluster", "spoke-1")
 	queue := list.Queues[0]
@@ -93,12 +93,12 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	table := succeeds(t, "node", "list")
 	require.Regexp(t, `(?m)^spoke-1 +slot +worker-1 +default/worker-1-kim.example.com +kim.example.com +\S+ ago$`, table)
 	require.Regexp(t, `(?m)^spoke-1 +1 +worker-1 +default/second +lee.example.com +\S+ ago +NodeBusy: `, table)
-	require.Contains(t, succeeds(t, "doctor"), "1 node at work, 1 waiting")
+	require.Contains(t, succeeds(t, "doctor"), "1 node running, 1 waiting")
 
 	succeeds(t, "node", "cancel", "second")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
-	require.Contains(t, drydock(t, "node", "cancel", "second").stderr, "is over (Cancelled): cancel changes nothing any more")
+	require.Contains(t, drydock(t, "node", "cancel", "second").stderr, "has already ended (Cancelled), so cancel has no effect")
 }
 
 // refusesDoneForAJob: nobody but the Job says that it is done, and what is said to the maintenance of one changes nothing.
@@ -119,7 +119,7 @@ spec:
 	for _, said := range [][]string{{"done"}, {"fail"}, {"done", "--requestor", "gpu.example.com"}, {"fail", "--requestor", "gpu.example.com"}} {
 		require.Equal(t, outcome{
 			status: exitFailed,
-			stderr: "error: maintenance default/flash in cluster spoke-1 is Ready: the node is not handed over: its job says by itself when it is done; wait for that, or cancel\n",
+			stderr: "error: maintenance default/flash in cluster spoke-1 is Ready: its job is still working on the node: wait for the job, or cancel\n",
 		}, drydock(t, append([]string{"node", said[0], "flash"}, said[1:]...)...))
 	}
 	require.Contains(t, drydock(t, "node", "recover", "flash").stderr, "is Ready: there is no failure to recover from")
@@ -143,7 +143,7 @@ func TestWhatIsKnownOfAMaintenanceWithoutAWorkerSaysWhetherItsNodeIsHandedOver(t
 		{maintenancev1.NodeRequestorFailed, "RequestorFailed", true},
 	}
 	for _, tt := range tests {
-		status := statusSeen(sdktemporal.NewSearchAttributes(
+		status := statusFromAttributes(sdktemporal.NewSearchAttributes(
 			temporal.AttributePhase.ValueSet(string(tt.phase)), temporal.AttributeReason.ValueSet(tt.reason)))
 		require.Equal(t, tt.phase, status.State)
 		require.Equal(t, tt.handedOver, status.HandedOver, "%s %s", tt.phase, tt.reason)
@@ -169,22 +169,22 @@ func TestACancelSaysWhatBecomesOfAMaintenanceThatIsAsFarAsThat(t *testing.T) {
 		says      string
 	}{
 		{"at work", alone(maintenancev1.NodeDraining), "", " is being cancelled"},
-		{"being checked", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled, unless the checks of its node have just ended: the node is returned"},
-		{"on its way back", alone(maintenancev1.NodeCleaningUp), "", " is over but for its clean-up, and ends as it would have"},
-		{"in its last moment", alone(maintenancev1.NodeCompleted), "", " is over but for its clean-up, and ends as it would have"},
+		{"being checked", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled unless its health checks have just ended; the node is returned to service"},
+		{"on its way back", alone(maintenancev1.NodeCleaningUp), "", " is already cleaning up; cancel has no effect"},
+		{"in its last moment", alone(maintenancev1.NodeCompleted), "", " is already cleaning up; cancel has no effect"},
 		{"one of two", several(maintenancev1.NodeReady, maintenancev1.RequestorAtWork, maintenancev1.RequestorAtWork), "lee", ": lee leaves (others: kim)"},
 		{
 			"one of two that is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "",
-			": kim does not need the node any more already: nothing changes (others: lee)",
+			": kim already no longer needs the node: nothing changes (others: lee)",
 		},
 		{"the last of two", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork), "lee", " is being cancelled"},
 	}
-	cancel := nodeSignal{signal: temporal.SignalCancel, says: "is being cancelled", saysOne: "leaves"}
+	cancel := nodeSignal{signal: temporal.SignalCancel, result: "is being cancelled", resultOfOne: "leaves"}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			others, err := othersOf(subject{}, tt.status, tt.requestor)
 			require.NoError(t, err)
-			require.Equal(t, tt.says, cancel.follows(tt.status, spokenFor(tt.status, tt.requestor), others))
+			require.Equal(t, tt.says, cancel.effect(tt.status, requestorNamed(tt.status, tt.requestor), others))
 		})
 	}
 }
@@ -192,15 +192,15 @@ func TestACancelSaysWhatBecomesOfAMaintenanceThatIsAsFarAsThat(t *testing.T) {
 func TestOneOfSeveralRequestorsDoesNotFailWhenItIsDoneNorRecoverWhenItHasNotFailed(t *testing.T) {
 	const ready, failed = maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed
 	atWork := several(ready, maintenancev1.RequestorDone, maintenancev1.RequestorAtWork)
-	require.Equal(t, "kim does not need the node any more (Done)", notAtWork(atWork, spokenFor(atWork, "")))
-	require.Empty(t, notAtWork(atWork, spokenFor(atWork, "lee")))
+	require.Equal(t, "kim no longer needs the node (Done)", notWorking(atWork, requestorNamed(atWork, "")))
+	require.Empty(t, notWorking(atWork, requestorNamed(atWork, "lee")))
 	held := several(failed, maintenancev1.RequestorAtWork, maintenancev1.RequestorFailed)
-	require.Equal(t, "kim has no failure to recover from (AtWork)", notFailed(held, spokenFor(held, "kim")))
-	require.Empty(t, notFailed(held, spokenFor(held, "lee")))
+	require.Equal(t, "kim has no failure to recover from (AtWork)", notFailed(held, requestorNamed(held, "kim")))
+	require.Empty(t, notFailed(held, requestorNamed(held, "lee")))
 	jobGoing := maintenancev1.NodeMaintenanceStatus{State: ready, Failure: &maintenancev1.Failure{Reason: "JobFailed"}}
-	require.Empty(t, notFailed(jobGoing, spokenFor(jobGoing, "")), "the job has failed, and is not gone yet")
+	require.Empty(t, notFailed(jobGoing, requestorNamed(jobGoing, "")), "the job has failed, and is not gone yet")
 	returning := several(maintenancev1.NodeHealthChecks, maintenancev1.RequestorDone, maintenancev1.RequestorDone)
-	require.Equal(t, "the node is on its way back", notHandedOver(returning, spokenFor(returning, "")))
+	require.Equal(t, "the node is already being returned to service", notReady(returning, requestorNamed(returning, "")))
 }
 
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {
@@ -215,7 +215,7 @@ func TestWhoSharesANodeIsSpokenForByAMaintenanceOfItsOwn(t *testing.T) {
 		{RequestorID: "bob.example.com", State: maintenancev1.RequestorAtWork, Maintenance: "node/spoke-1/default/bios"},
 	}}
 	_, err := othersOf(target, status, "bob.example.com")
-	require.EqualError(t, err, "maintenance default/disk in cluster spoke-1 is shared by bob.example.com with a maintenance of its own: name that, node/spoke-1/default/bios")
+	require.EqualError(t, err, "maintenance default/disk in cluster spoke-1: requestor bob.example.com has joined with its own maintenance; name node/spoke-1/default/bios instead")
 
 	joined := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady, JoinedTo: "node/spoke-1/default/disk"}}
 	require.Contains(t, joined.frame(noon, frameStyle{}), "\nshares the node of node/spoke-1/default/disk")

@@ -25,23 +25,22 @@ func newNodeDrain(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain NODE --dry-run",
 		Short: "Show what a drain would do with each pod of a node: evict, skip or block",
-		Long: `Show what a drain would do with each pod of a node: evict, skip or block. Nothing is touched: it is decided on the objects of the cluster
-(--context), or of a file (--snapshot), by the function that drains the node itself. A drain for real is part of a maintenance: "drydock node
-maintain".
+		Long: `Show what a drain would do with each pod of a node: evict, skip or block. The command changes nothing. It decides from the objects in
+the cluster (--context) or in a file (--snapshot), with the same function as a real drain. To drain a node, use "drydock node maintain".
 
-With -f the drain is that of a NodeMaintenance; without, it has the defaults: pods that no controller owns, and pods with emptyDir volumes,
-block. The exit status is 1 if a pod blocks.`,
+With -f the drain is the one that a NodeMaintenance specifies. Without -f it has the defaults: pods without a controller and pods with
+emptyDir volumes block it. The exit status is 1 if a pod blocks the drain.`,
 		Args:              operands("NODE"),
 		ValidArgsFunction: c.completeNodes,
 		RunE: c.verb(func(ctx context.Context, args []string) error {
 			if !dryRun {
-				return usagef("drain only shows what would be done: add --dry-run; to take the node out of service, use `drydock node maintain %s`", args[0])
+				return usagef("drain is only a preview: add --dry-run; to take the node out of service, use `drydock node maintain %s`", args[0])
 			}
 			return c.previewDrain(ctx, args[0], file, flags)
 		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only show; required")
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the NodeMaintenance whose drain it is; - is standard input")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the preview; required")
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the NodeMaintenance to preview; - is standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
@@ -90,7 +89,7 @@ func (c *cli) previewDrain(ctx context.Context, node, file string, flags decisio
 	return nil
 }
 
-// drainSpec is the drain of a NodeMaintenance in a file, or one with the defaults.
+// drainSpec returns the drain of the NodeMaintenance in a file, or the defaults.
 func (c *cli) drainSpec(node, file string) (maintenancev1.DrainSpec, error) {
 	if file == "" {
 		return maintenancev1.DrainSpec{}, nil
@@ -103,7 +102,7 @@ func (c *cli) drainSpec(node, file string) (maintenancev1.DrainSpec, error) {
 		return maintenancev1.DrainSpec{}, inputError(fmt.Errorf("%s: spec.nodeName is %s, not %s", file, object.Spec.NodeName, node))
 	}
 	if object.Spec.DrainSpec == nil {
-		return maintenancev1.DrainSpec{}, inputError(fmt.Errorf("%s: spec.drainSpec is not set: this maintenance drains nothing", file))
+		return maintenancev1.DrainSpec{}, inputError(fmt.Errorf("%s: spec.drainSpec is not set, so this maintenance does not drain the node", file))
 	}
 	return *object.Spec.DrainSpec, nil
 }
@@ -128,7 +127,7 @@ func renderPreview(w io.Writer, node string, preview drain.Preview) {
 		t.AppendRow(table.Row{pod.Order, pod.Namespace, pod.Name, pod.Action, pod.Reason, pod.Owner, budgets, pod.Message})
 	}
 	fmt.Fprintln(w, t.Render())
-	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d in the way\n", plural(len(pods), "pod"),
+	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d blocking\n", plural(len(pods), "pod"),
 		counts[drain.Evict], counts[drain.Skip], counts[drain.Block])
 }
 
@@ -147,7 +146,7 @@ func blockedText(preview drain.Preview) string {
 	return listed(blocked)
 }
 
-// completeNodes suggests the nodes of the kubeconfig's cluster.
+// completeNodes completes the nodes of the kubeconfig's cluster.
 func (c *cli) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()

@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// maintainFlags describe a maintenance on the command line.
+// maintainFlags are the flags of node maintain.
 type maintainFlags struct {
 	file, name, requestor, podSelector, onDrainTimeout, onFailure, completionSelector string
 
@@ -34,9 +34,9 @@ type maintainFlags struct {
 	cordon, drain, force, deleteEmptyDir, wait, awaitCompletion bool
 
 	drainTimeout, completionTimeout, skipWaitForDelete, healthTimeout, lockTimeout time.Duration
-	// given reports whether a flag was set: some mean another thing when they are absent.
+	// given reports whether a flag was set: for some, absent differs from zero.
 	given func(flag string) bool
-	// describing are the flags that describe the request.
+	// describing are the flags that set fields of the request.
 	describing *pflag.FlagSet
 }
 
@@ -44,16 +44,17 @@ func newNodeMaintain(c *cli) *cobra.Command {
 	var flags maintainFlags
 	cmd := &cobra.Command{
 		Use:   "maintain NODE",
-		Short: "Take a node out of service: cordon and drain it, then hand it over",
-		Long: `Take a node out of service: cordon and drain it, then hand it over. When the work on it is finished, say "drydock node done"; the node
-is then checked and returned.
+		Short: "Take a node out of service: cordon and drain it until it is ready for your work",
+		Long: `Take a node out of service: cordon and drain it until it is ready for your work. When the work is done, run "drydock node done"; the node
+is then checked and returned to service.
 
-With -f the whole request comes from a NodeMaintenance, and no flag may describe it. Only a file has health checks, an order of pods and a Job.
+With -f the whole request comes from a NodeMaintenance, and no other flag may set its fields. Health checks, a pod order and a Job need a
+file.
 
-If another maintenance has the node already and does all that is asked for, it is joined: the node is handed over to both, and returned when
-both are done.
+If another maintenance already has the node and does all that this one requests, the command joins it: the node becomes ready for both, and
+returns to service when both are done.
 
-With --wait it follows the maintenance until the node is handed over, or, when a Job does the work, until the node is returned.`,
+With --wait the command follows the maintenance until the node is ready, or, if a Job does the work, until the node is back in service.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if flags.file != "" {
 				return cmp.Or(flags.besideFile(), operands()(cmd, args))
@@ -83,7 +84,7 @@ With --wait it follows the maintenance until the node is handed over, or, when a
 func (f *maintainFlags) add(cmd *cobra.Command) {
 	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with the NodeMaintenance, instead of the flags that describe one; - is standard input")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until the node is handed over")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until the node is ready")
 	f.describing = pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags := f.describing
 	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
@@ -92,17 +93,17 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.cordon, "cordon", true, "cordon the node")
 	flags.BoolVar(&f.drain, "drain", true, "drain the node")
 	flags.DurationVar(&f.drainTimeout, "drain-timeout", 5*time.Minute, "time for the drain; 0 is no limit")
-	flags.StringVar(&f.podSelector, "pod-selector", "", "evict only the pods that this label selector picks")
-	flags.BoolVar(&f.force, "force", false, "also evict pods that no controller owns: they do not come back")
+	flags.StringVar(&f.podSelector, "pod-selector", "", "evict only pods that match this label selector")
+	flags.BoolVar(&f.force, "force", false, "also evict pods without a controller: they are not recreated")
 	flags.BoolVar(&f.deleteEmptyDir, "delete-emptydir-data", false, "also evict pods with emptyDir volumes: their data is lost")
 	flags.StringSliceVar(&f.resourceFilters, "pod-eviction-filter", nil, "evict only pods that request a resource whose name matches one of these regular expressions")
-	flags.DurationVar(&f.skipWaitForDelete, "skip-wait-for-delete", 0, "do not wait for pods whose grace period has been over for longer")
-	flags.BoolVar(&f.awaitCompletion, "wait-for-pods", false, "before the drain, wait until pods have ended by themselves")
-	flags.StringVar(&f.completionSelector, "wait-for-pods-selector", "", "wait only for the pods that this label selector picks")
+	flags.DurationVar(&f.skipWaitForDelete, "skip-wait-for-delete", 0, "do not wait for pods whose grace period ended longer ago than this")
+	flags.BoolVar(&f.awaitCompletion, "wait-for-pods", false, "before the drain, wait until pods have completed")
+	flags.StringVar(&f.completionSelector, "wait-for-pods-selector", "", "wait only for pods that match this label selector")
 	flags.DurationVar(&f.completionTimeout, "wait-for-pods-timeout", 0, "wait no longer than this for them; 0 is no limit")
-	flags.StringSliceVar(&f.additionalRequestors, "additional-requestor", nil, "another requestor: the node is not returned before it is done, too")
-	flags.StringSliceVar(&f.windows, "maintenance-window", nil, "window in which it may begin, NAME or NAMESPACE/NAME; may be repeated: in any of them (default: at any time)")
-	flags.DurationVar(&f.healthTimeout, "health-timeout", 10*time.Minute, "time for the node to be healthy after the work; 0 is no limit")
+	flags.StringSliceVar(&f.additionalRequestors, "additional-requestor", nil, "another requestor: the node stays out of service until it is done, too")
+	flags.StringSliceVar(&f.windows, "maintenance-window", nil, "window in which the maintenance may start, NAME or NAMESPACE/NAME; repeat it to allow several (default: at any time)")
+	flags.DurationVar(&f.healthTimeout, "health-timeout", 10*time.Minute, "time for the node to become healthy after the work; 0 is no limit")
 	flags.DurationVar(&f.lockTimeout, "lock-timeout", 0, "wait no longer than this for workload locks (default: no limit)")
 	flags.StringVar(&f.onDrainTimeout, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), "Fail or Retry")
 	flags.StringVar(&f.onFailure, "on-failure", string(maintenancev1.FailureUncordon), "Uncordon or KeepCordoned")
@@ -110,13 +111,13 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// defaultRequestor is the person at the keyboard, as a name that a requestor may have.
+// defaultRequestor is the user who runs the command, as a valid requestor name.
 func defaultRequestor() string {
 	name := strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(actor()), "-"), "-")
 	return safename.Join(".", strings.TrimPrefix(name+".cli", "."), "drydock")
 }
 
-// requestedMaintenance is the request that a file or the flags describe, complete and valid.
+// requestedMaintenance returns the complete and valid request from a file or from the flags.
 func (c *cli) requestedMaintenance(flags maintainFlags, args []string) (*maintenancev1.NodeMaintenance, error) {
 	object := &maintenancev1.NodeMaintenance{}
 	var err error
@@ -182,7 +183,7 @@ func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
 	return object
 }
 
-// wholeSeconds rounds away from 0, which means no limit in the API, and stops at its largest number.
+// wholeSeconds rounds away from 0, which means no limit in the API, and is at most the largest int32.
 func wholeSeconds(d time.Duration) int32 {
 	seconds := math.Ceil(math.Abs(d.Seconds()))
 	return int32(math.Copysign(min(seconds, math.MaxInt32), d.Seconds()))
@@ -207,9 +208,9 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 		return err
 	}
 	if wait {
-		last, err := c.watchMaintenance(ctx, s, target, handedOver(object))
+		last, err := c.watchMaintenance(ctx, s, target, readyForRequestor(object))
 		if err == nil && last.State == maintenancev1.NodeRequestorFailed {
-			return fmt.Errorf("%s: the work has failed%s", target, failureText(last.Failure))
+			return fmt.Errorf("%s: the work failed%s", target, failureText(last.Failure))
 		}
 		return err
 	}
@@ -219,9 +220,8 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 	}, target.workflowID)
 }
 
-// handedOver returns whether a maintenance has come to where a person takes over: the node is ready for the requestor's work, or a Job has
-// failed on it.
-func handedOver(object *maintenancev1.NodeMaintenance) func(maintenancev1.NodeState) bool {
+// readyForRequestor reports whether the requestor has to act: the node is ready for its work, or a Job has failed on it.
+func readyForRequestor(object *maintenancev1.NodeMaintenance) func(maintenancev1.NodeState) bool {
 	byJob := object.Spec.Action != nil && object.Spec.Action.Type == maintenancev1.ActionJob
 	return func(state maintenancev1.NodeState) bool {
 		return state == maintenancev1.NodeReady && !byJob || state == maintenancev1.NodeRequestorFailed

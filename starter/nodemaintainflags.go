@@ -10,7 +10,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 )
 
-// flagsOfFields are the flags, or the operand, by which the fields of a NodeMaintenance are given on the command line.
+// flagsOfFields maps fields of a NodeMaintenance to the flag or operand that sets them.
 var flagsOfFields = map[string]string{
 	"metadata.name":                            "--name",
 	"spec.nodeName":                            "NODE",
@@ -29,14 +29,14 @@ var flagsOfFields = map[string]string{
 	"spec.onFailure":                           "--on-failure",
 }
 
-// inFlags says of what is wrong with an object by which flag it was given: whoever gave flags has seen no field. A name that was not given is made of the
-// node's and the requestor's, and wrong only where one of these is, which is told.
+// inFlags names the flag instead of the field in each problem of an object that was built from flags. It leaves out a problem of the default
+// name, which is made from the node and the requestor: those have the same problem.
 func (f maintainFlags) inFlags(err error) error {
 	invalid, ok := errors.AsType[manifest.Invalid](err)
 	if !ok {
 		return err
 	}
-	told := make(manifest.Invalid, 0, len(invalid))
+	named := make(manifest.Invalid, 0, len(invalid))
 	for _, problem := range invalid {
 		if problem.Field == "metadata.name" && f.name == "" && len(invalid) > 1 {
 			continue
@@ -44,28 +44,28 @@ func (f maintainFlags) inFlags(err error) error {
 		if flag := flagOf(problem.Field); flag != "" {
 			problem.Object, problem.Field = "", flag
 		}
-		told = append(told, problem)
+		named = append(named, problem)
 	}
-	return told
+	return named
 }
 
-// flagOf returns the flag for a field, or for the list or object that it is part of.
+// flagOf returns the flag for a field, or for the list that has it.
 func flagOf(field string) string {
 	list, _, _ := strings.Cut(field, "[")
 	return flagsOfFields[list]
 }
 
-// besideFile refuses a flag that describes a request beside a file that does: whoever gives one relies on it.
+// besideFile refuses a flag that sets a field when a file describes the request.
 func (f maintainFlags) besideFile() (err error) {
 	f.describing.VisitAll(func(flag *pflag.Flag) {
 		if f.given(flag.Name) {
-			err = usagef("--%s does not count beside -f: write it into the file", flag.Name)
+			err = usagef("--%s has no effect with -f: set it in the file", flag.Name)
 		}
 	})
 	return err
 }
 
-// contradictions are flags that say how to do what is not done.
+// contradictions refuses options of a step that is turned off.
 func (f maintainFlags) contradictions() error {
 	for _, dependent := range []struct {
 		done  bool

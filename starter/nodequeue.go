@@ -20,17 +20,17 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// queuesTimeout is how long all schedulers together may take to answer.
+// queuesTimeout limits the queries of all schedulers together.
 const queuesTimeout = 3 * observe.AnswerTimeout
 
-// clusterQueue is who has the slots of a cluster and who waits for one, as its scheduler says.
+// clusterQueue is the slot queue of a cluster as its scheduler reports it.
 type clusterQueue struct {
 	workflows.MaintenanceSchedulerStatus
-	// Trouble is why the scheduler does not say.
+	// Trouble is why the queue is unknown.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// schedulerOf is the scheduler of a cluster as its user knows it.
+// schedulerOf names the scheduler of a cluster.
 func schedulerOf(cluster string) subject {
 	return subject{
 		noun: "scheduler", name: "of cluster " + cluster, workflowID: temporal.MaintenanceSchedulerID(cluster),
@@ -38,7 +38,7 @@ func schedulerOf(cluster string) subject {
 	}
 }
 
-// queues asks the schedulers that run: that of one cluster, or all when it is empty.
+// queues queries the running schedulers: that of one cluster, or all if cluster is empty.
 func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, error) {
 	query := observe.WorkflowsOf(temporal.MaintenanceScheduler, true)
 	if cluster != "" {
@@ -59,7 +59,7 @@ func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, er
 			return nil
 		})
 	}
-	_ = group.Wait() // what went wrong is told with the queue
+	_ = group.Wait() // errors are in Trouble
 	return queues, nil
 }
 
@@ -75,13 +75,13 @@ func (s *server) queue(ctx context.Context, cluster string) clusterQueue {
 	return q
 }
 
-// printQueues shows who has a slot and who waits for one in order of rank, cluster by cluster.
+// printQueues prints for each cluster the slots in use and the waiting requests in order of rank.
 func printQueues(w io.Writer, queues []clusterQueue, now time.Time) {
 	t := newTable("CLUSTER", "RANK", "NODE", "REQUEST", "REQUESTOR", "SINCE", "WAITS FOR")
 	for _, q := range queues {
 		switch {
 		case q.Trouble != "":
-			fmt.Fprintf(w, "who has the slots of cluster %s is not known: %s\n", q.Cluster, q.Trouble)
+			fmt.Fprintf(w, "the slot queue of cluster %s is unknown: %s\n", q.Cluster, q.Trouble)
 		case q.Wait != nil && len(q.Queue) > 0:
 			fmt.Fprintf(w, "nothing is granted in cluster %s: %s\n", q.Cluster, reasonFor(q.Wait.Reason, q.Wait.Message, nil, now))
 		}
@@ -100,23 +100,23 @@ func printQueues(w io.Writer, queues []clusterQueue, now time.Time) {
 	}
 }
 
-// standing is where a maintenance that waits for a slot stands among those that do.
-type standing struct {
-	// Rank from 1, and how many wait.
+// queuePosition is the position of a maintenance among the requests that wait for a slot.
+type queuePosition struct {
+	// Rank counts from 1; Of is the number of waiting requests.
 	Rank int `json:"rank"`
 	Of   int `json:"of"`
-	// Wait is why it is not granted a slot at this moment. Its maintenance hears of it when the reason changes, and of what else there is to say later.
+	// Wait is why it has no slot now. The maintenance itself learns only of a new reason, not of each new message.
 	drydockv1.Wait
 }
 
-// standing asks the scheduler of a maintenance's cluster where the maintenance stands; nil when it does not wait for a slot there. When nobody
-// answers, it is nil, too: the maintenance itself says what it waits for.
-func (s *server) standing(ctx context.Context, of maintenanceRef) *standing {
-	return standingIn(s.queue(ctx, of.Cluster).Queue, of)
+// queuePosition gets the position of a maintenance from its cluster's scheduler; nil if it does not wait for a slot there, or if the
+// scheduler does not answer.
+func (s *server) queuePosition(ctx context.Context, of maintenanceRef) *queuePosition {
+	return positionIn(s.queue(ctx, of.Cluster).Queue, of)
 }
 
-func standingIn(queue []scheduling.Place, of maintenanceRef) *standing {
-	var found *standing
+func positionIn(queue []scheduling.Place, of maintenanceRef) *queuePosition {
+	var found *queuePosition
 	waiting := 0
 	for _, place := range queue {
 		if place.Rank == 0 {
@@ -124,7 +124,7 @@ func standingIn(queue []scheduling.Place, of maintenanceRef) *standing {
 		}
 		waiting++
 		if place.Asker.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace {
-			found = &standing{Rank: place.Rank, Wait: drydockv1.Wait{
+			found = &queuePosition{Rank: place.Rank, Wait: drydockv1.Wait{
 				Reason: string(place.Reason), Message: place.Message, Since: metav1.NewTime(place.Since),
 			}}
 		}
@@ -135,8 +135,8 @@ func standingIn(queue []scheduling.Place, of maintenanceRef) *standing {
 	return found
 }
 
-// with adds what the maintenance has to say beyond that: why it cannot join the one that has the node.
-func (p *standing) with(own *drydockv1.Wait) *standing {
+// with uses the maintenance's own message if it adds why it cannot join the maintenance that has the node.
+func (p *queuePosition) with(own *drydockv1.Wait) *queuePosition {
 	if p != nil && own != nil && strings.HasPrefix(own.Message, p.Message) {
 		p.Message = own.Message
 	}
@@ -144,11 +144,11 @@ func (p *standing) with(own *drydockv1.Wait) *standing {
 }
 
 // text is e.g. "NoSlot for 2m: maxParallelOperations allows 1 of 30 nodes under maintenance at once (n1); rank 3 of 7".
-func (p standing) text(now time.Time) string {
+func (p queuePosition) text(now time.Time) string {
 	return fmt.Sprintf("%s; rank %d of %d", reasonFor(p.Reason, p.Message, &p.Since, now), p.Rank, p.Of)
 }
 
-// examineSchedulers says of each cluster whether maintenances can be granted slots there.
+// examineSchedulers checks for each cluster whether maintenances can get slots.
 func (s *server) examineSchedulers(ctx context.Context) []finding {
 	const check = "schedulers"
 	queues, err := s.queues(ctx, "")
@@ -156,7 +156,7 @@ func (s *server) examineSchedulers(ctx context.Context) []finding {
 	case err != nil:
 		return []finding{ill(check, "see the message", err)}
 	case len(queues) == 0:
-		return []finding{well(check, "none is at work; the first maintenance of a cluster starts the one there")}
+		return []finding{well(check, "none is running; the first maintenance of a cluster starts one")}
 	}
 	findings := make([]finding, 0, len(queues))
 	for _, q := range queues {
@@ -165,7 +165,7 @@ func (s *server) examineSchedulers(ctx context.Context) []finding {
 	return findings
 }
 
-// schedulerFinding is well unless somebody waits for a slot in vain until a person does something. That a cluster is held somebody wants so.
+// schedulerFinding is not OK if requests cannot get slots until a person acts. A hold is deliberate, so it is OK.
 func schedulerFinding(q clusterQueue) finding {
 	check := "scheduler " + q.Cluster
 	if q.Trouble != "" {
@@ -179,7 +179,7 @@ func schedulerFinding(q clusterQueue) finding {
 			waiting++
 		}
 	}
-	said := fmt.Sprintf("%s at work, %d waiting", plural(slots, "node"), waiting)
+	said := fmt.Sprintf("%s under maintenance, %d waiting", plural(slots, "node"), waiting)
 	if q.Wait == nil || len(q.Queue) == 0 || q.Wait.Reason == emergency.ReasonHeld {
 		return well(check, said)
 	}

@@ -39,7 +39,7 @@ func TestTheQueueIsShownInOrderOfRankWithWhyEachWaits(t *testing.T) {
 	printQueues(&out, []clusterQueue{q, {MaintenanceSchedulerStatus: workflows.MaintenanceSchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
 		q.Queue[0].Since.Add(3*time.Minute))
 	require.Equal(t, `nothing is granted in cluster c1: NodesUnknown: not seen yet
-who has the slots of cluster c2 is not known: no worker
+the slot queue of cluster c2 is unknown: no worker
 CLUSTER   RANK   NODE   REQUEST     REQUESTOR       SINCE    WAITS FOR
 c1        slot   n3     ops/of-n3   a.example.com   3m ago
 c1        1      n1     ops/of-n1   a.example.com   3m ago   NoSlot: 1 of 3 nodes at once
@@ -52,16 +52,16 @@ func TestAMaintenanceThatWaitsStandsSomewhereInTheQueue(t *testing.T) {
 	ref := func(name string) maintenanceRef {
 		return maintenanceRef{workflowRef: observe.RefOf("node/c1/ops/"+name, "run")}
 	}
-	require.Nil(t, standingIn(q.Queue, ref("of-n3")), "it has a slot")
-	require.Nil(t, standingIn(q.Queue, ref("of-n4")), "it has not asked yet")
-	second := standingIn(q.Queue, ref("of-n2"))
+	require.Nil(t, positionIn(q.Queue, ref("of-n3")), "it has a slot")
+	require.Nil(t, positionIn(q.Queue, ref("of-n4")), "it has not asked yet")
+	second := positionIn(q.Queue, ref("of-n2"))
 	const said = "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2"
 	now := q.Queue[0].Since.Add(90 * time.Second)
 	require.Equal(t, said, second.text(now))
 	require.Equal(t, said, second.with(nil).text(now))
 	require.Equal(t, said, second.with(&drydockv1.Wait{Message: "1 of 2 nodes at once, as it was told before"}).text(now))
 	require.Contains(t, second.with(&drydockv1.Wait{Message: "1 of 3 nodes at once; node/c1/ops/n2 cannot be joined: a Job"}).text(now), "cannot be joined: a Job; rank 2")
-	require.Nil(t, (*standing)(nil).with(&drydockv1.Wait{Message: "held"}))
+	require.Nil(t, (*queuePosition)(nil).with(&drydockv1.Wait{Message: "held"}))
 }
 
 func TestDoctorSaysOfEachClusterWhetherSlotsAreGranted(t *testing.T) {
@@ -73,12 +73,12 @@ func TestDoctorSaysOfEachClusterWhetherSlotsAreGranted(t *testing.T) {
 		queue clusterQueue
 		want  finding
 	}{
-		{"slots are granted", queueOf(nil), well("scheduler c1", "1 node at work, 2 waiting")},
-		{"somebody wants nothing to be granted", queueOf(&drydockv1.Wait{Reason: emergency.ReasonHeld}), well("scheduler c1", "1 node at work, 2 waiting")},
-		{"nobody waits for what cannot be granted", idle, well("scheduler c1", "0 nodes at work, 0 waiting")},
+		{"slots are granted", queueOf(nil), well("scheduler c1", "1 node under maintenance, 2 waiting")},
+		{"somebody wants nothing to be granted", queueOf(&drydockv1.Wait{Reason: emergency.ReasonHeld}), well("scheduler c1", "1 node under maintenance, 2 waiting")},
+		{"nobody waits for what cannot be granted", idle, well("scheduler c1", "0 nodes under maintenance, 0 waiting")},
 		{"its nodes cannot be seen", queueOf(unreachable), finding{
 			Check: "scheduler c1", Fix: "see the message",
-			Detail: "1 node at work, 2 waiting; nothing is granted: ClusterUnreachable: watch the nodes of c1: connection refused",
+			Detail: "1 node under maintenance, 2 waiting; nothing is granted: ClusterUnreachable: watch the nodes of c1: connection refused",
 		}},
 	}
 	for _, tt := range tests {

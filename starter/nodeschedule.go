@@ -21,15 +21,15 @@ func newNodeSchedule(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show which node maintenances may start now, and why each of the others waits",
-		Long: `Show which node maintenances may start now, and why each of the others waits. Nothing is touched: it is decided on the nodes, the
-NodeMaintenances and the MaintenanceOperatorConfig of the cluster (--context), or of a file (--snapshot), by the function that grants slots to
-maintenances. What rollouts and people have started without an object is added from the queue of the cluster's scheduler when --cluster names it; without
-that, it counts only where a node bears its mark.
+		Long: `Show which node maintenances may start now, and why each of the others waits. The command changes nothing. It decides from the
+nodes, the NodeMaintenances and the MaintenanceOperatorConfig in the cluster (--context) or in a file (--snapshot), with the same function as
+the scheduler that grants slots. With --cluster it also reads the queue of that scheduler, which has the maintenances that have no object.
+Without --cluster, those count only on nodes with an ownership mark.
 
-With -f it is decided with the MaintenanceOperatorConfig in that file instead of the cluster's, once that has been found to be valid: see what budgets do
-before you apply them.
+With -f the command validates the MaintenanceOperatorConfig in that file and uses it instead of the cluster's. Use it to try budgets before
+you apply them.
 
-With --at it is decided as if it were another time: requests that have waited for longer than agingSeconds go first.`,
+With --at the command decides for another time: requests that have waited longer than agingSeconds go first.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			now, err := flags.now()
@@ -48,7 +48,7 @@ With --at it is decided as if it were another time: requests that have waited fo
 			if err != nil {
 				return flags.unreadable(err)
 			}
-			if c.cluster != "" && flags.snapshot == "" { // the environment may name one beside a file
+			if c.cluster != "" && flags.snapshot == "" { // the environment variable may be set beside --snapshot
 				if err := c.addQueue(ctx, &in); err != nil {
 					return err
 				}
@@ -61,7 +61,7 @@ With --at it is decided as if it were another time: requests that have waited fo
 			return c.print(decision, func(w io.Writer) { renderSchedule(w, scheduling.Ranked(in), decision) }, granted...)
 		}),
 	}
-	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the MaintenanceOperatorConfig to decide with, instead of the cluster's; - is standard input")
+	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the MaintenanceOperatorConfig to use instead of the cluster's; - is standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addClusterFlag(cmd)
@@ -71,7 +71,7 @@ With --at it is decided as if it were another time: requests that have waited fo
 	return cmd
 }
 
-// budgets are those of the MaintenanceOperatorConfig in a file; nil without one.
+// budgets returns the MaintenanceOperatorConfig in a file; nil without a file.
 func (c *cli) budgets(file string) (*maintenancev1.MaintenanceOperatorConfigSpec, error) {
 	if file == "" {
 		return nil, nil
@@ -83,7 +83,7 @@ func (c *cli) budgets(file string) (*maintenancev1.MaintenanceOperatorConfigSpec
 	return &config.Spec, nil
 }
 
-// addQueue adds who has the slots of the cluster, and who waits for one, to what is decided on. Where no scheduler runs, nobody does.
+// addQueue adds the slots and requests in the queue of the cluster's scheduler. Without a running scheduler there are none.
 func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
 	s, err := c.dial(ctx)
 	if err != nil {
@@ -96,14 +96,14 @@ func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
 	}
 	for _, q := range queues {
 		if q.Trouble != "" {
-			return fmt.Errorf("who has the slots of cluster %s is not known: %s", q.Cluster, q.Trouble)
+			return fmt.Errorf("the slot queue of cluster %s is unknown: %s", q.Cluster, q.Trouble)
 		}
 		in.Asks = withQueue(in.Asks, q.Queue)
 	}
 	return nil
 }
 
-// withQueue are the requests of a cluster's objects and marks, and those that its scheduler knows. Of one that both know the scheduler knows more.
+// withQueue merges the requests found on a cluster with those in its scheduler's queue, which has more details of the same request.
 func withQueue(asks []scheduling.Ask, queue []scheduling.Place) []scheduling.Ask {
 	for _, place := range queue {
 		asks = slices.DeleteFunc(asks, func(ask scheduling.Ask) bool {
@@ -122,7 +122,7 @@ func renderSchedule(w io.Writer, ranked []scheduling.Request, decision schedulin
 	}
 	fmt.Fprintf(w, "%s free, and %s may become unavailable\n", plural(decision.AvailableSlots, "slot"), unavailable)
 	if len(ranked) == 0 {
-		fmt.Fprintln(w, "no request waits")
+		fmt.Fprintln(w, "no request is waiting")
 		return
 	}
 	waiting := make(map[scheduling.Request]scheduling.Waiting, len(decision.Waiting))

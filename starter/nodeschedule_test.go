@@ -82,7 +82,7 @@ RANK   REQUEST              NODE       REQUESTOR              DECISION   REASON
 `, succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging), "driver-1 has waited for longer than agingSeconds by then")
 	require.Equal(t, "default/driver-1\ndefault/driver-3\n", succeeds(t, "node", "schedule", "--snapshot", objects, "--at", afterAging, "-o", "name"))
 
-	require.Equal(t, "1 slot free, and any number of nodes may become unavailable\nno request waits\n",
+	require.Equal(t, "1 slot free, and any number of nodes may become unavailable\nno request is waiting\n",
 		succeeds(t, "node", "schedule", "--snapshot", file(t, "idle.yaml", "{apiVersion: v1, kind: Node, metadata: {name: worker-1}}")))
 }
 

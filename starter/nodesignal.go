@@ -15,96 +15,96 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// nodeSignal is a verb that only tells a maintenance something.
+// nodeSignal describes a verb that only sends a signal to a maintenance.
 type nodeSignal struct {
 	verb, signal, short string
-	// says is what follows for the maintenance, saysOne what follows for one of several requestors.
-	says, saysOne string
-	// refuses says why a maintenance that stands so would not take it as it is meant from that one of its requestors, and what to do; empty: it does. nil: it
-	// is always taken.
+	// result is what the command prints of its effect; resultOfOne is for a signal from one of several requestors.
+	result, resultOfOne string
+	// refuses returns why a maintenance with this status cannot accept the signal from this requestor, and what to do; empty if it can. Nil
+	// always accepts.
 	refuses func(maintenancev1.NodeMaintenanceStatus, maintenancev1.RequestorStatus) string
 }
 
-// notHandedOver refuses what only who has the node can say.
-func notHandedOver(status maintenancev1.NodeMaintenanceStatus, _ maintenancev1.RequestorStatus) string {
+// notReady refuses a signal that only a requestor with the node can send.
+func notReady(status maintenancev1.NodeMaintenanceStatus, _ maintenancev1.RequestorStatus) string {
 	switch {
 	case status.HandedOver:
 		return ""
 	case status.State == maintenancev1.NodeReady:
-		return "the node is not handed over: its job says by itself when it is done; wait for that, or cancel"
+		return "its job is still working on the node: wait for the job, or cancel"
 	case isReturning(status):
-		return "the node is on its way back"
+		return "the node is already being returned to service"
 	}
-	return fmt.Sprintf("the node is not handed over; wait for %s, or cancel", maintenancev1.NodeReady)
+	return fmt.Sprintf("wait until it is %s, or cancel", maintenancev1.NodeReady)
 }
 
-// notAtWork refuses a failure of work that is over.
-func notAtWork(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus) string {
+// notWorking refuses a failure of work that has ended.
+func notWorking(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus) string {
 	if hasLeft(who) {
-		return fmt.Sprintf("%s does not need the node any more (%s)", who.RequestorID, who.State)
+		return fmt.Sprintf("%s no longer needs the node (%s)", who.RequestorID, who.State)
 	}
-	return notHandedOver(status, who)
+	return notReady(status, who)
 }
 
-// notFailed refuses to take back a failure that there is not.
+// notFailed refuses recover without a failure.
 func notFailed(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus) string {
 	switch {
 	case status.HandedOver && who.State != "" && who.State != maintenancev1.RequestorFailed:
 		return fmt.Sprintf("%s has no failure to recover from (%s)", who.RequestorID, who.State)
 	case status.State == maintenancev1.NodeReady && status.Failure == nil:
 		return "there is no failure to recover from"
-	case status.State == maintenancev1.NodeReady, status.State == maintenancev1.NodeRequestorFailed: // ready: its job has failed, and is not gone yet
+	case status.State == maintenancev1.NodeReady, status.State == maintenancev1.NodeRequestorFailed: // Ready: its job has failed but still exists
 		return ""
 	}
-	return notHandedOver(status, who)
+	return notReady(status, who)
 }
 
-// isReturning reports whether nobody needs the node of a maintenance any more, which is not over yet.
+// isReturning reports whether the node of a maintenance is being returned to service.
 func isReturning(status maintenancev1.NodeMaintenanceStatus) bool {
 	return status.State == maintenancev1.NodeHealthChecks || status.State == maintenancev1.NodeCleaningUp
 }
 
-// hasLeft reports whether one of several requestors does not need the node any more.
+// hasLeft reports whether one of several requestors no longer needs the node.
 func hasLeft(who maintenancev1.RequestorStatus) bool {
 	return who.State != "" && !who.State.NeedsNode()
 }
 
-// follows is what follows from the verb for a maintenance that stands so, when that requestor says it and those others need the node, too.
-func (n nodeSignal) follows(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus, others string) string {
+// effect describes the effect of a signal from a requestor on a maintenance with this status; others are requestors that also need the node.
+func (n nodeSignal) effect(status maintenancev1.NodeMaintenanceStatus, who maintenancev1.RequestorStatus, others string) string {
 	switch {
 	case n.signal == temporal.SignalCancel && (status.State == maintenancev1.NodeCleaningUp || status.State.Over()):
-		return " is over but for its clean-up, and ends as it would have"
+		return " is already cleaning up; cancel has no effect"
 	case n.signal == temporal.SignalCancel && status.State == maintenancev1.NodeHealthChecks:
-		return " is being cancelled, unless the checks of its node have just ended: the node is returned"
+		return " is being cancelled unless its health checks have just ended; the node is returned to service"
 	case others == "":
-		return " " + n.says
+		return " " + n.result
 	}
-	name, says := cmp.Or(who.RequestorID, "its requestor"), n.saysOne
+	name, result := cmp.Or(who.RequestorID, "its requestor"), n.resultOfOne
 	if hasLeft(who) {
-		says = "does not need the node any more already: nothing changes"
+		result = "already no longer needs the node: nothing changes"
 	}
-	return fmt.Sprintf(": %s %s (others: %s)", name, says, others)
+	return fmt.Sprintf(": %s %s (others: %s)", name, result, others)
 }
 
-// newNodeSignal makes a command that tells a maintenance something for one of its requestors.
-func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
+// newNodeSignal returns the command that sends a signal for one requestor of a maintenance.
+func newNodeSignal(c *cli, signal nodeSignal) *cobra.Command {
 	var request temporal.SignalRequest
 	cmd := &cobra.Command{
-		Use: told.verb + " NAME|NODE", Short: told.short,
+		Use: signal.verb + " NAME|NODE", Short: signal.short,
 		Args: operands("NAME"), ValidArgsFunction: c.completeMaintenances,
 		RunE: c.serverVerb(func(ctx context.Context, s *server, args []string) error {
 			target, err := c.maintenanceOf(ctx, s, args[0], request.Requestor, false)
 			if err != nil {
 				return err
 			}
-			follows, err := s.expect(ctx, target, told, request.Requestor)
+			effect, err := s.expect(ctx, target, signal, request.Requestor)
 			if err != nil {
 				return err
 			}
-			if err := s.signal(ctx, target, told.signal, request); err != nil {
+			if err := s.signal(ctx, target, signal.signal, request); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Out, "%s%s; see `%s`\n", target, follows, target.show)
+			fmt.Fprintf(c.Out, "%s%s; see `%s`\n", target, effect, target.show)
 			return nil
 		}),
 	}
@@ -112,13 +112,13 @@ func newNodeSignal(c *cli, told nodeSignal) *cobra.Command {
 	c.addNamespaceFlag(cmd)
 	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &request.Reason)
-	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "for which of its requestors that is said (default: the one whose maintenance it is)")
+	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "requestor to act for (default: the requestor of the maintenance itself)")
 	return cmd
 }
 
-// expect refuses what a maintenance in its present state would not take as it is meant: done and fail are about a node that has been handed
-// over. While no worker answers, the state is the last that the server knows. It returns what follows, as the end of a sentence about the maintenance.
-func (s *server) expect(ctx context.Context, target subject, told nodeSignal, requestor string) (follows string, err error) {
+// expect refuses a signal that the maintenance cannot accept in its current state: done and fail need a node that is ready. If no worker
+// answers, it uses the state in the search attributes. It returns the effect of the signal, as the end of a sentence about the maintenance.
+func (s *server) expect(ctx context.Context, target subject, signal nodeSignal, requestor string) (effect string, err error) {
 	var status maintenancev1.NodeMaintenanceStatus
 	unanswered := s.query(ctx, target, "", &status)
 	if unanswered != nil {
@@ -126,19 +126,19 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 		if err != nil {
 			return "", err
 		}
-		status = statusSeen(execution.TypedSearchAttributes)
+		status = statusFromAttributes(execution.TypedSearchAttributes)
 	}
-	who := spokenFor(status, requestor)
+	who := requestorNamed(status, requestor)
 	if status.State.Over() {
-		return told.follows(status, who, ""), nil
+		return signal.effect(status, who, ""), nil
 	}
-	if told.refuses != nil {
-		if problem := told.refuses(status, who); problem != "" {
+	if signal.refuses != nil {
+		if problem := signal.refuses(status, who); problem != "" {
 			return "", fmt.Errorf("%s is %s: %s", target, status.State, problem)
 		}
 	}
 	if unanswered != nil {
-		return told.follows(status, who, ""), nil
+		return signal.effect(status, who, ""), nil
 	}
 	if len(status.Requestors) == 0 && requestor != "" {
 		execution, err := s.describe(ctx, target, "")
@@ -152,11 +152,11 @@ func (s *server) expect(ctx context.Context, target subject, told nodeSignal, re
 	if err != nil {
 		return "", err
 	}
-	return told.follows(status, who, others), nil
+	return signal.effect(status, who, others), nil
 }
 
-// statusSeen is the status of a maintenance as far as its search attributes tell it.
-func statusSeen(attributes sdktemporal.SearchAttributes) maintenancev1.NodeMaintenanceStatus {
+// statusFromAttributes is what the search attributes of a maintenance tell about its status.
+func statusFromAttributes(attributes sdktemporal.SearchAttributes) maintenancev1.NodeMaintenanceStatus {
 	phase, _ := attributes.GetKeyword(temporal.AttributePhase)
 	reason, _ := attributes.GetKeyword(temporal.AttributeReason)
 	status := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeState(phase)}
@@ -169,8 +169,8 @@ func statusSeen(attributes sdktemporal.SearchAttributes) maintenancev1.NodeMaint
 	return status
 }
 
-// spokenFor is the requestor that is named, or the one whose maintenance it is; nothing is known of one that has no others beside it.
-func spokenFor(status maintenancev1.NodeMaintenanceStatus, requestor string) maintenancev1.RequestorStatus {
+// requestorNamed returns the status of the named requestor, or of the maintenance's own. A single requestor has no status.
+func requestorNamed(status maintenancev1.NodeMaintenanceStatus, requestor string) maintenancev1.RequestorStatus {
 	for _, r := range status.Requestors {
 		if r.Maintenance == "" && (r.RequestorID == requestor || requestor == "") {
 			return r
@@ -179,10 +179,10 @@ func spokenFor(status maintenancev1.NodeMaintenanceStatus, requestor string) mai
 	return maintenancev1.RequestorStatus{RequestorID: requestor}
 }
 
-// othersOf returns the requestors beside the one that is named, and refuses one that the maintenance does not have.
+// othersOf returns the other requestors that need the node. It fails if the maintenance does not have the named requestor.
 func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, requestor string) (string, error) {
 	var ours, others []string
-	who := spokenFor(status, requestor)
+	who := requestorNamed(status, requestor)
 	for _, r := range status.Requestors {
 		if r.Maintenance == "" {
 			ours = append(ours, r.RequestorID)
@@ -194,7 +194,7 @@ func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, reques
 	if requestor != "" && len(ours) > 0 && !slices.Contains(ours, requestor) {
 		for _, r := range status.Requestors {
 			if r.RequestorID == requestor {
-				return "", fmt.Errorf("%s is shared by %s with a maintenance of its own: name that, %s", target, requestor, r.Maintenance)
+				return "", fmt.Errorf("%s: requestor %s has joined with its own maintenance; name %s instead", target, requestor, r.Maintenance)
 			}
 		}
 		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, listed(ours))

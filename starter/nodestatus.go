@@ -18,12 +18,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// maintenanceStatus is the status of a maintenance as programs read it.
+// maintenanceStatus is the output of -o json: the status of a maintenance.
 type maintenanceStatus struct {
 	Metadata maintenanceRef                      `json:"metadata"`
 	Status   maintenancev1.NodeMaintenanceStatus `json:"status"`
-	// Standing is where it stands among those that wait for a slot; nil when it does not.
-	Standing *standing `json:"standing,omitempty"`
+	// QueuePosition is its position among the requests that wait for a slot; nil if it does not wait for one.
+	QueuePosition *queuePosition `json:"standing,omitempty"`
 }
 
 // maintenanceRef names a maintenance.
@@ -38,15 +38,16 @@ func newNodeStatus(c *cli) *cobra.Command {
 	var until string
 	cmd := &cobra.Command{
 		Use:   "status NAME|NODE",
-		Short: "Show where a maintenance stands, and what it waits for",
-		Long: `Show where a maintenance stands, and what it waits for. Of a node that none is at work on, it shows the last one.
+		Short: "Show the status of a maintenance, and what it waits for",
+		Long: `Show the status of a maintenance, and what it waits for. For a node without a running maintenance it shows the last one.
 
-With --watch it follows the maintenance to its end, on a terminal as a live view, elsewhere with one line a change (with -o json one
-status a line), and ends with status 0 only if it completed. With --for it ends with status 0 as soon as the maintenance is in that state.`,
+With --watch the command follows the maintenance until it ends: a live view on a terminal, otherwise one line per change (with -o json one
+status per line). It exits with status 0 only if the maintenance completed. With --for it exits with status 0 when the maintenance reaches
+that state.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeMaintenances,
 		RunE: c.verb(func(ctx context.Context, args []string) error {
-			if err := checkAwaited(until, watch); err != nil {
+			if err := checkAwaitedState(until, watch); err != nil {
 				return err
 			}
 			s, err := c.dial(ctx)
@@ -64,8 +65,8 @@ status a line), and ends with status 0 only if it completed. With --for it ends 
 			return c.showMaintenance(ctx, s, target)
 		}),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it to its end")
-	cmd.Flags().StringVar(&until, "for", "", "with --watch: only until it is in this state, e.g. Ready")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until it ends")
+	cmd.Flags().StringVar(&until, "for", "", "with --watch: only until the maintenance reaches this state, e.g. Ready")
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp))
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
@@ -90,27 +91,27 @@ func (c *cli) showMaintenance(ctx context.Context, s *server, target subject) er
 	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, status.Metadata.WorkflowID)
 }
 
-// maintenanceStatus gets the status of a maintenance. The error may be errFromResult, a remark.
+// maintenanceStatus gets the status of a maintenance. With errFromResult the status is valid.
 func (s *server) maintenanceStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (maintenanceStatus, error) {
 	status := maintenanceStatus{Metadata: maintenanceRef{workflowRef: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}}
 	status.Metadata.Node, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeNode)
 	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
 	err := s.status(ctx, target, execution, &status.Status)
 	if err == nil && status.Status.State == maintenancev1.NodePending {
-		status.Standing = s.standing(ctx, status.Metadata).with(status.Status.Wait)
+		status.QueuePosition = s.queuePosition(ctx, status.Metadata).with(status.Status.Wait)
 	}
 	return status, err
 }
 
-// checkAwaited refuses a state that there is none to wait for.
-func checkAwaited(state string, watch bool) error {
+// checkAwaitedState validates --for.
+func checkAwaitedState(state string, watch bool) error {
 	switch {
 	case state == "":
 		return nil
 	case !watch:
 		return usagef("--for needs --watch")
 	case !slices.Contains(nodeStates(), state):
-		return usagef("--for %q is no state of a maintenance: give one of %s", state, listed(nodeStates()))
+		return usagef("--for %q is not a state of a maintenance: give one of %s", state, listed(nodeStates()))
 	}
 	return nil
 }
@@ -123,17 +124,18 @@ func nodeStates() []string {
 	return states
 }
 
-// awaitState shows a maintenance until it is in that state; without one, to its end. It returns nil only if the state was seen, or the end was a good one.
+// awaitState shows a maintenance until it reaches a state, or until it ends. It returns nil only if it saw the state, or if the maintenance
+// completed.
 func (c *cli) awaitState(ctx context.Context, s *server, target subject, state maintenancev1.NodeState) error {
 	last, err := c.watchMaintenance(ctx, s, target, func(now maintenancev1.NodeState) bool { return now == state })
 	if err == nil && state != "" && last.State != state {
-		return fmt.Errorf("%s is over (%s), and was not seen %s", target, last.State, state)
+		return fmt.Errorf("%s has ended (%s) and was never seen in state %s", target, last.State, state)
 	}
 	return err
 }
 
-// watchMaintenance shows a maintenance until it is over, or until enough says so, and returns its last status. The error is nil only if enough did, or if
-// it completed.
+// watchMaintenance shows a maintenance until it ends or enough returns true, and returns its last status. The error is nil only if enough
+// returned true, or if the maintenance completed.
 func (c *cli) watchMaintenance(
 	ctx context.Context, s *server, target subject, enough func(maintenancev1.NodeState) bool,
 ) (maintenancev1.NodeMaintenanceStatus, error) {
@@ -150,7 +152,7 @@ func (c *cli) watchMaintenance(
 	return last.Status, err
 }
 
-// endText is the state a maintenance has ended in, and why. NodeGone is both, and is said once.
+// endText is the final state of a maintenance and the reason. NodeGone is both, and appears once.
 func endText(status maintenancev1.NodeMaintenanceStatus) string {
 	return string(status.State) + strings.TrimPrefix(failureText(status.Failure), ": "+string(status.State))
 }
@@ -169,8 +171,8 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 		fmt.Sprintf("maintenance %s/%s for %s", s.Metadata.Namespace, s.Metadata.Name, s.Metadata.Requestor),
 	}, "   ")}
 	switch wait := status.Wait; {
-	case s.Standing != nil:
-		lines = append(lines, "waiting: "+s.Standing.text(now))
+	case s.QueuePosition != nil:
+		lines = append(lines, "waiting: "+s.QueuePosition.text(now))
 	case wait != nil:
 		lines = append(lines, "waiting: "+waitText(*wait, now))
 		for _, blocker := range wait.Blockers {
@@ -208,7 +210,7 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	return strings.Join(lines, "\n")
 }
 
-// shares is what a maintenance does, or has done, that has joined another one.
+// shares is the verb for a maintenance that has joined another one.
 func shares(status maintenancev1.NodeMaintenanceStatus) string {
 	if status.State.Over() {
 		return "shared"
@@ -216,7 +218,7 @@ func shares(status maintenancev1.NodeMaintenanceStatus) string {
 	return "shares"
 }
 
-// states is the table of the states with the time each took.
+// states is the table of states with the duration of each.
 func (s maintenanceStatus) states(now time.Time) string {
 	t := newTable("STATE", "ENTERED", "TOOK")
 	for i, state := range s.Status.States {
@@ -238,7 +240,7 @@ func drainText(drain *maintenancev1.DrainStatus) string {
 
 func (s maintenanceStatus) lines() []statusLine { return []statusLine{{"maintenance", s.line()}} }
 
-// line is what there is to say about a maintenance in one line, times left out.
+// line describes a maintenance in one line without times.
 func (s maintenanceStatus) line() string {
 	status := s.Status
 	line := fmt.Sprintf("%s: %s", s.Metadata.Node, status.State)

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// onboarding is the onboarding of the hub's clusters.
+// onboarding names the onboarding workflow of the hub.
 func onboarding() subject {
 	return subject{
 		noun: "onboarding", name: "of the hub's clusters", workflowID: temporal.OnboardingID,
@@ -26,7 +26,7 @@ func onboarding() subject {
 }
 
 func newOnboarding(c *cli) *cobra.Command {
-	cmd := noun("onboarding", "Bring clusters that are new to the hub to what their policies say")
+	cmd := noun("onboarding", "Roll out policies to clusters that are new to the hub")
 	cmd.AddCommand(newOnboardingStart(c), newOnboardingStop(c), newOnboardingRetry(c), newOnboardingStatus(c))
 	return cmd
 }
@@ -38,7 +38,7 @@ func newOnboardingStart(c *cli) *cobra.Command {
 		Long: `Start a rollout for each cluster that becomes available, until stopped.
 
 A rollout is started for each ManagedCluster that becomes Available and has no label ztp-done: of its policies, in the order of their annotations
-ran.openshift.io/ztp-deploy-wave. It goes on until "onboarding stop".`,
+ran.openshift.io/ztp-deploy-wave. It runs until "onboarding stop".`,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			target := onboarding()
@@ -60,10 +60,10 @@ func newOnboardingStop(c *cli) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "stop",
-		Short: "Start no rollouts for new clusters any more; those at work go on",
+		Short: "Stop starting rollouts for new clusters; running rollouts continue",
 		Args:  operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			return c.tell(ctx, onboarding(), temporal.SignalCancel, reason, "stops: rollouts that were started go on")
+			return c.tell(ctx, onboarding(), temporal.SignalCancel, reason, "stops: running rollouts continue")
 		}),
 	}
 	addReasonFlag(cmd, &reason)
@@ -74,7 +74,7 @@ func newOnboardingStop(c *cli) *cobra.Command {
 func newOnboardingRetry(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry CLUSTER...",
-		Short: "Onboard clusters again that failed, by the policies that they have now",
+		Short: "Retry failed clusters with the policies that they have now",
 		Args: func(_ *cobra.Command, clusters []string) error {
 			if len(clusters) == 0 {
 				return usagef("CLUSTER is missing")
@@ -86,7 +86,7 @@ func newOnboardingRetry(c *cli) *cobra.Command {
 			if err := s.update(ctx, target, temporal.UpdateRetry, workflows.OnboardingRetry{Actor: actor(), Clusters: clusters}, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Out, "%s: %s tried again; see `%s`\n", target, pluralOf(len(clusters), "cluster is", "clusters are"), target.show)
+			fmt.Fprintf(c.Out, "%s: %s retried; see `%s`\n", target, pluralOf(len(clusters), "cluster is", "clusters are"), target.show)
 			return nil
 		}),
 	}
@@ -94,7 +94,7 @@ func newOnboardingRetry(c *cli) *cobra.Command {
 	return cmd
 }
 
-// onboardingStatus is the status of the onboarding as programs read it.
+// onboardingStatus is the output of -o json: the status of the onboarding.
 type onboardingStatus struct {
 	Metadata workflowRef                `json:"metadata"`
 	Status   workflows.OnboardingStatus `json:"status"`
@@ -103,7 +103,7 @@ type onboardingStatus struct {
 func newOnboardingStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show which clusters are being onboarded, and which could not be, and why",
+		Short: "Show which clusters are being onboarded, and which failed and why",
 		Args:  operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			target := onboarding()
@@ -127,13 +127,13 @@ func newOnboardingStatus(c *cli) *cobra.Command {
 }
 
 func renderOnboarding(w io.Writer, s workflows.OnboardingStatus, now time.Time) {
-	fmt.Fprintf(w, "%s onboarded since %s; %d at work, %d waiting, %d failed\n", plural(s.Onboarded, "cluster"), s.StartedAt.UTC().Format(time.RFC3339),
+	fmt.Fprintf(w, "%s onboarded since %s; %d running, %d waiting, %d failed\n", plural(s.Onboarded, "cluster"), s.StartedAt.UTC().Format(time.RFC3339),
 		s.Count(workflows.OnboardingRunning), s.Count(workflows.OnboardingWaiting), s.Count(workflows.OnboardingFailed))
 	if s.Message != "" {
 		fmt.Fprintln(w, s.Message)
 	}
 	if s.Wait != nil {
-		fmt.Fprintf(w, "new clusters are not seen: %s: %s\n", s.Wait.Reason, s.Wait.Message)
+		fmt.Fprintf(w, "cannot watch for new clusters: %s: %s\n", s.Wait.Reason, s.Wait.Message)
 	}
 	if len(s.Clusters) == 0 {
 		return

@@ -26,7 +26,7 @@ const (
 func (c *cli) addOutputFlag(cmd *cobra.Command) {
 	formats := []string{formatTable, formatJSON, formatYAML, formatName}
 	cmd.Flags().StringVarP(&c.output, "output", "o", formatTable, "output format: "+strings.Join(formats, ", "))
-	// It fails only for a flag that does not exist.
+	// An error is impossible: the flag exists.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if !slices.Contains(formats, c.output) {
@@ -34,14 +34,14 @@ func (c *cli) addOutputFlag(cmd *cobra.Command) {
 		}
 		for _, following := range []string{"watch", "wait"} {
 			if flag := cmd.Flags().Lookup(following); c.output == formatName && flag != nil && flag.Value.String() == "true" {
-				return usagef("-o %s has no word for the changes that --%s shows: leave one of the two out", formatName, following)
+				return usagef("-o %s cannot show the changes of --%s: use only one of them", formatName, following)
 			}
 		}
 		return nil
 	}
 }
 
-// print writes a result in the format that was asked for: object as JSON or YAML, names one a line, or what people writes.
+// print writes a result in the requested format: object as JSON or YAML, names one per line, or the output of people.
 func (c *cli) print(object any, people func(io.Writer), names ...string) error {
 	switch c.output {
 	case formatJSON:
@@ -80,7 +80,7 @@ func newTable(header ...any) table.Writer {
 	return t
 }
 
-// age renders how long ago something was, as kubectl does.
+// age renders the time since then as kubectl does.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""
@@ -88,7 +88,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(now.Sub(then))
 }
 
-// plural renders a count with its word.
+// plural renders a count with its noun.
 func plural(n int, word string) string { return pluralOf(n, word, word+"s") }
 
 func pluralOf(n int, one, many string) string {

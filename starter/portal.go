@@ -14,12 +14,12 @@ import (
 )
 
 func newPortal(c *cli) *cobra.Command {
-	cmd := noun("portal", "Status portals: how components are, and which maintenances there are")
+	cmd := noun("portal", "Status portals: the status of components, and announced maintenances")
 	cmd.AddCommand(newPortalApply(c), newPortalStatus(c), newPortalCancel(c), newPortalDelete(c), newPortalList(c))
 	return cmd
 }
 
-// portalSubject is a portal as its user knows it.
+// portalSubject names a portal.
 func portalSubject(name string) subject {
 	return subject{
 		noun: "portal", name: name, workflowID: temporal.StatusPortalID(name),
@@ -27,16 +27,16 @@ func portalSubject(name string) subject {
 	}
 }
 
-// namedPortal returns the portal that a person names: NAME, or its workflow id.
+// namedPortal parses the name of a portal: NAME or its workflow id.
 func namedPortal(given string) (subject, error) {
 	name := strings.TrimPrefix(given, temporal.StatusPortalPrefix)
 	if err := portal.CheckName(name); err != nil {
-		return subject{}, usagef("%q names no portal: give NAME or portal/NAME", given)
+		return subject{}, usagef("%q is not the name of a portal: give NAME or portal/NAME", given)
 	}
 	return portalSubject(name), nil
 }
 
-// completePortals suggests the portals that there are.
+// completePortals completes the names of portals.
 func (c *cli) completePortals(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -48,10 +48,10 @@ func newPortalCancel(c *cli) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "cancel PORTAL MAINTENANCE",
-		Short: "Cancel a maintenance: one in progress ends now, another does not take place",
-		Long: `Cancel a maintenance: one in progress ends now, another does not take place.
+		Short: "Cancel a maintenance: one in progress ends now, an upcoming one is dropped",
+		Long: `Cancel a maintenance: one in progress ends now, an upcoming one is dropped.
 
-It stays cancelled when it is applied once more, unless it is given another time. "drydock window cancel" cancels an opening of a window.`,
+It stays cancelled when you apply it again, unless its time changes. To cancel an opening of a window, use "drydock window cancel".`,
 		Args:              operands("PORTAL", "MAINTENANCE"),
 		ValidArgsFunction: c.completePortals,
 		RunE: c.verb(func(ctx context.Context, args []string) error {
@@ -73,12 +73,12 @@ func newPortalDelete(c *cli) *cobra.Command {
 		Short: "Delete components, with their history, and maintenances, or a whole portal",
 		Long: `Delete components, with their history, and maintenances, or a whole portal with --all.
 
-A window that names a deleted portal brings it back when it opens or closes next: edit the window first.`,
+A window that notifies a deleted portal creates it again at its next opening or closing: edit the window first.`,
 		Args:              operands("PORTAL"),
 		ValidArgsFunction: c.completePortals,
 		RunE: c.verb(func(ctx context.Context, args []string) error {
 			if !request.All && len(request.Components)+len(request.Maintenances) == 0 {
-				return usagef("what is to be deleted? give --component, --maintenance, or --all")
+				return usagef("nothing to delete: give --component, --maintenance or --all")
 			}
 			request.Request = portal.Request{Actor: actor(), Reason: reason}
 			return c.orderPortal(ctx, args[0], temporal.UpdateDelete, request)
@@ -95,7 +95,7 @@ A window that names a deleted portal brings it back when it opens or closes next
 	return cmd
 }
 
-// orderPortal asks a portal for a change, and shows what has become of it.
+// orderPortal sends an update to a portal and prints the result.
 func (c *cli) orderPortal(ctx context.Context, name, update string, request any) error {
 	target, err := namedPortal(name)
 	if err != nil {
@@ -122,12 +122,12 @@ func renderPortalAnswer(w io.Writer, answer portal.Answer) {
 }
 
 func newPortalList(c *cli) *cobra.Command {
-	return c.newList("List the portals, with how they are", "only those that show something", workflowsOf(temporal.StatusPortal), func(w io.Writer, list listing) {
+	return c.newList("List the portals with their status", "only portals that are not empty", workflowsOf(temporal.StatusPortal), func(w io.Writer, list listing) {
 		t := newTable("NAME", "STATUS")
 		for _, row := range list.Items {
 			status := row.phase()
 			if row.CompletedAt != nil {
-				status = "empty, and over"
+				status = "empty, ended"
 			}
 			t.AppendRow(table.Row{row.Name, status})
 		}

@@ -42,12 +42,12 @@ func TestWhatAPortalCannotShowIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 		text, says string
 		args       []string
 	}{
-		"an end before the start":       {text: strings.Replace(shop, "T03:00", "T01:00", 1), says: "error: stdin: Maintenance prod/switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n"},
-		"a link that is a program":      {text: strings.Replace(shop, "group: Shop", "group: Shop, link: 'javascript:x'", 1), says: "Component prod/web: spec.link: "},
-		"an object of another kind":     {text: validRollout, says: "error: ClusterGroupUpgrade november is neither a Component nor a Maintenance: a portal shows nothing else\n"},
-		"an object that is there twice": {text: componentText("web", "main") + componentText("web", "other"), says: "error: Component prod/web is there twice\n"},
-		"a namespace that contradicts":  {text: shop, args: []string{"-n", "test"}, says: "error: namespace \"prod\" contradicts -n test"},
-		"nothing":                       {text: "", says: "error: stdin: holds no objects\n"},
+		"an end before the start":      {text: strings.Replace(shop, "T03:00", "T01:00", 1), says: "error: stdin: Maintenance prod/switches: spec.scheduledEnd: Invalid value: must be after scheduledStart\n"},
+		"a link that is a program":     {text: strings.Replace(shop, "group: Shop", "group: Shop, link: 'javascript:x'", 1), says: "Component prod/web: spec.link: "},
+		"an object of another kind":    {text: validRollout, says: "error: ClusterGroupUpgrade november is neither a Component nor a Maintenance\n"},
+		"an object that appears twice": {text: componentText("web", "main") + componentText("web", "other"), says: "error: Component prod/web appears twice\n"},
+		"a namespace that contradicts": {text: shop, args: []string{"-n", "test"}, says: "error: namespace \"prod\" contradicts -n test"},
+		"nothing":                      {text: "", says: "error: stdin: holds no objects\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := drydockWith(t, tt.text, append([]string{"portal", "apply", "-f", "-"}, tt.args...)...)
@@ -56,8 +56,8 @@ func TestWhatAPortalCannotShowIsRefusedBeforeAnythingIsTouched(t *testing.T) {
 			require.Empty(t, got.stdout)
 		})
 	}
-	require.Equal(t, outcome{status: exitUsage, stderr: "error: \"a/b\" names no portal: give NAME or portal/NAME (see drydock portal status --help)\n"}, drydock(t, "portal", "status", "a/b"))
-	require.Contains(t, drydock(t, "portal", "delete", "main").stderr, "what is to be deleted?")
+	require.Equal(t, outcome{status: exitUsage, stderr: "error: \"a/b\" is not the name of a portal: give NAME or portal/NAME (see drydock portal status --help)\n"}, drydock(t, "portal", "status", "a/b"))
+	require.Contains(t, drydock(t, "portal", "delete", "main").stderr, "nothing to delete")
 }
 
 func TestAPortalIsShownToPeople(t *testing.T) {
@@ -141,5 +141,5 @@ spec:
 	require.NoError(t, s.client.TerminateWorkflow(t.Context(), "portal/main", "", "by mistake"))
 	succeeds(t, "portal", "apply", "-f", file(t, "web.yaml", componentText("web", "main")))
 	becomes(t, func(v portal.View) bool { return len(v.Upcoming) == 1 && v.Upcoming[0].Window == "prod/night" }, "portal", "status", "main")
-	require.Contains(t, drydock(t, "portal", "status", "none").stderr, "error: there is no portal none: `drydock portal list` lists those there are")
+	require.Contains(t, drydock(t, "portal", "status", "none").stderr, "error: portal none not found: see `drydock portal list`")
 }

@@ -23,10 +23,11 @@ func newPortalApply(c *cli) *cobra.Command {
 	var file, reason string
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Show Components and Maintenances on the portals that they name, or change them",
-		Long: `Show Components and Maintenances on the portals that they name, or change them. The name is that in spec.portalRef.
+		Short: "Show or change Components and Maintenances on their portals",
+		Long: `Show or change Components and Maintenances on their portals, which spec.portalRef names.
 
-What was applied before and is not in the file stays. All objects are checked before any portal is touched; a portal takes all of its objects, or none. One that is applied with another portalRef moves there.`,
+Objects that you applied earlier and that are not in the file stay. The command validates all objects before it changes a portal. A portal
+accepts all of its objects or none. An object with a new portalRef moves to that portal.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			objects, err := manifest.Load[client.Object](file, c.In)
@@ -51,13 +52,13 @@ What was applied before and is not in the file stays. All objects are checked be
 	return cmd
 }
 
-// portalRequest is what one portal is to show.
+// portalRequest holds the objects for one portal.
 type portalRequest struct {
 	name string
 	portal.ApplyRequest
 }
 
-// portalRequests sorts objects by the portals that they name, and settles their namespaces.
+// portalRequests groups objects by portal and sets their namespaces.
 func (c *cli) portalRequests(objects []client.Object) ([]portalRequest, error) {
 	var requests []portalRequest
 	seen := map[string]bool{}
@@ -69,7 +70,7 @@ func (c *cli) portalRequests(objects []client.Object) ([]portalRequest, error) {
 		case *sreportalv1.Maintenance:
 			name, kind = object.Spec.PortalRef, "Maintenance"
 		default:
-			return nil, inputError(fmt.Errorf("%s %s is neither a Component nor a Maintenance: a portal shows nothing else", object.GetObjectKind().GroupVersionKind().Kind, object.GetName()))
+			return nil, inputError(fmt.Errorf("%s %s is neither a Component nor a Maintenance", object.GetObjectKind().GroupVersionKind().Kind, object.GetName()))
 		}
 		if given := object.GetNamespace(); given != "" && c.namespace != "" && given != c.namespace {
 			return nil, usagef("namespace %q contradicts -n %s", given, c.namespace)
@@ -77,7 +78,7 @@ func (c *cli) portalRequests(objects []client.Object) ([]portalRequest, error) {
 		object.SetNamespace(cmp.Or(object.GetNamespace(), c.objectNamespace()))
 		full := kind + " " + object.GetNamespace() + "/" + object.GetName()
 		if seen[full] {
-			return nil, inputError(fmt.Errorf("%s is there twice", full))
+			return nil, inputError(fmt.Errorf("%s appears twice", full))
 		}
 		seen[full] = true
 		i := slices.IndexFunc(requests, func(r portalRequest) bool { return r.name == name })
@@ -100,12 +101,12 @@ func (r *portalRequest) add(object client.Object) {
 	}
 }
 
-// portalAnswers are the answers of several portals, as programs read them.
+// portalAnswers is the output of -o json: the answers of the portals.
 type portalAnswers struct {
 	Items []portal.Answer `json:"items"`
 }
 
-// applyToPortals applies objects to one portal after the other, and says which has taken them when one has not.
+// applyToPortals applies objects to one portal after another. If one fails, the error names the portals that succeeded.
 func (c *cli) applyToPortals(ctx context.Context, requests []portalRequest) error {
 	s, err := c.dial(ctx)
 	if err != nil {
@@ -138,7 +139,7 @@ func (c *cli) applyToPortals(ctx context.Context, requests []portalRequest) erro
 	return cmp.Or(failed, err)
 }
 
-// applyToPortal asks a portal to show objects, and starts it if it does not run.
+// applyToPortal sends objects to a portal, and starts it if it is not running.
 func (s *server) applyToPortal(ctx context.Context, target subject, request portal.ApplyRequest) (portal.Answer, error) {
 	var answer portal.Answer
 	err := s.answered(ctx, target, "apply to", &answer, func(ctx context.Context) (temporalclient.WorkflowUpdateHandle, error) {

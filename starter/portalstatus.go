@@ -20,10 +20,10 @@ func newPortalStatus(c *cli) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show how the components of a portal are, and which maintenances there are",
-		Long: `Show how the components of a portal are, and which maintenances there are: in progress, upcoming, and the last five that are over.
+		Short: "Show the status of the components of a portal, and its maintenances",
+		Long: `Show the status of the components of a portal, and its maintenances: in progress, upcoming, and the last five that ended.
 
-With --watch it goes on and shows every change, on a terminal as a live view, elsewhere with one line a change (with -o json one status a line).`,
+With --watch the command shows every change: a live view on a terminal, otherwise one line per change (with -o json one status per line).`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completePortals,
 		RunE: c.subjectVerb(namedPortal, func(ctx context.Context, s *server, target subject) error {
@@ -36,17 +36,17 @@ With --watch it goes on and shows every change, on a terminal as a live view, el
 			return c.showPortal(ctx, s, target)
 		}),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on and show every change")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show every change")
 	c.addTimeoutFlag(cmd)
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-// portalStatus is what a portal shows, for programs as it is.
+// portalStatus is the output of -o json: what a portal shows.
 type portalStatus struct{ portal.View }
 
-// portalStatus gets what a portal shows now. The error may be errFromResult, a remark.
+// portalStatus gets what a portal shows now. With errFromResult the status is valid.
 func (s *server) portalStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (portalStatus, error) {
 	var view portal.View
 	err := s.status(ctx, target, execution, &view)
@@ -67,7 +67,7 @@ func (c *cli) showPortal(ctx context.Context, s *server, target subject) error {
 	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, target.workflowID)
 }
 
-// completedShown is how many maintenances are shown that are over.
+// completedShown is the number of ended maintenances in the output.
 const completedShown = 5
 
 func (s portalStatus) maintenances() []portal.MaintenanceView {
@@ -93,15 +93,15 @@ func (s portalStatus) lines() []statusLine {
 	return lines
 }
 
-// maintenanceTimes says how far a maintenance has come, and what is next.
+// maintenanceTimes describes the phase of a maintenance with its next time.
 func maintenanceTimes(m portal.MaintenanceView) string {
 	switch {
 	case m.Phase == sreportalv1.PhaseUpcoming:
-		return "upcoming, and starts " + m.Start.Format(time.RFC3339)
+		return "upcoming, starts " + m.Start.Format(time.RFC3339)
 	case m.Phase == sreportalv1.PhaseInProgress:
 		return "in progress until " + m.End.Format(time.RFC3339)
 	case m.Cancelled:
-		return "over since " + m.End.Truncate(time.Second).Format(time.RFC3339) + ", before its time"
+		return "ended " + m.End.Truncate(time.Second).Format(time.RFC3339) + ", early"
 	}
 	return "completed"
 }
@@ -131,7 +131,7 @@ func (s portalStatus) frame(now time.Time, _ frameStyle) string {
 	return text.String()
 }
 
-// operationalShare is for how much of the time of which something is known a component was operational.
+// operationalShare is the share of the known time in which a component was operational.
 func operationalShare(days []portal.Day) string {
 	var known, operational int64
 	for _, day := range days {
@@ -141,7 +141,7 @@ func operationalShare(days []portal.Day) string {
 	if known == 0 {
 		return ""
 	}
-	// Rounded down: a hundred percent means that there was nothing else.
+	// Rounded down, so that 100% means always operational.
 	hundredths := operational * 10000 / known
 	return fmt.Sprintf("%d.%02d%%", hundredths/100, hundredths%100)
 }

@@ -174,7 +174,7 @@ func (s *stage) startsOnce(t *testing.T) {
 	got := drydock(t, "upgrade", "start", "-f", file(t, "twice.yaml", rolloutText("twice")))
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: rollout prod/twice is already running: see it with `drydock upgrade status prod/twice`\n",
+		stderr: "error: rollout prod/twice is already running: see `drydock upgrade status prod/twice`\n",
 	}, got)
 	require.Contains(t, succeeds(t, "upgrade", "cancel", "prod/twice", "--reason", "wrong day"), "rollout prod/twice is being cancelled")
 	cancelled := reaches(t, "twice", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
@@ -226,7 +226,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
 		return reasonOf(status.Wait) == ranv1.ReasonNotEnabled
 	})
-	require.Equal(t, "rollout prod/changed is as the file says already\n", succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text)))
+	require.Equal(t, "rollout prod/changed already matches the file\n", succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text)))
 	fewer := strings.Replace(text, "[spoke-1, spoke-2, spoke-3]", "[spoke-1, spoke-2]", 1)
 	require.Equal(t, "rollout prod/changed: changed spec.clusters; see `drydock upgrade status prod/changed`\n",
 		succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", fewer)))
@@ -254,7 +254,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	over := reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Status.CompletedAt != nil })
 	require.Equal(t, "CHG-7", over.Status.Approvals[0].Comment)
 	require.Error(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed, too")
-	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "is over (Failed): approve changes nothing any more")
+	require.Contains(t, drydock(t, "upgrade", "approve", "prod/changed").stderr, "has already ended (Failed), so approve has no effect")
 
 	require.Contains(t, succeeds(t, "upgrade", "retry", "prod/changed", "--reason", "budget fixed"), "rollout prod/changed started; follow it with")
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
@@ -300,15 +300,15 @@ func (s *stage) completes(t *testing.T) {
 func (s *stage) tellsNothingToTheDead(t *testing.T) {
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: rollout prod/november is over (Completed): pause changes nothing any more; see `drydock upgrade status prod/november`\n",
+		stderr: "error: rollout prod/november has already ended (Completed), so pause has no effect; see `drydock upgrade status prod/november`\n",
 	}, drydock(t, "upgrade", "pause", "prod/november"))
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: there is no rollout prod/december: `drydock upgrade list` lists those there are\n",
+		stderr: "error: rollout prod/december not found: see `drydock upgrade list`\n",
 	}, drydock(t, "upgrade", "pause", "prod/december"))
 	require.Equal(t, outcome{
 		status: exitFailed,
-		stderr: "error: there is no rollout prod/december: `drydock upgrade list` lists those there are\n",
+		stderr: "error: rollout prod/december not found: see `drydock upgrade list`\n",
 	}, drydock(t, "upgrade", "status", "prod/december"))
 	require.Equal(t, exitFailed, drydock(t, "upgrade", "list", "--namespace", "elsewhere").status)
 }
@@ -319,11 +319,11 @@ func (s *stage) stopsWatching(t *testing.T) {
 	watch.stop()
 	got := watch.end(t)
 	require.Equal(t, exitFailed, got.status)
-	require.Equal(t, "error: stopped watching rollout prod/paused; it goes on: see `drydock upgrade status prod/paused`\n", got.stderr)
+	require.Equal(t, "error: stopped watching rollout prod/paused, which continues: see `drydock upgrade status prod/paused`\n", got.stderr)
 
 	got = drydock(t, "upgrade", "status", "prod/paused", "--watch", "--timeout", "500ms")
 	require.Equal(t, exitFailed, got.status)
-	require.Equal(t, "error: rollout prod/paused is not over yet (--timeout); it goes on: see `drydock upgrade status prod/paused`\n", got.stderr)
+	require.Equal(t, "error: rollout prod/paused has not ended within --timeout and continues: see `drydock upgrade status prod/paused`\n", got.stderr)
 }
 
 // hearsInOrder has a worker hear in one task what was said while there was none.
@@ -345,7 +345,7 @@ func (s *stage) remembers(t *testing.T) {
 	for rollout, reason := range map[string]string{"november": ranv1.ReasonCompleted, "failing": ranv1.ReasonFailed} {
 		got := drydock(t, "upgrade", "status", "prod/"+rollout)
 		require.Equal(t, exitDone, got.status, got.stderr)
-		require.Equal(t, "rollout prod/"+rollout+": no worker answers: this is the status that it ended with\n", got.stderr)
+		require.Equal(t, "rollout prod/"+rollout+": no worker answers: this is the status when it ended\n", got.stderr)
 		require.Contains(t, got.stdout, "rollout prod/"+rollout+"   "+reason)
 	}
 	runs := parsed[rolloutHistory](t, "upgrade", "history", "prod/changed").Runs

@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	// frameLines are those of a frame beside its clusters: headline, message, wait, hold, bar, estimate, a blank, header, rest, note, and the
-	// cursor's.
+	// frameLines is the number of lines in a frame besides the clusters: headline, message, wait, hold, bar, estimate, a blank, header, rest,
+	// note, and the cursor's line.
 	frameLines = 11
 	barWidth   = 32
 )
 
-// clusterLines is how many clusters fit on a terminal of that height.
+// clusterLines is the number of clusters that fit on a terminal of this height.
 func clusterLines(height int) int { return max(5, height-frameLines) }
 
 func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	lines := []string{s.headline(now, style)}
-	wait := s.waitOfItsOwn()
+	wait := s.ownWait()
 	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
 		lines = append(lines, message)
 	}
 	if wait != nil {
 		lines = append(lines, "waiting: "+waitText(*wait, now))
 	}
-	if line := holdLine(s.Status.Held, reasonOf(s.waitOfItsOwn())); line != "" {
+	if line := holdLine(s.Status.Held, reasonOf(s.ownWait())); line != "" {
 		lines = append(lines, line)
 	}
-	if percentage := int(s.Status.Percentage); s.Status.Counts.Total > 0 { // without a cluster nothing is done, nor left to do
+	if percentage := int(s.Status.Percentage); s.Status.Counts.Total > 0 { // without clusters there is no progress
 		lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
 	}
 	if estimate := s.Status.Status.Estimate; estimate != nil {
@@ -55,9 +55,8 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	return strings.Join(lines, "\n")
 }
 
-// waitOfItsOwn is what the rollout waits for; nil while its clusters are at work, and in the moment between two batches, since clusters and
-// batches say that better.
-func (s rolloutStatus) waitOfItsOwn() *drydockv1.Wait {
+// ownWait is what the rollout itself waits for; nil while its clusters are running and between batches, which have their own lines.
+func (s rolloutStatus) ownWait() *drydockv1.Wait {
 	if reasonOf(s.Status.Wait) == ranv1.ReasonBatchInProgress {
 		return nil
 	}
@@ -89,7 +88,7 @@ func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 	return strings.Join(parts, "   ")
 }
 
-// batches is how many the plan has; a part of a status does not have the plan.
+// batches is the number of batches; a partial status has no plan.
 func (s rolloutStatus) batches() int {
 	return max(len(s.Status.RemediationPlan), int(s.Status.Status.Batches))
 }
@@ -101,15 +100,15 @@ func timesOut(deadline *metav1.Time, now time.Time) string {
 	return " (times out in " + duration.HumanDuration(deadline.Sub(now)) + ")"
 }
 
-// estimateText is e.g. "ends in about 12m (9m to 15m)". An estimate was made when something changed last: what stands still outlives it.
+// estimateText is e.g. "ends in about 12m (9m to 15m)". An estimate is made when something changes, so a stalled rollout outlives it.
 func estimateText(estimate *ranv1.Estimate, now time.Time) string {
 	in := func(at metav1.Time) string { return duration.HumanDuration(max(at.Sub(now), 0)) }
 	over := func(at metav1.Time) bool { return at.Sub(now) < time.Second }
 	switch {
 	case over(estimate.Latest):
-		return "takes longer than anything so far: nobody can say when it ends"
+		return "takes longer than any step so far: no estimate"
 	case over(estimate.End):
-		return fmt.Sprintf("takes longer than expected: ends within %s unless it takes longer than anything so far", in(estimate.Latest))
+		return fmt.Sprintf("takes longer than expected: ends within %s unless a step takes longer than any so far", in(estimate.Latest))
 	}
 	text := "ends in about " + in(estimate.End)
 	if least, most := in(estimate.Earliest), in(estimate.Latest); least != most {
@@ -139,7 +138,7 @@ func countsText(counts ranv1.ClusterCounts) string {
 	return strings.Join(parts, ", ")
 }
 
-// workText is e.g. "; 9 nodes done, 31 pods evicted"; empty while there is nothing to say, or when not all clusters are known.
+// workText is e.g. "; 9 nodes done, 31 pods evicted"; empty without work, or if not all clusters are known.
 func (s rolloutStatus) workText() string {
 	var nodes, pods int
 	for _, cluster := range s.Status.Clusters {
@@ -152,10 +151,11 @@ func (s rolloutStatus) workText() string {
 	return fmt.Sprintf("; %s done, %s evicted", plural(nodes, "node"), plural(pods, "pod"))
 }
 
-// planOrderLimit is for up to how many clusters the order of the plan is easy to read.
+// planOrderLimit is the number of clusters up to which the table keeps the order of the plan.
 const planOrderLimit = 50
 
-// clusters is the table of the clusters and what did not fit: in the order of the plan, or what matters first when there are many.
+// clusters is the table of the clusters, in the order of the plan or, with many clusters, the most important first. It notes how many did
+// not fit.
 func (s rolloutStatus) clusters(now time.Time, style frameStyle) string {
 	clusters := slices.Clone(s.Status.Clusters)
 	switch {
@@ -185,7 +185,7 @@ func (s rolloutStatus) clusters(now time.Time, style frameStyle) string {
 	return rendered
 }
 
-// batchRank puts clusters that are skipped, and have no batch, last.
+// batchRank sorts skipped clusters, which have no batch, last.
 func batchRank(cluster ranv1.ClusterStatus) int32 {
 	if cluster.Batch == 0 {
 		return 1 << 30
@@ -200,7 +200,7 @@ func nodesText(nodes ranv1.NodeCounts) string {
 	return fmt.Sprintf("%d/%d", nodes.Done, nodes.Total)
 }
 
-// nowText says what happens to a cluster, or how it ended.
+// nowText describes what happens to a cluster, or how it ended.
 func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 	var parts []string
 	if cluster.Step != "" && !cluster.State.Over() {
@@ -219,7 +219,7 @@ func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-// lockTexts says how far each application that holds locks has come.
+// lockTexts describes the progress of each application that holds locks.
 func lockTexts(cluster ranv1.ClusterStatus) (texts []string) {
 	for _, application := range cluster.LockProgress {
 		texts = append(texts, application.String())
@@ -239,8 +239,8 @@ func reasonFor(reason, message string, since *metav1.Time, now time.Time) string
 	return strings.TrimPrefix(words+": "+message, ": ")
 }
 
-// waitText is e.g. "DisruptionBudget for 2m (until 10:59:49): budget shop/web allows 0 of 3": a wait, and when it is over at the latest, if ever. Of windows
-// the message says when they open.
+// waitText is e.g. "DisruptionBudget for 2m (until 10:59:49): budget shop/web allows 0 of 3": a wait with its deadline, if it has one. For
+// windows the message has the time.
 func waitText(wait drydockv1.Wait, now time.Time) string {
 	words := reasonFor(wait.Reason, "", &wait.Since, now)
 	if wait.Until != nil && wait.Reason != emergency.ReasonWaitingForWindow {
@@ -253,7 +253,7 @@ func waitText(wait drydockv1.Wait, now time.Time) string {
 	return strings.TrimSuffix(words+": "+wait.Message, ": ")
 }
 
-// paint colours a state: what is good green, what is at work cyan, what is not good red.
+// paint colours a state: green for success, cyan for running, red for failure.
 func (s frameStyle) paint(state string) string {
 	if !s.colours {
 		return state

@@ -24,7 +24,7 @@ func ago(d time.Duration) *metav1.Time {
 	return &at
 }
 
-// atNoon is a rollout in its second batch: one cluster is done, one at work, one has not begun.
+// atNoon is a rollout in its second batch: one cluster is done, one running, one has not begun.
 func atNoon() rolloutStatus {
 	status := rolloutStatus{
 		Metadata: observe.RefOf("cgu/prod/november", "run"),
@@ -75,9 +75,9 @@ func TestTheEstimateIsARangeUnlessAllClustersTookTheSame(t *testing.T) {
 	for after, text := range map[time.Duration]string{
 		0:                "ends in about 12m (9m to 15m)",
 		11 * time.Minute: "ends in about 60s (0s to 4m)",
-		12 * time.Minute: "takes longer than expected: ends within 3m unless it takes longer than anything so far",
-		15 * time.Minute: "takes longer than anything so far: nobody can say when it ends",
-		time.Hour:        "takes longer than anything so far: nobody can say when it ends",
+		12 * time.Minute: "takes longer than expected: ends within 3m unless a step takes longer than any so far",
+		15 * time.Minute: "takes longer than any step so far: no estimate",
+		time.Hour:        "takes longer than any step so far: no estimate",
 	} {
 		require.Equal(t, text, estimateText(estimate, noon.Add(after)))
 	}

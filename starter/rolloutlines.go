@@ -25,20 +25,20 @@ func (s rolloutStatus) lines() []statusLine {
 	return append(lines, s.wholeLine())
 }
 
-// wholeLine is about the rollout itself. It stands last, so that an end is said last.
+// wholeLine describes the rollout itself. It comes last, so that the end is the last line.
 func (s rolloutStatus) wholeLine() statusLine {
 	reason, message := verdict(s.Status)
 	line := fmt.Sprintf("rollout %s/%s: %s", s.Metadata.Namespace, s.Metadata.Name, reason)
 	if message != "" {
 		line += ": " + message
 	}
-	if wait := s.waitOfItsOwn(); wait != nil {
+	if wait := s.ownWait(); wait != nil {
 		line += "; waiting: " + strings.TrimSuffix(wait.Reason+": "+wait.Message, ": ")
 	}
 	if s.Status.Paused {
 		line += "; paused"
 	}
-	if held := holdLine(s.Status.Held, reasonOf(s.waitOfItsOwn())); held != "" {
+	if held := holdLine(s.Status.Held, reasonOf(s.ownWait())); held != "" {
 		line += "; " + held
 	}
 	return statusLine{"rollout", line}

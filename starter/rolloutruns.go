@@ -29,7 +29,7 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// rolloutRuns returns the runs of a rollout that Temporal knows, the newest last: at most so many, 0 is all.
+// rolloutRuns returns at most limit runs of a rollout that Temporal retains, the newest last; 0 returns all.
 func (s *server) rolloutRuns(ctx context.Context, target subject, limit int) ([]rolloutRun, error) {
 	executions, err := s.executions(ctx, fmt.Sprintf("WorkflowId = '%s'", quoted(target.workflowID)))
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *server) rolloutRuns(ctx context.Context, target subject, limit int) ([]
 	return runs, nil
 }
 
-// withNewest puts in how the newest run stands now: Temporal's lists lag behind by moments.
+// withNewest replaces the newest run by its current state, since Temporal's visibility may lag.
 func (s *server) withNewest(ctx context.Context, target subject, executions []*workflowpb.WorkflowExecutionInfo) ([]*workflowpb.WorkflowExecutionInfo, error) {
 	described, err := s.DescribeWorkflowExecution(ctx, target.workflowID, "")
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
@@ -70,8 +70,8 @@ func (s *server) withNewest(ctx context.Context, target subject, executions []*w
 	return append(executions, newest), nil
 }
 
-// chained puts runs that continue one another together, the newest last. An id has one open run at a time, so the run that continues another is the next
-// one that was started.
+// chained groups runs that were continued as new, the newest last. An id has one open run at a time, so the next run started is the
+// continuation.
 func chained(executions []*workflowpb.WorkflowExecutionInfo) [][]*workflowpb.WorkflowExecutionInfo {
 	slices.SortStableFunc(executions, func(a, b *workflowpb.WorkflowExecutionInfo) int {
 		return a.GetStartTime().AsTime().Compare(b.GetStartTime().AsTime())
@@ -90,7 +90,7 @@ func chained(executions []*workflowpb.WorkflowExecutionInfo) [][]*workflowpb.Wor
 	return chains
 }
 
-// rolloutRun reads how a run began and how it stands or ended. Once no worker has answered, none is asked any more.
+// rolloutRun reads the start and the outcome of a run. After a query without an answer it queries no further workers.
 func (s *server) rolloutRun(ctx context.Context, target subject, chain []*workflowpb.WorkflowExecutionInfo, unanswered *bool) (rolloutRun, error) {
 	first, last := chain[0], chain[len(chain)-1]
 	run := rolloutRun{RunID: first.GetExecution().GetRunId(), StartedAt: new(first.GetStartTime().AsTime()), Outcome: last.GetStatus().String()}
@@ -131,13 +131,13 @@ func (s *server) rolloutRun(ctx context.Context, target subject, chain []*workfl
 	return run, nil
 }
 
-// read takes over how the rollout stands or ended.
+// read copies the outcome from the status of the rollout.
 func (r *rolloutRun) read(status ranv1.ClusterGroupUpgradeStatus) {
 	r.Outcome, r.Message = verdict(status)
 	r.Clusters = &status.Counts
 }
 
-// readStart reads who began the run, from the first event of the history.
+// readStart reads from the first event of the history who started the run.
 func (s *server) readStart(ctx context.Context, target subject, first *workflowpb.WorkflowExecutionInfo, run *rolloutRun) error {
 	answer, err := s.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
 		Namespace: s.namespace, Execution: first.GetExecution(), MaximumPageSize: 1,
@@ -150,17 +150,17 @@ func (s *server) readStart(ctx context.Context, target subject, first *workflowp
 		return nil
 	}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
-	run.RunID = cmp.Or(started.GetFirstExecutionRunId(), run.RunID) // the first itself may be forgotten
+	run.RunID = cmp.Or(started.GetFirstExecutionRunId(), run.RunID) // Temporal may no longer retain the first run
 	var in workflows.ClusterGroupUpgradeInput
 	if payloads := started.GetInput().GetPayloads(); len(payloads) > 0 {
-		// What another version has written may not be understood; the run is listed without it.
+		// The input of another version may be undecodable; the run is listed without it.
 		_ = temporal.DataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads[:1]}, &in)
 	}
 	run.StartedBy, run.Retry = in.StartedBy, in.Retry
 	return nil
 }
 
-// terminatedBy says who has terminated a run, and why.
+// terminatedBy describes who terminated a run, and why.
 func (s *server) terminatedBy(ctx context.Context, target subject, runID string) string {
 	end := s.GetWorkflowHistory(ctx, target.workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	var terminated *historypb.WorkflowExecutionTerminatedEventAttributes
@@ -179,7 +179,7 @@ func (s *server) terminatedBy(ctx context.Context, target subject, runID string)
 	return message
 }
 
-// keptRun is the last run of a rollout as the hub keeps it; nil if it keeps none.
+// keptRun returns the run of a rollout that the hub has saved; nil without one.
 func (c *cli) keptRun(ctx context.Context, target subject) (*rolloutRun, error) {
 	reader, err := c.reader(decisionFlags{})
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *cli) keptRun(ctx context.Context, target subject) (*rolloutRun, error) 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what the hub has kept of %s: %w", target, err)
+		return nil, fmt.Errorf("read the run of %s saved on the hub: %w", target, err)
 	}
 	object, err := snapshot.KeptRollout(&kept, types.NamespacedName{Namespace: namespace, Name: name})
 	if err != nil || object == nil {
@@ -211,7 +211,7 @@ func instantOf(at *metav1.Time) *time.Time {
 	return &at.Time
 }
 
-// withKept puts in the run that the hub keeps, unless Temporal knows it: then it is older than all the others.
+// withKept adds the run saved on the hub unless Temporal retains it. It is then older than all others.
 func withKept(runs []rolloutRun, kept *rolloutRun, limit int) []rolloutRun {
 	known := kept == nil || slices.ContainsFunc(runs, func(run rolloutRun) bool { return run.RunID == kept.RunID })
 	if known || limit > 0 && len(runs) >= limit {

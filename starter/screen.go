@@ -19,7 +19,7 @@ type screen struct {
 // eraseBelow erases from the cursor to the end of the screen.
 const eraseBelow = text.EscapeStart + "J"
 
-// draw replaces the block by a new one in a single write, so that it does not flicker. Lines are cut at width: one that wraps would be two.
+// draw replaces the block in a single write, so that it does not flicker. It cuts lines at width, so that none wraps.
 func (s *screen) draw(block string, width int) {
 	var lines []string
 	for line := range strings.Lines(strings.TrimRight(block, "\n")) {
@@ -45,7 +45,7 @@ func fit(line string, width int) string {
 	return text.Snip(line, width, "…")
 }
 
-// bar draws a progress bar of so many characters.
+// bar draws a progress bar with the given width.
 func bar(percentage, width int) string {
 	style := progress.StyleCharsDefault
 	done := width * percentage / 100

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/statuspage"
 )
 
-// serveFlags are those of the status page.
+// serveFlags are the flags of the status page.
 type serveFlags struct {
 	portal, listen, webUI, tokenFile string
 	portalOnly                       bool
@@ -28,21 +28,21 @@ func newServe(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the status page, its API and MCP",
-		Long: `Serve the status page, its API and MCP until Ctrl-C or SIGTERM: what one portal shows, with the rollouts and nodes at work.
-Those belong to no portal: for readers whom they are no concern of, --portal-only leaves them out.
+		Long: `Serve the status page, its API and MCP until Ctrl-C or SIGTERM: one portal, and all running rollouts and node
+maintenances. Use --portal-only to leave those out.
 
 The page is at /, the Connect API at /drydock.v1.StatusService/ (also gRPC, and plain HTTP with JSON), the Model Context Protocol at /mcp.
-Nothing can be changed there, unless --token-file gives a token whose bearers may announce and cancel maintenances.`,
+They are read-only unless --token-file gives a token, whose bearers may announce and cancel maintenances.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.serve(ctx, flags) }),
 	}
-	cmd.Flags().StringVar(&flags.portal, "portal", "main", "name of the portal that is shown")
-	cmd.Flags().BoolVar(&flags.portalOnly, "portal-only", false, "show nothing but the portal: rollouts and nodes belong to none, and are left out")
-	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; whoever reaches it can read")
+	cmd.Flags().StringVar(&flags.portal, "portal", "main", "name of the portal to show")
+	cmd.Flags().BoolVar(&flags.portalOnly, "portal-only", false, "show only the portal, without rollouts and node maintenances")
+	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; everyone who can reach it can read")
 	cmd.Flags().StringVar(&flags.webUI, "temporal-ui", "", "address of Temporal's Web UI, for links to workflows, e.g. http://localhost:8233 (default: no links)")
-	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token that lets its bearer announce and cancel maintenances (default: nobody may)")
-	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names by which a proxy on this machine passes on requests (default: loopback only)")
-	cmd.Flags().IntVar(&flags.streams, "streams", statuspage.DefaultStreams, "how many clients may be kept up to date at once")
+	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token that lets its bearer announce and cancel maintenances (default: read-only)")
+	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names of requests that a proxy on this machine forwards (default: loopback only)")
+	cmd.Flags().IntVar(&flags.streams, "streams", statuspage.DefaultStreams, "maximum number of clients with live updates")
 	c.addTemporalFlags(cmd)
 	return cmd
 }
@@ -53,7 +53,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := c.dialLater() // while Temporal does not answer, the page says so
+	s, err := c.dialLazily() // the page shows that Temporal does not answer
 	if err != nil {
 		return err
 	}
@@ -69,14 +69,14 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return fmt.Errorf("serve the status page (--listen): %w", err)
 	}
-	fmt.Fprintf(c.Out, "portal %s is shown at http://%s/\n", flags.portal, listener.Addr())
+	fmt.Fprintf(c.Out, "serving portal %s at http://%s/\n", flags.portal, listener.Addr())
 	return server.Serve(ctx, listener)
 }
 
-// tokenLength is how many characters a token has at least: it must not be guessed.
+// tokenLength is the minimum length of a token, so that it cannot be guessed.
 const tokenLength = 16
 
-// check refuses flags that cannot be right, and reads the token.
+// check validates the flags and reads the token.
 func (f serveFlags) check() (token string, err error) {
 	if wrong := validation.IsDNS1123Subdomain(f.portal); len(wrong) > 0 {
 		return "", usagef("--portal %q: %s", f.portal, wrong[0])
@@ -98,7 +98,7 @@ func (f serveFlags) check() (token string, err error) {
 		return "", inputError(fmt.Errorf("--token-file: %w", err))
 	}
 	if text = bytes.TrimSpace(text); len(text) < tokenLength {
-		return "", inputError(fmt.Errorf("--token-file %s: the token has %d characters, must have %d or more", f.tokenFile, len(text), tokenLength))
+		return "", inputError(fmt.Errorf("--token-file %s: the token has %d characters; it must have %d or more", f.tokenFile, len(text), tokenLength))
 	}
 	return string(text), nil
 }

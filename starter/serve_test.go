@@ -63,7 +63,7 @@ func TestEveryFlagOfServeCounts(t *testing.T) {
 	t.Parallel()
 	t.Run("--portal names the portal", func(t *testing.T) {
 		serving, address := served(t, append(away, "--portal", "shop")...)
-		require.Contains(t, serving.stdout.String(), "portal shop is shown at "+address+"/\n")
+		require.Contains(t, serving.stdout.String(), "serving portal shop at "+address+"/\n")
 		_, body := asked(t, address, nil)
 		require.Contains(t, body, "· shop</title>")
 	})
@@ -128,8 +128,8 @@ func TestWhatCannotBeServedIsRefused(t *testing.T) {
 		"a portal that cannot be":           {"--portal", "A B", `--portal "A B": `},
 		"no place for anybody":              {"--streams", "0", "--streams 0: must be 1 or more"},
 		"an address of Temporal's Web UI":   {"--temporal-ui", "localhost:8233", `--temporal-ui "localhost:8233": must be an address such as http://localhost:8233`},
-		"a file without a token":            {"--token-file", file(t, "empty", ""), "the token has 0 characters, must have 16 or more"},
-		"a token that can be guessed":       {"--token-file", file(t, "short", "secret"), "the token has 6 characters, must have 16 or more"},
+		"a file without a token":            {"--token-file", file(t, "empty", ""), "the token has 0 characters; it must have 16 or more"},
+		"a token that can be guessed":       {"--token-file", file(t, "short", "secret"), "the token has 6 characters; it must have 16 or more"},
 		"a file of a token that is not one": {"--token-file", "/nowhere/token", "--token-file: open /nowhere/token"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,8 +34,8 @@ func (c *cli) dial(ctx context.Context) (*server, error) {
 	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
 }
 
-// dialLater connects to Temporal as soon as it answers.
-func (c *cli) dialLater() (*server, error) {
+// dialLazily returns a connection that waits for Temporal on its first use.
+func (c *cli) dialLazily() (*server, error) {
 	options, err := c.connection.Options(nil, nil)
 	if err != nil {
 		return nil, usageError{error: err}
@@ -47,22 +47,22 @@ func (c *cli) dialLater() (*server, error) {
 	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
 }
 
-// subject is a workflow as its user knows it.
+// subject names a workflow in the user's terms.
 type subject struct {
 	// noun and name, e.g. "rollout" and "ztp/november".
 	noun, name string
 	workflowID string
-	// show and list are the commands that show it and all of its kind; start is the one that starts it, of what there is one at most.
+	// show, list and start are the commands that show it, list all of its kind, and start it. Only a singleton has start.
 	show, list, start string
 }
 
 func (s subject) String() string { return s.noun + " " + s.name }
 
-// workflowRef names a workflow in output that programs read.
+// workflowRef names a workflow in JSON output.
 type workflowRef = observe.Ref
 
-// start starts the workflow of a subject, unless it runs already. A subject that is over may be started again, whatever its end was: that
-// is a new run of the same id, and the old one stays in Temporal until its retention ends.
+// start starts the workflow of a subject unless it is already running. An ended one is started again as a new run of the same id; Temporal
+// retains the old run.
 func (s *server) start(ctx context.Context, of subject, options client.StartWorkflowOptions, workflow string, input any) (client.WorkflowRun, error) {
 	options.ID = of.workflowID
 	options.StaticSummary = temporal.Cut(options.StaticSummary, summaryLimit)
@@ -77,28 +77,28 @@ func (s *server) start(ctx context.Context, of subject, options client.StartWork
 	return run, nil
 }
 
-// summaryLimit is how many bytes of a summary Temporal takes.
+// summaryLimit is the maximum length of a summary in bytes.
 const summaryLimit = 200
 
-// signal sends a signal to a subject that is not over.
+// signal sends a signal to the running workflow of a subject.
 func (s *server) signal(ctx context.Context, to subject, name string, request temporal.SignalRequest) error {
 	request.Actor = actor()
 	err := s.SignalWorkflow(ctx, to.workflowID, "", name, request)
-	return s.explainUnheard(ctx, name, to, err)
+	return s.explainUndelivered(ctx, name, to, err)
 }
 
-// explainUnheard explains why a subject could not be told something: mostly because it is over, or never was.
-func (s *server) explainUnheard(ctx context.Context, doing string, of subject, err error) error {
+// explainUndelivered explains why a signal or an update did not reach a subject: often it has ended, or does not exist.
+func (s *server) explainUndelivered(ctx context.Context, doing string, of subject, err error) error {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		if closed, describeErr := s.DescribeWorkflowExecution(ctx, of.workflowID, ""); describeErr == nil {
 			ended := workflowRow{observe.NewRow(closed.GetWorkflowExecutionInfo())}
-			return fmt.Errorf("%s is over (%s): %s changes nothing any more; see `%s`", of, ended.phase(), doing, of.show)
+			return fmt.Errorf("%s has already ended (%s), so %s has no effect; see `%s`", of, ended.phase(), doing, of.show)
 		}
 	}
 	return s.explain(doing, of, err)
 }
 
-// query asks a subject's workflow for its status. Without a worker the error is observe.ErrNoWorker.
+// query gets the status of a subject's workflow. If no worker answers, the error is observe.ErrNoWorker.
 func (s *server) query(ctx context.Context, of subject, runID string, into any, args ...any) error {
 	const doing = "get the status of"
 	err := observe.Status(ctx, s, of.workflowID, runID, into, args...)
@@ -113,25 +113,25 @@ func (s *server) query(ctx context.Context, of subject, runID string, into any, 
 	return s.explain(doing, of, err)
 }
 
-// explain turns an error of Temporal into one that says what to do.
+// explain adds to an error of Temporal what to do about it.
 func (s *server) explain(doing string, of subject, err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, running := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); running {
-		return fmt.Errorf("%s is already running: see it with `%s`", of, of.show)
+		return fmt.Errorf("%s is already running: see `%s`", of, of.show)
 	}
 	if _, unknown := errors.AsType[*serviceerror.NamespaceNotFound](err); unknown {
-		return fmt.Errorf("temporal at %s has no namespace %q (--namespace is Temporal's; the object's is -n)", s.address, s.namespace)
+		return fmt.Errorf("temporal at %s has no namespace %q; set --namespace to a Temporal namespace (the namespace of the object is -n)", s.address, s.namespace)
 	}
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		if of.start != "" {
-			return fmt.Errorf("there is no %s: `%s` starts it", of, of.start)
+			return fmt.Errorf("%s not found: start it with `%s`", of, of.start)
 		}
-		return fmt.Errorf("there is no %s: `%s` lists those there are", of, of.list)
+		return fmt.Errorf("%s not found: see `%s`", of, of.list)
 	}
 	if invalid, ok := errors.AsType[*serviceerror.InvalidArgument](err); ok && strings.Contains(strings.ToLower(invalid.Message), "search attribute") {
-		return fmt.Errorf("%s %s: Temporal namespace %s lacks search attributes of Drydock: run `drydock setup` (%s)", doing, of, s.namespace, invalid.Message)
+		return fmt.Errorf("%s %s: Temporal namespace %s lacks the search attributes of Drydock: run `drydock setup` (%s)", doing, of, s.namespace, invalid.Message)
 	}
 	return fmt.Errorf("%s %s: %w", doing, of, err)
 }

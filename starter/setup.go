@@ -37,7 +37,7 @@ that it lacks are named. Setup may be run again at any time.`,
 	return cmd
 }
 
-// setupStep is one thing that setup looked after.
+// setupStep is the result of one step of setup.
 type setupStep struct {
 	Where string `json:"where"`
 	What  string `json:"what"`
@@ -46,7 +46,7 @@ type setupStep struct {
 	Note   string `json:"note,omitempty"`
 }
 
-// setUp returns the steps it took, also when one failed.
+// setUp returns the completed steps, also if one failed.
 func (c *cli) setUp(ctx context.Context, where sites) ([]setupStep, error) {
 	steps := []setupStep{}
 	for _, place := range where.places() {
@@ -86,10 +86,10 @@ func searchAttributeSteps(s *server, added []string) []setupStep {
 	return steps
 }
 
-// installTimeout is how long a cluster may take to serve a CRD.
+// installTimeout limits the time until a cluster serves a CRD.
 const installTimeout = 30 * time.Second
 
-// installCRDs installs on a cluster what its use needs.
+// installCRDs installs the CRDs of a site on a cluster.
 func (c *cli) installCRDs(ctx context.Context, at place) ([]setupStep, error) {
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
@@ -134,7 +134,7 @@ func foreignNote(missing []string) string {
 	if len(missing) > shown {
 		missing = append(missing[:shown:shown], fmt.Sprintf("and %d more", len(missing)-shown))
 	}
-	return "someone else created it; objects in the cluster cannot have " + listed(missing)
+	return "someone else created it, and it lacks these fields: " + listed(missing)
 }
 
 func printSteps(w io.Writer, steps []setupStep) {

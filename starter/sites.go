@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sites are the clusters that a command is about, by kubeconfig context.
+// sites are the kubeconfig contexts of the hub and of spokes.
 type sites struct {
 	hub    string
 	spokes []string
@@ -19,7 +19,7 @@ func (c *cli) addSiteFlags(cmd *cobra.Command, s *sites) {
 	}
 }
 
-// place is one cluster as one site. A hub that is a spoke too is two places.
+// place is a cluster in one use. A hub that is also a spoke is two places.
 type place struct {
 	context string
 	site    site

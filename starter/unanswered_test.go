@@ -56,7 +56,7 @@ func TestAChangeThatIsNotAnsweredMayStillBeMade(t *testing.T) {
 		showHolds:    releaseErr,
 	} {
 		require.ErrorIs(t, err, observe.ErrNoWorker)
-		require.ErrorContains(t, err, "; it may be carried out as soon as one answers: see `"+show+"`")
+		require.ErrorContains(t, err, "; the request takes effect when a worker answers: see `"+show+"`")
 	}
 }
 
@@ -67,8 +67,8 @@ func TestADeletionThatIsNotWaitedForAnyMoreGoesOn(t *testing.T) {
 		stopped bool
 		says    string
 	}{
-		{"it fails", false, deletion + " has failed: refused"},
-		{"the wait is stopped", true, "stopped watching " + deletion + "; it goes on: see `drydock harbor status default/main --cluster c1`"},
+		{"it fails", false, deletion + " failed: refused"},
+		{"the wait is stopped", true, "stopped watching " + deletion + ", which continues: see `drydock harbor status default/main --cluster c1`"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())

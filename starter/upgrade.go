@@ -14,25 +14,25 @@ import (
 )
 
 func newUpgrade(c *cli) *cobra.Command {
-	cmd := noun("upgrade", "Roll a remediation over a group of clusters: canaries first, then batches")
+	cmd := noun("upgrade", "Roll out a remediation to a group of clusters: canaries first, then batches")
 	cmd.AddCommand(
 		newUpgradePlan(c),
 		newUpgradeStart(c),
 		newRolloutSignal(c, workflowSignal{
-			name: temporal.SignalEnable, short: "Start a rollout that was only planned (enable: false)",
-			says: "is enabled: unless it was before, its plan is made once more, and the first batch may start if that is valid",
+			name: temporal.SignalEnable, short: "Enable a rollout that was only planned (enable: false)",
+			result: "is enabled: if it was not enabled before, it is planned again, and the first batch starts if the plan is valid",
 		}),
 		newRolloutSignal(c, workflowSignal{
-			name: temporal.SignalPause, short: "Start nothing new: no cluster, no policy, no node",
-			says: "pauses: what is at work finishes, nothing new starts, its clock stands still",
+			name: temporal.SignalPause, short: "Pause a rollout: it starts no further cluster, policy or node",
+			result: "is paused: running work finishes, nothing new starts, and its timeouts are suspended",
 		}),
 		newRolloutSignal(c, workflowSignal{
-			name: temporal.SignalResume, short: "Go on after a pause",
-			says: "is not paused any more, and goes on unless something else holds it",
+			name: temporal.SignalResume, short: "Resume a paused rollout",
+			result: "is resumed",
 		}),
 		newRolloutSignal(c, workflowSignal{
-			name: temporal.SignalCancel, short: "End a rollout: remediation is withdrawn, nodes are returned",
-			says: "is being cancelled: remediation is withdrawn, nodes are returned",
+			name: temporal.SignalCancel, short: "Cancel a rollout: withdraw the remediation and return nodes to service",
+			result: "is being cancelled: the remediation is withdrawn and nodes return to service",
 		}),
 		newUpgradeApprove(c),
 		newUpgradeEdit(c),
@@ -51,10 +51,10 @@ func newRolloutSignal(c *cli, signal workflowSignal) *cobra.Command {
 	return cmd
 }
 
-// workflowSignal is a verb that only tells a workflow something; says is what comes of it.
-type workflowSignal struct{ name, short, says string }
+// workflowSignal describes a verb that only sends a signal; result is what the command prints of its effect.
+type workflowSignal struct{ name, short, result string }
 
-// newSignal is such a verb for workflows of which a person gives the name.
+// newSignal returns the command that sends a signal to the workflow with the given name.
 func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, error)) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, 
 			if err != nil {
 				return err
 			}
-			return c.tell(ctx, target, signal.name, reason, signal.says)
+			return c.tell(ctx, target, signal.name, reason, signal.result)
 		}),
 	}
 	c.addTemporalFlags(cmd)
@@ -75,11 +75,11 @@ func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, 
 }
 
 func addReasonFlag(cmd *cobra.Command, reason *string) {
-	cmd.Flags().StringVar(reason, "reason", "", "why; kept with your name in the history")
+	cmd.Flags().StringVar(reason, "reason", "", "reason; recorded with your user name in the workflow history")
 }
 
-// tell sends a signal and says what comes of it.
-func (c *cli) tell(ctx context.Context, target subject, signal, reason, says string) error {
+// tell sends a signal and prints its effect.
+func (c *cli) tell(ctx context.Context, target subject, signal, reason, result string) error {
 	s, err := c.dial(ctx)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (c *cli) tell(ctx context.Context, target subject, signal, reason, says str
 	if err := s.signal(ctx, target, signal, temporal.SignalRequest{Reason: reason}); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, says, target.show)
+	fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, result, target.show)
 	return nil
 }
 
@@ -100,8 +100,8 @@ func newUpgradeList(c *cli) *cobra.Command {
 		}
 		return query
 	}
-	cmd := c.newList("List rollouts, newest first", "only those that run", query, func(w io.Writer, list listing) { printRollouts(w, list, time.Now()) })
-	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", "only those of this namespace")
+	cmd := c.newList("List rollouts, newest first", "only running ones", query, func(w io.Writer, list listing) { printRollouts(w, list, time.Now()) })
+	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", "only those in this namespace")
 	return cmd
 }
 

@@ -22,11 +22,11 @@ func newUpgradeApprove(c *cli) *cobra.Command {
 	var request rollout.ApprovalRequest
 	cmd := &cobra.Command{
 		Use:   "approve NAME",
-		Short: "Approve what a rollout waits for (spec.approvals)",
-		Long: `Approve what a rollout waits for (spec.approvals): the next batch then starts.
+		Short: "Approve the next batch of a rollout (spec.approvals)",
+		Long: `Approve the next batch of a rollout (spec.approvals); the batch then starts.
 
-It is refused while the rollout does not wait for an approval, and, with separateDuties, for whoever started, edited, enabled or retried
-the rollout. With --batch it counts only for that batch, not for one that the rollout has reached meanwhile.`,
+The command fails if the rollout is not waiting for an approval. With separateDuties it also fails for the user who started, edited, enabled
+or retried the rollout. With --batch it approves only that batch, even if the rollout has reached a later one.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(true),
 		RunE: c.subjectVerb(c.rollout, func(ctx context.Context, s *server, target subject) error {
@@ -40,8 +40,8 @@ the rollout. With --batch it counts only for that batch, not for one that the ro
 			}, target.workflowID)
 		}),
 	}
-	cmd.Flags().Int32Var(&request.Batch, "batch", 0, "only if it is this batch that waits")
-	cmd.Flags().StringVar(&request.Comment, "comment", "", "why, or a ticket; kept with your name in the status")
+	cmd.Flags().Int32Var(&request.Batch, "batch", 0, "approve only if this batch is the one that waits")
+	cmd.Flags().StringVar(&request.Comment, "comment", "", "reason or ticket; recorded with your user name in the status")
 	c.addNamespaceFlag(cmd)
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
@@ -52,11 +52,11 @@ func newUpgradeEdit(c *cli) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "edit -f FILE",
-		Short: "Change the spec of a rollout that is not enabled; later, only its times",
-		Long: `Change the spec of a rollout that is not enabled; later, only its times.
+		Short: "Change the spec of a rollout before it is enabled, or its timeouts later",
+		Long: `Change the spec of a rollout before it is enabled, or its timeouts later.
 
-The spec becomes that of the file. One that is not enabled is planned anew. Once it is enabled, only
-spec.remediationStrategy.timeout and spec.batchTimeoutAction can be changed.`,
+The spec in the file replaces the current one. A rollout that is not enabled is planned again. Once a rollout is enabled, you can change
+only spec.remediationStrategy.timeout and spec.batchTimeoutAction.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			object, err := c.loadRollout(file)
@@ -85,7 +85,7 @@ spec.remediationStrategy.timeout and spec.batchTimeoutAction can be changed.`,
 
 func editText(target subject, answer workflows.EditAnswer) string {
 	if len(answer.Changed) == 0 {
-		return fmt.Sprintf("%s is as the file says already", target)
+		return fmt.Sprintf("%s already matches the file", target)
 	}
 	return fmt.Sprintf("%s: changed %s; see `%s`", target, strings.Join(answer.Changed, ", "), target.show)
 }
@@ -95,10 +95,11 @@ func newUpgradeRetry(c *cli) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "retry NAME",
-		Short: "Do once more what has failed or timed out, with the same plan",
-		Long: `Do once more what has failed or timed out, with the same plan.
+		Short: "Retry the clusters that failed or timed out, with the same plan",
+		Long: `Retry the clusters that failed or timed out, with the same plan.
 
-The rollout is over: it gets a new run of the same name, with the spec and the plan that the hub has kept, for those clusters only. With --unfinished also for those that were cancelled or whose turn did not come.`,
+The rollout must have ended. It gets a new run under the same name, with the spec and the plan saved on the hub, for those clusters only.
+With --unfinished it also retries clusters that were cancelled or never started.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
 		RunE: c.subjectVerb(c.rollout, func(ctx context.Context, s *server, target subject) error {
@@ -106,8 +107,8 @@ The rollout is over: it gets a new run of the same name, with the spec and the p
 			return c.retryRollout(ctx, s, target, request, wait)
 		}),
 	}
-	cmd.Flags().BoolVar(&request.Unfinished, "unfinished", false, "also the clusters that were cancelled, or whose turn did not come")
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout to its end")
+	cmd.Flags().BoolVar(&request.Unfinished, "unfinished", false, "also retry clusters that were cancelled or never started")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout until it ends")
 	addReasonFlag(cmd, &request.Reason)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -123,23 +124,23 @@ func (c *cli) retryRollout(ctx context.Context, s *server, target subject, reque
 	namespace, name, _ := strings.Cut(target.name, "/")
 	object := &ranv1.ClusterGroupUpgrade{}
 	object.Namespace, object.Name = namespace, name
-	return c.runRollout(ctx, s, target, name+", once more what has failed", wait, workflows.ClusterGroupUpgradeInput{
+	return c.runRollout(ctx, s, target, name+", retry of failed clusters", wait, workflows.ClusterGroupUpgradeInput{
 		Object: *object, StartedBy: request.Actor, Retry: &request,
 	})
 }
 
-// checkRetry refuses a retry that could do nothing, as far as Temporal remembers the last run, so that its status stays where it is seen.
+// checkRetry refuses a retry that has nothing to do, so that the status of the last run stays visible. It knows only runs that Temporal retains.
 func (s *server) checkRetry(ctx context.Context, target subject, request rollout.RetryRequest) error {
 	execution, err := s.DescribeWorkflow(ctx, target.workflowID, "")
 	if _, forgotten := errors.AsType[*serviceerror.NotFound](err); forgotten {
-		return nil // the hub may have kept it
+		return nil // the hub may have saved it
 	}
 	if err != nil {
 		return s.explain("describe", target, err)
 	}
 	last, err := s.rolloutStatus(ctx, target, execution, 0)
 	if err != nil && !errors.Is(err, errFromResult) || last.Status.Status.CompletedAt == nil || len(last.Status.RemediationPlan) == 0 {
-		return nil // the start, or the run itself, will say what is wrong
+		return nil // the start or the run itself reports the problem
 	}
 	if _, err := rollout.Retry(last.Status, nil, request); err != nil { // canaries change only the order
 		return fmt.Errorf("retry %s: %w", target, err)
@@ -147,7 +148,7 @@ func (s *server) checkRetry(ctx context.Context, target subject, request rollout
 	return nil
 }
 
-// update asks the workflow of a subject for a change and waits for the answer.
+// update sends an update to the workflow of a subject and waits for the answer.
 func (s *server) update(ctx context.Context, of subject, name string, request, answer any) error {
 	return s.answered(ctx, of, name, answer, func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
 		return s.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
@@ -172,10 +173,10 @@ func (s *server) answered(ctx context.Context, of subject, doing string, answer 
 	case temporal.ErrorType(err) == temporal.ErrInvalidSpec:
 		return fmt.Errorf("%s %s: %s", doing, of, temporal.ErrorMessage(err))
 	}
-	return s.explainUnheard(ctx, doing, of, err)
+	return s.explainUndelivered(ctx, doing, of, err)
 }
 
-// unanswered says that nobody has answered a request. Temporal keeps it nevertheless, for the next worker that comes.
+// unanswered is the error of a request that no worker has answered. Temporal keeps the request for the next worker.
 func unanswered(doing, show string, err error) error {
-	return fmt.Errorf("%s: %w; it may be carried out as soon as one answers: see `%s`", doing, observe.Unanswered(err), show)
+	return fmt.Errorf("%s: %w; the request takes effect when a worker answers: see `%s`", doing, observe.Unanswered(err), show)
 }

@@ -14,18 +14,18 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// defaultRuns is how many runs a history has unless more are asked for.
+// defaultRuns is the default of --limit.
 const defaultRuns = 20
 
 func newUpgradeHistory(c *cli) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "List the runs of a rollout: who began each, and how it ended",
-		Long: `List the runs of a rollout: who began each, and how it ended.
+		Short: "List the runs of a rollout: who started each, and how it ended",
+		Long: `List the runs of a rollout: who started each, and how it ended.
 
-Each start and each retry is a run; the newest is last. Temporal forgets a run when its retention is over; the hub keeps how the last one ended, which is listed
-as well with --hub-context.`,
+Each start and each retry is a run; the newest is last. Temporal deletes a run after its retention period. The hub saves the outcome of the
+last run; --hub-context lists that one too.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
 		RunE: c.verb(func(ctx context.Context, args []string) error {
@@ -34,14 +34,14 @@ as well with --hub-context.`,
 				return err
 			}
 			if limit < 0 {
-				return usagef("--limit %d: must be 0, for all runs, or more", limit)
+				return usagef("--limit %d: must be 0 (all runs) or more", limit)
 			}
 			return c.showHistory(ctx, target, limit)
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", defaultRuns, "at most so many runs, the newest; 0 is all")
+	cmd.Flags().IntVar(&limit, "limit", defaultRuns, "list at most this many of the newest runs; 0 lists all")
 	c.addKubeconfigFlag(cmd)
-	cmd.Flags().StringVar(&c.kube.context, "hub-context", "", "kubeconfig context of the hub: also list the run that it has kept")
+	cmd.Flags().StringVar(&c.kube.context, "hub-context", "", "kubeconfig context of the hub: also list the run saved there")
 	_ = cmd.RegisterFlagCompletionFunc("hub-context", c.completeContexts)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -50,22 +50,22 @@ as well with --hub-context.`,
 	return cmd
 }
 
-// rolloutHistory is the runs of a rollout as programs read them, the newest last.
+// rolloutHistory is the output of -o json: the runs of a rollout, the newest last.
 type rolloutHistory struct {
 	Metadata rolloutRef   `json:"metadata"`
 	Runs     []rolloutRun `json:"runs"`
 }
 
-// rolloutRef names a rollout, whichever of its runs is meant.
+// rolloutRef names a rollout, not one of its runs.
 type rolloutRef struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	WorkflowID string `json:"workflowID"`
 }
 
-// rolloutRun is a run of a rollout from its start or retry to its end. Temporal may have divided it into several that continue one another.
+// rolloutRun is a run of a rollout from its start or retry to its end. It may span several Temporal runs (continue-as-new).
 type rolloutRun struct {
-	// RunID is the run that Temporal began with; LastRunID is the last of those that continue it, if there are any.
+	// RunID is the first Temporal run; LastRunID is the last one, if the run was continued as new.
 	RunID     string     `json:"runID"`
 	LastRunID string     `json:"lastRunID,omitempty"`
 	StartedAt *time.Time `json:"startedAt,omitempty"`
@@ -73,12 +73,12 @@ type rolloutRun struct {
 	StartedBy string     `json:"startedBy,omitempty"`
 	// Retry is what a retry was asked to do.
 	Retry *rollout.RetryRequest `json:"retry,omitempty"`
-	// Outcome is the reason of the rollout's last condition; of one that did not come to its own end, Temporal's word. Message says why.
+	// Outcome is the reason of the rollout's last condition, or Temporal's close status if the workflow was cut off. Message explains it.
 	Outcome string `json:"outcome"`
 	Message string `json:"message,omitempty"`
-	// Clusters by state; absent where nobody can say any more.
+	// Clusters by state; absent if they are no longer known.
 	Clusters *ranv1.ClusterCounts `json:"clusters,omitempty"`
-	// KeptBy is "hub" for a run that Temporal has forgotten.
+	// KeptBy is "hub" for a run that Temporal no longer retains.
 	KeptBy string `json:"keptBy,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func (c *cli) showHistory(ctx context.Context, target subject, limit int) error 
 		runs = withKept(runs, kept, limit)
 	}
 	if len(runs) == 0 {
-		return fmt.Errorf("temporal knows no run of %s (any more): `%s` lists those it knows, and --hub-context shows what the hub has kept", target, target.list)
+		return fmt.Errorf("temporal has no run of %s: `%s` lists the rollouts it retains, and --hub-context shows the run saved on the hub", target, target.list)
 	}
 	ref := observe.RefOf(target.workflowID, "")
 	history := rolloutHistory{Metadata: rolloutRef{Namespace: ref.Namespace, Name: ref.Name, WorkflowID: ref.WorkflowID}, Runs: runs}
@@ -123,7 +123,7 @@ func printRuns(w io.Writer, runs []rolloutRun) {
 	fmt.Fprintln(w, t.Render())
 }
 
-// by is who began the run, and that it was a retry.
+// by is the user who started the run, marked if it was a retry.
 func (r rolloutRun) by() string {
 	switch {
 	case r.Retry == nil:
@@ -134,7 +134,7 @@ func (r rolloutRun) by() string {
 	return r.StartedBy + ", retry"
 }
 
-// instant renders when something was; empty if it was not.
+// instant renders a time; empty without one.
 func instant(at *time.Time) string {
 	if at == nil {
 		return ""

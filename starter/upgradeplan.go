@@ -21,12 +21,12 @@ func newUpgradePlan(c *cli) *cobra.Command {
 	var flags decisionFlags
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show which clusters a rollout would take, in which batches",
-		Long: `Show which clusters a rollout would take, in which batches. Nothing is started: the plan is made from the objects of the hub (--context),
-or of a file (--snapshot), by the function that plans the rollout itself. It knows nothing of the workers: that they lack the image of a Job, or
-credentials for a cluster, is said by the rollout.
+		Short: "Show which clusters a rollout would upgrade, in which batches",
+		Long: `Show which clusters a rollout would upgrade, in which batches. The command starts nothing. It plans from the objects on the hub (--context)
+or in a file (--snapshot), with the same function as the rollout. It does not check the workers: a missing Job image or missing credentials
+for a cluster show up only in the rollout.
 
-The exit status is 1 if the rollout could not be carried out; what keeps it from that is in the conditions.`,
+The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			now, err := flags.now()
@@ -43,7 +43,7 @@ The exit status is 1 if the rollout could not be carried out; what keeps it from
 			}
 			inventory, err := snapshot.Inventory(ctx, reader, object)
 			if meta.IsNoMatchError(err) {
-				return fmt.Errorf("%s does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is it the hub?", c.source(flags))
+				return fmt.Errorf("%s does not serve ManagedClusters (cluster.open-cluster-management.io/v1): name the context of the hub", c.source(flags))
 			}
 			if err != nil {
 				return flags.unreadable(err)
@@ -61,27 +61,27 @@ The exit status is 1 if the rollout could not be carried out; what keeps it from
 	return cmd
 }
 
-// printPlan prints the plan. One that could not be carried out is an error as well.
+// printPlan prints the plan. An invalid plan is also an error.
 func (c *cli) printPlan(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) error {
 	clusters := slices.Concat(plan.RemediationPlan...)
 	if err := c.print(plan, func(w io.Writer) { renderPlan(w, object, plan) }, clusters...); err != nil {
 		return err
 	}
 	if !plan.Valid() {
-		return fmt.Errorf("rollout %s/%s cannot be carried out: %s", object.Namespace, object.Name, strings.Join(plan.Problems(), "; "))
+		return fmt.Errorf("rollout %s/%s cannot start: %s", object.Namespace, object.Name, strings.Join(plan.Problems(), "; "))
 	}
 	return nil
 }
 
 func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
 	if !plan.Valid() {
-		return // the error says it all
+		return // the error has the details
 	}
 	clusters := len(slices.Concat(plan.RemediationPlan...))
 	fmt.Fprintf(w, "rollout %s/%s: %s in %s, at most %d at once\n", object.Namespace, object.Name, plural(clusters, "cluster"),
 		pluralOf(len(plan.RemediationPlan), "batch", "batches"), plan.ComputedMaxConcurrency)
 	if clusters+len(plan.Skipped) == 0 {
-		fmt.Fprintln(w, "no cluster is selected: nothing would be done, and the rollout would end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector")
+		fmt.Fprintln(w, "no cluster is selected, so the rollout would do nothing and end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector")
 	}
 	t := newTable("BATCH", "CLUSTER", "NOTE")
 	for i, batch := range plan.RemediationPlan {
@@ -100,11 +100,11 @@ func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Pla
 		fmt.Fprintln(w, t.Render())
 	}
 	if len(plan.ManagedPoliciesCompliantBeforeUpgrade) > 0 {
-		fmt.Fprintf(w, "left out, since every cluster complies already: %s\n", listed(plan.ManagedPoliciesCompliantBeforeUpgrade))
+		fmt.Fprintf(w, "left out because every cluster already complies: %s\n", listed(plan.ManagedPoliciesCompliantBeforeUpgrade))
 	}
 }
 
-// planNote says what is particular about a cluster of the plan: that it is a canary, and where its policies begin.
+// planNote notes that a cluster is a canary, and with which policy it starts.
 func planNote(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan, cluster string) string {
 	var notes []string
 	if slices.Contains(object.Spec.RemediationStrategy.Canaries, cluster) {

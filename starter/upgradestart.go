@@ -24,10 +24,10 @@ func newUpgradeStart(c *cli) *cobra.Command {
 		Short: "Start a rollout from a ClusterGroupUpgrade",
 		Long: `Start a rollout from a ClusterGroupUpgrade.
 
-A rollout that runs already is not started twice. One that is over may be started again under its name: that is a new run, which plans
-anew; the former run stays in Temporal's history. With "enable: false" the rollout is planned and waits for "drydock upgrade enable".
+The command fails if the rollout is already running. A rollout that has ended can be started again under the same name: the new run makes
+a new plan, and Temporal retains the previous run. With "enable: false" the rollout is only planned, and waits for "drydock upgrade enable".
 
-With --wait it follows the rollout to its end, as "status --watch" does, and ends with status 0 only if the rollout succeeded.`,
+With --wait the command follows the rollout as "status --watch" does, and exits with status 0 only if the rollout succeeded.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			object, err := c.loadRollout(file)
@@ -38,7 +38,7 @@ With --wait it follows the rollout to its end, as "status --watch" does, and end
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
-	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout to its end")
+	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout until it ends")
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
 	c.addTemporalFlags(cmd)
@@ -46,14 +46,14 @@ With --wait it follows the rollout to its end, as "status --watch" does, and end
 	return cmd
 }
 
-// addFileFlag adds -f, which must be given.
+// addFileFlag adds the required flag -f.
 func addFileFlag(cmd *cobra.Command, file *string, what string) {
 	cmd.Flags().StringVarP(file, "filename", "f", "", what+"; - is standard input")
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 }
 
-// loadRollout reads the ClusterGroupUpgrade of a file and settles its namespace.
+// loadRollout reads a ClusterGroupUpgrade from a file and sets its namespace.
 func (c *cli) loadRollout(file string) (*ranv1.ClusterGroupUpgrade, error) {
 	object, err := manifest.LoadOne[*ranv1.ClusterGroupUpgrade](file, c.In)
 	if err != nil {
@@ -105,7 +105,7 @@ type workflowStarted struct {
 	Metadata workflowRef `json:"metadata"`
 }
 
-// rolloutSummary is what the Web UI shows of a rollout in its list.
+// rolloutSummary is the summary of a rollout in the Web UI's workflow list.
 func rolloutSummary(object *ranv1.ClusterGroupUpgrade) string {
 	strategy := object.Spec.RemediationStrategy
 	summary := fmt.Sprintf("%s, %s at once", object.Name, strategy.MaxConcurrency.String())

@@ -22,13 +22,13 @@ func newUpgradeStatus(c *cli) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show where a rollout stands: batches, clusters, and what each waits for",
-		Long: `Show where a rollout stands: batches, clusters, and what each waits for.
+		Short: "Show the status of a rollout: batches, clusters, and what each waits for",
+		Long: `Show the status of a rollout: batches, clusters, and what each waits for.
 
-Of very many clusters the table shows those first that matter: failed, timed out, at work; -o json has all.
+With many clusters the table shows failed, timed-out and running clusters first; -o json lists all.
 
-With --watch it follows the rollout to its end: on a terminal as a live view, elsewhere with one line a change (with -o json one
-status a line), and ends with status 0 only if the rollout succeeded.`,
+With --watch the command follows the rollout until it ends: a live view on a terminal, otherwise one line per change (with -o json one
+status per line). It exits with status 0 only if the rollout succeeded.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
 		RunE: c.subjectVerb(c.rollout, func(ctx context.Context, s *server, target subject) error {
@@ -38,7 +38,7 @@ status a line), and ends with status 0 only if the rollout succeeded.`,
 			return c.showRollout(ctx, s, target)
 		}),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it to its end")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until it ends")
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
 	c.addTemporalFlags(cmd)
@@ -52,10 +52,10 @@ type rolloutStatus struct {
 	Status   ranv1.ClusterGroupUpgradeStatus `json:"status"`
 }
 
-// partClusters is how many clusters one answer of a rollout has at most, and how many a table shows unless it fits a terminal: answers must stay small.
+// partClusters is the maximum number of clusters in one query answer, which must stay small, and in a table that does not fit a terminal.
 const partClusters = 250
 
-// rolloutStatus gets the status of a rollout, with at most so many clusters, those first that matter; 0 is all, in parts if there are many.
+// rolloutStatus gets the status of a rollout with at most limit clusters, the most important first; 0 gets all, in several queries if needed.
 func (s *server) rolloutStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription, limit int) (rolloutStatus, error) {
 	status := rolloutStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
 	if limit > 0 {
@@ -66,7 +66,7 @@ func (s *server) rolloutStatus(ctx context.Context, target subject, execution *c
 	for {
 		var part ranv1.ClusterGroupUpgradeStatus
 		err := s.status(ctx, target, execution, &part, request)
-		if err != nil { // also if it is only a remark: what a workflow ended with is no part
+		if err != nil { // errFromResult too: the result of a workflow is not paged
 			status.Status = part
 			return status, err
 		}
@@ -97,7 +97,7 @@ func (c *cli) showRollout(ctx context.Context, s *server, target subject) error 
 	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, status.Metadata.WorkflowID)
 }
 
-// watchRollout shows a rollout until it is over. It returns nil only if it succeeded.
+// watchRollout shows a rollout until it ends. It returns nil only if the rollout succeeded.
 func (c *cli) watchRollout(ctx context.Context, s *server, target subject) error {
 	var last rolloutStatus
 	get := func(ctx context.Context, execution *client.WorkflowExecutionDescription, limit int) (followed, error) {
@@ -115,7 +115,7 @@ func (c *cli) watchRollout(ctx context.Context, s *server, target subject) error
 	return nil
 }
 
-// describe returns how the workflow of a subject stands; of its newest run if no other is named.
+// describe returns the execution of a subject's workflow: the given run, or the newest one.
 func (s *server) describe(ctx context.Context, of subject, runID string) (*client.WorkflowExecutionDescription, error) {
 	execution, err := s.DescribeWorkflow(ctx, of.workflowID, runID)
 	if err != nil {
@@ -124,11 +124,11 @@ func (s *server) describe(ctx context.Context, of subject, runID string) (*clien
 	return execution, nil
 }
 
-// errFromResult is a remark rather than an error: the status is the one that the workflow ended with.
-var errFromResult = errors.New("no worker answers: this is the status that it ended with")
+// errFromResult comes with a valid status: the one that the workflow ended with, since no worker answers.
+var errFromResult = errors.New("no worker answers: this is the status when it ended")
 
-// status gets the status of a workflow that runs or has come to its end. A worker answers it; without one, the end of a workflow still tells, and
-// the error is errFromResult. One that was cut off has none.
+// status gets the status of a running or ended workflow. If no worker answers, it reads the status from the result of an ended workflow and
+// returns errFromResult. A terminated or timed-out workflow has no status.
 func (s *server) status(ctx context.Context, of subject, execution *client.WorkflowExecutionDescription, into any, args ...any) error {
 	if err := s.cutOff(ctx, of, execution); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *server) status(ctx context.Context, of subject, execution *client.Workf
 	return fmt.Errorf("%s: %w", of, errFromResult)
 }
 
-// cutOff says of a workflow that was terminated, or timed out, that nothing of it goes on; nil of any other.
+// cutOff is an error if the workflow was terminated or timed out.
 func (s *server) cutOff(ctx context.Context, of subject, execution *client.WorkflowExecutionDescription) error {
 	if !observe.Cut(execution.Status.String()) {
 		return nil
@@ -152,7 +152,7 @@ func (s *server) cutOff(ctx context.Context, of subject, execution *client.Workf
 	if execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED {
 		how = "was " + s.terminatedBy(ctx, of, execution.WorkflowExecution.RunID)
 	}
-	return fmt.Errorf("%s does not go on: its workflow %s", of, how)
+	return fmt.Errorf("%s has stopped: its workflow %s", of, how)
 }
 
 // lastStatus reads the status that a workflow ended with: its result, or the details of its failure or cancellation.
@@ -163,10 +163,10 @@ func (s *server) lastStatus(ctx context.Context, of subject, runID string, into 
 	return nil
 }
 
-// verdict is how a rollout stands or ended, in a condition's words.
+// verdict is the reason and message of the condition that describes a rollout best.
 func verdict(status ranv1.ClusterGroupUpgradeStatus) (reason, message string) {
-	if over := meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded); over != nil {
-		return over.Reason, over.Message
+	if ended := meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded); ended != nil {
+		return ended.Reason, ended.Message
 	}
 	if progressing := meta.FindStatusCondition(status.Conditions, ranv1.ConditionProgressing); progressing != nil {
 		return progressing.Reason, progressing.Message
@@ -177,7 +177,7 @@ func verdict(status ranv1.ClusterGroupUpgradeStatus) (reason, message string) {
 	return "Planning", ""
 }
 
-// succeeded reports whether a rollout is over and every cluster is complete.
+// succeeded reports whether a rollout has ended with every cluster complete.
 func succeeded(status ranv1.ClusterGroupUpgradeStatus) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded)
 }

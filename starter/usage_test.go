@@ -103,12 +103,12 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name:   "a name of too many parts is no rollout",
 			args:   []string{"upgrade", "pause", "cgu/prod/november/spoke-1"},
-			stderr: `error: "cgu/prod/november/spoke-1" names no rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME (see drydock upgrade pause --help)`,
+			stderr: `error: "cgu/prod/november/spoke-1" is not the name of a rollout: give NAME, NAMESPACE/NAME or cgu/NAMESPACE/NAME (see drydock upgrade pause --help)`,
 		},
 		{
 			name:   "a history cannot have fewer than no runs",
 			args:   []string{"upgrade", "history", "november", "--limit", "-1"},
-			stderr: `error: --limit -1: must be 0, for all runs, or more (see drydock upgrade history --help)`,
+			stderr: `error: --limit -1: must be 0 (all runs) or more (see drydock upgrade history --help)`,
 		},
 		{
 			name:   "a namespace must not contradict -n",
@@ -118,13 +118,13 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name: "a namespace is not part of another workflow's id",
 			args: []string{"upgrade", "cancel", "spoke-1", "-n", "prod/november"},
-			stderr: `error: -n "prod/november" is not the name of a namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with ` +
+			stderr: `error: -n "prod/november" is not a valid namespace: a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with ` +
 				`an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?') (see drydock upgrade cancel --help)`,
 		},
 		{
 			name: "nor is a cluster",
 			args: []string{"node", "cancel", "worker-1", "--cluster", "spoke/1"},
-			stderr: `error: --cluster "spoke/1" is not the name of a cluster: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with ` +
+			stderr: `error: --cluster "spoke/1" is not a valid cluster name: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with ` +
 				`an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (see drydock node cancel --help)`,
 		},
 		{
@@ -135,7 +135,7 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name:   "names do not change, so that there is nothing to watch",
 			args:   []string{"upgrade", "status", "november", "--watch", "-o", "name"},
-			stderr: "error: -o name has no word for the changes that --watch shows: leave one of the two out (see drydock upgrade status --help)",
+			stderr: "error: -o name cannot show the changes of --watch: use only one of them (see drydock upgrade status --help)",
 		},
 		{
 			name:   "a file is of one cluster, whatever its name",
@@ -145,7 +145,7 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name:   "a node is looked for in a cluster",
 			args:   []string{"node", "maintain", "worker-1"},
-			stderr: "error: which cluster? set --cluster or DRYDOCK_CLUSTER (see drydock node maintain --help)",
+			stderr: "error: no cluster: set --cluster or DRYDOCK_CLUSTER (see drydock node maintain --help)",
 		},
 		{
 			name:   "a maintenance is of a node or of a file, not of both",
@@ -155,7 +155,7 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name:   "a flag that describes a maintenance does not go unheard beside a file",
 			args:   []string{"node", "maintain", "-f", "request.yaml", "--force", "--cluster", "spoke-1"},
-			stderr: "error: --force does not count beside -f: write it into the file (see drydock node maintain --help)",
+			stderr: "error: --force has no effect with -f: set it in the file (see drydock node maintain --help)",
 		},
 		{
 			name:   "only a watch is for a state",
@@ -165,7 +165,7 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name: "a state that there is none to wait for is refused",
 			args: []string{"node", "status", "worker-1", "--watch", "--for", "ready"},
-			stderr: `error: --for "ready" is no state of a maintenance: give one of Pending, Scheduled, Cordon, WaitForPodCompletion, Draining, Ready, ` +
+			stderr: `error: --for "ready" is not a state of a maintenance: give one of Pending, Scheduled, Cordon, WaitForPodCompletion, Draining, Ready, ` +
 				"RequestorFailed, HealthChecks, CleaningUp, Completed, Failed, Cancelled, NodeGone (see drydock node status --help)",
 		},
 		{

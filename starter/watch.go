@@ -15,30 +15,29 @@ import (
 
 // followed is a status that can be watched.
 type followed interface {
-	// lines are what there is to say, without times: a line is said when something changes, not when time passes.
+	// lines describe the status without times, so that they change only with the status.
 	lines() []statusLine
 	// frame is the status as one block of text.
 	frame(now time.Time, style frameStyle) string
 }
 
-// statusLine is one line about one thing. When the text about a thing changes, it is said again.
+// statusLine is a line about one part of a status. It is printed again when its text changes.
 type statusLine struct{ about, text string }
 
-// frameStyle says how a block of text is drawn. The zero value is plain and without limit.
+// frameStyle is how a frame is drawn. The zero value is plain and unlimited.
 type frameStyle struct {
 	// height of the terminal.
 	height  int
 	colours bool
 }
 
-// getStatus gets the status of a workflow, with at most so many clusters; 0 is no limit. The error may be errFromResult, a remark.
+// getStatus gets the status of a workflow with at most limit clusters; 0 is no limit. With errFromResult the status is valid.
 type getStatus func(ctx context.Context, execution *client.WorkflowExecutionDescription, limit int) (followed, error)
 
-// errEnough ends a watch that has seen what it was waiting for.
+// errEnough ends a watch that has seen the awaited status.
 var errEnough = errors.New("seen enough")
 
-// watch shows a workflow's status until the workflow is over, or until enough says so. Without a worker it waits for one, and for Temporal when that does
-// not answer.
+// watch shows the status of a workflow until the workflow closes or enough returns true. It waits while no worker or no server answers.
 func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatus, enough func() bool) error {
 	view := c.newView()
 	look := func(ctx context.Context, execution *client.WorkflowExecutionDescription) error {
@@ -67,8 +66,8 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 	}
 	err := s.follow(ctx, target, look, view.tick)
 	for ctx.Err() == nil && observe.Away(err) {
-		view.note(fmt.Sprintf("Temporal does not answer, and is asked again: %s", err))
-		_ = observe.Pause(ctx, askAgain) // following again says that ctx is over
+		view.note(fmt.Sprintf("Temporal does not answer; retrying: %s", err))
+		_ = observe.Pause(ctx, askAgain) // following again returns the error of ctx
 		err = s.follow(ctx, target, look, view.tick)
 	}
 	if errors.Is(err, errEnough) {
@@ -77,21 +76,21 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 	return err
 }
 
-// askAgain is how long Temporal is left alone that has not answered.
+// askAgain is the pause after Temporal has not answered.
 const askAgain = time.Second
 
 // view shows a status as it changes.
 type view interface {
-	// limit is how many clusters the view can show; 0 is any number.
+	// limit is the number of clusters that the view can show; 0 is no limit.
 	limit() int
 	show(status followed) error
-	// tick is called every second, for what changes with time alone.
+	// tick is called every second, for text that changes with time.
 	tick()
-	// note says what is not part of the status; empty: what was noted is over.
+	// note shows a message that is not part of the status; empty removes it.
 	note(message string)
 }
 
-// newView returns the live view on a terminal, lines elsewhere, and documents for programs.
+// newView returns the live view on a terminal, otherwise lines, or documents for -o json and yaml.
 func (c *cli) newView() view {
 	if c.output != formatTable {
 		return &documentsView{cli: c}
@@ -99,10 +98,10 @@ func (c *cli) newView() view {
 	if _, _, ok := c.terminal(); ok {
 		return &liveView{cli: c, screen: screen{out: c.Out}}
 	}
-	return &linesView{cli: c, said: map[string]string{}}
+	return &linesView{cli: c, printed: map[string]string{}}
 }
 
-// documentsView writes every status as a document of its own: a line of JSON, or a YAML document.
+// documentsView writes every status as a line of JSON or a YAML document.
 type documentsView struct {
 	cli  *cli
 	last string
@@ -134,8 +133,8 @@ func (v *documentsView) show(status followed) error {
 // linesView writes one line for every change.
 type linesView struct {
 	cli *cli
-	// said is the last line about each thing.
-	said map[string]string
+	// printed is the last line about each part.
+	printed map[string]string
 }
 
 func (v *linesView) limit() int { return 0 }
@@ -144,7 +143,7 @@ func (v *linesView) tick()      {}
 func (v *linesView) note(message string) {
 	const about = "note"
 	if message == "" {
-		delete(v.said, about) // when it comes back, it is said again
+		delete(v.printed, about) // it is printed again if it reappears
 		return
 	}
 	_ = v.say(statusLine{about, message})
@@ -160,10 +159,10 @@ func (v *linesView) show(status followed) error {
 }
 
 func (v *linesView) say(line statusLine) error {
-	if v.said[line.about] == line.text {
+	if v.printed[line.about] == line.text {
 		return nil
 	}
-	v.said[line.about] = line.text
+	v.printed[line.about] = line.text
 	_, err := fmt.Fprintf(v.cli.Out, "%s  %s\n", time.Now().Format(time.TimeOnly), line.text)
 	return err
 }
@@ -176,7 +175,7 @@ type liveView struct {
 	noted  string
 }
 
-// limit asks for no more clusters than there are lines for.
+// limit is the number of clusters that fit on the terminal.
 func (v *liveView) limit() int {
 	_, height, _ := v.cli.terminal()
 	return clusterLines(height)

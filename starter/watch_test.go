@@ -65,8 +65,8 @@ func (unread) Next() (*historypb.HistoryEvent, error) { return nil, context.Dead
 
 func TestAWatchGoesOnWhenTemporalAnswersAgain(t *testing.T) {
 	said := follows(t, &failingOver{answering: completed(t)})
-	require.Contains(t, said, "Temporal does not answer, and is asked again: describe rollout prod/june: connection refused\n")
-	require.Contains(t, said, "Temporal does not answer, and is asked again: follow rollout prod/june: context deadline exceeded\n")
+	require.Contains(t, said, "Temporal does not answer; retrying: describe rollout prod/june: connection refused\n")
+	require.Contains(t, said, "Temporal does not answer; retrying: follow rollout prod/june: context deadline exceeded\n")
 	require.Contains(t, said, "Completed")
 }
 

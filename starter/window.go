@@ -19,21 +19,21 @@ import (
 )
 
 func newWindow(c *cli) *cobra.Command {
-	cmd := noun("window", "Maintenance windows: when something may be disrupted")
+	cmd := noun("window", "Maintenance windows: when disruption is allowed")
 	cmd.AddCommand(newWindowCreate(c), newWindowEdit(c), newWindowExtend(c), newWindowEnd(c), newWindowCancel(c), newWindowOverride(c),
 		newWindowStatus(c), newWindowList(c), newWindowPhase(c), newWindowPreview(c), newWindowAllows(c))
 	return cmd
 }
 
 func addAtFlag(cmd *cobra.Command, at *string) {
-	cmd.Flags().StringVar(at, "at", "", "answer as if it were this time, e.g. 2026-11-20T22:00:00Z (default: now)")
+	cmd.Flags().StringVar(at, "at", "", "answer for this time, e.g. 2026-11-20T22:00:00Z (default: now)")
 }
 
 func newWindowPhase(c *cli) *cobra.Command {
 	var file, at string
 	cmd := &cobra.Command{
 		Use:   "phase -f FILE",
-		Short: "Show how far an announced maintenance has come, and when that changes",
+		Short: "Show the phase of an announced maintenance, and when it changes",
 		Args:  operands(),
 		RunE: c.verb(func(context.Context, []string) error {
 			maintenance, err := manifest.LoadOne[*sreportalv1.Maintenance](file, c.In)
@@ -69,7 +69,7 @@ func newWindowPreview(c *cli) *cobra.Command {
 	var file, from, to string
 	cmd := &cobra.Command{
 		Use:   "preview -f FILE",
-		Short: "Show when a window opens and closes, whatever the clocks do",
+		Short: "Show when a window opens and closes, across daylight saving time",
 		Args:  operands(),
 		RunE: c.verb(func(context.Context, []string) error {
 			object, err := manifest.LoadOne[*drydockv1.MaintenanceWindow](file, c.In)
@@ -80,8 +80,8 @@ func newWindowPreview(c *cli) *cobra.Command {
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the MaintenanceWindow")
-	cmd.Flags().StringVar(&from, "from", "", "from this time on, e.g. 2026-11-20T22:00:00Z (default: now)")
-	cmd.Flags().StringVar(&to, "to", "", "what starts before this time (default: 90 days after --from)")
+	cmd.Flags().StringVar(&from, "from", "", "show openings from this time, e.g. 2026-11-20T22:00:00Z (default: now)")
+	cmd.Flags().StringVar(&to, "to", "", "show openings that start before this time (default: 90 days after --from)")
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -101,7 +101,7 @@ func (c *cli) previewWindow(object *drydockv1.MaintenanceWindow, from, to string
 	}
 	preview, err := window.Preview(start, end)
 	if errors.Is(err, windows.ErrInvalidRange) || errors.Is(err, windows.ErrTooMany) {
-		return usagef("%w; set --from and --to to others", err)
+		return usagef("%w; set another --from and --to", err)
 	}
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (c *cli) previewWindow(object *drydockv1.MaintenanceWindow, from, to string
 
 func renderWindowPreview(w io.Writer, name string, preview windows.Preview) {
 	if len(preview.Occurrences) == 0 {
-		fmt.Fprintf(w, "window %s does not open in that time\n", name)
+		fmt.Fprintf(w, "window %s does not open in this period\n", name)
 	} else {
 		t := newTable("OPENS", "CLOSES", "FOR", "NOTE")
 		for _, o := range preview.Occurrences {
@@ -133,7 +133,7 @@ func renderWindowPreview(w io.Writer, name string, preview windows.Preview) {
 	}
 }
 
-// clockAndOffset shows a time by the clocks of its zone, and how far they are from UTC.
+// clockAndOffset is a local time with its offset from UTC.
 const clockAndOffset = "Mon 2006-01-02 15:04:05 -07:00"
 
 func newWindowAllows(c *cli) *cobra.Command {
@@ -142,10 +142,10 @@ func newWindowAllows(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allows -f FILE",
 		Short: "Show whether windows allow something to start",
-		Long: `Show whether windows allow something to start: while at least one of them is open, none of their exclusions applies, and there is time left.
-The exit status is 1 if they do not.
+		Long: `Show whether windows allow something to start: at least one is open, none of their exclusions applies, and enough time
+is left. The exit status is 1 if they do not allow it.
 
-With --cluster-labels it is asked for a cluster with these labels, and windows that do not select it are passed over.`,
+With --cluster-labels the command asks for a cluster with these labels, and ignores windows that do not select it.`,
 		Args: operands(),
 		RunE: c.verb(func(context.Context, []string) error {
 			objects, err := manifest.Load[*drydockv1.MaintenanceWindow](file, c.In)
@@ -161,8 +161,8 @@ With --cluster-labels it is asked for a cluster with these labels, and windows t
 	}
 	addFileFlag(cmd, &file, "file with the MaintenanceWindows")
 	addAtFlag(cmd, &at)
-	cmd.Flags().DurationVar(&needs, "needs", 0, "how long it would take, e.g. 2h: it must be over before they close")
-	cmd.Flags().StringVar(&clusterLabels, "cluster-labels", "", "labels of the cluster that it is for, e.g. env=prod,site=a (default: no window is passed over)")
+	cmd.Flags().DurationVar(&needs, "needs", 0, "duration of the work, e.g. 2h: it must fit before the windows close")
+	cmd.Flags().StringVar(&clusterLabels, "cluster-labels", "", "labels of the cluster, e.g. env=prod,site=a (default: all windows apply)")
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -173,13 +173,13 @@ func newQuestion(at string, needs time.Duration, clusterLabels string) (windows.
 		return windows.Question{}, err
 	}
 	if needs < 0 {
-		return windows.Question{}, usagef("--needs %s: nothing takes less than no time", needs)
+		return windows.Question{}, usagef("--needs %s: must not be negative", needs)
 	}
 	question := windows.Question{Now: now, Need: needs}
 	if clusterLabels != "" {
 		set, err := labels.ConvertSelectorToLabelsMap(clusterLabels)
 		if err != nil {
-			return windows.Question{}, usagef("--cluster-labels %q are not labels as in env=prod,site=a", clusterLabels)
+			return windows.Question{}, usagef("--cluster-labels %q are not labels such as env=prod,site=a", clusterLabels)
 		}
 		question.Cluster = set
 	}
@@ -206,7 +206,7 @@ func (c *cli) askWindows(objects []*drydockv1.MaintenanceWindow, question window
 		return err
 	}
 	if !verdict.Allowed {
-		return errSaidAlready
+		return errPrinted
 	}
 	return nil
 }

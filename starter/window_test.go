@@ -78,7 +78,7 @@ Sun 2026-03-29 03:30:00 +02:00   Sun 2026-03-29 04:00:00 +02:00   30m0s     02:3
 not at 2026-03-30T00:30:00Z: Excluded by freeze
 `, succeeds(t, args...))
 	require.Equal(t, "2026-03-28T01:30:00Z\n2026-03-29T01:30:00Z\n", succeeds(t, append(args, "-o", "name")...))
-	require.Equal(t, "window prod/nightly does not open in that time\n",
+	require.Equal(t, "window prod/nightly does not open in this period\n",
 		succeeds(t, "window", "preview", "-f", window, "--from", "2026-03-31T04:00:00Z", "--to", "2026-03-31T05:00:00Z"))
 	require.NotEmpty(t, succeeds(t, "window", "preview", "-f", window), "from now on")
 }
@@ -136,19 +136,19 @@ func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
 		},
 		{
 			name: "backwards", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "2026-03-27T00:00:00Z"},
-			stderr: "error: invalid range: 2026-03-27T00:00:00Z is not after 2026-03-28T00:00:00Z; set --from and --to to others (see drydock window preview --help)",
+			stderr: "error: invalid range: 2026-03-27T00:00:00Z is not after 2026-03-28T00:00:00Z; set another --from and --to (see drydock window preview --help)",
 		},
 		{
 			name: "about thousands of years", args: []string{"preview", "-f", window, "--from", "2026-03-28T00:00:00Z", "--to", "4026-03-27T00:00:00Z"},
-			stderr: "error: window prod/nightly: too many occurrences: more than 20000 around 2026-03-24T22:00:00Z; set --from and --to to others (see drydock window preview --help)",
+			stderr: "error: window prod/nightly: too many occurrences: more than 20000 around 2026-03-24T22:00:00Z; set another --from and --to (see drydock window preview --help)",
 		},
 		{
 			name: "about no time", args: []string{"preview", "-f", window, "--from", "tomorrow"},
-			stderr: `error: --from "tomorrow" is not a time as in 2026-11-20T22:00:00Z (see drydock window preview --help)`,
+			stderr: `error: --from "tomorrow" is not a time such as 2026-11-20T22:00:00Z (see drydock window preview --help)`,
 		},
 		{
 			name: "about less than no time", args: []string{"allows", "-f", window, "--needs", "-1h"},
-			stderr: "error: --needs -1h0m0s: nothing takes less than no time (see drydock window allows --help)",
+			stderr: "error: --needs -1h0m0s: must not be negative (see drydock window allows --help)",
 		},
 		{
 			name: "about a time without calendars", args: []string{"allows", "-f", window, "--at", "0001-01-01T00:00:00Z"},
@@ -156,7 +156,7 @@ func TestAWindowThatCannotBeAskedIsRefused(t *testing.T) {
 		},
 		{
 			name: "for a cluster that cannot be", args: []string{"allows", "-f", window, "--cluster-labels", "env"},
-			stderr: `error: --cluster-labels "env" are not labels as in env=prod,site=a (see drydock window allows --help)`,
+			stderr: `error: --cluster-labels "env" are not labels such as env=prod,site=a (see drydock window allows --help)`,
 		},
 		{
 			name: "as a maintenance", args: []string{"phase", "-f", window},
@@ -176,10 +176,10 @@ func TestAnOrderForAWindowIsCheckedBeforeAnybodyIsAsked(t *testing.T) {
 		args   []string
 		stderr string
 	}{
-		"an override that says no reason":      {[]string{"window", "override", "prod/night", "--for", "2h"}, "--reason is missing"},
-		"an override of no length":             {[]string{"window", "override", "prod/night", "--for", "0s", "--reason", "CVE"}, "--for 0s: an emergency lasts longer than that"},
+		"an override that says no reason":      {[]string{"window", "override", "prod/night", "--for", "2h"}, "--reason is required"},
+		"an override of no length":             {[]string{"window", "override", "prod/night", "--for", "0s", "--reason", "CVE"}, "--for 0s: must be positive"},
 		"an end that is no time":               {[]string{"window", "extend", "prod/night", "--until", "soon"}, "--until"},
-		"a name that is none":                  {[]string{"window", "status", "a/b/c"}, "names no window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME"},
+		"a name that is none":                  {[]string{"window", "status", "a/b/c"}, "is not the name of a window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME"},
 		"a namespace that contradicts another": {[]string{"window", "end", "prod/night", "-n", "ops"}, `namespace "prod" contradicts -n ops`},
 	} {
 		t.Run(name, func(t *testing.T) {

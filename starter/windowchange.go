@@ -16,10 +16,10 @@ import (
 )
 
 func newWindowCreate(c *cli) *cobra.Command {
-	return c.windowFromFile("create -f FILE", "Define a window: it opens and closes from now on",
-		`Define a window: it opens and closes from now on.
+	return c.windowFromFile("create -f FILE", "Create a window, which opens and closes from now on",
+		`Create a window, which opens and closes from now on.
 
-Rollouts and node maintenances that name it, and have waited for somebody to define it, go on. A window that is over may be defined anew.`,
+Rollouts and node maintenances that wait for this window continue. You can create a window again after it has ended.`,
 		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
 			var status windows.Status
 			err := s.answered(ctx, target, "create", &status, func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
@@ -35,16 +35,16 @@ Rollouts and node maintenances that name it, and have waited for somebody to def
 }
 
 func newWindowEdit(c *cli) *cobra.Command {
-	return c.windowFromFile("edit -f FILE", "Change a window; an opening at hand keeps its end",
-		`Change a window; an opening at hand keeps its end.
+	return c.windowFromFile("edit -f FILE", "Change a window; the current opening keeps its end",
+		`Change a window; the current opening keeps its end.
 
-What was extended or cancelled of openings to come does not hold for the changed calendar.`,
+Extensions and cancellations of upcoming openings do not apply to the changed calendar.`,
 		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
 			return s.orderWindow(ctx, target, temporal.UpdateEdit, request)
 		})
 }
 
-// windowFromFile is a command that takes a MaintenanceWindow.
+// windowFromFile returns a command that reads a MaintenanceWindow.
 func (c *cli) windowFromFile(use, short, long string, order func(context.Context, *server, subject, windows.DefineRequest) (windows.Status, error)) *cobra.Command {
 	var file, reason string
 	cmd := &cobra.Command{
@@ -69,7 +69,7 @@ func (c *cli) windowFromFile(use, short, long string, order func(context.Context
 	return cmd
 }
 
-// loadWindow reads the MaintenanceWindow of a file and settles its namespace.
+// loadWindow reads a MaintenanceWindow from a file and sets its namespace.
 func (c *cli) loadWindow(file string) (*drydockv1.MaintenanceWindow, error) {
 	object, err := manifest.LoadOne[*drydockv1.MaintenanceWindow](file, c.In)
 	if err != nil {
@@ -84,16 +84,16 @@ func (c *cli) loadWindow(file string) (*drydockv1.MaintenanceWindow, error) {
 	return object, nil
 }
 
-// windowOrder is a command that changes a window by its name.
+// windowOrder describes a command that changes a window by name.
 type windowOrder struct {
 	verb, short string
-	// long goes on after short.
+	// long follows short in the help.
 	long   string
 	flags  func(*cobra.Command)
 	update string
-	// request is what is sent; it is asked for before Temporal is.
+	// request returns the update. It runs before the command connects to Temporal.
 	request func(windows.Request) (any, error)
-	// needsReason: it must say why.
+	// needsReason means that --reason is required.
 	needsReason bool
 }
 
@@ -109,7 +109,7 @@ func (c *cli) windowOrder(o windowOrder) *cobra.Command {
 				return err
 			}
 			if o.needsReason && reason == "" {
-				return usagef("--reason is missing: who opens a window in an emergency must say why")
+				return usagef("--reason is required for an emergency override")
 			}
 			request, err := o.request(windows.Request{Actor: actor(), Reason: reason})
 			if err != nil {
@@ -132,12 +132,12 @@ func newWindowExtend(c *cli) *cobra.Command {
 	var until string
 	var force bool
 	return c.windowOrder(windowOrder{
-		verb: "extend", short: "Move the end of the opening at hand, or of the next one", update: temporal.UpdateExtend,
-		long: `The new end is later than the old one. It may lie in or beyond an exclusion only with --force.`,
+		verb: "extend", short: "Extend the current opening, or the next one", update: temporal.UpdateExtend,
+		long: `The new end must be later than the old one. To extend into or beyond an exclusion, use --force.`,
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&until, "until", "", "its new end, e.g. 2026-11-21T04:00:00Z")
+			cmd.Flags().StringVar(&until, "until", "", "new end, e.g. 2026-11-21T04:00:00Z")
 			_ = cmd.MarkFlagRequired("until")
-			cmd.Flags().BoolVar(&force, "force", false, "also into an exclusion")
+			cmd.Flags().BoolVar(&force, "force", false, "extend into an exclusion")
 		},
 		request: func(r windows.Request) (any, error) {
 			end, err := timeOf("--until", until, time.Time{})
@@ -149,10 +149,10 @@ func newWindowExtend(c *cli) *cobra.Command {
 func newWindowEnd(c *cli) *cobra.Command {
 	var at string
 	return c.windowOrder(windowOrder{
-		verb: "end", short: "Close a window before its time, and end an emergency override", update: temporal.UpdateEnd,
-		long: `It opens again when its calendar says so.`,
+		verb: "end", short: "Close a window early, or end an emergency override", update: temporal.UpdateEnd,
+		long: `The window opens again at its next scheduled opening.`,
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&at, "at", "", "when, e.g. 2026-11-21T03:00:00Z (default: now)")
+			cmd.Flags().StringVar(&at, "at", "", "time of the close, e.g. 2026-11-21T03:00:00Z (default: now)")
 		},
 		request: func(r windows.Request) (any, error) {
 			end, err := timeOf("--at", at, time.Time{})
@@ -165,11 +165,11 @@ func newWindowCancel(c *cli) *cobra.Command {
 	var start string
 	var all bool
 	return c.windowOrder(windowOrder{
-		verb: "cancel", short: "Cancel the opening at hand, the next, another one, or all", update: temporal.UpdateCancel,
-		long: `An opening at hand ends now. With --all the window opens no more.`,
+		verb: "cancel", short: "Cancel the current opening, the next one, another one, or all", update: temporal.UpdateCancel,
+		long: `The current opening ends now. With --all the window never opens again.`,
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().StringVar(&start, "start", "", "the opening that starts then, e.g. 2026-11-28T22:00:00Z")
-			cmd.Flags().BoolVar(&all, "all", false, "all openings")
+			cmd.Flags().StringVar(&start, "start", "", "start of the opening to cancel, e.g. 2026-11-28T22:00:00Z")
+			cmd.Flags().BoolVar(&all, "all", false, "cancel all openings")
 			cmd.MarkFlagsMutuallyExclusive("start", "all")
 		},
 		request: func(r windows.Request) (any, error) {
@@ -182,23 +182,23 @@ func newWindowCancel(c *cli) *cobra.Command {
 func newWindowOverride(c *cli) *cobra.Command {
 	var lasting time.Duration
 	return c.windowOrder(windowOrder{
-		verb: "override", short: "Open a window in an emergency, whatever its calendar says", update: temporal.UpdateOverride, needsReason: true,
-		long: `It opens for at most 7 days, also where an exclusion applies. Who does it, why, and until when is kept in its status and sent to those whom it notifies.
-"drydock window end" ends it before its time.`,
+		verb: "override", short: "Open a window in an emergency, outside its calendar", update: temporal.UpdateOverride, needsReason: true,
+		long: `It opens for at most 7 days, also during an exclusion. Your user name, the reason and the end are recorded in its status and sent with its
+notifications. To end it early, use "drydock window end".`,
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().DurationVar(&lasting, "for", 0, "for how long, e.g. 2h")
+			cmd.Flags().DurationVar(&lasting, "for", 0, "duration, e.g. 2h")
 			_ = cmd.MarkFlagRequired("for")
 		},
 		request: func(r windows.Request) (any, error) {
 			if lasting <= 0 {
-				return nil, usagef("--for %s: an emergency lasts longer than that", lasting)
+				return nil, usagef("--for %s: must be positive", lasting)
 			}
 			return windows.OverrideRequest{Request: r, Until: time.Now().Add(lasting).Truncate(time.Second)}, nil
 		},
 	})
 }
 
-// withWindow carries out a change of a window, and shows how it stands then.
+// withWindow changes a window and prints its new status.
 func (c *cli) withWindow(ctx context.Context, target subject, change func(*server, subject) (windows.Status, error)) error {
 	s, err := c.dial(ctx)
 	if err != nil {
@@ -214,7 +214,7 @@ func (c *cli) withWindow(ctx context.Context, target subject, change func(*serve
 	}, target.workflowID)
 }
 
-// orderWindow asks a window for a change.
+// orderWindow sends an update to a window.
 func (s *server) orderWindow(ctx context.Context, target subject, update string, request any) (windows.Status, error) {
 	var status windows.Status
 	return status, s.update(ctx, target, update, request, &status)

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// window returns the window that a person names: NAME, NAMESPACE/NAME, or its workflow id.
+// window parses the name of a window: NAME, NAMESPACE/NAME, or its workflow id.
 func (c *cli) window(name string) (subject, error) {
 	parts := strings.Split(strings.TrimPrefix(name, temporal.MaintenanceWindowPrefix), "/")
 	switch len(parts) {
@@ -25,7 +25,7 @@ func (c *cli) window(name string) (subject, error) {
 			return subject{}, err
 		}
 	default:
-		return subject{}, usagef("%q names no window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME", name)
+		return subject{}, usagef("%q is not the name of a window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME", name)
 	}
 	return windowSubject(c.objectNamespace(), parts[len(parts)-1]), nil
 }
@@ -38,7 +38,7 @@ func windowSubject(namespace, name string) subject {
 	}
 }
 
-// completeWindows suggests the windows that there are.
+// completeWindows completes the names of windows.
 func (c *cli) completeWindows(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -49,7 +49,7 @@ func (c *cli) completeWindows(cmd *cobra.Command, args []string, _ string) ([]co
 func newWindowStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "status NAME",
-		Short:             "Show how a window stands, when it opens next, and what has happened",
+		Short:             "Show the status of a window, its next openings, and its recent events",
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeWindows,
 		RunE:              c.subjectVerb(c.window, c.showWindow),
@@ -76,7 +76,7 @@ func (c *cli) showWindow(ctx context.Context, s *server, target subject) error {
 	return c.print(status, func(w io.Writer) { renderWindow(w, status) }, target.workflowID)
 }
 
-// windowText says in one line how a window stands.
+// windowText describes the status of a window in one line.
 func windowText(s windows.Status) string {
 	text := string(s.Phase)
 	switch {
@@ -89,10 +89,10 @@ func windowText(s windows.Status) string {
 	case len(s.Coming) > 0:
 		text += ", opens " + s.Coming[0].Start.UTC().Format(time.RFC3339)
 	case s.Phase == windows.PhaseUndefined:
-		text += ": `drydock window create -f FILE` defines it"
+		text += ": create it with `drydock window create -f FILE`"
 	}
 	if s.Trouble != "" {
-		text += "; its calendar cannot be read: " + s.Trouble
+		text += "; its calendar is invalid: " + s.Trouble
 	}
 	return text
 }
@@ -103,7 +103,7 @@ func renderWindow(w io.Writer, s windows.Status) {
 		fmt.Fprintf(w, "only for clusters with %s\n", metav1.FormatLabelSelector(s.Selector))
 	}
 	if len(s.Followers) > 0 {
-		fmt.Fprintf(w, "followed by %s\n", strings.Join(s.Followers, ", "))
+		fmt.Fprintf(w, "used by %s\n", strings.Join(s.Followers, ", "))
 	}
 	if len(s.Coming) > 0 {
 		t := newTable("OPENS", "CLOSES")
@@ -122,8 +122,8 @@ func renderWindow(w io.Writer, s windows.Status) {
 }
 
 func newWindowList(c *cli) *cobra.Command {
-	return c.newList("List the windows, with how they stand", "only those that are not over", workflowsOf(temporal.MaintenanceWindow), func(w io.Writer, list listing) {
-		t := newTable("NAMESPACE", "NAME", "STANDS")
+	return c.newList("List the windows with their status", "only windows that have not ended", workflowsOf(temporal.MaintenanceWindow), func(w io.Writer, list listing) {
+		t := newTable("NAMESPACE", "NAME", "STATUS")
 		for _, row := range list.Items {
 			t.AppendRow(table.Row{row.Namespace, row.Name, row.phase()})
 		}

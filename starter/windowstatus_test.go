@@ -23,9 +23,9 @@ func TestHowAWindowStandsIsShownToPeople(t *testing.T) {
 	}
 	var shown strings.Builder
 	renderWindow(&shown, status)
-	require.Equal(t, `window prod/night: Open until 2026-12-02T02:00:00Z; its calendar cannot be read: there is no zone Mars/Olympus
+	require.Equal(t, `window prod/night: Open until 2026-12-02T02:00:00Z; its calendar is invalid: there is no zone Mars/Olympus
 only for clusters with env in (prod,test),site=b
-followed by cgu/ops/june, node/c1/ops/w0
+used by cgu/ops/june, node/c1/ops/w0
 
 OPENS                  CLOSES
 2026-12-02T22:00:00Z   2026-12-03T02:00:00Z

@@ -19,16 +19,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// readiness says whether this worker can work.
+// readiness checks whether this worker can run workflows and activities.
 type readiness struct {
 	temporal  client.Client
 	namespace string
 	clusters  *kube.Clusters
-	// working: workflows and activities are registered, and their task queue is polled.
+	// working is set while the worker polls its task queue.
 	working atomic.Bool
 }
 
-// readyTimeout is how long Temporal and the hub may take to answer.
+// readyTimeout limits the answers of Temporal and the hub.
 const readyTimeout = 3 * time.Second
 
 // check returns why the worker is not ready.
@@ -38,13 +38,13 @@ func (r *readiness) check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	// Not the server's own health check, which answers everybody: this shows that our credentials are good.
+	// Unlike the server's health check, this also checks the credentials.
 	if _, err := r.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: r.namespace}); err != nil {
 		return fmt.Errorf("temporal: namespace %s: %w", r.namespace, err)
 	}
 	hub, err := r.clusters.Hub(ctx)
 	if temporal.ErrorType(err) == temporal.ErrNoHub {
-		return nil // this worker has no hub: it plans no rollouts
+		return nil // without a hub this worker plans no rollouts
 	}
 	if err == nil {
 		err = hub.Reachable(ctx)

@@ -9,8 +9,8 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 )
 
-// calmHandler lowers to debug what the SDK logs as an error or a warning although it is how waits end: an activity is cancelled because its workflow
-// goes on or is over. What is left at those levels is worth to be looked at.
+// calmHandler lowers to debug what the SDK logs as errors although it is normal: an activity is cancelled because its workflow no longer
+// waits for it, or has closed.
 type calmHandler struct{ slog.Handler }
 
 func (h calmHandler) Handle(ctx context.Context, record slog.Record) error {
@@ -31,7 +31,7 @@ func (h calmHandler) WithGroup(name string) slog.Handler {
 	return calmHandler{h.Handler.WithGroup(name)}
 }
 
-// endsAWait reports whether the SDK says no more than that an activity has been cancelled, or that its workflow is over.
+// endsAWait reports whether a record only reports that an activity was cancelled or that its workflow has closed.
 func endsAWait(record slog.Record) bool {
 	if record.Message != "Activity error." && record.Message != "RecordActivityHeartbeat with error" {
 		return false

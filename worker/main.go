@@ -41,10 +41,10 @@ func newCommand() *cobra.Command {
 		Short: "Run Drydock's workflows and activities",
 		Long: `Run Drydock's workflows and activities.
 
-Clusters come from a clusters file (--clusters), or are contexts of a kubeconfig (--contexts, --hub-context). Inside a cluster, with
+Clusters come from a clusters file (--clusters) or from contexts of a kubeconfig (--contexts, --hub-context). Inside a cluster, with
 --cluster NAME, it runs only that cluster's activities, with its own ServiceAccount.
 
-On SIGTERM or Ctrl-C it takes no new work and hands over what it is doing: other workers go on with it at once.`,
+On SIGTERM or Ctrl-C it stops taking work and releases its running activities, which other workers retry at once.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -55,7 +55,7 @@ On SIGTERM or Ctrl-C it takes no new work and hands over what it is doing: other
 	return cmd
 }
 
-// run works until ctx is done or the worker fails for good. It logs to logs.
+// run runs the worker until ctx is done or the worker fails fatally. It logs to logs.
 func run(ctx context.Context, logs io.Writer, o *options) error {
 	log, err := o.logger(logs)
 	if err != nil {
@@ -107,7 +107,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	return work(ctx, w, ready, failed, log.With("taskQueue", o.taskQueue(), "temporal", connection.HostPort, "health", health.address()))
 }
 
-// work runs the worker until ctx is done or the worker fails for good, and hands over what it is doing.
+// work runs the worker until ctx is done or the worker fails fatally, and then releases its running activities.
 func work(ctx context.Context, w worker.Worker, ready *readiness, failed <-chan error, log *slog.Logger) error {
 	if err := w.Start(); err != nil {
 		return fmt.Errorf("start the worker: %w", err)
@@ -118,10 +118,10 @@ func work(ctx context.Context, w worker.Worker, ready *readiness, failed <-chan 
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
-		err = fmt.Errorf("the worker cannot go on: %w", err)
+		err = fmt.Errorf("the worker failed: %w", err)
 	}
 	ready.working.Store(false)
-	log.Info("worker stops: activities are handed over")
+	log.Info("worker stopping: releasing running activities")
 	w.Stop()
 	log.Info("worker stopped")
 	return err

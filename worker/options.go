@@ -19,7 +19,7 @@ import (
 	"drydock.dev/drydock/workflows"
 )
 
-// options are what the command line says.
+// options are the settings of the command line.
 type options struct {
 	connection temporal.Connection
 
@@ -49,9 +49,9 @@ type options struct {
 
 func defaultOptions() *options {
 	return &options{
-		// Waits are activities, and each node under maintenance has one: they cost a goroutine each.
+		// Each node under maintenance has a waiting activity, which costs a goroutine.
 		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 16,
-		// Activities are handed over when the stop begins; this is how long that may take.
+		// Activities are cancelled when the stop begins, so that other workers retry them; this limits the wait for them.
 		stopTimeout:   20 * time.Second,
 		healthAddress: "127.0.0.1:9091",
 		logLevel:      "info",
@@ -61,24 +61,24 @@ func defaultOptions() *options {
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	o.connection.AddFlags(flags)
-	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with how each is reached")
+	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with the access to each")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of --contexts and --hub-context (env KUBECONFIG; default ~/.kube/config)")
 	flags.StringSliceVar(&o.contexts, "contexts", nil, "kubeconfig contexts of the clusters; a cluster's name is its context's")
 	flags.StringVar(&o.hubContext, "hub-context", "", "kubeconfig context of the hub")
-	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster this worker runs in: only its activities, with its own ServiceAccount")
-	flags.Float32Var(&o.qps, "kube-qps", 0, "requests a second to one cluster, on average (default 300)")
-	flags.IntVar(&o.burst, "kube-burst", 0, "requests to one cluster at once (default 600)")
-	flags.IntVar(&o.activities, "max-activities", o.activities, "activities at once; every node that is drained or waited for takes one")
-	flags.IntVar(&o.workflowTasks, "max-workflow-tasks", o.workflowTasks, "workflow tasks at once, at least 2")
+	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster this worker runs in: it runs only the activities of that cluster, with its own ServiceAccount")
+	flags.Float32Var(&o.qps, "kube-qps", 0, "average requests per second to a cluster (default 300)")
+	flags.IntVar(&o.burst, "kube-burst", 0, "burst of requests to a cluster (default 600)")
+	flags.IntVar(&o.activities, "max-activities", o.activities, "concurrent activities; every node that is drained or waited for needs one")
+	flags.IntVar(&o.workflowTasks, "max-workflow-tasks", o.workflowTasks, "concurrent workflow tasks, at least 2")
 	flags.IntVar(&o.activityPollers, "activity-pollers", o.activityPollers, "concurrent polls for activities")
 	flags.IntVar(&o.workflowPollers, "workflow-pollers", o.workflowPollers, "concurrent polls for workflow tasks, at least 2")
-	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "how long a stop may take to hand over activities")
-	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pull images before a rollout, where a PreCachingConfig names none")
-	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that make backups before a rollout")
-	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that notifications of maintenance windows are signed with; without it none are sent")
-	flags.StringVar(&o.deployment, "deployment", "", "worker deployment to be a version of; with --build-id it turns worker versioning on")
+	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "time limit to release running activities on a stop")
+	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
+	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
+	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that signs notifications of maintenance windows (default: no notifications)")
+	flags.StringVar(&o.deployment, "deployment", "", "name of the worker deployment; with --build-id it turns on worker versioning")
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
-	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "where /healthz, /readyz and /metrics are served; with port 0 on any free one, which the log names")
+	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "address of /healthz, /readyz and /metrics; with port 0 the log names the port")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
 }
@@ -98,25 +98,25 @@ func (o *options) logger(to io.Writer) (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", o.logFormat)
 }
 
-// check refuses settings that would do nothing, or that the SDK ends the process for.
+// check refuses settings that have no effect, or that make the SDK exit.
 func (o *options) check() error {
 	switch {
 	case o.workflowTasks < 2:
-		return fmt.Errorf("--max-workflow-tasks %d: must be at least 2: one is for workflows that the worker knows, one for others", o.workflowTasks)
+		return fmt.Errorf("--max-workflow-tasks %d: must be at least 2: one for cached workflows, one for others", o.workflowTasks)
 	case o.workflowPollers < 2:
-		return fmt.Errorf("--workflow-pollers %d: must be at least 2: one is for workflows that the worker knows, one for others", o.workflowPollers)
+		return fmt.Errorf("--workflow-pollers %d: must be at least 2: one for cached workflows, one for others", o.workflowPollers)
 	case o.activities < 1:
 		return fmt.Errorf("--max-activities %d: must be at least 1", o.activities)
 	case o.activityPollers < 1:
 		return fmt.Errorf("--activity-pollers %d: must be at least 1", o.activityPollers)
 	case o.qps < 0:
-		return fmt.Errorf("--kube-qps %v: must not be negative: after the first requests there would be no more", o.qps)
+		return fmt.Errorf("--kube-qps %v: must not be negative", o.qps)
 	case o.burst < 0:
-		return fmt.Errorf("--kube-burst %d: must not be negative: there would be no requests", o.burst)
+		return fmt.Errorf("--kube-burst %d: must not be negative", o.burst)
 	case o.stopTimeout < 0:
 		return fmt.Errorf("--stop-timeout %s: must not be negative", o.stopTimeout)
 	case o.healthAddress == "":
-		return errors.New("--health-address: must not be empty: host:port, such as 127.0.0.1:9091; with port 0 it is any free one, which the log names")
+		return errors.New("--health-address: must not be empty: set host:port, such as 127.0.0.1:9091; with port 0 the log names the port")
 	case o.deployment != "" && o.buildID == "":
 		return errors.New("--deployment also needs --build-id")
 	case o.buildID != "" && o.deployment == "":
@@ -125,7 +125,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// webhookSecret reads the secret that notifications are signed with; there may be none. White space around it is not part of it.
+// webhookSecret reads the optional secret that signs notifications, without surrounding white space.
 func (o *options) webhookSecret() ([]byte, error) {
 	if o.webhookSecretFile == "" {
 		return nil, nil
@@ -141,7 +141,7 @@ func (o *options) webhookSecret() ([]byte, error) {
 	return secret, nil
 }
 
-// source says which clusters this worker serves. Exactly one way to name them must be used.
+// source returns the clusters of this worker. Exactly one way to name them must be used.
 func (o *options) source() (kube.Source, error) {
 	byContext := len(o.contexts) > 0 || o.hubContext != ""
 	ways := 0
@@ -152,11 +152,11 @@ func (o *options) source() (kube.Source, error) {
 	}
 	switch {
 	case ways == 0:
-		return kube.Source{}, errors.New("which clusters? give --clusters FILE, --contexts with --hub-context, or, inside a cluster, --cluster NAME")
+		return kube.Source{}, errors.New("no clusters: set --clusters, --contexts with --hub-context, or, inside a cluster, --cluster")
 	case ways > 1:
-		return kube.Source{}, errors.New("--clusters, --contexts (with --hub-context) and --cluster exclude each other")
+		return kube.Source{}, errors.New("--clusters, --contexts (with --hub-context) and --cluster are mutually exclusive")
 	case o.kubeconfig != "" && !byContext:
-		return kube.Source{}, errors.New("--kubeconfig is of --contexts and --hub-context; a clusters file names the kubeconfig of each cluster, and --cluster needs none")
+		return kube.Source{}, errors.New("--kubeconfig needs --contexts or --hub-context: a clusters file names the kubeconfig of each cluster, and --cluster needs none")
 	case o.cluster != "":
 		source, err := kube.FromWithin(o.cluster)
 		if err != nil {
@@ -169,7 +169,7 @@ func (o *options) source() (kube.Source, error) {
 	return kube.FromClustersFile(o.clustersFile)
 }
 
-// taskQueue is where this worker's work comes from.
+// taskQueue is the task queue that this worker polls.
 func (o *options) taskQueue() string {
 	if o.cluster != "" {
 		return temporal.ClusterTaskQueue(o.cluster)
@@ -177,8 +177,8 @@ func (o *options) taskQueue() string {
 	return temporal.TaskQueue
 }
 
-// versioned: this worker is a version of a worker deployment. Off unless asked for: a versioned queue dispatches nothing until somebody has
-// set a current version.
+// versioned reports whether this worker is a version of a worker deployment. It is off by default: a versioned queue dispatches nothing until
+// an operator sets a current version.
 func (o *options) versioned() bool { return o.deployment != "" && o.buildID != "" }
 
 func (o *options) workerOptions(onFatalError func(error)) worker.Options {
@@ -188,7 +188,7 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		MaxConcurrentActivityTaskPollers:       o.activityPollers,
 		MaxConcurrentWorkflowTaskPollers:       o.workflowPollers,
 		WorkerStopTimeout:                      o.stopTimeout,
-		// A cancellation reaches an activity with the answer to a heartbeat: it must not be held back for long.
+		// A cancellation reaches an activity with the answer to a heartbeat, so heartbeats must not be throttled for long.
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
 		DisableWorkflowWorker:            o.cluster != "",

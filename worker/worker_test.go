@@ -33,17 +33,17 @@ func TestTheClustersMustBeNamedInOneWay(t *testing.T) {
 	}{
 		{
 			name: "none",
-			err:  "which clusters? give --clusters FILE, --contexts with --hub-context, or, inside a cluster, --cluster NAME",
+			err:  "no clusters: set --clusters, --contexts with --hub-context, or, inside a cluster, --cluster",
 		},
 		{
 			name: "two",
 			args: []string{"--clusters", "clusters.yaml", "--hub-context", "hub"},
-			err:  "--clusters, --contexts (with --hub-context) and --cluster exclude each other",
+			err:  "--clusters, --contexts (with --hub-context) and --cluster are mutually exclusive",
 		},
 		{
 			name: "a kubeconfig that nothing is read from",
 			args: []string{"--clusters", "clusters.yaml", "--kubeconfig", "kubeconfig"},
-			err:  "--kubeconfig is of --contexts and --hub-context; a clusters file names the kubeconfig of each cluster, and --cluster needs none",
+			err:  "--kubeconfig needs --contexts or --hub-context: a clusters file names the kubeconfig of each cluster, and --cluster needs none",
 		},
 		{
 			name: "a file that is not there",
