@@ -153,11 +153,12 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	}
 	g.remediator = newRemediator(g, prepared)
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
-	g.record = newGroupRecord(ctx, &g.status, rollout.RemediationOf(&in.Object))
+	g.record = newGroupRecord(ctx, &g.status, in.Object.Namespace+"/"+in.Object.Name, rollout.RemediationOf(&in.Object))
 	g.record.completed, g.record.soak = g.completions.add, g.soak()
+	g.completions.trouble = g.record.troubles.add()
 	if c := in.Carried; c != nil && c.Pause != nil {
-		g.record.pause = c.Pause
-		g.record.reason.replace(c.Pause.DeepCopy())
+		g.record.waits.Pause = c.Pause
+		g.record.show()
 	}
 	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
 		workflow.QueryHandlerOptions{Description: "What keeps anything new from being begun on the clusters that are named."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
@@ -170,7 +171,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 
 // insist returns the insistence of this rollout on the hub: its status says why an activity does not succeed.
 func (g *groupUpgrade) insist() insistence {
-	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.troubled}
+	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.troubles.add()}
 }
 
 func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatus, error) {
@@ -229,6 +230,7 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.phase }))
 	for _, phase := range runbook[first:] {
 		g.phase = phase.name
+		g.record.log.Info("Rollout enters a phase", "phase", phase.name)
 		end, err := phase.run(ctx)
 		if end == endRun {
 			return g.continueAsNew(ctx)
@@ -258,6 +260,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
+	g.record.log.Info("Rollout continues as new", "phase", g.phase, "batch", g.nextBatch+1)
 	in := g.in
 	in.Carried = g.carry(workflow.Now(ctx))
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
@@ -271,7 +274,7 @@ func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	return &ClusterGroupUpgradeCarried{
 		Status: status, TaskQueues: g.taskQueues, Phase: g.phase, Used: g.charged.total(now), NextBatch: g.nextBatch, Begun: g.begun,
 		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Gated: seen, GatePassed: passed, Held: g.holds.state, Windows: g.holds.windows.carry(),
-		Slowest: g.slowest, Starters: g.starters, Pause: g.record.pause, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
+		Slowest: g.slowest, Starters: g.starters, Pause: g.record.waits.Pause, NotBound: rollout.CompactNotBound(g.notBoundStill(), rollout.NamesOf(g.status.Clusters)),
 	}
 }
 

@@ -33,6 +33,8 @@ type completions struct {
 	// due are the clusters that are to be changed still.
 	due    []string
 	atWork bool
+	// trouble shows why a change does not succeed yet.
+	trouble func(ctx workflow.Context, reason, message string)
 	// refused are those of them that have refused it.
 	refused []activities.RefusedChange
 }
@@ -96,18 +98,18 @@ func (g *groupUpgrade) notDone(clusters []string) {
 // changeAll does what beforeEnable asks for to clusters. Those that refuse it are asked again until they take it, or have refused it for good.
 func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
 	refused, err := g.change(ctx, "beforeEnable", clusters, change)
+	trouble := g.record.troubles.add()
 	for pause := shortestRefusal; err == nil && len(refused) > 0; pause = min(2*pause, longestRefusal) {
 		if final := finally(refused); len(final) > 0 {
+			trouble(ctx, "", "")
 			return temporal.Error(temporal.ErrInvalidSpec, "actions.beforeEnable: "+answers(final), nil)
 		}
-		g.record.reason.set(ctx, reasonRefused, "beforeEnable: "+answers(refused))
-		if err := workflow.Sleep(ctx, pause); err != nil {
-			return err
-		}
-		if refused, err = g.change(ctx, "beforeEnable", namesOf(refused), change); len(refused) == 0 {
-			g.record.reason.set(ctx, "", "")
+		trouble(ctx, reasonRefused, "beforeEnable: "+answers(refused))
+		if err = workflow.Sleep(ctx, pause); err == nil {
+			refused, err = g.change(ctx, "beforeEnable", namesOf(refused), change)
 		}
 	}
+	trouble(ctx, "", "")
 	return err
 }
 
@@ -141,17 +143,15 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 // takeRefusals takes in what came of changing some clusters: those that have refused come again, after all others.
 func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
 	c := &g.completions
-	before := len(c.refused)
 	asked := func(r activities.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
 	again := slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return r.Final })
 	c.refused = append(slices.DeleteFunc(c.refused, asked), again...)
 	c.due = append(c.due[len(some):], namesOf(again)...)
-	switch {
-	case len(c.refused) > 0:
-		g.record.troubled(ctx, reasonRefused, "afterCompletion: "+answers(c.refused))
-	case before > 0:
-		g.record.troubled(ctx, "", "")
+	reason, message := "", ""
+	if len(c.refused) > 0 {
+		reason, message = reasonRefused, "afterCompletion: "+answers(c.refused)
 	}
+	c.trouble(ctx, reason, message)
 }
 
 // awaitOthers waits until other clusters are due than those that have refused, or for as long as those are left alone; then it returns true.
@@ -217,5 +217,6 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 			note += ": " + answers(g.completions.refused)
 		}
 		g.record.note(note)
+		g.completions.trouble(listening, "", "")
 	}
 }

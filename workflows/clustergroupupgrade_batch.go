@@ -45,6 +45,7 @@ type batch struct {
 	// blind: nobody could say it, and it is asked again when askPause is over; 0: somebody could.
 	blind    bool
 	askPause time.Duration
+	trouble  func(ctx workflow.Context, reason, message string)
 	// vanishing watches whether clusters vanish.
 	vanishing vanishWatch
 }
@@ -89,7 +90,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:next]...)
 	b := &batch{
 		group: g, first: int32(g.nextBatch + 1), last: int32(next), time: *g.begun,
-		clusters: clusters, pending: g.record.pending(clusters), running: map[string]*clusterAtWork{},
+		clusters: clusters, pending: g.record.pending(clusters), running: map[string]*clusterAtWork{}, trouble: g.record.troubles.add(),
 	}
 	g.batch = b
 	g.runClock(ctx)
@@ -115,7 +116,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 // needs that only if it is the first and no cluster of it was started. A batch for which there is no time left does not begin.
 func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	for {
-		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.notTold) != nil {
+		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.holdsUnknown) != nil {
 			return rollout.EndCancelled
 		}
 		if mustContinueAsNew(ctx, g.signals) {
@@ -131,8 +132,7 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 		switch {
 		case end != "":
 			return end
-		case g.status.Paused: // once more what is waited for now
-			g.record.paused(ctx, true, g.pauseRequest)
+		case g.status.Paused: // meanwhile
 		case rollout.ApprovalExpiry(g.spec.Approvals) > 0 && g.startHold() != nil:
 			// What was approved may be out of date when a cluster can be started.
 			g.gate.standing = true
@@ -194,6 +194,7 @@ func (b *batch) run(ctx workflow.Context) {
 	}
 	b.disarm()
 	b.stopStarting()
+	b.trouble(waiting, "", "")
 	b.vanishing.end()
 	b.endSoak(waiting)
 }

@@ -24,7 +24,7 @@ func (g *groupUpgrade) listen(ctx workflow.Context) {
 			g.withdrawn = &r
 		}
 		g.withdraw()
-		g.record.cancelling(ctx, *g.withdrawn)
+		g.record.cancelling(*g.withdrawn)
 	})
 	onSignal(ctx, temporal.SignalEnable, "Start a rollout that was only planned.", func(r temporal.SignalRequest) {
 		if !g.isEnabled() {
@@ -122,7 +122,6 @@ func (g *groupUpgrade) keep(ctx workflow.Context) {
 	kept.Status = g.result()
 	insist := g.insist().until(workflow.Now(ctx).Add(hubLimit))
 	err := insist.effect(ctx, "keep the final status on the hub", g.hub.KeepRollout, activities.KeepRolloutInput{Object: kept, Owner: owner(ctx)}, nil)
-	g.record.reason.set(ctx, "", "")
 	if err != nil {
 		g.record.note(rollout.NotKept + ": " + temporal.ErrorMessage(err))
 	}

@@ -86,10 +86,10 @@ func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 		g.gate.stop = stop
 		failures := g.healthOf(looking, some)
 		stop()
+		g.record.checksHealth(nil)
 		if g.gate.stale && ctx.Err() == nil {
 			continue
 		}
-		g.record.reason.set(ctx, "", "")
 		if ctx.Err() != nil {
 			return rollout.EndCancelled, nil
 		}
@@ -104,17 +104,11 @@ func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	g.runClock(ctx)
 	for !g.startable() && !mustContinueAsNew(ctx, g.signals) {
-		if hold := g.startHold(); hold != nil && !g.status.Paused {
-			g.record.reason.hold(ctx, *hold)
-		}
 		paused, number := g.status.Paused, g.holds.number()
 		if err := workflow.Await(ctx, func() bool {
 			return g.status.Paused != paused || g.holds.number() != number || mustContinueAsNew(ctx, g.signals)
 		}); err != nil {
 			return err
-		}
-		if !g.status.Paused {
-			g.record.reason.set(ctx, "", "")
 		}
 		g.runClock(ctx)
 	}

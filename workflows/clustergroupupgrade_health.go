@@ -73,7 +73,7 @@ func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observ
 	case g.batch == nil:
 		wait := *seen.Wait
 		wait.Message = "cluster " + seen.Cluster + ": " + wait.Message
-		g.record.reason.replace(&wait)
+		g.record.checksHealth(&wait)
 	case g.batch.running[seen.Cluster] != nil:
 		g.record.clusterChecked(ctx, seen.Cluster, seen.Wait)
 	}

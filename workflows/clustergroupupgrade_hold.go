@@ -19,7 +19,7 @@ func (g *groupUpgrade) runClock(ctx workflow.Context) {
 		return
 	}
 	g.shutGate()
-	g.record.held(ctx, g.hold())
+	g.record.held(g.hold())
 	switch {
 	case run.StartedAt == nil && g.batch == nil: // nothing has begun
 	case g.standsStill():

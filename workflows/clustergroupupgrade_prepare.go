@@ -197,7 +197,7 @@ func (p *preparation) ask(clusters []string) {
 
 // startParts has the clusters prepared that wait, as many at once as may be: none that is held, and none while the rollout is paused.
 func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for g.holds.awaitKnown(ctx, g.record.notTold) == nil && ctx.Err() == nil { // one that is stopped has no status any more
+	for g.holds.awaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // one that is stopped has no status any more
 		held := g.holds.state.Number
 		g.record.preparing(ctx, p)
 		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }

@@ -30,6 +30,7 @@ func (r *groupRecord) backingUp(ctx workflow.Context) {
 	r.status.Backup.StartedAt = r.now(ctx)
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
 	r.phase(ranv1.ReasonNotStarted)
+	r.log.Info("Clusters are backed up")
 }
 
 // preparing records how the clusters stand, and who keeps the rollout waiting.
@@ -46,15 +47,12 @@ func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
 		r.show()
 		return
 	}
-	r.before = r.waitFor(ctx, p, states, verdict.Message)
-	if !r.status.Paused {
-		r.reason.replace(new(*r.before))
-	}
+	r.waits.Before = r.waitForPreparation(ctx, p, states, verdict.Message)
 	r.show()
 }
 
-// waitFor says which clusters keep the rollout waiting, and why. Where every one of them is held, that is the reason.
-func (r *groupRecord) waitFor(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
+// waitForPreparation says which clusters keep the rollout waiting, and why. Where every one of them is held, that is the reason.
+func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: message, Since: *r.now(ctx)}
 	allHeld := true
 	for _, cluster := range workflow.DeterministicKeys(states) {
@@ -102,8 +100,7 @@ func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 	}
 	rollout.Leave(s, failed)
 	r.list(s.Clusters)
-	if r.before = nil; !r.status.Paused {
-		r.reason.set(ctx, "", "")
-	}
+	r.waits.Before = nil
+	r.log.Info("Clusters are prepared", "kind", p.work.Kind, "failed", len(failed))
 	r.show()
 }

@@ -4,11 +4,11 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -23,31 +23,24 @@ type groupRecord struct {
 	// soak is how long clusters that are complete keep others waiting.
 	soak   time.Duration
 	reason reasonKeeper
-	// before is why remediation does not begin yet.
-	before *drydockv1.Wait
-	// pause is that which lasts.
-	pause *drydockv1.Wait
-	// approval is that which is waited for.
-	approval *drydockv1.Wait
-	// unknown is the wait until it is known what is held.
-	unknown *drydockv1.Wait
+	log    log.Logger
+	// waits is everything that the rollout waits for, but for its troubles.
+	waits    rollout.Waits
+	troubles troubles
 	// index is where in the status a cluster is.
 	index map[string]int
 	// failures is how many clusters have failed on which work was begun.
 	failures int
-	// lead says in the condition Progressing why the rollout does not start more at the moment; "": it does.
-	lead string
-	// withdrawal is the reason while the clusters at work are withdrawn; "" while they go on.
-	withdrawal string
 	// gathering: changes to many clusters are shown together.
 	gathering bool
 	// completed is told which clusters are complete.
 	completed func(clusters ...string)
 }
 
-func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, remediation rollout.Remediation) *groupRecord {
-	r := &groupRecord{ctx: ctx, status: status, remediation: remediation}
-	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: r.show}
+func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
+	r := &groupRecord{ctx: ctx, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
+	r.reason = reasonKeeper{attributes: &attributeKeeper{ctx: ctx}, wait: &status.Wait, show: func() {}} // it changes only when all is shown
+	r.troubles.show = r.show
 	r.list(status.Clusters)
 	return r
 }
@@ -111,6 +104,7 @@ func (r *groupRecord) recalled(status ranv1.ClusterGroupUpgradeStatus) {
 	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
 	*r.status = rollout.Expand(status)
 	r.status.Paused, r.status.Held, r.status.Wait = paused, held, wait
+	r.log.Info("Rollout retries with the saved plan", "batches", len(r.status.RemediationPlan), "clusters", len(r.status.Clusters))
 	r.list(r.status.Clusters)
 	r.show()
 }
@@ -130,9 +124,10 @@ func (r *groupRecord) problems() string {
 
 // started records that remediation begins: the time of the rollout runs from here.
 func (r *groupRecord) started(ctx workflow.Context) {
-	r.before = nil
+	r.waits.Before = nil
 	r.status.Status.StartedAt = r.now(ctx)
-	r.progressing(ctx)
+	r.phase(ranv1.ReasonInProgress)
+	r.show()
 }
 
 // approvals that a status keeps at most.
@@ -141,11 +136,12 @@ const approvalsKept = 100
 func (r *groupRecord) approved(approval ranv1.Approval) {
 	approvals := append(r.status.Approvals, approval)
 	r.status.Approvals = approvals[max(0, len(approvals)-approvalsKept):]
+	r.log.Info("Rollout approved", "point", approval.Point, "batch", approval.Batch, "actor", approval.By)
 	r.show()
 }
 
 func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
-	r.reason.replace(nil) // the wait for this batch begins now
+	r.status.Wait = nil // the wait for this batch begins now
 	r.status.Status.CurrentBatchStartedAt = r.now(ctx)
 	r.status.Status.CurrentBatch = 0
 	r.batchReached(ctx, number)
@@ -158,7 +154,8 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	}
 	r.status.Status.CurrentBatch = number
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
-	r.explain(ctx)
+	r.log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
+	r.show()
 }
 
 // deadlines records when the batch and the rollout time out; nil while the clocks stand still. A batch of which clusters only soak does not.
@@ -175,7 +172,7 @@ func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time)
 		update = temporal.AttributeDeadline.ValueSet(*batch)
 	}
 	_ = workflow.UpsertTypedSearchAttributes(ctx, update)
-	r.explain(ctx)
+	r.show()
 }
 
 const (
@@ -188,6 +185,7 @@ const (
 func (r *groupRecord) note(text string) {
 	notes := append(r.status.Notes, temporal.Cut(text, noteLimit))
 	r.status.Notes = notes[max(0, len(notes)-notesKept):]
+	r.log.Info("Rollout has a note", "note", text)
 	r.show()
 }
 
@@ -196,13 +194,12 @@ func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	s := r.status
 	s.Status.CompletedAt = r.now(ctx)
 	s.Status.CurrentBatchDeadline, s.Status.Deadline, s.Held = nil, nil, nil
-	r.before, r.approval = nil, nil
 	if meta.FindStatusCondition(s.Conditions, ranv1.ConditionProgressing) != nil {
 		r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, progressingReason(result.Reason), result.Message)
 	}
 	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
 	r.phase(result.Reason)
-	r.reason.set(ctx, "", "")
+	r.log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
 	r.show()
 }
 
@@ -219,11 +216,11 @@ func (r *groupRecord) phase(phase string) {
 }
 
 // together makes changes to many clusters and shows them once: each time, all clusters are looked through. Change must not wait for anything.
-func (r *groupRecord) together(ctx workflow.Context, change func()) {
+func (r *groupRecord) together(change func()) {
 	r.gathering = true
 	change()
 	r.gathering = false
-	r.explain(ctx)
+	r.show()
 }
 
 // show makes the change visible to people.
@@ -236,5 +233,6 @@ func (r *groupRecord) show() {
 	r.failures = rollout.Failures(s.Clusters)
 	s.Percentage = rollout.Percentage(s.Clusters)
 	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx))
+	r.explain()
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
 }

@@ -16,22 +16,17 @@ import (
 // batchTimedOut records what each cluster at work was doing when the time of the batch was over, before it is withdrawn.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
-		if c := r.cluster(name); working(c) && c.Reason != reasonClusterTimedOut {
+		if c := r.cluster(name); rollout.AtWork(c) && c.Reason != reasonClusterTimedOut {
 			r.timedOut(ctx, c, reasonBatchTimedOut, "the time of the batch was over")
 		}
 	}
-	r.explain(ctx)
-}
-
-// working reports whether a cluster is at work: also while it soaks with one of several policies, and not while it soaks for the sake of others.
-func working(c *ranv1.ClusterStatus) bool {
-	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
+	r.show()
 }
 
 // clusterTimedOut records what a cluster was doing when its own time was over, before it is withdrawn.
 func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
 	r.timedOut(ctx, r.cluster(name), reasonClusterTimedOut, "the time of the cluster was over")
-	r.explain(ctx)
+	r.show()
 }
 
 func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, reason, message string) {
@@ -40,6 +35,7 @@ func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, rea
 		message += "; at that moment: " + doing
 	}
 	c.Reason, c.Message, c.Since = reason, message, r.now(ctx)
+	r.log.Info("Cluster is withdrawn", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
 }
 
 // Reasons of a cluster that was withdrawn because its batch, or it alone, ran out of time.
@@ -53,22 +49,25 @@ func (r *groupRecord) clusterSoaks(ctx workflow.Context, name string, until time
 	c := r.cluster(name)
 	c.Reason, c.Since = ranv1.ReasonSoaking, r.now(ctx)
 	c.Message = "complete; soaks until " + until.UTC().Format("15:04:05Z")
-	r.explain(ctx)
+	r.log.Info("Cluster soaks", "cluster", name, "batch", c.Batch, "until", until)
+	r.show()
 }
 
 func (r *groupRecord) clusterSoaked(ctx workflow.Context, name string) {
 	c := r.cluster(name)
 	c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "", nil
+	r.log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State)
 	r.completed(name)
-	r.explain(ctx)
+	r.show()
 }
 
 func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
+		r.log.Info("Cluster started", "cluster", name, "batch", c.Batch)
 	}
-	r.explain(ctx)
+	r.show()
 }
 
 // clustersStand takes over how clusters at work stand. One that has been withdrawn keeps its reason.
@@ -78,13 +77,16 @@ func (r *groupRecord) clustersStand(ctx workflow.Context, clusters []ranv1.Clust
 		if c.State.Over() || c.Reason == reasonBatchTimedOut || c.Reason == reasonClusterTimedOut {
 			continue
 		}
+		if c.Step != now.Step {
+			r.log.Info("Cluster enters a step", "cluster", c.Name, "batch", c.Batch, "step", now.Step)
+		}
 		if c.Reason != now.Reason || c.Step != now.Step {
 			c.Since = r.now(ctx)
 		}
 		c.State, c.Step, c.Reason, c.Message = now.State, now.Step, now.Reason, now.Message
 		c.CurrentPolicy, c.CurrentManifestWork = now.CurrentPolicy, now.CurrentManifestWork
 	}
-	r.explain(ctx)
+	r.show()
 }
 
 // clusterProgressed takes over what a cluster at work reports. One that has been withdrawn keeps its reason.
@@ -98,7 +100,7 @@ func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.Clust
 	}
 	report.State, report.Batch = c.State, c.Batch
 	*c = report
-	r.explain(ctx)
+	r.show()
 }
 
 func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterStatus) {
@@ -106,10 +108,13 @@ func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterSta
 	started := c.StartedAt
 	*c = result
 	c.StartedAt, c.CompletedAt, c.Step = started, r.now(ctx), ""
+	if c.State.Over() {
+		r.log.Info("Cluster ended", "cluster", c.Name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
+	}
 	if c.State == ranv1.ClusterComplete {
 		r.completed(c.Name)
 	}
-	r.explain(ctx)
+	r.show()
 }
 
 // pending returns those of the clusters that have not been started.
@@ -125,8 +130,9 @@ func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut 
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the time of the batch was over before the cluster's turn came", r.now(ctx)
+		r.log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 	}
-	r.explain(ctx)
+	r.show()
 }
 
 // vanished records clusters that are no ManagedClusters any more. Those that have failed keep their reason.
@@ -135,9 +141,10 @@ func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 		c := r.cluster(name)
 		if c.State != ranv1.ClusterFailed {
 			c.State, c.Reason, c.Message, c.Since = ranv1.ClusterFailed, ranv1.ReasonClusterVanished, messageVanished, r.now(ctx)
+			r.log.Info("Cluster vanished", "cluster", name, "batch", c.Batch)
 		}
 	}
-	r.explain(ctx)
+	r.show()
 }
 
 // inState are the names of the clusters in that state.
@@ -150,10 +157,11 @@ func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterComplete, "", "complete after its time was over", nil
+		r.log.Info("Cluster is complete after its time was over", "cluster", name, "batch", c.Batch)
 	}
 	if len(names) > 0 {
 		r.completed(names...)
-		r.explain(ctx)
+		r.show()
 	}
 }
 
@@ -164,7 +172,7 @@ func (r *groupRecord) failed() int { return r.failures }
 func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		c := r.cluster(name)
-		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || working(c))
+		return c.State != ranv1.ClusterComplete && (c.State != ranv1.ClusterSoaking || rollout.AtWork(c))
 	})
 }
 

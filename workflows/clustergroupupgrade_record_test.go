@@ -21,10 +21,10 @@ func TestClustersThatEndTogetherAreShownOnce(t *testing.T) {
 		for i := range clusters {
 			status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: fmt.Sprintf("c%05d", i), State: ranv1.ClusterRunning, Batch: 1, StartedAt: new(metav1.Now())})
 		}
-		record := newGroupRecord(ctx, &status, rollout.ManagedPolicies)
+		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
 		record.completed = func(...string) {}
 		var shown []int32 // how many have failed, after each
-		record.together(ctx, func() {
+		record.together(func() {
 			for i := range together {
 				record.clusterEnded(ctx, ranv1.ClusterStatus{Name: status.Clusters[i].Name, State: ranv1.ClusterFailed, Reason: "Unbound", Batch: 1})
 				shown = append(shown, status.Counts.Failed)

@@ -51,6 +51,6 @@ func (r *remediatedRollout) ClustersProgressed(ctx workflow.Context, clusters []
 }
 
 // Together implements RemediatedRollout.
-func (r *remediatedRollout) Together(ctx workflow.Context, change func()) {
-	r.group.record.together(ctx, change)
+func (r *remediatedRollout) Together(_ workflow.Context, change func()) {
+	r.group.record.together(change)
 }

@@ -158,7 +158,7 @@ func TestAStatusKeepsTheLatestOfVeryManyNotesAndTheBeginningOfEach(t *testing.T)
 	w, _ := newGroupWorld(t)
 	w.registerAs("notes", func(ctx workflow.Context) (groupStatus, error) {
 		var status groupStatus
-		record := newGroupRecord(ctx, &status, rollout.ManagedPolicies)
+		record := newGroupRecord(ctx, &status, "fleet/june", rollout.ManagedPolicies)
 		for i := range 1000 {
 			record.note(fmt.Sprintf("note %d: ", i) + strings.Repeat("x", 10_000))
 		}

@@ -113,7 +113,7 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 		if b.askPause > 0 {
 			long := b.askPause == longestPause
 			b.askPause = 0
-			b.group.record.troubled(ctx, "", "")
+			b.trouble(ctx, "", "")
 			if long && b.group.hasGate() { // what the health checks have seen is as old as that
 				b.group.gate.stale = true
 				return nil
@@ -132,7 +132,7 @@ func (b *batch) askAgain(ctx workflow.Context, insist insistence, err error) {
 		return
 	}
 	why := insist.explain(err, workflow.ActivityOptions{StartToCloseTimeout: effectTimeout})
-	b.group.record.troubled(ctx, reasonOf(err), b.vanishedSummary()+": "+why)
+	b.trouble(ctx, reasonOf(err), b.vanishedSummary()+": "+why)
 	b.blind, b.askPause = true, min(max(2*b.askPause, shortestPause), longestPause)
 	workflow.GoNamed(ctx, "ask again which clusters have vanished", func(ctx workflow.Context) {
 		timer := workflow.NewTimerWithOptions(ctx, b.askPause, workflow.TimerOptions{Summary: "before it is asked again which clusters have vanished"})

@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -64,8 +65,13 @@ type clusterUpgrade struct {
 	record *clusterRecord
 	holds  holdKeeper
 
-	// awaited is the activity whose observations count now.
-	awaited string
+	// awaited is the activity whose observations count now, and observed what it waits for.
+	awaited  string
+	observed *drydockv1.Wait
+	// refused is the request to the workload locks that was refused and is made again.
+	refused *drydockv1.Wait
+	// asksLocks: the next thing to begin is a request to the workload locks.
+	asksLocks bool
 	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
 	// answered: the cluster has said whether it does.
 	locked, requested, answered bool
@@ -86,6 +92,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 	c := &clusterUpgrade{in: in, owner: owner(ctx)}
 	c.record = newClusterRecord(ctx, &c.status, in)
 	c.nodes = newNodeRollout(ctx, c)
+	c.record.waits = c.waits
 	if in.Carried != nil {
 		c.nodes.slots.number, c.nodes.slots.turn, c.nodes.slots.scheduler = in.Carried.Asked, in.Carried.Turn, in.Carried.Scheduler
 		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
@@ -141,7 +148,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	}
 	c.record.enter(ranv1.StepInspect)
 	in := activities.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
-	awake := wakeSweeper(ctx, c.record.reason.set, c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
+	awake := wakeSweeper(ctx, c.record.troubles.add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
 	if err := c.insist().effect(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
 		return err
@@ -200,16 +207,28 @@ func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 		c.health.AwaitClusterHealthy, in)
 }
 
-// insist returns the insistence of this cluster: its status says why an activity does not succeed.
+// insist retries activities on this cluster. The status says why one does not succeed yet.
 func (c *clusterUpgrade) insist() insistence {
-	return onCluster(c.in.Cluster, &c.in.TaskQueue, c.record.reason.set)
+	return onCluster(c.in.Cluster, &c.in.TaskQueue, c.record.troubles.add())
+}
+
+// waits is everything that the cluster waits for now.
+func (c *clusterUpgrade) waits() rollout.ClusterWaits {
+	waits := rollout.ClusterWaits{Observed: c.observed, Refused: c.refused, Paused: c.status.Paused, Idle: c.nodes.idle(), Slots: c.nodes.waitForSlots()}
+	if c.asksLocks {
+		waits.Idle = "the workload locks are not asked"
+	}
+	if waits.Idle != "" {
+		waits.Hold = c.holds.of(c.in.Cluster)
+	}
+	return waits
 }
 
 // await runs a waiting activity whose observations become the status.
 func (c *clusterUpgrade) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input any) error {
 	c.awaited = name
 	err := c.insist().wait(ctx, summary, deadline, timedOut, activity, input, nil)
-	c.awaited = ""
-	c.record.reason.set(ctx, "", "")
+	c.awaited, c.observed = "", nil
+	c.record.show()
 	return err
 }

@@ -51,7 +51,8 @@ func (c *clusterUpgrade) observe(o temporal.Observation) {
 		if turnedUrgent(c.status.Wait, o.Wait) {
 			c.record.progress.hurry()
 		}
-		c.record.reason.replace(o.Wait)
+		c.observed = o.Wait
+		c.record.show()
 	case activityFollowLocks:
 		c.record.followsLocks = true
 		c.record.lockProgress(o.LockProgress)

@@ -32,7 +32,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 			return err
 		}
 		c.record.note("asking the workload locks again: " + temporal.ErrorMessage(err))
-		if err := awaitRefused(ctx, c.record.reason, err, pause, "before asking the locks of "+c.in.Cluster+" again"); err != nil {
+		if err := c.awaitRefused(ctx, err, pause); err != nil {
 			return err
 		}
 	}
@@ -41,21 +41,28 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 // awaitRelease stands before every request to the locks: none is made while the cluster is held, or the rollout paused. The locks have all their time after
 // that.
 func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.ClusterLockInput) error {
-	for c.held() != nil {
-		in.Deadline = nil
-		if err := c.holds.awaitRelease(ctx, c.in.Cluster, c.record.reason); err != nil {
-			return err
-		}
-		if !c.status.Paused {
-			continue
-		}
-		c.record.reason.set(ctx, reasonPaused, "the workload locks are not asked; waiting for resume")
-		if err := workflow.Await(ctx, func() bool { return !c.status.Paused }); err != nil {
-			return err
-		}
-		c.record.reason.set(ctx, "", "")
+	var err error
+	for err == nil && c.held() != nil {
+		in.Deadline, c.asksLocks = nil, true
+		c.record.show()
+		paused, number := c.status.Paused, c.holds.number()
+		err = workflow.Await(ctx, func() bool { return c.status.Paused != paused || c.holds.number() != number })
 	}
-	return nil
+	if c.asksLocks {
+		c.asksLocks = false
+		c.record.show()
+	}
+	return err
+}
+
+// awaitRefused waits before the locks are asked again that have refused.
+func (c *clusterUpgrade) awaitRefused(ctx workflow.Context, refused error, pause time.Duration) error {
+	c.refused = newWait(ctx, nil, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
+	c.record.show()
+	err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before asking the locks of " + c.in.Cluster + " again"}).Get(ctx, nil)
+	c.refused = nil
+	c.record.show()
+	return err
 }
 
 // held says as an error what keeps anything new from being begun on the cluster; nil: nothing does.

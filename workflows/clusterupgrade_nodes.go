@@ -68,10 +68,11 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 			r.leaveHolders()
 		}
 		if over, err := r.over(ctx); over {
+			r.pending = nil
 			return err
 		}
 		r.ask(ctx)
-		r.explain(ctx)
+		r.upgrade.record.show()
 		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
 		if err := workflow.Await(waiting, func() bool { return r.changed || idle() || r.mustLeave(ctx) }); err != nil {
 			return err
@@ -86,15 +87,15 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 	}
 	switch {
 	case r.failure != nil:
-		r.stopAsking(ctx)
+		r.stopAsking()
 		return true, r.failure
 	case ctx.Err() != nil:
-		r.stopAsking(ctx)
+		r.stopAsking()
 		return true, ctx.Err()
 	case len(r.pending) == 0:
 		return true, nil
 	case r.upgrade.mustContinueAsNew(ctx):
-		r.stopAsking(ctx)
+		r.stopAsking()
 		return true, r.upgrade.continueAsNew(ctx)
 	}
 	return false, nil
@@ -112,7 +113,7 @@ func (r *nodeRollout) held() *drydockv1.Hold { return r.upgrade.holds.of(r.upgra
 // ask asks for slots for the pending nodes, as many as may be at work; or takes that back, while none may start.
 func (r *nodeRollout) ask(ctx workflow.Context) {
 	if !r.starts(ctx) {
-		r.stopAsking(ctx)
+		r.stopAsking()
 		return
 	}
 	for i, node := range r.pending[:min(len(r.pending), nodesAtOnce-len(r.running))] {
@@ -125,12 +126,12 @@ func (r *nodeRollout) ask(ctx workflow.Context) {
 }
 
 // stopAsking takes back what was asked for nodes that are not started.
-func (r *nodeRollout) stopAsking(ctx workflow.Context) {
+func (r *nodeRollout) stopAsking() {
 	for _, node := range r.pending {
 		object := r.objectFor(node)
 		r.slots.release(scheduling.Release{Namespace: object.Namespace, Name: object.Name})
 	}
-	r.explain(ctx)
+	r.upgrade.record.show()
 }
 
 func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
@@ -138,19 +139,23 @@ func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
 	return rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout}, in.Remediation, node)
 }
 
-// explain says why no further node is started.
-func (r *nodeRollout) explain(ctx workflow.Context) {
-	idle := len(r.running) == 0 && len(r.pending) > 0
-	switch hold := r.held(); {
-	case idle && hold != nil:
-		r.upgrade.record.reason.hold(ctx, *hold)
-	case idle && r.upgrade.status.Paused:
-		r.upgrade.record.reason.set(ctx, "Paused", "no node is started; waiting for resume")
-	case r.slots.trouble != nil:
-		r.upgrade.record.reason.replace(r.slots.trouble)
-	default:
-		r.upgrade.record.reason.replace(r.slots.wait)
+// idle is what does not begin while the cluster is held or the rollout paused; "": nodes are at work, or none is left.
+func (r *nodeRollout) idle() string {
+	if len(r.running) > 0 || len(r.pending) == 0 {
+		return ""
 	}
+	return "no node is started"
+}
+
+// waitForSlots is what the nodes wait for that are left; nil: nothing.
+func (r *nodeRollout) waitForSlots() *drydockv1.Wait {
+	switch {
+	case len(r.running)+len(r.pending) == 0:
+		return nil
+	case r.slots.trouble != nil:
+		return r.slots.trouble
+	}
+	return r.slots.wait
 }
 
 // endGone ends what was to be done on nodes that were deleted before they had a slot.

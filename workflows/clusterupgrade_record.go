@@ -3,6 +3,7 @@ package workflows
 import (
 	"slices"
 
+	"go.temporal.io/sdk/log"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,16 +11,21 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
 // clusterRecord keeps the status of a cluster and shows every change of it: in the query, the search attributes, the current details
 // of the Web UI and the rollout's status.
 type clusterRecord struct {
-	ctx        workflow.Context
-	status     *ranv1.ClusterUpgradeStatus
-	batch      int32
-	reason     reasonKeeper
+	ctx    workflow.Context
+	status *ranv1.ClusterUpgradeStatus
+	batch  int32
+	log    log.Logger
+	reason reasonKeeper
+	// waits returns what the cluster waits for, but for its troubles.
+	waits      func() rollout.ClusterWaits
+	troubles   troubles
 	attributes *attributeKeeper
 	stages     stageKeeper
 	progress   progress
@@ -31,7 +37,9 @@ func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, 
 	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
 	r.attributes = &attributeKeeper{ctx: ctx}
 	r.attributes.gather()
-	r.reason = reasonKeeper{attributes: r.attributes, wait: &status.Wait, show: r.show}
+	r.reason = reasonKeeper{attributes: r.attributes, wait: &status.Wait, show: func() {}} // it changes only when all is shown
+	r.troubles.show = r.show
+	r.log = log.With(workflow.GetLogger(ctx), "rollout", in.Namespace+"/"+in.Rollout, "cluster", in.Cluster, "batch", in.Batch)
 	r.stages = stageKeeper{stages: &status.Stages, show: r.show}
 	now := r.now(ctx)
 	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, StartedAt: &now}
@@ -48,7 +56,7 @@ func (r *clusterRecord) enter(step ranv1.ClusterStep) {
 		return
 	}
 	r.status.Step = step
-	r.reason.replace(nil)
+	r.log.Info("Cluster enters a step", "step", step)
 	r.attributes.set(temporal.AttributePhase.ValueSet(string(step)))
 	r.show()
 }
@@ -59,6 +67,7 @@ func (r *clusterRecord) failure(err error) {
 		return
 	}
 	r.status.Failure = failureOf(err)
+	r.log.Info("Cluster fails", "reason", r.status.Failure.Reason, "message", r.status.Failure.Message)
 	r.show()
 }
 
@@ -70,12 +79,14 @@ func (r *clusterRecord) note(text string) {
 }
 
 func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
+	r.log.Info("Node maintenance started", "node", node)
 	now := r.now(ctx)
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
 // nodeWaits records that a node waits for a slot again, and how long locks may hold it then.
 func (r *clusterRecord) nodeWaits(node string, left *maintenancev1.LockTimeLeft) {
+	r.log.Info("Node waits for a slot again", "node", node)
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockTimeLeft: left})
 }
 
@@ -117,6 +128,7 @@ func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintena
 	if status.Drain != nil {
 		ended.Evicted = status.Drain.Evicted
 	}
+	r.log.Info("Node maintenance ended", "node", node, "state", status.State)
 	r.notesOf(node, status)
 	r.nodeProgressed(ended)
 }
@@ -162,6 +174,9 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 
 // show makes the change visible to people and to the rollout.
 func (r *clusterRecord) show() {
+	waits := r.waits()
+	waits.Trouble = r.troubles.first()
+	r.reason.replace(waits.Current(r.now(r.ctx)))
 	workflow.SetCurrentDetails(r.ctx, clusterDetails(r.status))
 	r.progress.changed = true
 }

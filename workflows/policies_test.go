@@ -579,7 +579,7 @@ func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
 		says string
 	}{
 		{"PlaceClusters", 2, "batch 1 of 1: clusters that are taken off the placements of their policies: 2"},
-		{"WithdrawPolicies", 1, "batch 1 of 1: what was at work is taken back"},
+		{"WithdrawPolicies", 1, "batch 1 of 1: cleaning up"},
 	} {
 		t.Run(tt.slow, func(t *testing.T) {
 			w := newPolicyWorld(t, []string{"c1", "c2"})

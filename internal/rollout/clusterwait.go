@@ -1,0 +1,45 @@
+package rollout
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+)
+
+// ClusterWaits is everything that the maintenance of a cluster's nodes waits for at one moment. What is nil is not waited for.
+type ClusterWaits struct {
+	// Trouble is an activity that does not succeed yet.
+	Trouble *drydockv1.Wait
+	// Observed is what the activity in progress waits for.
+	Observed *drydockv1.Wait
+	// Refused is a request to the workload locks that was refused, and is made again later.
+	Refused *drydockv1.Wait
+	// Idle is what does not begin while the cluster is held or the rollout paused, such as "no node is started"; "": something is in progress, or nothing is left to begin.
+	Idle string
+	// Hold holds the cluster. Paused: the rollout is paused.
+	Hold   *drydockv1.Hold
+	Paused bool
+	// Slots is what the nodes that are left wait for.
+	Slots *drydockv1.Wait
+}
+
+// Current is the one wait that the cluster shows: what a person may have to repair, what the step in progress waits for, what keeps the next node from being
+// started. It is nil when the cluster waits for nothing.
+func (w ClusterWaits) Current(now metav1.Time) *drydockv1.Wait {
+	switch {
+	case w.Trouble != nil:
+		return w.Trouble.DeepCopy()
+	case w.Observed != nil:
+		return w.Observed.DeepCopy()
+	case w.Refused != nil:
+		return w.Refused.DeepCopy()
+	case w.Idle != "" && w.Hold != nil:
+		return &drydockv1.Wait{Reason: emergency.Reason(*w.Hold), Message: emergency.Message(*w.Hold), Since: now, Until: w.Hold.Until}
+	case w.Idle != "" && w.Paused:
+		return &drydockv1.Wait{Reason: reasonPaused, Message: w.Idle + "; waiting for resume", Since: now}
+	case w.Slots != nil:
+		return w.Slots.DeepCopy()
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
+)
+
+// Reasons of a rollout that withdraws clusters at work.
+const (
+	// ReasonCancelling: the rollout is cancelled.
+	ReasonCancelling = "Cancelling"
+	// ReasonWithdrawingTimedOut: the time of their batch is over.
+	ReasonWithdrawingTimedOut = "WithdrawingTimedOut"
+)
+
+// Waits is everything that a rollout waits for at one moment. What is nil or empty is not waited for.
+type Waits struct {
+	// Trouble is an activity that does not succeed yet.
+	Trouble *drydockv1.Wait
+	// Withdrawal is the reason why clusters at work are withdrawn, CancelledBy who cancelled the rollout and why.
+	Withdrawal, CancelledBy string
+	// Pause waits for a resume, and Approval for an approval.
+	Pause, Approval *drydockv1.Wait
+	// Unknown waits to learn what is held.
+	Unknown *drydockv1.Wait
+	// Before is what remediation waits for before it begins.
+	Before *drydockv1.Wait
+	// Health is what the health checks before the first cluster wait for.
+	Health *drydockv1.Wait
+}
+
+// Explain returns the one wait that a rollout shows, of several that with the highest priority: what a person may have to repair, what somebody asked for,
+// what somebody must do, what comes before the first batch, the batch. It is nil when the rollout waits for nothing. Lead is the reason why the rollout
+// starts no more clusters at the moment, with which the message of the condition Progressing begins; "": it does.
+func (w Waits) Explain(remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) (wait *drydockv1.Wait, lead string) {
+	batch := batchInProgress(status)
+	return w.current(batch, remediation, status, now), w.lead(batch, status)
+}
+
+func (w Waits) current(batch batchSummary, remediation Remediation, status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) *drydockv1.Wait {
+	switch {
+	case w.Trouble != nil:
+		return w.Trouble.DeepCopy()
+	case status.Status.CompletedAt != nil:
+		return nil
+	case w.Withdrawal != "" && !batch.onlySoaks():
+		return batch.withdrawal(remediation, w, now)
+	case w.Pause != nil:
+		return w.Pause.DeepCopy()
+	case w.Approval != nil:
+		return w.Approval.DeepCopy()
+	case w.Unknown != nil:
+		return w.Unknown.DeepCopy()
+	case w.Before != nil:
+		return w.Before.DeepCopy()
+	case status.Status.StartedAt != nil && status.Held != nil:
+		return batch.held(*status.Held, now)
+	case w.Health != nil:
+		return w.Health.DeepCopy()
+	}
+	return batch.wait(status, now)
+}
+
+func (w Waits) lead(batch batchSummary, status *ranv1.ClusterGroupUpgradeStatus) string {
+	switch {
+	case status.Paused:
+		return reasonPaused
+	case status.Held != nil:
+		return emergency.Reason(*status.Held)
+	case w.Approval != nil:
+		return ranv1.ReasonWaitingForApproval
+	case batch.onlySoaks():
+		return ranv1.ReasonSoaking
+	}
+	return ""
+}
+
+const reasonPaused = "Paused"
+
+// blockersShown is how many clusters a wait names.
+const blockersShown = 5
+
+// batchSummary is what is known of the batch in progress.
+type batchSummary struct {
+	// title is "batch 2 of 5: "; "" before the first batch.
+	title                 string
+	atWork, soaking, left int
+	blockers              []drydockv1.Blocker
+}
+
+func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
+	var b batchSummary
+	if status.Status.CurrentBatch == 0 || status.Status.CurrentBatchStartedAt == nil {
+		return b
+	}
+	b.title = fmt.Sprintf("batch %d of %d: ", status.Status.CurrentBatch, len(status.RemediationPlan))
+	for i := range status.Clusters {
+		c := &status.Clusters[i]
+		if !c.State.Over() {
+			b.left++
+		}
+		switch {
+		case AtWork(c):
+			b.atWork++
+			if c.Reason != "" && len(b.blockers) < blockersShown {
+				b.blockers = append(b.blockers, drydockv1.Blocker{
+					Kind: "ManagedCluster", Name: c.Name, Reason: c.Reason, Message: strings.TrimPrefix(c.Step+": "+c.Message, ": "), Since: c.Since,
+				})
+			}
+		case c.State == ranv1.ClusterSoaking:
+			b.soaking++
+		}
+	}
+	return b
+}
+
+// AtWork reports whether work on a cluster is in progress. A cluster may soak after one of several policies and is at work then; one that soaks after all of
+// them is not.
+func AtWork(c *ranv1.ClusterStatus) bool {
+	return c.State == ranv1.ClusterRunning || c.State == ranv1.ClusterSoaking && c.CompletedAt == nil
+}
+
+func (b batchSummary) onlySoaks() bool { return b.atWork == 0 && b.soaking > 0 }
+
+// withdrawal is the wait while clusters at work are withdrawn, and what they leave is cleaned up.
+func (b batchSummary) withdrawal(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
+	wait := &drydockv1.Wait{Reason: w.Withdrawal, Since: now, Blockers: b.blockers}
+	switch {
+	case b.title == "":
+		wait.Message = "cancelled" + w.CancelledBy + "; cleaning up"
+	case b.atWork > 0:
+		wait.Message = fmt.Sprintf("%s%s: %d", b.title, remediation.Withdrawing(), b.atWork)
+	default:
+		wait.Message = b.title + "cleaning up"
+	}
+	return wait
+}
+
+func (b batchSummary) held(hold drydockv1.Hold, now metav1.Time) *drydockv1.Wait {
+	wait := &drydockv1.Wait{Reason: emergency.Reason(hold), Message: emergency.Message(hold), Since: now, Until: hold.Until, Blockers: b.blockers}
+	if b.title != "" {
+		wait.Message += "; the clock of the rollout stands still"
+	}
+	return wait
+}
+
+// wait is for the clusters of the batch; nil when none is left.
+func (b batchSummary) wait(status *ranv1.ClusterGroupUpgradeStatus, now metav1.Time) *drydockv1.Wait {
+	run := status.Status
+	switch {
+	case b.title == "", b.left == 0:
+		return nil
+	case b.onlySoaks():
+		return &drydockv1.Wait{
+			Reason: ranv1.ReasonSoaking, Since: now, Until: run.CurrentBatchDeadline,
+			Message: fmt.Sprintf("%sclusters that soak before others start: %d", b.title, b.soaking),
+		}
+	}
+	wait := &drydockv1.Wait{
+		Reason: ranv1.ReasonBatchInProgress, Since: *run.CurrentBatchStartedAt, Until: run.CurrentBatchDeadline, Blockers: b.blockers,
+		Message: fmt.Sprintf("%sclusters at work: %d", b.title, b.atWork),
+	}
+	if status.ComputedMaxFailures > 0 {
+		wait.Message += fmt.Sprintf("; failed: %d, at most %d may", Failures(status.Clusters), status.ComputedMaxFailures)
+	}
+	return wait
+}
