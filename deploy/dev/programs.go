@@ -12,8 +12,7 @@ func newProgramsCommand() *cobra.Command {
 		Short: "Build the servers of the local stack that are missing or were built from other pins",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := devstack.EnsurePrograms(cmd.Context(), cmd.ErrOrStderr())
-			return err
+			return devstack.EnsurePrograms(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
 }

@@ -23,14 +23,14 @@ const (
 )
 
 // Process is one server of a stack. It may be stopped or killed and started again: it keeps its ports, its data and
-// its log file. When it exits unasked, the whole stack ends with an error that quotes its log.
+// its log file. If it exits on its own, the whole stack ends with an error that quotes its log.
 type Process struct {
 	// Name says which server of which part this is, such as "spoke-1/kube-apiserver".
 	Name string
 	// LogFile collects what the server writes to its standard output and error, over all its starts.
 	LogFile string
 
-	path  string
+	path  func(context.Context) (string, error) // of the executable, as soon as it is there
 	args  []string
 	env   []string // beside that of this program
 	nice  int      // how far it yields to others when all cores are busy, from 0 to 19
@@ -47,14 +47,18 @@ type run struct {
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once err is set
 	err    error
-	asked  bool // whether somebody wanted it to exit
+	asked  bool // whether it was told to exit
 	up     bool // whether it was ready
 }
 
 // Start runs the server and returns when it is ready. If it exits first, or is not ready in time, the error quotes the
 // end of its log.
 func (p *Process) Start(ctx context.Context) error {
-	r, err := p.launch()
+	path, err := p.path(ctx)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
+	r, err := p.launch(path)
 	if err != nil {
 		return err
 	}
@@ -66,7 +70,7 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
-func (p *Process) launch() (*run, error) {
+func (p *Process) launch(path string) (*run, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run != nil {
@@ -77,7 +81,7 @@ func (p *Process) launch() (*run, error) {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command("nice", append([]string{"-n", strconv.Itoa(p.nice), p.path}, p.args...)...)
+	cmd := exec.Command("nice", append([]string{"-n", strconv.Itoa(p.nice), path}, p.args...)...)
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	p.group.adopt(cmd)
@@ -124,7 +128,7 @@ func (p *Process) awaitReady(ctx context.Context, r *run) error {
 	}
 }
 
-// markUp notes that a run was ready. It is false if the server exited meanwhile, or somebody else answered for it.
+// markUp notes that a run was ready. It is false if the server exited meanwhile and another process answered on its port.
 func (p *Process) markUp(r *run) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

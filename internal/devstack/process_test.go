@@ -116,7 +116,7 @@ func shellProcess(t *testing.T, script string) (*Process, <-chan error) {
 	return &Process{
 		Name:    "hub/server",
 		LogFile: filepath.Join(t.TempDir(), "server.log"),
-		path:    "/bin/sh",
+		path:    installedAt("/bin/sh"),
 		args:    []string{"-c", script},
 		group:   group,
 		ready:   func(context.Context) error { return nil },

@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +37,7 @@ func TestSameMinor(t *testing.T) {
 }
 
 func TestProgramsAreBuiltOnceForTheSamePins(t *testing.T) {
-	shop, server := newWorkshop(t, "1.0.0")
+	shop, server := newBuilder(t, "1.0.0")
 
 	var builders sync.WaitGroup
 	for range 3 {
@@ -53,8 +55,47 @@ func TestProgramsAreBuiltOnceForTheSamePins(t *testing.T) {
 	require.Equal(t, 1, strings.Count(shop.said(), "building"))
 }
 
+func TestAProgramIsThereBeforeThoseThatAreBuiltAfterIt(t *testing.T) {
+	shop, first := newBuilder(t, "1.0.0")
+	broken := program{name: "broken", module: "pins", pkg: "example.com/none", release: "example.com/server"}
+
+	programs, err := shop.begin(t.Context(), []program{first, broken})
+	require.NoError(t, err)
+	t.Cleanup(programs.stop)
+
+	path, err := programs.path(t.Context(), first.name)
+	require.NoError(t, err)
+	require.Equal(t, "server v1.0.0", runProgram(t, path))
+	_, err = programs.path(t.Context(), broken.name)
+	require.ErrorContains(t, err, "build broken for the local stack")
+}
+
+func TestAStackBuildsOnlyTheServersThatItRuns(t *testing.T) {
+	tests := []struct {
+		name    string
+		options Options
+		want    []string
+	}{
+		{"Temporal alone", Options{Temporal: &TemporalOptions{}}, []string{"temporal"}},
+		{"a hub", Options{Clusters: []ClusterOptions{{Name: "hub", ControlPlaneOnly: true}}}, []string{"etcd", "kube-apiserver"}},
+		{
+			"a whole cluster", Options{Clusters: []ClusterOptions{{Name: "spoke"}}},
+			[]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var names []string
+			for _, p := range programsOf(test.options) {
+				names = append(names, p.name)
+			}
+			require.Equal(t, test.want, names)
+		})
+	}
+}
+
 func TestProgramsAreBuiltAgainForOtherPins(t *testing.T) {
-	shop, server := newWorkshop(t, "1.0.0")
+	shop, server := newBuilder(t, "1.0.0")
 	_, err := shop.ensure(t.Context(), []program{server})
 	require.NoError(t, err)
 
@@ -76,7 +117,7 @@ func TestAnInstalledProgramOfThePinnedMinorIsUsed(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			shop, server := newWorkshop(t, "1.0.0")
+			shop, server := newBuilder(t, "1.0.0")
 			assets := t.TempDir()
 			script := "#!/bin/sh\necho " + test.says + "\n"
 			require.NoError(t, os.WriteFile(filepath.Join(assets, "server"), []byte(script), 0o755))
@@ -92,7 +133,7 @@ func TestAnInstalledProgramOfThePinnedMinorIsUsed(t *testing.T) {
 }
 
 func TestAProgramThatDoesNotCompileIsNamedWithTheCompilersWords(t *testing.T) {
-	shop, server := newWorkshop(t, "1.0.0")
+	shop, server := newBuilder(t, "1.0.0")
 	source := filepath.Join(shop.modules, "pins", "server", "main.go")
 	require.NoError(t, os.WriteFile(source, []byte("package main\n\nfunc main() { undefined() }\n"), 0o644))
 
@@ -102,33 +143,49 @@ func TestAProgramThatDoesNotCompileIsNamedWithTheCompilersWords(t *testing.T) {
 	require.ErrorContains(t, err, "undefined: undefined")
 }
 
-// testWorkshop remembers what it said.
-type testWorkshop struct {
-	workshop
+// testBuilder remembers what it said.
+type testBuilder struct {
+	builder
 	mu    *sync.Mutex
 	lines *strings.Builder
 }
 
-func (w testWorkshop) said() string {
+// ensure returns where programs are, once all are built.
+func (w testBuilder) ensure(ctx context.Context, wanted []program) (map[string]string, error) {
+	programs, err := w.begin(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	defer programs.stop()
+	paths := map[string]string{}
+	for _, p := range wanted {
+		if paths[p.name], err = programs.path(ctx, p.name); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+func (w testBuilder) said() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.String()
 }
 
-func (w testWorkshop) Write(p []byte) (int, error) {
+func (w testBuilder) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lines.Write(p)
 }
 
-// newWorkshop has one module, which pins a small server.
-func newWorkshop(t *testing.T, version string) (testWorkshop, program) {
+// newBuilder has one module, which pins a small server.
+func newBuilder(t *testing.T, version string) (testBuilder, program) {
 	t.Helper()
 	t.Setenv("KUBEBUILDER_ASSETS", "")
-	shop := testWorkshop{mu: &sync.Mutex{}, lines: &strings.Builder{}}
+	shop := testBuilder{mu: &sync.Mutex{}, lines: &strings.Builder{}}
 	shop.modules, shop.bin, shop.out = t.TempDir(), filepath.Join(t.TempDir(), "bin"), shop
 	writePins(t, shop.modules, version)
-	return shop, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server", cost: "a second"}
+	return shop, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server", cost: time.Second}
 }
 
 func writePins(t *testing.T, modules, version string) {

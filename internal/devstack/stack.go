@@ -39,7 +39,7 @@ type Stack struct {
 	Temporal *Temporal
 
 	root     string
-	programs Programs
+	programs *Programs
 	clusters []*Cluster
 	added    []*Process
 	ports    ports
@@ -55,8 +55,8 @@ type Stack struct {
 	err    error // set before done is closed
 }
 
-// Start builds the servers that are missing, starts the stack and returns when every part of it is ready; or, if one
-// part is not, stops the others and returns an error that names it and quotes its log. Cancelling ctx abandons the
+// Start builds the servers that are missing, starts each as soon as it is built and what it needs is ready, and returns
+// when every part of the stack is ready; or, if one part is not, stops the others and returns an error that names it and quotes its log. Cancelling ctx abandons the
 // start; once Start has returned, only Stop, a dying part or the end of this process end the stack.
 func Start(ctx context.Context, options Options) (*Stack, error) {
 	if err := options.validate(); err != nil {
@@ -70,9 +70,10 @@ func Start(ctx context.Context, options Options) (*Stack, error) {
 	if s.root, err = RepositoryRoot(); err != nil {
 		return nil, err
 	}
-	if s.programs, err = EnsurePrograms(ctx, s.output); err != nil {
+	if s.programs, err = beginPrograms(ctx, s.output, programsOf(options)); err != nil {
 		return nil, err
 	}
+	defer s.programs.stop()
 	if err := s.openDir(options.Dir); err != nil {
 		return nil, err
 	}
@@ -94,7 +95,7 @@ func (o Options) validate() error {
 		}
 		seen.Insert(cluster.Name)
 		if cluster.ControlPlaneOnly && len(cluster.Nodes) > 0 {
-			return fmt.Errorf("cluster %s is ControlPlaneOnly: nobody would make its nodes ready", cluster.Name)
+			return fmt.Errorf("cluster %s is ControlPlaneOnly: its nodes would never become ready", cluster.Name)
 		}
 	}
 	return nil
@@ -183,7 +184,7 @@ func (s *Stack) process(part, name string, args []string, ready func(context.Con
 	return &Process{
 		Name:    filepath.Join(part, name),
 		LogFile: filepath.Join(s.Dir, part, name+".log"),
-		path:    s.programs[name],
+		path:    func(ctx context.Context) (string, error) { return s.programs.path(ctx, name) },
 		args:    args,
 		env:     []string{"GOGC=300"}, // a server's heap is small here and its garbage much
 		nice:    nice,

@@ -1,0 +1,206 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// builder builds programs from the pins in modules into bin.
+type builder struct {
+	modules string
+	bin     string
+	out     io.Writer
+}
+
+// begin returns the programs that are there, and builds the others in the background, one after the other.
+func (b builder) begin(ctx context.Context, wanted []program) (*Programs, error) {
+	found, missing, err := b.find(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	p := &Programs{servers: map[string]*server{}, ended: make(chan struct{})}
+	for _, program := range wanted {
+		p.servers[program.name] = &server{ready: make(chan struct{})}
+	}
+	p.resolve(found)
+	ctx, p.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(p.ended)
+		if len(missing) > 0 {
+			p.fail(missing, b.buildAll(ctx, missing, p))
+		}
+	}()
+	return p, nil
+}
+
+// resolve notes where programs are.
+func (p *Programs) resolve(found map[string]string) {
+	for name, path := range found {
+		p.servers[name].path = path
+		close(p.servers[name].ready)
+	}
+}
+
+// fail gives err to everyone who waits for a program that has not been built. Without err there is none.
+func (p *Programs) fail(missing []program, err error) {
+	for _, program := range missing {
+		server := p.servers[program.name]
+		select {
+		case <-server.ready:
+		default:
+			server.err = err
+			close(server.ready)
+		}
+	}
+}
+
+// buildAll builds the missing programs, unless another process does, and resolves each as soon as it is there.
+func (b builder) buildAll(ctx context.Context, missing []program, p *Programs) error {
+	unlock, err := b.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// Another process may have built them while this one waited for the lock.
+	found, missing, err := b.find(ctx, missing)
+	if err != nil {
+		return err
+	}
+	p.resolve(found)
+	b.announce(missing)
+	for _, program := range missing {
+		if err := b.build(ctx, program); err != nil {
+			return fmt.Errorf("build %s for the local stack: %w", program.name, err)
+		}
+		p.resolve(map[string]string{program.name: b.path(program)})
+	}
+	return nil
+}
+
+// announce says what is going to be built and how long that takes.
+func (b builder) announce(missing []program) {
+	var names []string
+	var cost time.Duration
+	for _, p := range missing {
+		names = append(names, p.name)
+		cost += p.cost
+	}
+	if len(names) > 0 {
+		fmt.Fprintf(b.out, "the local stack needs %s, built from source (about %s on two cores, then cached)\n",
+			strings.Join(names, ", "), cost)
+	}
+}
+
+func (b builder) path(p program) string      { return filepath.Join(b.bin, p.name) }
+func (b builder) stampFile(p program) string { return filepath.Join(b.bin, "."+p.name+".stamp") }
+
+// stamp identifies what a program is built from: the pins of its module, and the package.
+func (b builder) stamp(p program) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, p.pkg)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(b.modules, p.module, name))
+		if err != nil {
+			return "", fmt.Errorf("read the pins of %s: %w", p.name, err)
+		}
+		hash.Write(content)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+func (b builder) built(p program, stamp string) bool {
+	if _, err := os.Stat(b.path(p)); err != nil {
+		return false
+	}
+	kept, err := os.ReadFile(b.stampFile(p))
+	return err == nil && string(kept) == stamp
+}
+
+// version is the program's pinned release, such as v1.36.3.
+func (b builder) version(ctx context.Context, p program) (string, error) {
+	out, err := b.goCommand(ctx, p, "list", "-m", "-f", "{{.Version}}", p.release)
+	return strings.TrimSpace(out), err
+}
+
+// compilerFlags are those of `make build`, so that packages which Drydock and the servers have in common are compiled once.
+var compilerFlags = []string{"-trimpath", "-gcflags=all=-dwarf=false"}
+
+func (b builder) build(ctx context.Context, p program) error {
+	stamp, err := b.stamp(p)
+	if err != nil {
+		return err
+	}
+	version, err := b.version(ctx, p)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(b.out, "building %s %s\n", p.name, version)
+	// Built beside its place and renamed: a running program cannot be overwritten, and no reader sees half a file.
+	fresh := b.path(p) + ".new"
+	args := append([]string{"build"}, compilerFlags...)
+	if _, err := b.goCommand(ctx, p, append(args, "-ldflags", linkerFlags(p, version), "-o", fresh, p.pkg)...); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, b.path(p)); err != nil {
+		return err
+	}
+	return os.WriteFile(b.stampFile(p), []byte(stamp), 0o644)
+}
+
+// linkerFlags leaves out debug data, and tells Kubernetes its version: its servers refuse to run without.
+func linkerFlags(p program, version string) string {
+	flags := "-s -w"
+	if p.release != "k8s.io/kubernetes" {
+		return flags
+	}
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	const pkg = "k8s.io/component-base/version"
+	return fmt.Sprintf("%s -X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s", flags, pkg, version, pkg, parts[0], pkg, parts[1])
+}
+
+// goCommand runs the go command in the program's module and returns its standard output.
+func (b builder) goCommand(ctx context.Context, p program, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(b.modules, p.module)
+	// A workspace around the repository must not replace what is pinned.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("go %s in %s: %w\n%s", args[0], cmd.Dir, err, lastLines(stderr.String(), 20))
+	}
+	return stdout.String(), nil
+}
+
+// lock holds bin against other processes that build. The kernel frees it when the holder ends.
+func (b builder) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(b.bin, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory of the local stack's programs: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(b.bin, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", b.bin, err)
+	}
+	fd := int(file.Fd())
+	err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		fmt.Fprintln(b.out, "waiting for another process that builds the local stack's programs")
+		err = syscall.Flock(fd, syscall.LOCK_EX)
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", b.bin, err)
+	}
+	return func() { file.Close() }, nil
+}
