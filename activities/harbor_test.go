@@ -201,7 +201,7 @@ func TestHarborClusters(t *testing.T) {
 
 func harborComesUp(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml")
-	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: 300 * time.Millisecond})
+	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: 300 * time.Millisecond})
 	first := r.await()
 	require.Equal(t, goharborv1.StatusCreating, first.Status.Status)
 	require.Len(t, first.Parts, 3, "the services depend on nothing")
@@ -334,13 +334,13 @@ func harborFallsOver(t *testing.T, played *operators.Operators) {
 	for kind, name := range map[operators.Kind]string{
 		operators.Postgresql: r.postgres(), operators.RedisFailover: "main-redis", operators.Tenant: "minio-main", operators.Harbor: "main-harbor",
 	} {
-		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{Down: true})
+		played.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{Down: true})
 		r.untilIs(goharborv1.StatusUnhealthy)
-		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{})
+		played.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{})
 		back := r.untilIs(goharborv1.StatusHealthy)
 		require.Equal(t, harbor.ConditionOf(healthy, goharborv1.StorageReady).FirstReadyTime.Unix(), harbor.ConditionOf(back, goharborv1.StorageReady).FirstReadyTime.Unix())
 	}
-	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
+	played.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
 	for range 2 {
 		r.untilIs(goharborv1.StatusUnhealthy)
 		r.untilIs(goharborv1.StatusHealthy)
@@ -357,7 +357,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 	}
 	require.NoError(t, checkups().AwaitClusterHealthy(t.Context(), check(20)))
 
-	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
+	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
 	require.Eventually(t, func() bool {
 		available, _, _ := unstructured.NestedInt64(r.object(harbor.Tenant, "minio-main").Object, "status", "availableReplicas")
 		return available == 1
@@ -372,7 +372,7 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 
 	opened := make(chan error, 1)
 	go func() { opened <- checkups().AwaitClusterHealthy(t.Context(), check(30)) }()
-	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, <-opened)
 
 	r.patch(hc, `{"spec":{"version":"2.6.0"}}`)
@@ -386,18 +386,18 @@ func harborIsGate(t *testing.T, played *operators.Operators) {
 
 func harborSaysWhy(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "progressDeadlineSeconds: 2\n  expose:\n    core:")
-	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Fails: true})
-	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
+	played.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Fails: true})
+	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
 	require.Contains(t, r.untilReason(goharborv1.DatabaseReady, "CreateFailed").Message, "is CreateFailed: see its events")
 	late := r.untilReason(goharborv1.StorageReady, harbor.ReasonProgressDeadlineExceeded)
 	require.Equal(t, "not ready after 2s: Tenant minio-main: Provisioning initial users", late.Message)
 	require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(r.known.Status, goharborv1.CacheReady).Status, "others are not held up")
 	require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
 
-	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
-	played.Play(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
+	played.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	r.untilReason(goharborv1.StorageReady, harbor.ReasonBucketJobFailed)
-	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, r.cluster.Client.Delete(t.Context(), r.object(harbor.Job, "minio-main"), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	r.untilReason(goharborv1.StorageReady, harbor.ReasonReady)
 }

@@ -28,13 +28,13 @@ func harborMakesItsBucketAnew(t *testing.T, played *operators.Operators) {
 		return nil
 	}
 	// The image cannot be pulled, say: such a Job neither ends nor fails.
-	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
+	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
 	stuck := untilReplaced("")
 	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"minIO":{"mc":{"image":"mirror.example/mc:1"}}}}}}`)
 	mirrored := untilReplaced(stuck.GetUID())
 	spec, _, _ := unstructured.NestedSlice(mirrored.Object, "spec", "template", "spec", "containers")
 	require.Equal(t, "mirror.example/mc:1", spec[0].(map[string]any)["image"])
-	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	r.untilIs(goharborv1.StatusHealthy)
 	r.patch(r.harborCluster(), `{"spec":{"storage":{"spec":{"minIO":{"mc":{"image":"mirror.example/mc:2"}}}}}}`)
 	r.until(func(s goharborv1.HarborClusterStatus) bool {

@@ -41,7 +41,7 @@ func harborResync(t *testing.T, played *operators.Operators) {
 
 	r.known.Status = changed.Status
 	through.loseWatch(t, cluster, r.ref.Namespace, "postgresqls")
-	played.Play(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Absent: true})
+	played.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Absent: true})
 	r.reports(harbor.Postgresql, r.postgres(), `{"PostgresClusterStatus":"SyncFailed"}`)
 	for failed := changed; harbor.ConditionOf(failed.Status, goharborv1.DatabaseReady).Reason != "SyncFailed"; r.known.Status = failed.Status {
 		failed = await()
@@ -56,7 +56,7 @@ func harborOutrunsWatch(t *testing.T, played *operators.Operators) {
 	r.untilIs(goharborv1.StatusHealthy)
 	cluster, err := through.clusters.Cluster(t.Context(), hubName)
 	require.NoError(t, err)
-	played.Play(operators.Harbor, r.ref.Namespace, "main-harbor", operators.Behaviour{Absent: true})
+	played.Simulate(operators.Harbor, r.ref.Namespace, "main-harbor", operators.Behaviour{Absent: true})
 	through.loseWatch(t, cluster, r.ref.Namespace, "harbors")
 	r.patch(r.harborCluster(), `{"spec":{"version":"2.6.0"}}`)
 	r.until(func(s goharborv1.HarborClusterStatus) bool {

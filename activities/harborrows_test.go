@@ -50,9 +50,9 @@ func harborRows(t *testing.T, played *operators.Operators) {
 	for kind, name := range map[operators.Kind]string{
 		operators.Postgresql: r.postgres(), operators.RedisFailover: "main-redis", operators.Tenant: "minio-main", operators.Harbor: "main-harbor",
 	} {
-		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{Absent: true})
+		played.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{Absent: true})
 	}
-	played.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
+	played.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
 	databaseRows(r)
 	cacheRows(r)
 	storageRows(r)
@@ -133,9 +133,9 @@ func storageRows(r *registry) {
 	r.becomes(goharborv1.StorageReady, unknown, harbor.ReasonPoolNotInitialized)
 	says("Initialized", 2, "PoolInitialized")
 	r.becomes(goharborv1.StorageReady, unknown, harbor.ReasonBucketJobNotComplete)
-	r.operators.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
+	r.operators.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})
 	r.becomes(goharborv1.StorageReady, no, harbor.ReasonBucketJobFailed)
-	r.operators.Play(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
+	r.operators.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(r.t, r.cluster.Client.Delete(r.t.Context(), r.object(harbor.Job, "minio-main"), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	r.becomes(goharborv1.StorageReady, yes, harbor.ReasonReady)
 	says("Initialized", 1, "PoolInitialized")
@@ -192,13 +192,13 @@ func configurationRows(r *registry) {
 func harborIsLate(t *testing.T, played *operators.Operators) {
 	r := newRegistry(t, played, "incluster.yaml", "expose:\n    core:", "progressDeadlineSeconds: 2\n  expose:\n    core:")
 	for kind, name := range map[operators.Kind]string{operators.Postgresql: r.postgres(), operators.RedisFailover: "main-redis", operators.Tenant: "minio-main"} {
-		played.Play(kind, r.ref.Namespace, name, operators.Behaviour{After: -1})
+		played.Simulate(kind, r.ref.Namespace, name, operators.Behaviour{After: -1})
 	}
 	for _, kind := range []goharborv1.ConditionType{goharborv1.DatabaseReady, goharborv1.CacheReady, goharborv1.StorageReady} {
 		r.becomes(kind, no, harbor.ReasonProgressDeadlineExceeded)
 	}
 	require.Equal(t, goharborv1.StatusUnhealthy, r.known.Status.Status)
-	played.Play(operators.RedisFailover, r.ref.Namespace, "main-redis", operators.Behaviour{})
+	played.Simulate(operators.RedisFailover, r.ref.Namespace, "main-redis", operators.Behaviour{})
 	r.becomes(goharborv1.CacheReady, yes, harbor.ReasonReady)
 }
 

@@ -21,7 +21,7 @@ func newBenchCommand() *cobra.Command {
 		Long: `Measure what rollouts cost, beside a plain loop and kubectl drain that do the same to the same nodes.
 
 Every size is measured on a fleet of its own: one cluster whose nodes KWOK plays, and a Temporal server in memory. Policies are rolled out on a hub whose
-clusters are played: they comply as soon as a policy is enforced on them.`,
+clusters are simulated: they comply as soon as a policy is enforced on them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runBench(cmd.Context(), sizes, jsonFile, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -30,7 +30,7 @@ func newDemoCommand() *cobra.Command {
 		Short: "Watch a rollout over three clusters: a canary, then a batch of two",
 		Long: "Starts the local stack with a hub, three spokes of four nodes and Drydock's worker, puts workloads on the spokes, and\n" +
 			"starts the rollout of " + demoRollout + ".\n" +
-			"It exits 0 only if every node was maintained and everything is as it was found.",
+			"It exits 0 only if every node was maintained and everything is as it was before.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return demo(cmd.Context(), keep, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -54,7 +54,7 @@ func demo(ctx context.Context, keep bool, out, progress io.Writer) error {
 	return errors.Join(err, f.Stop())
 }
 
-// showRollout puts workloads on the spokes, runs the rollout before the viewer's eyes, and proves what was done.
+// showRollout puts workloads on the spokes, shows the rollout, and summarizes it from the audit logs.
 func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 	fmt.Fprintln(out, "Putting workloads, budgets and a vRouter with a veto on every spoke.")
 	if err := f.FurnishAll(ctx); err != nil {
@@ -72,7 +72,7 @@ func showRollout(ctx context.Context, f *fleet.Fleet, out io.Writer) error {
 	return summarize(ctx, f, out, time.Since(began))
 }
 
-// show runs a drydock command as a person would, and shows it.
+// show prints a drydock command and runs it.
 func show(ctx context.Context, f *fleet.Fleet, out io.Writer, args ...string) error {
 	fmt.Fprint(out, "$ drydock")
 	for _, arg := range args {
@@ -90,7 +90,7 @@ func show(ctx context.Context, f *fleet.Fleet, out io.Writer, args ...string) er
 	return nil
 }
 
-// summarize reads from the API servers what was done and what is left, and fails if a node was left out or anything is not as it was.
+// summarize reads from the API servers what was done. It fails if a node was not maintained or if anything of Drydock is left.
 func summarize(ctx context.Context, f *fleet.Fleet, out io.Writer, took time.Duration) error {
 	var total map[string]int
 	maintained := 0
@@ -98,27 +98,27 @@ func summarize(ctx context.Context, f *fleet.Fleet, out io.Writer, took time.Dur
 		if err := f.AwaitNothingLeft(ctx, spoke); err != nil {
 			return err
 		}
-		deeds, err := fleet.Deeds(spoke)
+		actions, err := fleet.Actions(spoke)
 		if err != nil {
 			return err
 		}
-		total = fleet.Count(total, deeds)
-		nodes := fleet.Cordoned(deeds)
+		total = fleet.Count(total, actions)
+		nodes := fleet.Cordoned(actions)
 		if len(nodes) != demoWorkers+1 {
 			return fmt.Errorf("%s: %d of %d nodes were maintained: %v", spoke.Name, len(nodes), demoWorkers+1, nodes)
 		}
 		maintained += len(nodes)
 	}
-	fmt.Fprintf(out, "\nAs the API servers have seen it, in %s:\n", took.Round(100*time.Millisecond))
+	fmt.Fprintf(out, "\nAccording to the API servers' audit logs, in %s:\n", took.Round(100*time.Millisecond))
 	fmt.Fprintf(out, "  %d clusters, %d nodes: %d cordons, %d evictions, %d jobs, %d uncordons\n", len(f.Spokes), maintained,
-		total[fleet.DeedCordon], total[fleet.DeedEviction], total[fleet.DeedJob], total[fleet.DeedUncordon])
-	fmt.Fprintln(out, "  every node is schedulable again, all locks are active, and no annotation, condition or request of Drydock's is left")
+		total[fleet.ActionCordon], total[fleet.ActionEviction], total[fleet.ActionJob], total[fleet.ActionUncordon])
+	fmt.Fprintln(out, "  every node is schedulable again, all locks are active, and no annotation, condition or request of Drydock is left")
 	return nil
 }
 
 // explore keeps the fleet up until Ctrl-C.
 func explore(ctx context.Context, f *fleet.Fleet, out io.Writer) {
-	fmt.Fprintln(out, "\nThe stack stays up. Have a look around:")
+	fmt.Fprintln(out, "\nThe stack stays up. To look around:")
 	describe(out, f.Stack)
 	fmt.Fprintln(out, "\nCtrl-C stops it.")
 	select {

@@ -35,19 +35,19 @@ var historyScenarios = []historyScenario{
 	{name: "timed-out-abort", heldUp: true, run: (*recorder).follow},
 	{name: "killed-and-resumed", heldUp: true, run: (*recorder).killInADrain},
 	{name: "node-failed", run: (*recorder).follow},
-	{name: "policies", play: (*recorder).playPolicies, run: (*recorder).follow},
-	{name: "manifest-works", play: (*recorder).playAgents, run: (*recorder).follow},
+	{name: "policies", simulate: (*recorder).simulatePolicies, run: (*recorder).follow},
+	{name: "manifest-works", simulate: (*recorder).simulateAgents, run: (*recorder).follow},
 	{name: "windows", heldUp: true, run: (*recorder).passThroughWindow},
-	{name: "prepared", play: (*recorder).configurePrecaching, run: (*recorder).follow},
+	{name: "prepared", simulate: (*recorder).configurePrecaching, run: (*recorder).follow},
 }
 
 type historyScenario struct {
 	name string
 	// heldUp: a pod on the first spoke does not leave when it is evicted.
 	heldUp bool
-	// play plays until it is stopped who else acts on the hub; nil: nobody does.
-	play func(*recorder, context.Context) (stop func(), err error)
-	run  func(*recorder, context.Context, string) error
+	// simulate runs simulations of the other actors on the hub until it is stopped; nil: there are none.
+	simulate func(*recorder, context.Context) (stop func(), err error)
+	run      func(*recorder, context.Context, string) error
 }
 
 func newHistoriesCommand() *cobra.Command {
@@ -126,8 +126,8 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 			return err
 		}
 	}
-	if scenario.play != nil {
-		stop, err := scenario.play(r, ctx)
+	if scenario.simulate != nil {
+		stop, err := scenario.simulate(r, ctx)
 		if err != nil {
 			return err
 		}

@@ -11,19 +11,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// keepHarbor brings up a Harbor one of whose services is slow, falls over and comes back, deletes it, and keeps what happened.
+// keepHarbor creates a Harbor with a service that is slow, fails and recovers, deletes the Harbor, and records the history.
 func (r *recorder) keepHarbor(ctx context.Context) error {
 	const namespace, tenant = "registry", "minio-main"
 	spoke := r.Spokes[0]
-	played, err := r.PlayHarborOperators(ctx, spoke)
+	simulated, err := r.SimulateHarborOperators(ctx, spoke)
 	if err != nil {
 		return err
 	}
-	defer played.Stop()
+	defer simulated.Stop()
 	if err := r.AddHarborNamespace(ctx, spoke, namespace); err != nil {
 		return err
 	}
-	played.Play(operators.Tenant, namespace, tenant, operators.Behaviour{After: -1})
+	simulated.Simulate(operators.Tenant, namespace, tenant, operators.Behaviour{After: -1})
 	if err := r.Run(ctx, io.Discard, "harbor", "apply", "-f", filepath.Join("docs", "examples", "harbor-cluster.yaml"), "--cluster", spoke.Name); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (r *recorder) keepHarbor(ctx context.Context) error {
 		if err := r.AwaitHarbor(ctx, spoke, namespace, "main", string(step.becomes), func(s goharborv1.HarborClusterStatus) bool { return s.Status == step.becomes }); err != nil {
 			return err
 		}
-		played.Play(operators.Tenant, namespace, tenant, step.then)
+		simulated.Simulate(operators.Tenant, namespace, tenant, step.then)
 	}
 	return errors.Join(
 		r.Run(ctx, io.Discard, "harbor", "delete", "main", "-n", namespace, "--cluster", spoke.Name, "--wait"),

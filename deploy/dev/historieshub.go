@@ -33,9 +33,9 @@ func hubObjects(scenario string) string {
 	return filepath.Join(historiesManifests, "hub", scenario+".yaml")
 }
 
-// playPolicies plays the policy engine, and returns when the hub says how every spoke stands.
-func (r *recorder) playPolicies(ctx context.Context) (stop func(), err error) {
-	played, err := propagator.Start(ctx, r.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 300 * time.Millisecond }})
+// simulatePolicies runs the simulated policy propagator, and returns when the hub has the compliance of every spoke.
+func (r *recorder) simulatePolicies(ctx context.Context) (stop func(), err error) {
+	simulated, err := propagator.Start(ctx, r.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 300 * time.Millisecond }})
 	if err != nil {
 		return nil, err
 	}
@@ -44,10 +44,10 @@ func (r *recorder) playPolicies(ctx context.Context) (stop func(), err error) {
 		err = errors.Join(err, r.awaitStandings(ctx, name))
 	}
 	if err != nil {
-		played.Stop()
+		simulated.Stop()
 		return nil, err
 	}
-	return played.Stop, nil
+	return simulated.Stop, nil
 }
 
 // awaitStandings asks for the policy itself: the fleet's watch has only replicas.
@@ -64,16 +64,16 @@ func (r *recorder) awaitStandings(ctx context.Context, name string) error {
 		return len(standings) == len(r.Spokes), client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return fmt.Errorf("policy %s does not say how every spoke stands: %w", name, err)
+		return fmt.Errorf("policy %s has no compliance status for every spoke: %w", name, err)
 	}
 	return nil
 }
 
-// appliedWork is what an agent says of a work that is there.
+// appliedWork is the status that an agent writes for an applied work.
 const appliedWork = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
 
-// playAgents plays the agents of the spokes, which do at once what works say.
-func (r *recorder) playAgents(ctx context.Context) (stop func(), err error) {
+// simulateAgents simulates the agents of the spokes, which apply works at once.
+func (r *recorder) simulateAgents(ctx context.Context) (stop func(), err error) {
 	if err := r.Hub.Apply(ctx, hubObjects("manifest-works")); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (r *recorder) playAgents(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// configurePrecaching says what is pulled; the spokes themselves do it.
+// configurePrecaching configures what is pulled; the spokes pull it.
 func (r *recorder) configurePrecaching(ctx context.Context) (stop func(), err error) {
 	return func() {}, r.Hub.Apply(ctx, filepath.Join("docs", "examples", "precaching-config.yaml"))
 }

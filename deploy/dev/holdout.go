@@ -46,7 +46,7 @@ func releaseHoldout(ctx context.Context, spoke *devstack.Cluster) error {
 	return client.IgnoreNotFound(err)
 }
 
-// removeHoldout is releaseHoldout, also when nobody has evicted it, and returns when it is gone.
+// removeHoldout is releaseHoldout, even for a pod that was not evicted, and returns when the pod is gone.
 func removeHoldout(ctx context.Context, f *fleet.Fleet, spoke *devstack.Cluster) error {
 	if err := releaseHoldout(ctx, spoke); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// What client libraries log is of no use to the viewer; errors come back from their calls.
+	// The logs of client libraries are of no use to the viewer; errors are returned by their calls.
 	ctrllog.SetLogger(logr.Discard())
 	root := &cobra.Command{
 		Use:           "dev",

@@ -25,7 +25,7 @@ func newUpCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start one hub, three spokes and Temporal, and say how to reach them, until Ctrl-C",
+		Short: "Start one hub, three spokes and Temporal, and print how to reach them, until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return up(cmd.Context(), dir, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -47,7 +47,7 @@ func up(ctx context.Context, dir string, out, progress io.Writer) error {
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(progress, "stopping")
-	case <-stack.Done(): // a part died: Stop says which
+	case <-stack.Done(): // a part exited: Stop names it
 	}
 	return stack.Stop()
 }
@@ -70,7 +70,7 @@ func hubAndSpokes(dir string, progress io.Writer) devstack.Options {
 	return options
 }
 
-// describe says how to reach the parts of a stack.
+// describe prints how to reach the parts of a stack.
 func describe(out io.Writer, stack *devstack.Stack) {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "Temporal Web UI\t%s\n", stack.Temporal.UIAddress)

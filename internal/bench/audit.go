@@ -13,7 +13,7 @@ import (
 
 // observed is what the spoke's API server has seen of one way to maintain nodes.
 type observed struct {
-	deeds []fleet.Deed
+	actions []fleet.Action
 	// asked are its requests.
 	asked []auditv1.Event
 }
@@ -29,7 +29,7 @@ type Requests struct {
 // seen reads from the audit log what the users did whose names begin so. It is an error if they have not maintained every node in every round, or
 // evicted another number of pods than there were.
 func (s *scene) seen(users string) (observed, error) {
-	deeds, err := fleet.Deeds(s.spoke)
+	actions, err := fleet.Actions(s.spoke)
 	if err != nil {
 		return observed{}, err
 	}
@@ -38,12 +38,12 @@ func (s *scene) seen(users string) (observed, error) {
 		return observed{}, err
 	}
 	found := observed{
-		deeds: slices.DeleteFunc(deeds, func(d fleet.Deed) bool { return !strings.HasPrefix(d.By, users) }),
-		asked: events,
+		actions: slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) }),
+		asked:   events,
 	}
-	count := fleet.Count(nil, found.deeds)
+	count := fleet.Count(nil, found.actions)
 	for what, wanted := range map[string]int{
-		fleet.DeedCordon: s.size.maintenances(), fleet.DeedUncordon: s.size.maintenances(), fleet.DeedEviction: s.size.maintenances() * s.size.Pods,
+		fleet.ActionCordon: s.size.maintenances(), fleet.ActionUncordon: s.size.maintenances(), fleet.ActionEviction: s.size.maintenances() * s.size.Pods,
 	} {
 		if count[what] != wanted {
 			return observed{}, fmt.Errorf("the audit log has %d %ss by %s*, not %d", count[what], what, users, wanted)
@@ -52,12 +52,12 @@ func (s *scene) seen(users string) (observed, error) {
 	return found, nil
 }
 
-// at returns the instants of a deed, in order.
+// at returns the instants of an action, in order.
 func (o observed) at(what string) []time.Time {
 	var instants []time.Time
-	for _, deed := range o.deeds {
-		if deed.What == what {
-			instants = append(instants, deed.At)
+	for _, action := range o.actions {
+		if action.What == what {
+			instants = append(instants, action.At)
 		}
 	}
 	slices.SortFunc(instants, time.Time.Compare)
@@ -67,7 +67,7 @@ func (o observed) at(what string) []time.Time {
 // handOvers is how long each slot was free between a node's return and the cordon of the next. Slots are all the same: with five of them, the
 // first return is for the sixth cordon, the second for the seventh. Between rounds nobody waits for a slot.
 func (o observed) handOvers(size Size) []time.Duration {
-	cordons, uncordons := o.at(fleet.DeedCordon), o.at(fleet.DeedUncordon)
+	cordons, uncordons := o.at(fleet.ActionCordon), o.at(fleet.ActionUncordon)
 	var gaps []time.Duration
 	for round := range size.Rounds {
 		first := round * size.Nodes
@@ -80,9 +80,9 @@ func (o observed) handOvers(size Size) []time.Duration {
 
 // uncordonAfter is when a node was returned that was released at that time.
 func (o observed) uncordonAfter(node string, released time.Time) (time.Time, bool) {
-	for _, deed := range o.deeds {
-		if deed.What == fleet.DeedUncordon && deed.Object == node && deed.At.After(released) {
-			return deed.At, true
+	for _, action := range o.actions {
+		if action.What == fleet.ActionUncordon && action.Object == node && action.At.After(released) {
+			return action.At, true
 		}
 	}
 	return time.Time{}, false

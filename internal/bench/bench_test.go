@@ -131,25 +131,25 @@ func TestAQuantileIsATimeThatWasMeasured(t *testing.T) {
 func TestASlotIsHandedOverFromEachReturnToTheCordonThatItMakesRoomFor(t *testing.T) {
 	began := time.Date(2026, 6, 1, 22, 0, 0, 0, time.UTC)
 	var seen observed
-	for _, deed := range []struct {
+	for _, action := range []struct {
 		what  string
 		after time.Duration
 	}{
-		{fleet.DeedCordon, 0},
-		{fleet.DeedCordon, 1},
-		{fleet.DeedUncordon, 10},
-		{fleet.DeedUncordon, 12},
-		{fleet.DeedCordon, 13}, // makes use of the return at 10
-		{fleet.DeedUncordon, 20},
+		{fleet.ActionCordon, 0},
+		{fleet.ActionCordon, 1},
+		{fleet.ActionUncordon, 10},
+		{fleet.ActionUncordon, 12},
+		{fleet.ActionCordon, 13}, // makes use of the return at 10
+		{fleet.ActionUncordon, 20},
 		// The next round.
-		{fleet.DeedCordon, 30},
-		{fleet.DeedCordon, 30},
-		{fleet.DeedUncordon, 31},
-		{fleet.DeedCordon, 36},
-		{fleet.DeedUncordon, 37},
-		{fleet.DeedUncordon, 38},
+		{fleet.ActionCordon, 30},
+		{fleet.ActionCordon, 30},
+		{fleet.ActionUncordon, 31},
+		{fleet.ActionCordon, 36},
+		{fleet.ActionUncordon, 37},
+		{fleet.ActionUncordon, 38},
 	} {
-		seen.deeds = append(seen.deeds, fleet.Deed{What: deed.what, At: began.Add(deed.after * time.Second)})
+		seen.actions = append(seen.actions, fleet.Action{What: action.what, At: began.Add(action.after * time.Second)})
 	}
 	require.Equal(t, []time.Duration{3 * time.Second, 5 * time.Second}, seen.handOvers(Size{Nodes: 3, AtOnce: 2, Rounds: 2}))
 }

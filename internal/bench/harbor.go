@@ -65,7 +65,7 @@ func harborsOnFleet(ctx context.Context, clusters int, progress io.Writer) (Harb
 		return HarborResult{}, err
 	}
 	result, err := func() (HarborResult, error) {
-		played, err := f.PlayHarborOperators(ctx, f.Spokes[0])
+		played, err := f.SimulateHarborOperators(ctx, f.Spokes[0])
 		if err != nil {
 			return HarborResult{}, err
 		}
@@ -102,7 +102,7 @@ func (h harborScene) measure(ctx context.Context) (HarborResult, error) {
 	var oneByOne []time.Time
 	for i := range h.clusters {
 		oneByOne = append(oneByOne, time.Now())
-		h.operators.Play(operators.Tenant, harborNamespace(i), harborTenant, operators.Behaviour{Down: true})
+		h.operators.Simulate(operators.Tenant, harborNamespace(i), harborTenant, operators.Behaviour{Down: true})
 		if err := h.await(ctx, i, goharborv1.StatusUnhealthy); err != nil {
 			return HarborResult{}, err
 		}
@@ -163,7 +163,7 @@ func (h harborScene) bringUp(ctx context.Context) error {
 
 func (h harborScene) playAll(kind operators.Kind, name func(namespace string) string, behaviour operators.Behaviour) {
 	for i := range h.clusters {
-		h.operators.Play(kind, harborNamespace(i), name(harborNamespace(i)), behaviour)
+		h.operators.Simulate(kind, harborNamespace(i), name(harborNamespace(i)), behaviour)
 	}
 }
 

@@ -377,18 +377,18 @@ func (s *windowScene) awaitCordons(ctx context.Context, count int) error {
 
 // cordoned reads from the audit log how late the nodes were cordoned. It is an error if one was before its window opened.
 func (s *windowScene) cordoned() (Latency, error) {
-	deeds, err := fleet.Deeds(s.spoke)
+	actions, err := fleet.Actions(s.spoke)
 	if err != nil {
 		return Latency{}, err
 	}
 	var took []time.Duration
-	for _, deed := range deeds {
+	for _, action := range actions {
 		switch {
-		case deed.What != fleet.DeedCordon || !slices.Contains(s.nodes(), deed.Object):
-		case deed.Received.Before(s.opens):
-			return Latency{}, fmt.Errorf("%s was cordoned %s before its window opened", deed.Object, s.opens.Sub(deed.Received))
+		case action.What != fleet.ActionCordon || !slices.Contains(s.nodes(), action.Object):
+		case action.Received.Before(s.opens):
+			return Latency{}, fmt.Errorf("%s was cordoned %s before its window opened", action.Object, s.opens.Sub(action.Received))
 		default:
-			took = append(took, deed.At.Sub(s.opens))
+			took = append(took, action.At.Sub(s.opens))
 		}
 	}
 	if len(took) != s.windows.Maintenances {

@@ -65,7 +65,7 @@ func requestTo(verb, resource, name string) faultproxy.Match {
 func (s *scene) harborSpoke(t *testing.T) (*devstack.Cluster, client.Client) {
 	t.Helper()
 	spoke := s.Spokes[1]
-	played, err := s.PlayHarborOperators(t.Context(), spoke)
+	played, err := s.SimulateHarborOperators(t.Context(), spoke)
 	require.NoError(t, err)
 	t.Cleanup(played.Stop)
 	scheme, err := kube.NewScheme()
@@ -115,7 +115,7 @@ func writesOf(events []auditv1.Event, namespace string, such func(auditv1.Event)
 // settledEvents are those of the audit log, with all that was done so far.
 func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
 	t.Helper()
-	settledDeeds(t, spoke)
+	settledActions(t, spoke)
 	events, err := spoke.AuditEvents()
 	require.NoError(t, err)
 	return events

@@ -55,7 +55,7 @@ func requireInvariants(t *testing.T, s *scene) {
 func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
 	t.Helper()
 	cluster := invariants.Cluster{
-		Name: spoke.Name, Deeds: settledDeeds(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),
+		Name: spoke.Name, Actions: settledActions(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),
 		AtOnce: max(1, s.allowed[spoke.Name]),
 	}
 	for _, w := range s.works {
@@ -74,22 +74,22 @@ func (s *scene) judged(t *testing.T, spoke *devstack.Cluster) invariants.Cluster
 	return cluster
 }
 
-// settledDeeds returns what was done to a spoke when nothing that was done so far can be missing. An event of the audit log may follow its
+// settledActions returns what was done to a spoke when nothing that was done so far can be missing. An event of the audit log may follow its
 // answer by an instant: a request of our own, whose event is there, shows that those before it are there, too.
-func settledDeeds(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
+func settledActions(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
 	t.Helper()
 	marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
 	_, err := spoke.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), marker, metav1.GetOptions{})
 	require.Error(t, err)
-	var deeds []fleet.Deed
+	var actions []fleet.Action
 	require.Eventually(t, func() bool {
 		events, err := spoke.AuditEvents()
 		require.NoError(t, err)
-		deeds = fleet.DeedsOf(events)
+		actions = fleet.ActionsOf(events)
 		last := events[max(0, len(events)-1000):]
 		return slices.ContainsFunc(last, func(e auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == marker })
 	}, waitLimit, 50*time.Millisecond, "the audit log of %s does not show our own request", spoke.Name)
-	return deeds
+	return actions
 }
 
 // judgeHistories reads all histories of a work: they are well-formed, and today's code goes through them as it did. Those of runs that were

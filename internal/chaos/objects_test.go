@@ -144,8 +144,8 @@ func jobOfRolloutDeleted(t *testing.T, s *scene) {
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "RunJob")
 	s.deleteJobs(t, at)
 	s.requireEnd(t, w)
-	for _, deed := range s.judged(t, at.spoke).Deeds {
-		require.False(t, deed.What == fleet.DeedCordon && deed.Node == "worker-2" && deed.At.After(s.began), "worker-2 is left alone")
+	for _, action := range s.judged(t, at.spoke).Actions {
+		require.False(t, action.What == fleet.ActionCordon && action.Node == "worker-2" && action.At.After(s.began), "worker-2 is left alone")
 	}
 }
 

@@ -113,8 +113,8 @@ func (s *scene) requireRefused(t *testing.T, args ...string) {
 // requireNothingDone: nothing has been done to a spoke in this scenario.
 func (s *scene) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
-	for _, deed := range settledDeeds(t, spoke) {
-		require.False(t, deed.ByDrydock() && deed.At.After(s.began), "%s of %s", deed.What, deed.Object)
+	for _, action := range settledActions(t, spoke) {
+		require.False(t, action.ByDrydock() && action.At.After(s.began), "%s of %s", action.What, action.Object)
 	}
 }
 

@@ -28,7 +28,7 @@ type ClusterOptions struct {
 	ControlPlaneOnly bool
 }
 
-// Cluster is a running Kubernetes cluster. Its control plane is real; its kubelets are played by KWOK.
+// Cluster is a running Kubernetes cluster. Its control plane is real; KWOK simulates its kubelets.
 type Cluster struct {
 	Name string
 	// Config and Client act as an administrator (user kubernetes-admin), without a rate limit.

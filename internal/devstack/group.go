@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// group is the process group that every server of a stack runs in. It outlives nobody: its anchor and its guard read
-// a pipe whose only other end is ours, so the kernel tells them when we are gone, however we went (Ctrl-C, a panic,
-// SIGKILL). The guard then kills the group and removes the stack's temporary directory. A parent-death signal would
+// group is the process group of all servers of a stack. It ends with this process: its anchor and its guard read a pipe
+// whose only other end is ours, so the kernel closes it when this process ends in any way (Ctrl-C, a panic, SIGKILL). The guard then kills the group and removes the stack's temporary directory. A parent-death signal would
 // not do: it fires when the thread that forked ends, not the process.
 type group struct {
 	pgid   int

@@ -16,7 +16,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// Annotations that steer how KWOK plays kubelets and containers. Durations are written as Go writes them ("1.5s").
+// Annotations that control the simulated kubelets and containers of KWOK. Durations are in Go's format ("1.5s").
 const (
 	// AnnotationReadyAfter, on a pod: how long it takes from being scheduled to being ready. Default: at once.
 	AnnotationReadyAfter = "devstack.drydock.dev/ready-after"
@@ -64,7 +64,7 @@ func Nodes(controlPlanes, workers int) []Node {
 // AddNodes creates nodes and returns when all are ready, and free of the taint that keeps pods off until then.
 func (c *Cluster) AddNodes(ctx context.Context, nodes ...Node) error {
 	if c.Kwok == nil {
-		return fmt.Errorf("add nodes to cluster %s: it is ControlPlaneOnly, so nobody would make them ready", c.Name)
+		return fmt.Errorf("add nodes to cluster %s: it is ControlPlaneOnly, so they would never become ready", c.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodesTimeout+time.Duration(len(nodes))*nodeTimeout)
 	defer cancel()

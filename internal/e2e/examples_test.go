@@ -78,7 +78,7 @@ func TestTheRequestorsOfTheDocumentation(t *testing.T) {
 }
 
 func goesOn(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
-	before, dir := len(deedsOf(t, spoke)), t.TempDir()
+	before, dir := len(actionsOf(t, spoke)), t.TempDir()
 
 	// The work on the first node hangs, and its program is killed.
 	hanging, _ := program.run(t, spoke, "sh", "-c", `touch "$0/begun-$NODE"; exec sleep 600`, dir)
@@ -103,9 +103,9 @@ func goesOn(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {
 	require.NoError(t, again.Wait(), "%s", said)
 
 	require.NoError(t, theFleet.AwaitNothingLeft(context.Background(), spoke))
-	count := fleet.Count(nil, deedsOf(t, spoke)[before:])
-	require.Equal(t, 2, count[fleet.DeedCordon], "each node was taken once")
-	require.Equal(t, 2, count[fleet.DeedUncordon])
+	count := fleet.Count(nil, actionsOf(t, spoke)[before:])
+	require.Equal(t, 2, count[fleet.ActionCordon], "each node was taken once")
+	require.Equal(t, 2, count[fleet.ActionUncordon])
 }
 
 func asksAnew(t *testing.T, program exampleProgram, spoke *devstack.Cluster) {

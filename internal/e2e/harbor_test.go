@@ -25,7 +25,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// harborSpoke is a spoke whose operators for Harbor and what it needs are played.
+// harborSpoke is a spoke whose operators for Harbor and what it needs are simulated.
 type harborSpoke struct {
 	*devstack.Cluster
 	operators *operators.Operators
@@ -34,11 +34,11 @@ type harborSpoke struct {
 
 func newHarborSpoke(t *testing.T, spoke *devstack.Cluster) *harborSpoke {
 	t.Helper()
-	played, err := theFleet.PlayHarborOperators(t.Context(), spoke)
+	simulated, err := theFleet.SimulateHarborOperators(t.Context(), spoke)
 	require.NoError(t, err)
-	t.Cleanup(played.Stop)
+	t.Cleanup(simulated.Stop)
 	s := newHarborSpokeWithoutOperators(t, spoke)
-	s.operators = played
+	s.operators = simulated
 	return s
 }
 
@@ -118,7 +118,7 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 	}
 	for i, step := range steps {
 		namespace := fmt.Sprintf("harbor-%d", i)
-		spoke.operators.Play(step.kind, namespace, step.object(namespace), operators.Behaviour{After: -1})
+		spoke.operators.Simulate(step.kind, namespace, step.object(namespace), operators.Behaviour{After: -1})
 		require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, namespace))
 		spoke.apply(t, namespace)
 	}
@@ -131,7 +131,7 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 	require.NoError(t, theFleet.Worker.Kill())
 	for i, step := range steps {
 		namespace := fmt.Sprintf("harbor-%d", i)
-		spoke.operators.Play(step.kind, namespace, step.object(namespace), operators.Behaviour{})
+		spoke.operators.Simulate(step.kind, namespace, step.object(namespace), operators.Behaviour{})
 	}
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 	namespaces := []string{"harbor-0", "harbor-1", "harbor-2", "harbor-late"}
@@ -165,7 +165,7 @@ func TestHarborsComeUpOnceWhateverStepTheirWorkerIsKilledAt(t *testing.T) {
 func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
 	t.Helper()
 	require.Contains(t, must(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name), "HarborCluster "+namespace+"/main in cluster "+spoke.Name+": healthy for ")
-	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
+	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
 	spoke.becomes(t, namespace, "unhealthy", func(s goharborv1.HarborClusterStatus) bool { return s.Status == goharborv1.StatusUnhealthy })
 	a := drydock(t, "harbor", "status", namespace+"/main", "--cluster", spoke.Name, "-o", "json")
 	require.Equal(t, 1, a.code)
@@ -177,7 +177,7 @@ func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(a.out), &said))
 	require.Equal(t, goharborv1.StatusUnhealthy, said.Status.Harbor.Status)
-	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
+	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 
 	harborIsAwaited(t, spoke, namespace)
@@ -189,11 +189,11 @@ func harborSpeaks(t *testing.T, spoke *harborSpoke, namespace string) {
 // harborIsAwaited changes a Harbor that is healthy, and waits until it is so as it was changed: its operator is away at first, so that it is well as it was.
 func harborIsAwaited(t *testing.T, spoke *harborSpoke, namespace string) {
 	t.Helper()
-	spoke.operators.Play(operators.Harbor, namespace, "main-harbor", operators.Behaviour{Absent: true})
+	spoke.operators.Simulate(operators.Harbor, namespace, "main-harbor", operators.Behaviour{Absent: true})
 	apply := []string{"harbor", "apply", "-f", exampleHarbor(t, namespace, "version: 2.5.0", "version: 2.6.0"), "--cluster", spoke.Name, "--wait"}
 	a := drydock(t, append(apply, "--timeout", "5s")...)
 	require.NotZero(t, a.code, "%s", a.out)
-	spoke.operators.Play(operators.Harbor, namespace, "main-harbor", operators.Behaviour{})
+	spoke.operators.Simulate(operators.Harbor, namespace, "main-harbor", operators.Behaviour{})
 	require.Contains(t, lastLine(must(t, apply...)), "HarborCluster "+namespace+"/main: healthy")
 	hc := &goharborv1.HarborCluster{}
 	require.NoError(t, spoke.api.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "main"}, hc))

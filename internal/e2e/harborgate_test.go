@@ -25,7 +25,7 @@ func TestARolloutBeginsAndEndsWellOnlyWhereTheHarborIsWell(t *testing.T) {
 	spoke.apply(t, namespace)
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 	storageIs := func(behaviour operators.Behaviour, status goharborv1.ClusterStatus) {
-		spoke.operators.Play(operators.Tenant, namespace, "minio-main", behaviour)
+		spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", behaviour)
 		spoke.becomes(t, namespace, string(status), func(s goharborv1.HarborClusterStatus) bool { return s.Status == status })
 	}
 	start := func(name string, timeout int) {
@@ -35,32 +35,32 @@ func TestARolloutBeginsAndEndsWellOnlyWhereTheHarborIsWell(t *testing.T) {
 	const down = "registry: HarborCluster harbor-gate/main: condition StorageReady is False: ReplicasNotReady"
 
 	storageIs(operators.Behaviour{Down: true}, goharborv1.StatusUnhealthy)
-	before := len(deedsOf(t, spoke.Cluster))
+	before := len(actionsOf(t, spoke.Cluster))
 	start("harbor-gate-before", 2)
 	status, code := end(t, "harbor-gate-before")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "health gate of cluster "+spoke.Name+" failed: "+down)
-	require.Empty(t, deedsOf(t, spoke.Cluster)[before:], "nothing was begun")
+	require.Empty(t, actionsOf(t, spoke.Cluster)[before:], "nothing was begun")
 
 	storageIs(operators.Behaviour{}, goharborv1.StatusHealthy)
 	start("harbor-gate-passes", 120)
 	status, code = end(t, "harbor-gate-passes")
 	require.Zero(t, code)
 	require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
-	require.Len(t, fleet.Cordoned(deedsOf(t, spoke.Cluster)[before:]), workers+1)
+	require.Len(t, fleet.Cordoned(actionsOf(t, spoke.Cluster)[before:]), workers+1)
 
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
-	before = len(deedsOf(t, spoke.Cluster))
+	before = len(actionsOf(t, spoke.Cluster))
 	start("harbor-gate-after", 120)
 	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).State == ranv1.ClusterRunning })
-	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
+	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
 	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		// A pod of the cache that was drained may be in the way for a moment, too.
 		return clusterAt(s, 0).Reason == health.ReasonHarborUnhealthy && strings.Contains(clusterAt(s, 0).Message, "condition StorageReady is False")
 	})
-	require.Len(t, fleet.Cordoned(deedsOf(t, spoke.Cluster)[before:]), workers+1, "its work is done")
-	spoke.operators.Play(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
+	require.Len(t, fleet.Cordoned(actionsOf(t, spoke.Cluster)[before:]), workers+1, "its work is done")
+	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{})
 	status, code = end(t, "harbor-gate-after")
 	require.Zero(t, code)
 	require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)

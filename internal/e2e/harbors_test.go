@@ -80,7 +80,7 @@ func TestFiftyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
 	starting.SetLimit(8)
 	for i := range harbors {
 		namespace, kind := namespaceOf(i), kinds[i%len(kinds)]
-		spoke.operators.Play(operators.Postgresql, namespace, "postgresql-"+namespace+"-main", kind.database)
+		spoke.operators.Simulate(operators.Postgresql, namespace, "postgresql-"+namespace+"-main", kind.database)
 		starting.Go(func() error { return spoke.start(t, server, namespace, kind.secrets...) })
 	}
 	require.NoError(t, starting.Wait())

@@ -25,7 +25,7 @@ const reasonHeld = "Held"
 func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-4")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("held", "", 60, spoke.Name))
 	awaitEviction(t, spoke, holdout)
 
@@ -39,24 +39,24 @@ func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
 	require.Nil(t, held.Status.CurrentBatchDeadline, "the clock stands still")
 
 	require.Empty(t, evictable(t, spoke, "worker-1"), "the drain has gone on to its end")
-	deeds := deedsOf(t, spoke)[before:]
-	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(deeds))
-	require.Equal(t, 1, fleet.Count(nil, deeds)[fleet.DeedJob], "only the control plane has had its job")
+	actions := actionsOf(t, spoke)[before:]
+	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(actions))
+	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionJob], "only the control plane has had its job")
 	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable, "what is out of service stays so")
 
 	must(t, "release", "--cluster", spoke.Name)
 	must(t, "upgrade", "status", "held", "--watch")
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	after := deedsOf(t, spoke)[before:]
-	require.Equal(t, deeds, after[:len(deeds)])
-	require.Equal(t, fleet.DeedJob, after[len(deeds)].What, "it goes on where it stood")
+	after := actionsOf(t, spoke)[before:]
+	require.Equal(t, actions, after[:len(actions)])
+	require.Equal(t, fleet.ActionJob, after[len(actions)].What, "it goes on where it stood")
 	require.Len(t, fleet.Cordoned(after), workers+1)
 	requireNoPodEvictedTwice(t, after)
 }
 
 func TestWhatIsStartedWhileAllIsHeldTouchesNothingAndSaysSo(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-3")
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	must(t, "hold", "--all", "--reason", "change freeze")
 	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--all") })
 	startRollout(t, rollout("frozen", "", 60, spoke.Name))
@@ -68,16 +68,16 @@ func TestWhatIsStartedWhileAllIsHeldTouchesNothingAndSaysSo(t *testing.T) {
 	require.Equal(t, ranv1.ClusterPending, frozen.Clusters[0].State)
 	require.Equal(t, reasonHeld, awaitNode(t, "frozen", spoke).Wait.Reason)
 	require.Contains(t, must(t, "doctor"), "every cluster is held since")
-	require.Len(t, deedsOf(t, spoke), before)
+	require.Len(t, actionsOf(t, spoke), before)
 
 	// A cancel works while held: what has not begun ends without a trace.
 	must(t, "node", "cancel", "frozen", "--cluster", spoke.Name)
 	require.Equal(t, 1, drydock(t, "node", "status", "frozen", "--cluster", spoke.Name, "--watch").code)
-	require.Len(t, deedsOf(t, spoke), before)
+	require.Len(t, actionsOf(t, spoke), before)
 
 	must(t, "release", "--all")
 	must(t, "upgrade", "status", "frozen", "--watch")
-	require.Len(t, fleet.Cordoned(deedsOf(t, spoke)[before:]), workers+1)
+	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
 }
 
 // letGo lets the pods of a Deployment leave, and not come back.

@@ -39,7 +39,7 @@ const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"t
 "resourceMeta":{"ordinal":0},"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"},{"type":"StatusFeedbackSynced","status":"True"}],
 "statusFeedback":{"values":[{"name":"isUpgradeCompleted","fieldValue":{"type":"String","string":"True"}}]}}]}}}`
 
-func playAgents(t *testing.T, offline string) *agents {
+func simulateAgents(t *testing.T, offline string) *agents {
 	t.Helper()
 	hub, err := client.NewWithWatch(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func playAgents(t *testing.T, offline string) *agents {
 	works := changesSince(t.Context(), t, none.GetResourceVersion(), func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		return hub.Watch(ctx, worksOnHub(), &client.ListOptions{Raw: &options})
 	})
-	played := &agents{}
+	simulated := &agents{}
 	var playing sync.WaitGroup
 	playing.Go(func() {
 		for event := range works {
@@ -57,17 +57,17 @@ func playAgents(t *testing.T, offline string) *agents {
 			if !ok || event.Type != watch.Added {
 				continue
 			}
-			played.mu.Lock()
+			simulated.mu.Lock()
 			template := strings.Split(strings.TrimPrefix(work.GetName(), "works-"), "-")[0]
-			played.brought = append(played.brought, work.GetNamespace()+"/"+template)
-			played.mu.Unlock()
+			simulated.brought = append(simulated.brought, work.GetNamespace()+"/"+template)
+			simulated.mu.Unlock()
 			if work.GetNamespace() != offline {
 				assert.NoError(t, client.IgnoreNotFound(hub.Status().Patch(context.Background(), work, client.RawPatch(types.MergePatchType, []byte(applied)))))
 			}
 		}
 	})
 	t.Cleanup(playing.Wait)
-	return played
+	return simulated
 }
 
 func worksOnHub() *unstructured.UnstructuredList {
@@ -96,7 +96,7 @@ spec:
   placementRefs: []
   manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: %s}}]}}`, template, expected, template))
 	}
-	played := playAgents(t, "edge-4")
+	simulated := simulateAgents(t, "edge-4")
 
 	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "manifestwork-rollout.yaml"))
 	awaitStatus(t, "works", func(s ranv1.ClusterGroupUpgradeStatus) bool {
@@ -118,13 +118,13 @@ spec:
 	for _, edge := range edges[:3] {
 		require.Equal(t, ranv1.ClusterComplete, clusterOf(status, edge).State, edge)
 	}
-	played.mu.Lock()
-	defer played.mu.Unlock()
-	require.Equal(t, []string{"edge-1/os", "edge-1/firmware"}, played.brought[:2], "the canary first, one template after the other")
-	slices.Sort(played.brought)
+	simulated.mu.Lock()
+	defer simulated.mu.Unlock()
+	require.Equal(t, []string{"edge-1/os", "edge-1/firmware"}, simulated.brought[:2], "the canary first, one template after the other")
+	slices.Sort(simulated.brought)
 	require.Equal(t, []string{
 		"edge-1/firmware", "edge-1/os", "edge-2/firmware", "edge-2/os", "edge-3/firmware", "edge-3/os", "edge-4/os",
-	}, played.brought, "each once")
+	}, simulated.brought, "each once")
 	left := worksOnHub()
 	require.NoError(t, hub.List(t.Context(), left))
 	require.Empty(t, left.Items)

@@ -22,7 +22,7 @@ import (
 
 func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-1")
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand", "--wait")
 	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable)
 	require.Empty(t, evictable(t, spoke, "worker-1"), "the node is handed over empty")
@@ -30,22 +30,22 @@ func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
 	must(t, "node", "done", "by-hand", "--cluster", spoke.Name)
 	must(t, "node", "status", "by-hand", "--cluster", spoke.Name, "--watch")
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	deeds := deedsOf(t, spoke)[before:]
-	require.Equal(t, []string{"worker-1"}, fleet.Cordoned(deeds))
-	require.Contains(t, deeds[indexOf(deeds, fleet.DeedUncordon)].Object, "worker-1")
+	actions := actionsOf(t, spoke)[before:]
+	require.Equal(t, []string{"worker-1"}, fleet.Cordoned(actions))
+	require.Contains(t, actions[indexOf(actions, fleet.ActionUncordon)].Object, "worker-1")
 	requireToldOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
 func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-1")
 	cordon(t, spoke, "worker-2", true)
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	must(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "theirs", "--wait")
 	must(t, "node", "done", "theirs", "--cluster", spoke.Name)
 	must(t, "node", "status", "theirs", "--cluster", spoke.Name, "--watch")
 
 	require.True(t, node(t, spoke, "worker-2").Spec.Unschedulable)
-	require.Equal(t, -1, indexOf(deedsOf(t, spoke)[before:], fleet.DeedUncordon))
+	require.Equal(t, -1, indexOf(actionsOf(t, spoke)[before:], fleet.ActionUncordon))
 	cordon(t, spoke, "worker-2", false)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 }
@@ -53,7 +53,7 @@ func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
 func TestAKilledWorkerLosesNothing(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--name", "killed", "--drain-timeout", "0")
 	t.Cleanup(func() { // a maintenance that is left running would block the tests that follow
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "killed", "--cluster", spoke.Name)
@@ -69,9 +69,9 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 	awaitDone(t, "killed", spoke)
 	must(t, "node", "status", "killed", "--cluster", spoke.Name, "--watch")
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	deeds := deedsOf(t, spoke)[before:]
-	require.Equal(t, 1, fleet.Count(nil, deeds)[fleet.DeedCordon], "cordoned once")
-	requireNoPodEvictedTwice(t, deeds)
+	actions := actionsOf(t, spoke)[before:]
+	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionCordon], "cordoned once")
+	requireNoPodEvictedTwice(t, actions)
 	requireToldOnce(t, spoke, "worker-1", "killed", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
 }
 
@@ -88,13 +88,13 @@ func awaitDone(t *testing.T, name string, spoke *devstack.Cluster) {
 	require.Eventually(t, func() bool { return drydock(t, "node", "done", name, "--cluster", spoke.Name).code == 0 }, time.Minute, 200*time.Millisecond)
 }
 
-func requireNoPodEvictedTwice(t *testing.T, deeds []fleet.Deed) {
+func requireNoPodEvictedTwice(t *testing.T, actions []fleet.Action) {
 	t.Helper()
 	evicted := map[types.UID]string{} // by UID: pods of a StatefulSet come back under their names
-	for _, deed := range deeds {
-		if deed.What == fleet.DeedEviction {
-			require.NotContains(t, evicted, deed.UID, "%s is evicted twice", deed.Object)
-			evicted[deed.UID] = deed.Object
+	for _, action := range actions {
+		if action.What == fleet.ActionEviction {
+			require.NotContains(t, evicted, action.UID, "%s is evicted twice", action.Object)
+			evicted[action.UID] = action.Object
 		}
 	}
 	require.NotEmpty(t, evicted)

@@ -121,11 +121,11 @@ func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
 
 func TestARolloutOfWhichNoClusterCouldBeBackedUpFailsAndTouchesNone(t *testing.T) {
 	withoutRoom(t, theFleet.Spokes[3], precache.NamespaceBackup)
-	before := len(deedsOf(t, theFleet.Spokes[3]))
+	before := len(actionsOf(t, theFleet.Spokes[3]))
 	startRollout(t, rollout("unprepared", "backup: true", 60, "spoke-4"))
 	status, code := end(t, "unprepared")
 	require.Equal(t, 1, code)
 	require.Equal(t, "False Failed: Backup failed for all the clusters; failed: spoke-4", condition(t, status, ranv1.ConditionBackupSucceeded))
 	require.True(t, strings.HasPrefix(condition(t, status, ranv1.ConditionSucceeded), "False Failed: Failed on 1 of 1 clusters"))
-	require.Len(t, deedsOf(t, theFleet.Spokes[3]), before)
+	require.Len(t, actionsOf(t, theFleet.Spokes[3]), before)
 }

@@ -48,7 +48,7 @@ func TestRequestorsThatShareANode(t *testing.T) {
 func joinAndBeDone(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-1")
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "firmware.example.com", "--name", "firmware", "--wait", "--timeout", "1m")
 	awaitNodeStatus(t, spoke, "firmware", "it shares the node", joinedTo("node/"+spoke.Name+"/default/driver"))
@@ -65,11 +65,11 @@ func joinAndBeDone(t *testing.T) {
 		must(t, "node", "status", name, "--cluster", spoke.Name, "--watch")
 	}
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	deeds := deedsOf(t, spoke)[before:]
-	count := fleet.Count(nil, deeds)
-	require.Equal(t, 1, count[fleet.DeedCordon], "cordoned once")
-	require.Equal(t, 1, count[fleet.DeedUncordon], "returned once")
-	requireNoPodEvictedTwice(t, deeds)
+	actions := actionsOf(t, spoke)[before:]
+	count := fleet.Count(nil, actions)
+	require.Equal(t, 1, count[fleet.ActionCordon], "cordoned once")
+	require.Equal(t, 1, count[fleet.ActionUncordon], "returned once")
+	requireNoPodEvictedTwice(t, actions)
 }
 
 func outliveTheHost(t *testing.T) {
@@ -140,7 +140,7 @@ func joinWithARollout(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-4")
 	allow(t, spoke, 2)
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "before", "--wait")
 	drainOnly, _, _ := strings.Cut(rollout("joins", "", 60, spoke.Name), "    action:")
 	startRollout(t, drainOnly)
@@ -153,9 +153,9 @@ func joinWithARollout(t *testing.T) {
 	require.Zero(t, code)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 
-	deeds := deedsOf(t, spoke)[before:]
-	count := fleet.Count(nil, deeds)
-	require.Equal(t, workers+1, count[fleet.DeedCordon], "every node once")
-	require.Equal(t, workers+1, count[fleet.DeedUncordon])
-	requireNoPodEvictedTwice(t, deeds)
+	actions := actionsOf(t, spoke)[before:]
+	count := fleet.Count(nil, actions)
+	require.Equal(t, workers+1, count[fleet.ActionCordon], "every node once")
+	require.Equal(t, workers+1, count[fleet.ActionUncordon])
+	requireNoPodEvictedTwice(t, actions)
 }

@@ -22,7 +22,7 @@ import (
 func TestAFleetIsMaintainedCanaryFirstAndLeftAsItWasFound(t *testing.T) {
 	before := map[string]int{}
 	for _, spoke := range theFleet.Spokes {
-		before[spoke.Name] = len(deedsOf(t, spoke))
+		before[spoke.Name] = len(actionsOf(t, spoke))
 	}
 	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "node-maintenance-rollout.yaml"))
 	status, code := end(t, "june-maintenance")
@@ -34,9 +34,9 @@ func TestAFleetIsMaintainedCanaryFirstAndLeftAsItWasFound(t *testing.T) {
 	var canaryDone time.Time
 	for _, spoke := range theFleet.Spokes {
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-		deeds := deedsOf(t, spoke)[before[spoke.Name]:]
-		requireEveryNodeMaintainedInOrder(t, deeds)
-		first, last := deeds[indexOf(deeds, fleet.DeedRequestCluster)].At, deeds[indexOf(deeds, fleet.DeedWithdrawCluster)].At
+		actions := actionsOf(t, spoke)[before[spoke.Name]:]
+		requireEveryNodeMaintainedInOrder(t, actions)
+		first, last := actions[indexOf(actions, fleet.ActionRequestCluster)].At, actions[indexOf(actions, fleet.ActionWithdrawCluster)].At
 		if spoke.Name == "spoke-1" {
 			canaryDone = last
 			continue
@@ -46,60 +46,60 @@ func TestAFleetIsMaintainedCanaryFirstAndLeftAsItWasFound(t *testing.T) {
 }
 
 // requireEveryNodeMaintainedInOrder checks a spoke's audit log against the runbook.
-func requireEveryNodeMaintainedInOrder(t *testing.T, deeds []fleet.Deed) {
+func requireEveryNodeMaintainedInOrder(t *testing.T, actions []fleet.Action) {
 	t.Helper()
-	nodes := fleet.Cordoned(deeds)
+	nodes := fleet.Cordoned(actions)
 	require.Equal(t, "control-plane-1", nodes[0], "the control plane goes first")
 	require.Len(t, nodes, workers+1)
 	out := ""
-	for _, deed := range deeds {
-		switch deed.What {
-		case fleet.DeedCordon:
-			require.Empty(t, out, "%s is cordoned while %s is out of service", deed.Object, out)
-			out = deed.Object
-		case fleet.DeedUncordon:
-			require.Equal(t, out, deed.Object)
+	for _, action := range actions {
+		switch action.What {
+		case fleet.ActionCordon:
+			require.Empty(t, out, "%s is cordoned while %s is out of service", action.Object, out)
+			out = action.Object
+		case fleet.ActionUncordon:
+			require.Equal(t, out, action.Object)
 			out = ""
-		case fleet.DeedEviction, fleet.DeedJob:
-			require.NotEmpty(t, out, "%s of %s while no node is out of service", deed.What, deed.Object)
+		case fleet.ActionEviction, fleet.ActionJob:
+			require.NotEmpty(t, out, "%s of %s while no node is out of service", action.What, action.Object)
 		}
 	}
 	require.Empty(t, out)
 	// The vRouter holds a lock on every worker, and none on the control plane.
-	runbook := []string{fleet.DeedRequestNode, fleet.DeedLockInactive, fleet.DeedCordon, fleet.DeedJob, fleet.DeedUncordon, fleet.DeedWithdrawNode, fleet.DeedLockActive}
+	runbook := []string{fleet.ActionRequestNode, fleet.ActionLockInactive, fleet.ActionCordon, fleet.ActionJob, fleet.ActionUncordon, fleet.ActionWithdrawNode, fleet.ActionLockActive}
 	for _, node := range nodes[1:] {
 		at := 0
 		for _, step := range runbook {
-			i := slices.IndexFunc(deeds[at:], func(d fleet.Deed) bool { return d.What == step })
+			i := slices.IndexFunc(actions[at:], func(d fleet.Action) bool { return d.What == step })
 			require.GreaterOrEqual(t, i, 0, "no %s for %s after %d", step, node, at)
 			at += i
 		}
 	}
-	requireNoPodEvictedTwice(t, deeds)
+	requireNoPodEvictedTwice(t, actions)
 }
 
 func TestARolloutThatIsOnlyPlannedTouchesNothingUntilItIsEnabled(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-1")
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("planned", "enable: false", 60, "spoke-1"))
 	must(t, "upgrade", "list")
 	planned := awaitPhase(t, "planned", ranv1.ReasonNotEnabled)
 	require.Equal(t, [][]string{{"spoke-1"}}, planned.RemediationPlan)
-	require.Len(t, deedsOf(t, spoke), before)
+	require.Len(t, actionsOf(t, spoke), before)
 
 	must(t, "upgrade", "enable", "planned")
 	status, code := end(t, "planned")
 	require.Zero(t, code)
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
-	require.Len(t, fleet.Cordoned(deedsOf(t, spoke)[before:]), workers+1)
+	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
 }
 
 func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("cancelled", "", 60, "spoke-2"))
 	awaitEviction(t, spoke, holdout)
 
@@ -108,7 +108,7 @@ func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonCancelled)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
-	require.NotContains(t, fleet.Cordoned(deedsOf(t, spoke)[before:]), "worker-2", "nothing starts after the cancel")
+	require.NotContains(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), "worker-2", "nothing starts after the cancel")
 }
 
 func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T) {
@@ -131,7 +131,7 @@ func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T)
 func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	t.Parallel()
 	canary, next := theFleet.Cluster("spoke-4"), theFleet.Cluster("spoke-3")
-	before := len(deedsOf(t, canary))
+	before := len(actionsOf(t, canary))
 	startRollout(t, withCanary(rolloutWithJob("broken", "1", canary.Name, next.Name), canary.Name))
 	status, code := end(t, "broken")
 
@@ -140,9 +140,9 @@ func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 	require.Equal(t, ranv1.ClusterFailed, status.Clusters[0].State)
 	require.Equal(t, "JobFailed", status.Clusters[0].Reason)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), canary))
-	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(deedsOf(t, canary)[before:]), "no other node is put at risk")
-	require.False(t, slices.ContainsFunc(deedsOf(t, next), func(d fleet.Deed) bool {
-		return d.What == fleet.DeedJob && strings.Contains(d.Object, "broken")
+	require.Equal(t, []string{"control-plane-1"}, fleet.Cordoned(actionsOf(t, canary)[before:]), "no other node is put at risk")
+	require.False(t, slices.ContainsFunc(actionsOf(t, next), func(d fleet.Action) bool {
+		return d.What == fleet.ActionJob && strings.Contains(d.Object, "broken")
 	}), "no other cluster is put at risk")
 }
 
@@ -165,7 +165,7 @@ func TestABatchThatTimesOut(t *testing.T) {
 	deployHoldout(t, spoke5, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 
 	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
-		before := len(deedsOf(t, spoke6))
+		before := len(actionsOf(t, spoke6))
 		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 2, "spoke-5", "spoke-6"))
 		status, code := end(t, "continued")
 		require.Equal(t, 1, code)
@@ -174,20 +174,20 @@ func TestABatchThatTimesOut(t *testing.T) {
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterComplete, status.Clusters[1].State)
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
-		require.Len(t, fleet.Cordoned(deedsOf(t, spoke6)[before:]), workers+1)
+		require.Len(t, fleet.Cordoned(actionsOf(t, spoke6)[before:]), workers+1)
 	})
 	t.Run("ends the rollout with Abort", func(t *testing.T) {
-		before := len(deedsOf(t, spoke6))
+		before := len(actionsOf(t, spoke6))
 		startRollout(t, rollout("aborted", "batchTimeoutAction: Abort", 1, "spoke-5", "spoke-6"))
 		status, code := end(t, "aborted")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
-		require.Len(t, deedsOf(t, spoke6), before)
+		require.Len(t, actionsOf(t, spoke6), before)
 	})
 	t.Run("ends the rollout when it is a canary's", func(t *testing.T) {
-		before := len(deedsOf(t, spoke6))
+		before := len(actionsOf(t, spoke6))
 		startRollout(t, withCanary(rollout("stuck-canary", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"), "spoke-5"))
 		status, code := end(t, "stuck-canary")
 		require.Equal(t, 1, code)
@@ -195,7 +195,7 @@ func TestABatchThatTimesOut(t *testing.T) {
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
 		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
-		require.Len(t, deedsOf(t, spoke6), before)
+		require.Len(t, actionsOf(t, spoke6), before)
 	})
 }
 

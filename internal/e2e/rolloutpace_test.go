@@ -57,15 +57,15 @@ func TestARetryDoesOnceMoreWhatTimedOutAndNothingElse(t *testing.T) {
 	letPodsLeave(t, late, holdout)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), done))
-	before, untouched := len(deedsOf(t, late)), len(deedsOf(t, done))
+	before, untouched := len(actionsOf(t, late)), len(actionsOf(t, done))
 
 	must(t, "upgrade", "retry", "retried", "--reason", "the pod has left")
 	status, code := end(t, "retried")
 	require.Zero(t, code)
 	requireSucceeded(t, status)
 	require.Equal(t, over.RemediationPlan, status.RemediationPlan)
-	require.Len(t, fleet.Cordoned(deedsOf(t, late)[before:]), workers+1)
-	require.Empty(t, fleet.Cordoned(deedsOf(t, done)[untouched:]), "what is complete is left alone")
+	require.Len(t, fleet.Cordoned(actionsOf(t, late)[before:]), workers+1)
+	require.Empty(t, fleet.Cordoned(actionsOf(t, done)[untouched:]), "what is complete is left alone")
 	require.Equal(t, status, keptStatus(t, "retried"))
 }
 

@@ -96,15 +96,15 @@ func keptStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	return object.Status
 }
 
-func deedsOf(t *testing.T, spoke *devstack.Cluster) []fleet.Deed {
+func actionsOf(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
 	t.Helper()
-	deeds, err := fleet.Deeds(spoke)
+	actions, err := fleet.Actions(spoke)
 	require.NoError(t, err)
-	return deeds
+	return actions
 }
 
-func indexOf(deeds []fleet.Deed, what string) int {
-	return slices.IndexFunc(deeds, func(d fleet.Deed) bool { return d.What == what })
+func indexOf(actions []fleet.Action, what string) int {
+	return slices.IndexFunc(actions, func(d fleet.Action) bool { return d.What == what })
 }
 
 // deployHoldout runs one pod that starts on the node, and returns its Deployment's name. It is gone after the test.

@@ -100,7 +100,7 @@ func TestASchedulerThatWasTerminatedIsStartedAnewThoughNobodyAsks(t *testing.T) 
 // Without budgets one node at a time is under maintenance, whoever asks.
 func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-4")
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("shared", "", 60, spoke.Name))
 	nodes := []string{"worker-1", "worker-2"}
 	for _, name := range nodes {
@@ -118,14 +118,14 @@ func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 
 	out, maintained := "", 0
-	for _, deed := range deedsOf(t, spoke)[before:] {
-		switch deed.What {
-		case fleet.DeedCordon:
-			require.Empty(t, out, "%s is cordoned while %s is out of service", deed.Object, out)
-			out = deed.Object
+	for _, action := range actionsOf(t, spoke)[before:] {
+		switch action.What {
+		case fleet.ActionCordon:
+			require.Empty(t, out, "%s is cordoned while %s is out of service", action.Object, out)
+			out = action.Object
 			maintained++
-		case fleet.DeedUncordon:
-			require.Equal(t, out, deed.Object)
+		case fleet.ActionUncordon:
+			require.Equal(t, out, action.Object)
 			out = ""
 		}
 	}

@@ -248,7 +248,7 @@ func TestWhatATerminatedRolloutHasLeftIsTakenBackWhereverItWasTerminated(t *test
 			ask(t, held.clusterID(), func(s ranv1.ClusterUpgradeStatus) bool {
 				return s.Step == held.step && (held.guestOn != "" || s.Wait != nil)
 			})
-			before := len(deedsOf(t, held.spoke))
+			before := len(actionsOf(t, held.spoke))
 
 			victim := cmp.Or(held.terminated, held.clusterID())
 			terminate(t, victim)
@@ -261,11 +261,11 @@ func TestWhatATerminatedRolloutHasLeftIsTakenBackWhereverItWasTerminated(t *test
 					err := reader.List(ctx, &requests)
 					return len(requests.Items) == 0, err
 				}))
-			deeds := deedsOf(t, held.spoke)[before:]
+			actions := actionsOf(t, held.spoke)[before:]
 			if !held.byItself && held.guestOn != "" && held.arrive == nil {
-				require.Less(t, indexOf(deeds, fleet.DeedUncordon), indexOf(deeds, fleet.DeedWithdrawCluster), "the cluster's locks let go until its nodes are back")
+				require.Less(t, indexOf(actions, fleet.ActionUncordon), indexOf(actions, fleet.ActionWithdrawCluster), "the cluster's locks let go until its nodes are back")
 			}
-			require.Empty(t, fleet.Cordoned(deeds), "nothing starts any more")
+			require.Empty(t, fleet.Cordoned(actions), "nothing starts any more")
 			require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), held.spoke))
 		})
 	}

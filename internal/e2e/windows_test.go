@@ -97,7 +97,7 @@ func TestTheEngineIsStoppedOverAStartAnEndAndAWholeOccurrence(t *testing.T) {
 func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-	before := len(deedsOf(t, spoke))
+	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("nightly", "maintenanceWindows: [night]", 60, spoke.Name))
 	waiting := func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return s.Wait != nil && s.Wait.Reason == "WaitingForWindow"
@@ -131,16 +131,16 @@ func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
 	awaitStatus(t, "nightly", waitingAs("window default/night is closed"+opensLater))
 	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, later), "--reason", "no freeze")
 	require.Equal(t, windows.PhaseClosed, windowStatus(t, "night").Phase, "an opening that was ended does not begin once more")
-	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(deedsOf(t, spoke)[before:]), "nothing new starts, be it frozen or closed")
+	require.Equal(t, []string{"control-plane-1", "worker-1"}, fleet.Cordoned(actionsOf(t, spoke)[before:]), "nothing new starts, be it frozen or closed")
 	second := inSeconds(2)
 	must(t, "window", "edit", "-f", windowFile(t, "night", time.Hour, "", first, second), "--reason", "sooner")
 
 	ended, code := end(t, "nightly")
 	require.Zero(t, code)
 	require.False(t, ended.Status.CompletedAt.Time.Before(second), "it has waited for the second opening")
-	deeds := deedsOf(t, spoke)[before:]
-	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(deeds))
-	requireNoPodEvictedTwice(t, deeds)
+	actions := actionsOf(t, spoke)[before:]
+	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(actions))
+	requireNoPodEvictedTwice(t, actions)
 	require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke))
 	require.Empty(t, windowStatus(t, "night").Followers, "nobody follows it any more")
 	t.Log(must(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))

@@ -16,8 +16,8 @@ import (
 // Cluster is a cluster on which maintenance was done, and what was allowed and promised.
 type Cluster struct {
 	Name string
-	// Deeds of the cluster's whole life: what stood before the maintenance counts.
-	Deeds []fleet.Deed
+	// Actions of the cluster's whole life: what stood before the maintenance counts.
+	Actions []fleet.Action
 	// Since is when the maintenance began. What was wrong before is not told.
 	Since time.Time
 	// ControlPlane are the nodes that go alone.
@@ -42,29 +42,29 @@ type Interval struct{ From, To time.Time }
 // onItsWay is how long an answer may take to Drydock.
 const onItsWay = time.Second
 
-// lost reports whether Drydock may not have heard that the deed was done.
-func (i Interval) lost(d fleet.Deed) bool {
+// lost reports whether Drydock may not have heard that the action was done.
+func (i Interval) lost(d fleet.Action) bool {
 	return !d.Received.After(i.To) && !d.At.Before(i.From.Add(-onItsWay))
 }
 
 // Violations returns what was done that must not be, in the order it was done, and then what is missing.
 func (c Cluster) Violations() []string {
-	deeds := slices.Clone(c.Deeds)
+	actions := slices.Clone(c.Actions)
 	// What one request caused, another request, was received later. Answers may overtake each other.
-	slices.SortStableFunc(deeds, func(a, b fleet.Deed) int { return a.Received.Compare(b.Received) })
+	slices.SortStableFunc(actions, func(a, b fleet.Action) int { return a.Received.Compare(b.Received) })
 	r := replay{
 		cluster: c, nodes: map[string]*node{}, locks: map[string]lock{}, clusterLocks: map[string]bool{},
-		evicted: map[types.UID]fleet.Deed{}, requests: map[string]string{},
+		evicted: map[types.UID]fleet.Action{}, requests: map[string]string{},
 	}
-	for _, deed := range deeds {
-		r.now = deed
+	for _, action := range actions {
+		r.now = action
 		r.take()
 	}
 	r.judgeEnd()
 	return r.violations
 }
 
-// node is a node as the deeds so far have left it.
+// node is a node as the actions so far have left it.
 type node struct {
 	// cordonedBy is the user whose cordon stands; empty: none.
 	cordonedBy string
@@ -91,15 +91,15 @@ type lock struct {
 	served []string
 }
 
-// replay goes through the deeds of a cluster.
+// replay goes through the actions of a cluster.
 type replay struct {
 	cluster      Cluster
-	now          fleet.Deed
+	now          fleet.Action
 	nodes        map[string]*node
 	locks        map[string]lock
-	clusterLocks map[string]bool          // whether inactive
-	evicted      map[types.UID]fleet.Deed // the last time
-	requests     map[string]string        // node by the name of its request
+	clusterLocks map[string]bool            // whether inactive
+	evicted      map[types.UID]fleet.Action // the last time
+	requests     map[string]string          // node by the name of its request
 	violations   []string
 }
 
@@ -120,19 +120,19 @@ func (r *replay) node(name string) *node {
 func (r *replay) take() {
 	d := r.now
 	switch d.What {
-	case fleet.DeedLock:
+	case fleet.ActionLock:
 		r.locks[d.Object] = lock{node: d.Node}
-	case fleet.DeedLockGone:
+	case fleet.ActionLockGone:
 		delete(r.locks, d.Object)
-	case fleet.DeedLockInactive, fleet.DeedLockActive, fleet.DeedLockFailed:
+	case fleet.ActionLockInactive, fleet.ActionLockActive, fleet.ActionLockFailed:
 		r.takeLock()
-	case fleet.DeedClusterLock, fleet.DeedClusterLockInactive, fleet.DeedClusterLockActive, fleet.DeedClusterLockFailed:
-		r.clusterLocks[d.Object] = d.What == fleet.DeedClusterLockInactive
-	case fleet.DeedClusterLockGone:
+	case fleet.ActionClusterLock, fleet.ActionClusterLockInactive, fleet.ActionClusterLockActive, fleet.ActionClusterLockFailed:
+		r.clusterLocks[d.Object] = d.What == fleet.ActionClusterLockInactive
+	case fleet.ActionClusterLockGone:
 		delete(r.clusterLocks, d.Object)
-	case fleet.DeedNodeGone:
+	case fleet.ActionNodeGone:
 		r.nodes[d.Object] = &node{lost: d.At, maintenances: r.node(d.Object).maintenances}
-	case fleet.DeedForeign:
+	case fleet.ActionForeign:
 		r.violated("Drydock has touched what is not its own: %s", d.Object)
 	default:
 		r.takeMaintenance()
@@ -142,7 +142,7 @@ func (r *replay) take() {
 // takeLock: Drydock lets go of one node at a time for an application whose locks it keeps, only when it is asked to, and does not take that back before.
 func (r *replay) takeLock() {
 	d, before := r.now, r.locks[r.now.Object]
-	now := lock{node: before.node, inactive: d.What == fleet.DeedLockInactive, kept: d.ByLockController(), served: before.served}
+	now := lock{node: before.node, inactive: d.What == fleet.ActionLockInactive, kept: d.ByLockController(), served: before.served}
 	r.locks[d.Object] = now
 	if !now.kept || now.inactive == before.inactive {
 		return
@@ -181,20 +181,20 @@ func (r *replay) requestsFor(node string) (requests []string) {
 func (r *replay) takeMaintenance() {
 	d := r.now
 	switch d.What {
-	case fleet.DeedRequestNode:
+	case fleet.ActionRequestNode:
 		r.requests[d.Object] = d.Node
-	case fleet.DeedWithdrawNode:
+	case fleet.ActionWithdrawNode:
 		if name := r.requests[d.Object]; name != "" && d.ByDrydock() && r.node(name).owner != "" {
 			r.violated("the request for %s is withdrawn while the node is out of service", name)
 		}
 		delete(r.requests, d.Object)
-	case fleet.DeedCordon, fleet.DeedMark:
+	case fleet.ActionCordon, fleet.ActionMark:
 		r.takeOut()
-	case fleet.DeedUncordon, fleet.DeedUnmark:
+	case fleet.ActionUncordon, fleet.ActionUnmark:
 		r.giveBack()
-	case fleet.DeedEviction:
+	case fleet.ActionEviction:
 		r.evict()
-	case fleet.DeedJob:
+	case fleet.ActionJob:
 		r.startJob()
 	}
 }
@@ -202,7 +202,7 @@ func (r *replay) takeMaintenance() {
 // takeOut is a node that goes out of service: cordoned, or marked where someone else's cordon stands.
 func (r *replay) takeOut() {
 	d, n := r.now, r.node(r.now.Node)
-	if d.What == fleet.DeedCordon && n.cordonedBy == "" {
+	if d.What == fleet.ActionCordon && n.cordonedBy == "" {
 		n.cordonedBy = d.By
 	}
 	if !d.ByDrydock() {
@@ -246,20 +246,20 @@ func (r *replay) giveBack() {
 		switch {
 		case n.owner == "":
 			r.violated("%s of %s, which is not under maintenance", d.What, d.Node)
-		case d.What == fleet.DeedUncordon && n.cordonedBy != "" && n.cordonedBy != d.By:
+		case d.What == fleet.ActionUncordon && n.cordonedBy != "" && n.cordonedBy != d.By:
 			r.violated("%s is uncordoned, which %s had cordoned", d.Node, n.cordonedBy)
 		}
 		if n.owner != "" && !d.At.Before(r.cluster.Since) {
 			n.maintenanceOf(n.owner).returns++
 		}
 	}
-	if d.What == fleet.DeedUncordon {
+	if d.What == fleet.ActionUncordon {
 		n.cordonedBy = ""
 	}
 	switch {
 	case d.ByDrydock():
 		n.owner = ""
-	case d.What == fleet.DeedUnmark:
+	case d.What == fleet.ActionUnmark:
 		n.owner, n.lost = "", d.At
 	}
 }
@@ -284,8 +284,8 @@ func (r *replay) evict() {
 	r.requireOut("the eviction of "+d.Object+" from", d.Node)
 }
 
-// unheard reports whether the answer to a deed may have been lost.
-func (c Cluster) unheard(d fleet.Deed) bool {
+// unheard reports whether the answer to an action may have been lost.
+func (c Cluster) unheard(d fleet.Action) bool {
 	return slices.ContainsFunc(c.AnswersLost, func(i Interval) bool { return i.lost(d) })
 }
 

@@ -170,7 +170,7 @@ func eventOf(s step, received time.Time) auditv1.Event {
 
 func aCluster(log []step) Cluster {
 	return Cluster{
-		Name: "c1", Deeds: fleet.DeedsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, AtOnce: 1,
+		Name: "c1", Actions: fleet.ActionsOf(events(log)), Since: start, ControlPlane: []string{"cp"}, AtOnce: 1,
 		Maintained: []string{"cp", "w1", "w2"}, Worked: []string{"cp", "w1", "w2"},
 	}
 }
@@ -300,21 +300,21 @@ func TestWhatOthersDoIsNotHeldAgainstDrydock(t *testing.T) {
 	}
 }
 
-func TestWhatWasRefusedOrTriedOnlyIsNoDeed(t *testing.T) {
+func TestWhatWasRefusedOrTriedOnlyIsNoAction(t *testing.T) {
 	log := after("cordon w1", cordon(drydock, "w1"), cordon(drydock, "w1"))(t, aLog())
 	all := events(log)
 	i := index(t, log, "cordon w1")
 	all[i+1].ResponseStatus.Code = 409
 	all[i+2].RequestURI = "/api/v1/nodes/w1?dryRun=All"
 	cluster := aCluster(nil)
-	cluster.Deeds = fleet.DeedsOf(all)
+	cluster.Actions = fleet.ActionsOf(all)
 	require.Empty(t, cluster.Violations())
 }
 
 func TestARepeatedEvictionIsHarmlessOnlyWhereTheAnswerToTheOneBeforeWasLost(t *testing.T) {
 	log := after("evict web-w1", evict("web-w1"))(t, aLog())
-	all := fleet.DeedsOf(events(log))
-	first := all[slices.IndexFunc(all, func(d fleet.Deed) bool { return d.What == fleet.DeedEviction })]
+	all := fleet.ActionsOf(events(log))
+	first := all[slices.IndexFunc(all, func(d fleet.Action) bool { return d.What == fleet.ActionEviction })]
 	lost := func(from, to time.Duration) Interval { return Interval{first.Received.Add(from), first.At.Add(to)} }
 	tests := []struct {
 		name     string
@@ -356,11 +356,11 @@ func TestWhatWasWrongBeforeTheMaintenanceIsNotTold(t *testing.T) {
 
 func TestTheOrderOfClusters(t *testing.T) {
 	at := func(name string, first, last int) Cluster {
-		deed := func(what string, second int) fleet.Deed {
+		action := func(what string, second int) fleet.Action {
 			instant := start.Add(time.Duration(second) * time.Second)
-			return fleet.Deed{What: what, By: drydock, Received: instant, At: instant}
+			return fleet.Action{What: what, By: drydock, Received: instant, At: instant}
 		}
-		return Cluster{Name: name, Since: start, Deeds: []fleet.Deed{deed(fleet.DeedRequestCluster, first), deed(fleet.DeedWithdrawCluster, last)}}
+		return Cluster{Name: name, Since: start, Actions: []fleet.Action{action(fleet.ActionRequestCluster, first), action(fleet.ActionWithdrawCluster, last)}}
 	}
 	plan := [][]string{{"a"}, {"b", "c"}}
 	tests := []struct {

@@ -16,7 +16,7 @@ type turn struct {
 }
 
 // Order checks that clusters were worked on batch after batch, and never more than maxConcurrency at once. Plan is the rollout's; the
-// clusters' deeds say when each was at work.
+// clusters' actions say when each was at work.
 func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
 	var turns []turn
 	for batch, names := range plan {
@@ -57,20 +57,20 @@ func Order(plan [][]string, maxConcurrency int, clusters []Cluster) []string {
 // turnOf is from the first to the last that Drydock's initiator has done to a cluster; what is done to the locks is the application's.
 func turnOf(c Cluster) (t turn, worked bool) {
 	steps := []string{
-		fleet.DeedRequestCluster, fleet.DeedWithdrawCluster, fleet.DeedRequestNode, fleet.DeedWithdrawNode, fleet.DeedCordon, fleet.DeedUncordon,
-		fleet.DeedMark, fleet.DeedUnmark, fleet.DeedEviction, fleet.DeedJob,
+		fleet.ActionRequestCluster, fleet.ActionWithdrawCluster, fleet.ActionRequestNode, fleet.ActionWithdrawNode, fleet.ActionCordon, fleet.ActionUncordon,
+		fleet.ActionMark, fleet.ActionUnmark, fleet.ActionEviction, fleet.ActionJob,
 	}
 	t.cluster = c.Name
-	for _, deed := range c.Deeds {
-		if !deed.ByDrydock() || deed.At.Before(c.Since) || !slices.Contains(steps, deed.What) {
+	for _, action := range c.Actions {
+		if !action.ByDrydock() || action.At.Before(c.Since) || !slices.Contains(steps, action.What) {
 			continue
 		}
-		if !worked || deed.Received.Before(t.first) {
-			t.first = deed.Received
+		if !worked || action.Received.Before(t.first) {
+			t.first = action.Received
 		}
 		// Received, not answered: the next cluster may begin on the effect, before the answer is written down.
-		if deed.Received.After(t.last) {
-			t.last = deed.Received
+		if action.Received.After(t.last) {
+			t.last = action.Received
 		}
 		worked = true
 	}

@@ -1,5 +1,5 @@
-// Package faultproxy stands between a client and a kube-apiserver and does harm as tests ask for: it delays, refuses, stops and loses
-// requests and answers. What no rule is about passes unchanged, watches and credentials included.
+// Package faultproxy is a proxy between a client and a kube-apiserver that injects faults for tests: it delays, refuses, stops and drops
+// requests and answers. Requests that match no rule pass unchanged, including watches and credentials.
 package faultproxy
 
 import (
@@ -38,7 +38,7 @@ type Proxy struct {
 }
 
 // Start starts a proxy in front of the API server that config is for, on a free loopback port. Of config only the address and the
-// authority count: whoever comes through the proxy brings its own token.
+// authority are used: clients of the proxy bring their own tokens.
 func Start(config *rest.Config) (*Proxy, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -69,7 +69,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.upstream,
 		FlushInterval: -1, // an event of a watch is passed on when it comes
-		// An API server that does not answer is one to the client, too.
+		// If the API server does not answer, neither does the proxy.
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, _ error) {
 			if r.Context().Err() == nil {
 				hangUp(r)
@@ -98,7 +98,7 @@ func (p *Proxy) Config(config *rest.Config) *rest.Config {
 	return through
 }
 
-// Inject puts a rule to work, until it is removed. Of several rules that a request matches, the first one counts that harms it.
+// Inject adds a rule, until it is removed. If a request matches several rules, the first that applies a fault counts.
 func (p *Proxy) Inject(rule Rule) *Injection {
 	injection := newInjection(rule)
 	p.mu.Lock()
@@ -107,7 +107,7 @@ func (p *Proxy) Inject(rule Rule) *Injection {
 	return injection
 }
 
-// Heal removes all rules. Requests that stand stay where they are.
+// Heal removes all rules. Stopped requests stay stopped.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *Proxy) read(r *http.Request) (*request, error) {
 	return seen, nil
 }
 
-// fault returns the rule by which a request is harmed; nil when none is.
+// fault returns the rule that applies a fault to a request; nil if none does.
 func (p *Proxy) fault(r *request) (harming *Injection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *Proxy) harm(w http.ResponseWriter, r *http.Request, seen *request, inje
 	}
 }
 
-// stop holds a request back, and then its answer, as the test says. It ends when the client goes.
+// stop holds a request back, and then its answer, until the test releases them or the client disconnects.
 func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, injection *Injection) {
 	stopped := newStopped(seen)
 	injection.stands(stopped)
@@ -216,7 +216,7 @@ func (p *Proxy) stop(w http.ResponseWriter, r *http.Request, seen *request, inje
 	}
 }
 
-// answer asks the API server and keeps what it says.
+// answer forwards a request to the API server and records the answer.
 func (p *Proxy) answer(r *http.Request) *recorder {
 	answer := &recorder{header: http.Header{}, code: http.StatusOK}
 	p.forward.ServeHTTP(answer, r)

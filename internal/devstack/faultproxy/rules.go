@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Match picks requests, in the words of Kubernetes. What is empty picks them all.
+// Match selects requests by the attributes that Kubernetes gives them. An empty field matches all.
 type Match struct {
 	// Verbs, such as get, list, watch, create, patch and delete; see Writes.
 	Verbs []string
@@ -44,7 +44,7 @@ func named(pattern, name string) bool {
 	return err == nil && matched
 }
 
-// Fault is what becomes of a request. The zero value is none: the request is only counted.
+// Fault is what happens to a request. The zero value is no fault: the request is only counted.
 type Fault struct {
 	delay   time.Duration
 	status  *metav1.Status
@@ -63,30 +63,30 @@ func Refuse(with apierrors.APIStatus) Fault {
 	return Fault{status: &status}
 }
 
-// HangUp closes the connection on which a request came, and with it all others on that connection. The API server does not hear of it.
+// HangUp closes the connection on which a request came, and with it all others on that connection. The API server does not get the request.
 func HangUp() Fault { return Fault{hangUp: true} }
 
 // LoseAnswer is HangUp after the API server has answered.
 func LoseAnswer() Fault { return Fault{hangUp: true, forward: true} }
 
-// Stop holds a request back until the test lets it go on; see Stopped. When its client gives up before that, or dies, the API server never
-// hears of it.
+// Stop holds a request back until the test lets it go on; see Stopped. If its client disconnects before that, the API server never
+// gets the request.
 func Stop() Fault { return Fault{stop: true} }
 
-// Rule says which requests meet with which fault.
+// Rule applies a fault to the requests that match.
 type Rule struct {
 	Match Match
 	Fault Fault
-	// After is how many requests that match pass unharmed first.
+	// After is how many matching requests pass without a fault first.
 	After int
-	// Times is how many requests meet with the fault; 0 is all.
+	// Times is how many requests get the fault; 0 is all.
 	Times int
-	// OneIn spreads the faults: of every so many requests one meets with it, at any place among them, so that whoever sends just so many again and again
+	// OneIn spreads the faults: one of every so many requests gets it, at a random place among them, so that a client that repeats the same requests
 	// does not lose the same one each time. 0 and 1 are every request.
 	OneIn int
 }
 
-// Injection is a rule at work.
+// Injection is an active rule.
 type Injection struct {
 	rule    Rule
 	stopped chan *Stopped
@@ -101,17 +101,17 @@ type Injection struct {
 	removed bool
 }
 
-// stoppedAtOnce is how many stopped requests nobody has asked for yet; more wait to be announced.
+// stoppedAtOnce is how many stopped requests can wait to be received from Stopped; more wait to be announced.
 const stoppedAtOnce = 100
 
 func newInjection(rule Rule) *Injection {
 	return &Injection{rule: rule, stopped: make(chan *Stopped, stoppedAtOnce), spread: rand.New(rand.NewPCG(uint64(rule.OneIn), 0))}
 }
 
-// Stopped announces each request that stands, once.
+// Stopped announces each stopped request, once.
 func (i *Injection) Stopped() <-chan *Stopped { return i.stopped }
 
-// Standing is the request that was announced last, if it stands still; nil: it does not, or none was.
+// Standing is the request that was announced last if it is still stopped, otherwise nil.
 func (i *Injection) Standing() *Stopped {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -132,21 +132,21 @@ func (i *Injection) stands(stopped *Stopped) {
 	i.last = stopped
 }
 
-// Matched is how many requests have matched so far, harmed or not.
+// Matched is how many requests have matched so far, with or without a fault.
 func (i *Injection) Matched() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.matched
 }
 
-// Harmed is how many requests have met with the fault so far.
+// Harmed is how many requests have had the fault so far.
 func (i *Injection) Harmed() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.harmed
 }
 
-// Cut is when it has closed connections so far: answers that were on their way then are lost.
+// Cut is when the rule has closed connections so far: answers in flight at that time are lost.
 func (i *Injection) Cut() []time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -159,14 +159,14 @@ func (i *Injection) cuts() {
 	i.cut = append(i.cut, time.Now())
 }
 
-// Remove ends the rule. Requests that stand stay where they are.
+// Remove ends the rule. Stopped requests stay stopped.
 func (i *Injection) Remove() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.removed = true
 }
 
-// take reports whether a request meets with the fault.
+// take reports whether a request gets the fault.
 func (i *Injection) take(r *request) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -182,7 +182,7 @@ func (i *Injection) take(r *request) bool {
 	return true
 }
 
-// isUnlucky reports whether it is the turn of a request, by how many came before it.
+// isUnlucky reports whether OneIn selects a request, by the number of requests before it.
 func (i *Injection) isUnlucky(before int) bool {
 	if i.rule.OneIn <= 1 {
 		return true
@@ -194,7 +194,7 @@ func (i *Injection) isUnlucky(before int) bool {
 	return place == i.unlucky
 }
 
-// Stopped is a request that stands in the proxy.
+// Stopped is a request that the proxy holds back.
 type Stopped struct {
 	// Verb, Resource, Namespace and Name as in Match.
 	Verb, Resource, Namespace, Name string
@@ -213,7 +213,7 @@ func newStopped(r *request) *Stopped {
 }
 
 // Forward lets the API server carry the request out, and holds back its answer until Release. It returns when that is done, and is false
-// when the client had given up before.
+// if the client has disconnected before.
 func (s *Stopped) Forward() bool {
 	s.forwarding.Do(func() { close(s.forward) })
 	select {
@@ -230,5 +230,5 @@ func (s *Stopped) Release() {
 	s.forwarding.Do(func() { close(s.forward) })
 }
 
-// Ended is closed when the proxy is done with the request: it was answered, or its client has gone.
+// Ended is closed when the proxy is done with the request: it was answered, or its client has disconnected.
 func (s *Stopped) Ended() <-chan struct{} { return s.ended }

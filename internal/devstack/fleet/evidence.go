@@ -96,23 +96,23 @@ func leftoversOf(node *corev1.Node) []string {
 	return left
 }
 
-// Count adds up deeds by what they are.
-func Count(total map[string]int, deeds []Deed) map[string]int {
+// Count adds up actions by what they are.
+func Count(total map[string]int, actions []Action) map[string]int {
 	if total == nil {
 		total = map[string]int{}
 	}
-	for _, deed := range deeds {
-		total[deed.What]++
+	for _, action := range actions {
+		total[action.What]++
 	}
 	return total
 }
 
 // Cordoned returns the nodes that were cordoned, each once, in the order of their first cordon.
-func Cordoned(deeds []Deed) []string {
+func Cordoned(actions []Action) []string {
 	var nodes []string
-	for _, deed := range deeds {
-		if deed.What == DeedCordon && !slices.Contains(nodes, deed.Object) {
-			nodes = append(nodes, deed.Object)
+	for _, action := range actions {
+		if action.What == ActionCordon && !slices.Contains(nodes, action.Object) {
+			nodes = append(nodes, action.Object)
 		}
 	}
 	return nodes

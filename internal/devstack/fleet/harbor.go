@@ -21,8 +21,8 @@ var harborCRDs = []string{
 	"acid.zalan.do_postgresqls.yaml", "databases.spotahome.com_redisfailovers.yaml", "minio.min.io_tenants.yaml", "goharbor.io_harbors.yaml",
 }
 
-// PlayHarborOperators prepares a spoke for HarborClusters, and plays the operators that Harbor needs on it until they are stopped.
-func (f *Fleet) PlayHarborOperators(ctx context.Context, spoke *devstack.Cluster) (*operators.Operators, error) {
+// SimulateHarborOperators prepares a spoke for HarborClusters and runs the simulated operators that Harbor needs, until they are stopped.
+func (f *Fleet) SimulateHarborOperators(ctx context.Context, spoke *devstack.Cluster) (*operators.Operators, error) {
 	var crds []string
 	for _, crd := range harborCRDs {
 		crds = append(crds, filepath.Join(testingCRDDir, crd))
@@ -47,7 +47,7 @@ func (f *Fleet) AddHarborNamespace(ctx context.Context, spoke *devstack.Cluster,
 	return err
 }
 
-// AwaitHarbor waits until the status of a HarborCluster itself is as wanted. The error says what it was.
+// AwaitHarbor waits until the status of a HarborCluster itself is as wanted. The error contains the last status.
 func (f *Fleet) AwaitHarbor(ctx context.Context, spoke *devstack.Cluster, namespace, name, what string, wanted func(goharborv1.HarborClusterStatus) bool) error {
 	var hc, seen goharborv1.HarborCluster
 	hc.Namespace, hc.Name = namespace, name

@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// waitLimit is generous: two cores may run several stacks. And an eviction whose client dies with its request is held against the
+// waitLimit is generous: two cores may run several stacks, and an eviction whose client ends during its request counts against the
 // disruption budget for two minutes before Kubernetes gives up on it.
 const waitLimit = 5 * time.Minute
 
@@ -83,7 +83,7 @@ func (f *Fleet) AwaitLocks(ctx context.Context, cluster *devstack.Cluster, count
 	})
 }
 
-// AwaitNothingLeft waits until nothing of Drydock's is left in the cluster, and returns what still is when it does not come true.
+// AwaitNothingLeft waits until Drydock has left nothing behind in the cluster. The error lists what remains.
 func (f *Fleet) AwaitNothingLeft(ctx context.Context, cluster *devstack.Cluster) error {
 	kinds := []client.Object{
 		&corev1.Node{}, &lcmv1.ClusterMaintenanceRequest{}, &lcmv1.NodeMaintenanceRequest{}, &lcmv1.ClusterWorkloadLock{}, &lcmv1.NodeWorkloadLock{}, &batchv1.Job{},

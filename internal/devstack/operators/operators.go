@@ -1,5 +1,5 @@
-// Package operators plays on a cluster, for tests, the operators of other projects that a HarborCluster needs: those of PostgreSQL (Zalando), Redis
-// (Spotahome), MinIO and Harbor, and, where no controllers run, the workload controllers. Nothing runs for what they make; it only says that it does.
+// Package operators simulates the operators that a HarborCluster needs (PostgreSQL by Zalando, Redis by Spotahome, MinIO and Harbor) and, in a cluster
+// without controllers, the workload controllers. They write objects and statuses; no database or registry runs.
 package operators
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kind is a kind of object that is played.
+// Kind is a kind of object whose operator is simulated.
 type Kind string
 
 // The kinds, by their own names: a test double shares no code with what it tests.
@@ -41,29 +41,29 @@ var kinds = map[Kind]schema.GroupVersionKind{
 	BucketJob:     batchv1.SchemeGroupVersion.WithKind("Job"),
 }
 
-// Behaviour is how an operator does with one object. The zero value is well at once.
+// Behaviour is how the simulated operator treats one object. With the zero value the object is ready at once.
 type Behaviour struct {
-	// After is how long the object takes to become ready; a negative time is for ever.
+	// After is how long the object takes to become ready; if negative, it never does.
 	After time.Duration
-	// Fails: it never becomes ready, and its operator says so.
+	// Fails: the object never becomes ready, and its status says so.
 	Fails bool
-	// Down: it is not ready now, and its operator is at work on that.
+	// Down: the object is not ready, and its operator is repairing it.
 	Down bool
 	// Absent: no operator acts on it.
 	Absent bool
-	// Flaps is how long it stays ready, and then not, by turns; 0: it does not flap.
+	// Flaps is how long the object stays ready and then not ready, in turn; 0: it does not flap.
 	Flaps time.Duration
 }
 
 // Options say how the operators behave.
 type Options struct {
-	// Behaves says how with an object; nil: well at once.
+	// Behaves returns the behaviour for an object; nil: every object is ready at once.
 	Behaves func(kind Kind, namespace, name string) Behaviour
-	// Controllers: the cluster has controllers of its own, which play StatefulSets, Deployments and Jobs. That of Redis cannot go Down then.
+	// Controllers: the cluster has its own controllers for StatefulSets, Deployments and Jobs. Redis cannot go Down then.
 	Controllers bool
 }
 
-// Operators are those that run.
+// Operators are running simulated operators.
 type Operators struct {
 	options Options
 	objects cache.Cache
@@ -73,20 +73,20 @@ type Operators struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// told is what Play said.
+	// told is the behaviour that Simulate set.
 	told map[item]Behaviour
-	// seen is when an object was seen first, by its UID.
+	// seen is when an object was first seen, by UID.
 	seen    map[string]time.Time
 	failure error
 }
 
-// item is an object that is played.
+// item is an object in the queue.
 type item struct {
 	kind            Kind
 	namespace, name string
 }
 
-// Start plays the operators until Stop.
+// Start runs the simulated operators until Stop.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Operators, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -121,7 +121,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Operator
 	return o, nil
 }
 
-// workersOfAll is how many objects are played at the same time.
+// workersOfAll is how many objects are worked on at the same time.
 const workersOfAll = 8
 
 // watch queues every object of the kind, and again whenever it changes.
@@ -150,90 +150,90 @@ func objectOf(kind Kind) *unstructured.Unstructured {
 	return object
 }
 
-// Stop ends the play. What it has made stays.
+// Stop ends the simulation. The objects that it made stay.
 func (o *Operators) Stop() {
 	o.stop()
 	o.queue.ShutDown()
 	o.running.Wait()
 }
 
-// Err is the last thing that could not be done; it is tried again.
+// Err is the last error; the operation is retried.
 func (o *Operators) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.failure
 }
 
-// Play lets an operator do so with an object from now on, whatever Options say.
-func (o *Operators) Play(kind Kind, namespace, name string, behaviour Behaviour) {
-	played := item{kind, namespace, name}
+// Simulate sets the behaviour for one object from now on. It overrides Options.Behaves.
+func (o *Operators) Simulate(kind Kind, namespace, name string, behaviour Behaviour) {
+	simulated := item{kind, namespace, name}
 	o.mu.Lock()
-	o.told[played] = behaviour
+	o.told[simulated] = behaviour
 	o.mu.Unlock()
-	o.queue.Add(played)
+	o.queue.Add(simulated)
 }
 
-func (o *Operators) behaviourOf(played item) Behaviour {
+func (o *Operators) behaviourOf(simulated item) Behaviour {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if told, is := o.told[played]; is {
+	if told, is := o.told[simulated]; is {
 		return told
 	}
 	if o.options.Behaves == nil {
 		return Behaviour{}
 	}
-	return o.options.Behaves(played.kind, played.namespace, played.name)
+	return o.options.Behaves(simulated.kind, simulated.namespace, simulated.name)
 }
 
-// work plays what is queued until the queue is shut down.
+// work handles queued objects until the queue is shut down.
 func (o *Operators) work(ctx context.Context) {
 	for {
-		played, over := o.queue.Get()
+		simulated, over := o.queue.Get()
 		if over {
 			return
 		}
-		again, err := o.play(ctx, played)
+		again, err := o.reconcile(ctx, simulated)
 		switch {
 		case err != nil && ctx.Err() == nil:
-			o.queue.AddRateLimited(played)
+			o.queue.AddRateLimited(simulated)
 			o.mu.Lock()
 			o.failure = err
 			o.mu.Unlock()
 		case again > 0:
-			o.queue.AddAfter(played, again)
+			o.queue.AddAfter(simulated, again)
 			fallthrough
 		default:
-			o.queue.Forget(played)
+			o.queue.Forget(simulated)
 		}
-		o.queue.Done(played)
+		o.queue.Done(simulated)
 	}
 }
 
-// play makes an object as its operator would now. It returns after how long to look again although nothing changes; 0: never.
-func (o *Operators) play(ctx context.Context, played item) (again time.Duration, err error) {
-	object := objectOf(played.kind)
-	err = o.client.Get(ctx, client.ObjectKey{Namespace: played.namespace, Name: played.name}, object)
+// reconcile does for an object what its operator would do. It returns when to do so again without a change; 0: never.
+func (o *Operators) reconcile(ctx context.Context, simulated item) (again time.Duration, err error) {
+	object := objectOf(simulated.kind)
+	err = o.client.Get(ctx, client.ObjectKey{Namespace: simulated.namespace, Name: simulated.name}, object)
 	if apierrors.IsNotFound(err) {
-		return 0, o.cleanUp(ctx, played)
+		return 0, o.cleanUp(ctx, simulated)
 	}
 	if err != nil || object.GetDeletionTimestamp() != nil {
 		return 0, err
 	}
-	if o.behaviourOf(played).Absent {
+	if o.behaviourOf(simulated).Absent {
 		return 0, nil
 	}
-	stage, again := o.stageOf(played, object)
-	switch played.kind {
+	stage, again := o.stageOf(simulated, object)
+	switch simulated.kind {
 	case Postgresql:
-		err = o.playPostgresql(ctx, object, stage)
+		err = o.simulatePostgresql(ctx, object, stage)
 	case RedisFailover:
-		err = o.playRedis(ctx, object, stage)
+		err = o.simulateRedis(ctx, object, stage)
 	case Tenant:
-		err = o.playTenant(ctx, object, stage)
+		err = o.simulateTenant(ctx, object, stage)
 	case Harbor:
-		err = o.playHarbor(ctx, object, stage)
+		err = o.simulateHarbor(ctx, object, stage)
 	case BucketJob:
-		err = o.playJob(ctx, object, stage)
+		err = o.simulateJob(ctx, object, stage)
 	}
 	return again, err
 }
@@ -249,8 +249,8 @@ const (
 	down
 )
 
-func (o *Operators) stageOf(played item, object client.Object) (stage, time.Duration) {
-	behaviour := o.behaviourOf(played)
+func (o *Operators) stageOf(simulated item, object client.Object) (stage, time.Duration) {
+	behaviour := o.behaviourOf(simulated)
 	o.mu.Lock()
 	since, known := o.seen[string(object.GetUID())]
 	if !known {

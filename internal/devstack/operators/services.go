@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func (o *Operators) playPostgresql(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+func (o *Operators) simulatePostgresql(ctx context.Context, object *unstructured.Unstructured, now stage) error {
 	if err := o.claim(ctx, object, "pgdata-"+object.GetName()+"-0", map[string]string{"cluster-name": object.GetName()}); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (o *Operators) playPostgresql(ctx context.Context, object *unstructured.Uns
 	return o.say(ctx, object, map[string]any{"PostgresClusterStatus": status})
 }
 
-func (o *Operators) playRedis(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+func (o *Operators) simulateRedis(ctx context.Context, object *unstructured.Unstructured, now stage) error {
 	labels := redisLabels(object, "redis")
 	if err := o.claim(ctx, object, object.GetName()+"-rfr-"+object.GetName()+"-0", labels); err != nil {
 		return err
@@ -83,7 +83,7 @@ func podsOf(labels map[string]string) (*metav1.LabelSelector, corev1.PodTemplate
 	}
 }
 
-// serve plays the controllers of a StatefulSet and a Deployment.
+// serve simulates the controllers of a StatefulSet and a Deployment.
 func (o *Operators) serve(ctx context.Context, set *appsv1.StatefulSet, deployment *appsv1.Deployment, wanted, servers, sentinels int32) error {
 	if err := o.client.Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 		return err
@@ -119,7 +119,7 @@ func replicasOf(object *unstructured.Unstructured, part string) int32 {
 	return int32(replicas)
 }
 
-func (o *Operators) playTenant(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+func (o *Operators) simulateTenant(ctx context.Context, object *unstructured.Unstructured, now stage) error {
 	if err := o.claim(ctx, object, "0-"+object.GetName()+"-zone-harbor-0", map[string]string{"v1.min.io/tenant": object.GetName()}); err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func (o *Operators) playTenant(ctx context.Context, object *unstructured.Unstruc
 	return o.say(ctx, object, map[string]any{"currentState": current, "availableReplicas": available, "pools": states})
 }
 
-func (o *Operators) playHarbor(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+func (o *Operators) simulateHarbor(ctx context.Context, object *unstructured.Unstructured, now stage) error {
 	generation := object.GetGeneration()
 	condition := func(kind string, is bool, reason, message string) map[string]any {
 		status := metav1.ConditionFalse
@@ -160,8 +160,8 @@ func (o *Operators) playHarbor(ctx context.Context, object *unstructured.Unstruc
 	return o.say(ctx, object, map[string]any{"observedGeneration": generation, "conditions": conditions})
 }
 
-// playJob plays the controller of Jobs.
-func (o *Operators) playJob(ctx context.Context, object *unstructured.Unstructured, now stage) error {
+// simulateJob simulates the Job controller.
+func (o *Operators) simulateJob(ctx context.Context, object *unstructured.Unstructured, now stage) error {
 	job := &batchv1.Job{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, job); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (o *Operators) playJob(ctx context.Context, object *unstructured.Unstructur
 	return o.client.Status().Update(ctx, job)
 }
 
-// say writes the status of an object, unless it says so already.
+// say writes the status of an object if it differs.
 func (o *Operators) say(ctx context.Context, object *unstructured.Unstructured, status map[string]any) error {
 	before, _, _ := unstructured.NestedMap(object.Object, "status")
 	if equality.Semantic.DeepEqual(before, status) {
@@ -214,14 +214,16 @@ func (o *Operators) claim(ctx context.Context, object client.Object, name string
 }
 
 // cleanUp removes what an operator made for an object that is gone. As with the real ones, the claims stay.
-func (o *Operators) cleanUp(ctx context.Context, played item) error {
-	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: played.namespace, Name: name} }
+func (o *Operators) cleanUp(ctx context.Context, simulated item) error {
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: simulated.namespace, Name: name}
+	}
 	var made []client.Object
-	switch played.kind {
+	switch simulated.kind {
 	case Postgresql:
-		made = []client.Object{&corev1.Secret{ObjectMeta: meta("harbor." + played.name + ".credentials.postgresql.acid.zalan.do")}}
+		made = []client.Object{&corev1.Secret{ObjectMeta: meta("harbor." + simulated.name + ".credentials.postgresql.acid.zalan.do")}}
 	case RedisFailover:
-		made = []client.Object{&appsv1.StatefulSet{ObjectMeta: meta("rfr-" + played.name)}, &appsv1.Deployment{ObjectMeta: meta("rfs-" + played.name)}}
+		made = []client.Object{&appsv1.StatefulSet{ObjectMeta: meta("rfr-" + simulated.name)}, &appsv1.Deployment{ObjectMeta: meta("rfs-" + simulated.name)}}
 	}
 	for _, object := range made {
 		if err := client.IgnoreNotFound(o.client.Delete(ctx, object)); err != nil {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// dependency is how a cluster must stand to another policy, by the name of its replica, before one is looked at.
+// dependency is the compliance with another policy, by the name of its replica, that a policy waits for.
 type dependency struct{ policy, compliance string }
 
 // needsOf are the dependencies of a policy and of its templates on other policies. One without a namespace is in that of the policy.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// judge lets enforced replicas take effect, and writes how the clusters stand.
+// judge lets enforced replicas take effect, and writes the compliance of the clusters.
 func (p *Propagator) judge(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) error {
 	p.mu.Lock()
 	changed := map[client.ObjectKey]string{}
@@ -74,7 +74,7 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	time.AfterFunc(takes, func() {
 		p.mu.Lock()
 		delete(p.underWay[cluster], content)
-		// Whoever was unbound meanwhile is left as he is.
+		// A cluster that was unbound meanwhile keeps its state.
 		enforced := false
 		for at, r := range p.replicas {
 			enforced = enforced || at.Namespace == cluster && r.content == content && r.enforces && p.standing(at, nil) != pending
@@ -102,7 +102,7 @@ func (p *Propagator) say(ctx context.Context, key client.ObjectKey, status strin
 	return nil
 }
 
-// sum writes the status of a policy: how each of its clusters stands.
+// sum writes the status of a policy: the compliance of each of its clusters.
 func (p *Propagator) sum(ctx context.Context, key client.ObjectKey, standings []any) error {
 	slices.SortFunc(standings, func(a, b any) int {
 		return strings.Compare(a.(map[string]any)["clustername"].(string), b.(map[string]any)["clustername"].(string))

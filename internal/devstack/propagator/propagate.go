@@ -34,7 +34,7 @@ type replica struct {
 	status string
 }
 
-// propagate makes the replicas what the policies, bindings and placements say, and their status what the clusters are.
+// propagate writes the replicas that policies, bindings and placements ask for, and their statuses.
 func (p *Propagator) propagate(ctx context.Context) error {
 	roots, err := p.roots(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Propagator) propagate(ctx context.Context) error {
 	return p.judge(ctx, roots)
 }
 
-// roots are the policies as people, and rollouts, write them.
+// roots are the policies that users and rollouts write.
 func (p *Propagator) roots(ctx context.Context) (map[client.ObjectKey]*unstructured.Unstructured, error) {
 	list, err := p.list(ctx, policyKind)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package propagator plays on a hub, for tests, the engine of another project that takes policies to clusters, and the clusters as well: a policy that
-// is bound to a cluster has a replica in its namespace, and a replica that enforces makes the cluster as the policy says, after a while. What a cluster
-// complies with depends on what its policies say, not on their names.
+// Package propagator simulates the policy propagator of a hub, and the clusters it serves. A policy that is bound to a cluster gets a replica in the
+// cluster's namespace. A replica that enforces makes the cluster compliant after a while. Compliance depends on the content of policies, not on
+// their names.
 package propagator
 
 import (
@@ -30,12 +30,12 @@ var (
 
 // Options say how the clusters behave.
 type Options struct {
-	// Takes is how long a cluster takes to comply with a policy that is enforced on it; a negative time is for ever. The policy is named
+	// Takes is how long a cluster takes to comply with a policy that is enforced on it; if negative, it never complies. The policy is named
 	// <namespace>.<name>. Nil: at once.
 	Takes func(cluster, policy string) time.Duration
 }
 
-// Propagator is one that runs.
+// Propagator is a running simulated policy propagator.
 type Propagator struct {
 	options Options
 	objects cache.Cache
@@ -57,14 +57,14 @@ type Propagator struct {
 	failure    error
 }
 
-// Enforcement is that a policy began or ceased to be enforced on a cluster.
+// Enforcement is the begin or the end of the enforcement of a policy on a cluster.
 type Enforcement struct {
 	Cluster, Policy string
 	Began           bool
 	At              time.Time
 }
 
-// Start plays the engine on a hub until Stop.
+// Start runs the simulated policy propagator on a hub until Stop.
 func Start(ctx context.Context, config *rest.Config, options Options) (*Propagator, error) {
 	if options.Takes == nil {
 		options.Takes = func(string, string) time.Duration { return 0 }
@@ -117,13 +117,13 @@ func (p *Propagator) look() {
 	}
 }
 
-// Stop ends the play. What it has made stays.
+// Stop ends the simulation. The objects that it made stay.
 func (p *Propagator) Stop() {
 	p.stop()
 	p.running.Wait()
 }
 
-// Err is the last thing that could not be done; it is tried again.
+// Err is the last error; the operation is retried.
 func (p *Propagator) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *Propagator) run(ctx context.Context) {
 	}
 }
 
-// Drift makes a cluster something else than a policy says, as somebody on it might. Where the policy is enforced, that lasts for as long as enforcing takes.
+// Drift makes a cluster noncompliant with a policy, like a manual change on it. If the policy is enforced, it complies again after Options.Takes.
 func (p *Propagator) Drift(ctx context.Context, cluster, namespace, policy string) error {
 	found := &unstructured.Unstructured{}
 	found.SetGroupVersionKind(policyKind)

@@ -19,21 +19,21 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// What was done to a cluster, as its API server has seen it: Drydock's own word does not count here.
+// The actions on a cluster are read from the audit log of its API server, never from Drydock's own status.
 
-// Deed is one write to a cluster that the API server let through.
-type Deed struct {
+// Action is one write to a cluster that the API server accepted.
+type Action struct {
 	// What was done: one of the constants below.
 	What string
 	// Object as namespace/name, or name.
 	Object string
-	// Node that the deed is about, where the request says it; of an eviction, where the scheduler had put the pod.
+	// Node that the action is about, where the request says it; of an eviction, where the scheduler had put the pod.
 	Node string
-	// UID of the pod that an eviction insisted on; empty: it took whatever had the name.
+	// UID of the pod that an eviction required; empty: it evicted any pod of that name.
 	UID types.UID
 	// Owner is the ownership mark that the request set; empty: none, or it removed one.
 	Owner string
-	// InVain: no pod of the Job that was made has got to a node.
+	// InVain: no pod of the created Job was scheduled.
 	InVain bool
 	// By is the user.
 	By string
@@ -41,57 +41,57 @@ type Deed struct {
 	Received, At time.Time
 }
 
-// The deeds that matter in a rollout.
+// The actions that matter in a rollout.
 const (
-	DeedCordon              = "cordon"
-	DeedUncordon            = "uncordon"
-	DeedMark                = "mark"   // of a node whose cordon is not touched
-	DeedUnmark              = "unmark" // likewise
-	DeedNodeGone            = "node deleted"
-	DeedEviction            = "eviction"
-	DeedRequestCluster      = "request cluster maintenance"
-	DeedWithdrawCluster     = "withdraw cluster maintenance"
-	DeedRequestNode         = "request node maintenance"
-	DeedWithdrawNode        = "withdraw node maintenance"
-	DeedClusterLockInactive = "cluster lock inactive"
-	DeedClusterLockActive   = "cluster lock active"
-	DeedClusterLock         = "cluster lock created"
-	DeedClusterLockGone     = "cluster lock deleted"
-	DeedLock                = "lock created"
-	DeedLockGone            = "lock deleted"
-	DeedLockInactive        = "lock inactive"
-	DeedLockActive          = "lock active"
-	DeedClusterLockFailed   = "cluster lock failed"
-	DeedLockFailed          = "lock failed"
-	DeedJob                 = "job"
-	DeedPreparation         = "preparation" // a Job that precaches or backs up
-	// DeedForeign is a write of Drydock to what it has no business with. Its object names the write.
-	DeedForeign = "foreign"
+	ActionCordon              = "cordon"
+	ActionUncordon            = "uncordon"
+	ActionMark                = "mark"   // of a node whose cordon is not touched
+	ActionUnmark              = "unmark" // likewise
+	ActionNodeGone            = "node deleted"
+	ActionEviction            = "eviction"
+	ActionRequestCluster      = "request cluster maintenance"
+	ActionWithdrawCluster     = "withdraw cluster maintenance"
+	ActionRequestNode         = "request node maintenance"
+	ActionWithdrawNode        = "withdraw node maintenance"
+	ActionClusterLockInactive = "cluster lock inactive"
+	ActionClusterLockActive   = "cluster lock active"
+	ActionClusterLock         = "cluster lock created"
+	ActionClusterLockGone     = "cluster lock deleted"
+	ActionLock                = "lock created"
+	ActionLockGone            = "lock deleted"
+	ActionLockInactive        = "lock inactive"
+	ActionLockActive          = "lock active"
+	ActionClusterLockFailed   = "cluster lock failed"
+	ActionLockFailed          = "lock failed"
+	ActionJob                 = "job"
+	ActionPreparation         = "preparation" // a Job that precaches or backs up
+	// ActionForeign is a write of Drydock to an object that is not Drydock's to write. Its object names the write.
+	ActionForeign = "foreign"
 )
 
 // drydockAccounts is how the names of Drydock's users begin.
 const drydockAccounts = "system:serviceaccount:" + accountNamespace + ":"
 
-// ByDrydock reports whether Drydock's worker has done it.
-func (d Deed) ByDrydock() bool { return strings.HasPrefix(d.By, drydockAccounts) }
+// ByDrydock reports whether Drydock's worker did it.
+func (d Action) ByDrydock() bool { return strings.HasPrefix(d.By, drydockAccounts) }
 
-// ByLockController reports whether Drydock's worker has done it for an application whose locks it keeps.
-func (d Deed) ByLockController() bool { return d.By == drydockAccounts+lockControllerAccount }
+// ByLockController reports whether Drydock's worker did it as the lock controller of an application.
+func (d Action) ByLockController() bool { return d.By == drydockAccounts+lockControllerAccount }
 
-// Deeds returns what was done to a cluster so far, in the order it was answered.
-func Deeds(cluster *devstack.Cluster) ([]Deed, error) {
+// Actions returns what was done to a cluster so far, in the order it was answered.
+func Actions(cluster *devstack.Cluster) ([]Action, error) {
 	events, err := cluster.AuditEvents()
 	if err != nil {
 		return nil, err
 	}
-	return DeedsOf(events), nil
+	return ActionsOf(events), nil
 }
 
-// DeedsOf reads the deeds from an audit log.
-func DeedsOf(events []auditv1.Event) []Deed {
-	var deeds []Deed
+// ActionsOf reads the actions from an audit log.
+func ActionsOf(events []auditv1.Event) []Action {
+	var actions []Action
 	scheduled := map[types.UID]string{}
-	jobs := map[string]int{} // the deed that made the Job of that name last
+	jobs := map[string]int{} // the action that made the Job of that name last
 	for _, event := range events {
 		if !took(event) {
 			continue
@@ -102,26 +102,26 @@ func DeedsOf(events []auditv1.Event) []Deed {
 			r.read(&binding)
 			scheduled[binding.UID] = binding.Target.Name
 			if made, ok := jobs[jobOfPod(objectOf(event))]; ok {
-				deeds[made].InVain = false
+				actions[made].InVain = false
 			}
 		}
-		deed := Deed{Object: objectOf(event), By: event.User.Username, Received: event.RequestReceivedTimestamp.Time, At: event.StageTimestamp.Time}
-		r.tell(&deed)
-		if deed.What == DeedEviction {
-			deed.Node = scheduled[deed.UID]
+		action := Action{Object: objectOf(event), By: event.User.Username, Received: event.RequestReceivedTimestamp.Time, At: event.StageTimestamp.Time}
+		r.tell(&action)
+		if action.What == ActionEviction {
+			action.Node = scheduled[action.UID]
 		}
-		if deed.What == DeedJob {
-			deed.InVain, jobs[deed.Object] = true, len(deeds)
+		if action.What == ActionJob {
+			action.InVain, jobs[action.Object] = true, len(actions)
 		}
-		if deed.What != "" {
-			deeds = append(deeds, deed)
+		if action.What != "" {
+			actions = append(actions, action)
 		}
 	}
-	return deeds
+	return actions
 }
 
-// took reports whether a request had an effect. A withdrawal during which whoever asked was cut off may have had one: the API server says that it timed
-// out, and nobody repeats one that was carried out.
+// took reports whether a request had an effect. A withdrawal whose client disconnected may have had one: the API server logs a timeout, and no client
+// repeats a withdrawal that was carried out.
 func took(event auditv1.Event) bool {
 	if event.ObjectRef == nil || event.Stage != auditv1.StageResponseComplete || event.ResponseStatus == nil || strings.Contains(event.RequestURI, "dryRun=") {
 		return false
@@ -130,7 +130,7 @@ func took(event auditv1.Event) bool {
 	return code < http.StatusBadRequest || code == http.StatusGatewayTimeout && request{event}.withdraws()
 }
 
-// request is an event of the audit log as the request that it tells of.
+// request is an event of the audit log, read as the request that it records.
 type request struct{ auditv1.Event }
 
 // is compares with "resource/subresource verb".
@@ -150,55 +150,55 @@ func (r request) read(value any) {
 	}
 }
 
-// tell says what the request did; nothing for one that did nothing that matters.
-func (r request) tell(deed *Deed) {
+// tell fills in what the request did; nothing if it is of no interest.
+func (r request) tell(action *Action) {
 	switch {
 	case r.is("pods/eviction create"):
-		deed.What, deed.UID = DeedEviction, r.evicted()
+		action.What, action.UID = ActionEviction, r.evicted()
 	case r.is("nodes patch"), r.is("nodes update"):
-		deed.What, deed.Owner = r.nodeChange()
-		deed.Node = deed.Object
+		action.What, action.Owner = r.nodeChange()
+		action.Node = action.Object
 	case r.is("nodes delete"):
-		deed.What, deed.Node = DeedNodeGone, deed.Object
+		action.What, action.Node = ActionNodeGone, action.Object
 	case r.is("jobs create"):
 		var job batchv1.Job
 		r.read(&job)
-		deed.What, deed.Node, deed.Owner = DeedJob, pinnedTo(&job), kube.Owner(&job)
+		action.What, action.Node, action.Owner = ActionJob, pinnedTo(&job), kube.Owner(&job)
 		switch {
 		case r.prepares():
-			deed.What = DeedPreparation
+			action.What = ActionPreparation
 		case job.Labels[harbor.LabelCluster] != "":
-			deed.What = "" // it makes the bucket of a Harbor, and is no work on a node
+			action.What = "" // it makes the bucket of a Harbor, and is no work on a node
 		}
 	case r.is("clustermaintenancerequests create"):
-		deed.What = DeedRequestCluster
+		action.What = ActionRequestCluster
 	case r.is("clustermaintenancerequests delete"):
-		deed.What = DeedWithdrawCluster
+		action.What = ActionWithdrawCluster
 	case r.is("nodemaintenancerequests create"):
 		var object lcmv1.NodeMaintenanceRequest
 		r.read(&object)
-		deed.What, deed.Node, deed.Owner = DeedRequestNode, object.Spec.NodeName, kube.Owner(&object)
+		action.What, action.Node, action.Owner = ActionRequestNode, object.Spec.NodeName, kube.Owner(&object)
 	case r.is("nodemaintenancerequests delete"):
-		deed.What = DeedWithdrawNode
+		action.What = ActionWithdrawNode
 	case r.is("nodeworkloadlocks create"):
 		var lock lcmv1.NodeWorkloadLock
 		r.read(&lock)
-		deed.What, deed.Node = DeedLock, lock.Spec.NodeName
+		action.What, action.Node = ActionLock, lock.Spec.NodeName
 	case r.is("nodeworkloadlocks delete"):
-		deed.What = DeedLockGone
+		action.What = ActionLockGone
 	case r.is("clusterworkloadlocks create"):
-		deed.What = DeedClusterLock
+		action.What = ActionClusterLock
 	case r.is("clusterworkloadlocks delete"):
-		deed.What = DeedClusterLockGone
+		action.What = ActionClusterLockGone
 	case r.is("nodeworkloadlocks/status patch"), r.is("nodeworkloadlocks/status update"):
-		deed.What = map[lcmv1.LockState]string{lcmv1.LockInactive: DeedLockInactive, lcmv1.LockActive: DeedLockActive, lcmv1.LockFailed: DeedLockFailed}[r.lockState()]
+		action.What = map[lcmv1.LockState]string{lcmv1.LockInactive: ActionLockInactive, lcmv1.LockActive: ActionLockActive, lcmv1.LockFailed: ActionLockFailed}[r.lockState()]
 	case r.is("clusterworkloadlocks/status patch"), r.is("clusterworkloadlocks/status update"):
-		deed.What = map[lcmv1.LockState]string{
-			lcmv1.LockInactive: DeedClusterLockInactive, lcmv1.LockActive: DeedClusterLockActive, lcmv1.LockFailed: DeedClusterLockFailed,
+		action.What = map[lcmv1.LockState]string{
+			lcmv1.LockInactive: ActionClusterLockInactive, lcmv1.LockActive: ActionClusterLockActive, lcmv1.LockFailed: ActionClusterLockFailed,
 		}[r.lockState()]
 	}
-	if foreign := r.foreign(); deed.ByDrydock() && foreign != "" {
-		deed.What, deed.Object = DeedForeign, foreign+" of "+deed.Object
+	if foreign := r.foreign(); action.ByDrydock() && foreign != "" {
+		action.What, action.Object = ActionForeign, foreign+" of "+action.Object
 	}
 }
 
@@ -220,7 +220,7 @@ type nodePatch struct {
 	Spec map[string]any `json:"spec"`
 }
 
-// nodeChange tells a patch that cordons from one that takes a cordon back, by a false or a null, and from one that only marks.
+// nodeChange distinguishes a patch that cordons from one that uncordons (by false or null) and from one that only sets or removes marks.
 func (r request) nodeChange() (what, owner string) {
 	var patch nodePatch
 	r.read(&patch)
@@ -230,13 +230,13 @@ func (r request) nodeChange() (what, owner string) {
 	}
 	switch value, named := patch.Spec["unschedulable"]; {
 	case value == true:
-		return DeedCordon, owner
+		return ActionCordon, owner
 	case named:
-		return DeedUncordon, owner
+		return ActionUncordon, owner
 	case owner != "":
-		return DeedMark, owner
+		return ActionMark, owner
 	case marks:
-		return DeedUnmark, ""
+		return ActionUnmark, ""
 	}
 	return "", ""
 }

@@ -10,30 +10,30 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-func TestOnlyWhatHadAnEffectIsADeedAndAWithdrawalThatMayHaveHadOne(t *testing.T) {
+func TestOnlyRequestsWithAnEffectAreActions(t *testing.T) {
 	for _, tt := range []struct {
 		name, verb, resource string
 		code                 int32
 		want                 string
 	}{
-		{"a withdrawal", "delete", "nodemaintenancerequests", http.StatusOK, DeedWithdrawNode},
-		{"a withdrawal whose asker was cut off", "delete", "nodemaintenancerequests", http.StatusGatewayTimeout, DeedWithdrawNode},
-		{"the like of the cluster's", "delete", "clustermaintenancerequests", http.StatusGatewayTimeout, DeedWithdrawCluster},
+		{"a withdrawal", "delete", "nodemaintenancerequests", http.StatusOK, ActionWithdrawNode},
+		{"a withdrawal whose asker was cut off", "delete", "nodemaintenancerequests", http.StatusGatewayTimeout, ActionWithdrawNode},
+		{"the like of the cluster's", "delete", "clustermaintenancerequests", http.StatusGatewayTimeout, ActionWithdrawCluster},
 		{"a withdrawal that was refused", "delete", "nodemaintenancerequests", http.StatusConflict, ""},
 		{"any other request whose asker was cut off", "delete", "nodes", http.StatusGatewayTimeout, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			deeds := DeedsOf([]auditv1.Event{{
+			actions := ActionsOf([]auditv1.Event{{
 				Stage: auditv1.StageResponseComplete, Verb: tt.verb,
 				ObjectRef:      &auditv1.ObjectReference{Resource: tt.resource, Name: "x"},
 				ResponseStatus: &metav1.Status{Code: tt.code},
 			}})
 			if tt.want == "" {
-				require.Empty(t, deeds)
+				require.Empty(t, actions)
 				return
 			}
-			require.Len(t, deeds, 1)
-			require.Equal(t, tt.want, deeds[0].What)
+			require.Len(t, actions, 1)
+			require.Equal(t, tt.want, actions[0].What)
 		})
 	}
 }
@@ -41,14 +41,14 @@ func TestOnlyWhatHadAnEffectIsADeedAndAWithdrawalThatMayHaveHadOne(t *testing.T)
 func TestWhatBelongsToAHarborIsNotForeignAndItsJobIsNoWorkOnANode(t *testing.T) {
 	for _, tt := range []struct{ name, verb, group, resource, subresource, body, want string }{
 		{"a service", "patch", "acid.zalan.do", "postgresqls", "", "", ""},
-		{"a service that is not written so", "update", "acid.zalan.do", "postgresqls", "", "", DeedForeign},
+		{"a service that is not written so", "update", "acid.zalan.do", "postgresqls", "", "", ActionForeign},
 		{"a password", "create", "", "secrets", "", "", ""},
 		{"claims", "deletecollection", "", "persistentvolumeclaims", "", "", ""},
-		{"one claim", "delete", "", "persistentvolumeclaims", "", "", DeedForeign},
+		{"one claim", "delete", "", "persistentvolumeclaims", "", "", ActionForeign},
 		{"a status", "update", "goharbor.io", "harborclusters", "status", "", ""},
-		{"the status of a service", "update", "acid.zalan.do", "postgresqls", "status", "", DeedForeign},
+		{"the status of a service", "update", "acid.zalan.do", "postgresqls", "status", "", ActionForeign},
 		{"the Job that makes the bucket", "create", "batch", "jobs", "", `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`, ""},
-		{"a Job on a node", "create", "batch", "jobs", "", `{}`, DeedJob},
+		{"a Job on a node", "create", "batch", "jobs", "", `{}`, ActionJob},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			event := auditv1.Event{
@@ -60,13 +60,13 @@ func TestWhatBelongsToAHarborIsNotForeignAndItsJobIsNoWorkOnANode(t *testing.T) 
 			if tt.body != "" {
 				event.RequestObject = &runtime.Unknown{Raw: []byte(tt.body)}
 			}
-			deeds := DeedsOf([]auditv1.Event{event})
+			actions := ActionsOf([]auditv1.Event{event})
 			if tt.want == "" {
-				require.Empty(t, deeds)
+				require.Empty(t, actions)
 				return
 			}
-			require.Len(t, deeds, 1)
-			require.Equal(t, tt.want, deeds[0].What)
+			require.Len(t, actions, 1)
+			require.Equal(t, tt.want, actions[0].What)
 		})
 	}
 }
