@@ -88,7 +88,7 @@ func sweeperFinding(check string, status workflows.SweeperStatus) finding {
 	case len(unknown) > 0:
 		return finding{
 			Check: check, Detail: firstOf(unknown, status.MoreNotTouched) + ", unknown to Temporal: not changed",
-			Fix: "if no other Drydock manages that cluster, remove the mark (docs/how-to/clean-up-by-hand.md)",
+			Fix: "if no other Drydock manages that cluster, remove the mark (docs/how-to/remove-marks-by-hand.md)",
 		}
 	}
 	return well(check, sweptText(status))

@@ -28,7 +28,7 @@ func TestDoctorSaysOfEachClusterWhatEndedWorkflowsHaveLeft(t *testing.T) {
 	const ended = "Terminated at 2026-11-20T12:00:00Z by ann"
 	taken := found("w1", workflows.FindingTakenBack, ended, "uncordoned, marks removed")
 	unknown := found("w2", workflows.FindingNotTouched, "", "Temporal does not know its workflow")
-	unknownFix := `if no other Drydock manages that cluster, remove the mark (docs/how-to/clean-up-by-hand.md)`
+	unknownFix := `if no other Drydock manages that cluster, remove the mark (docs/how-to/remove-marks-by-hand.md)`
 	many := make([]workflows.SweeperFinding, 7)
 	for i := range many {
 		many[i] = found(fmt.Sprintf("w%d", i), workflows.FindingNotTouched, "", "")

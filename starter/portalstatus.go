@@ -101,7 +101,7 @@ func maintenanceTimes(m portal.MaintenanceView) string {
 	case m.Phase == sreportalv1.PhaseInProgress:
 		return "in progress until " + m.End.Format(time.RFC3339)
 	case m.Cancelled:
-		return "ended " + m.End.Truncate(time.Second).Format(time.RFC3339) + ", early"
+		return "over since " + m.End.Truncate(time.Second).Format(time.RFC3339) + ", ended early"
 	}
 	return "completed"
 }
