@@ -111,15 +111,13 @@ func (o Options) stack() devstack.Options {
 	return stack
 }
 
-// build builds bin/drydock and bin/drydock-worker.
+// build builds bin/drydock and bin/drydock-worker as users do.
 func (f *Fleet) build(ctx context.Context) error {
 	fmt.Fprintln(f.options.Output, "building drydock and drydock-worker")
-	for program, pkg := range map[string]string{"drydock": "./starter", "drydock-worker": "./worker"} {
-		build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(f.bin, program), pkg)
-		build.Dir = f.root
-		if output, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", program, err, output)
-		}
+	build := exec.CommandContext(ctx, "make", "--silent", "build")
+	build.Dir = f.root
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("make build: %w\n%s", err, output)
 	}
 	return nil
 }
