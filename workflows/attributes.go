@@ -5,28 +5,27 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// attributeKeeper keeps search attributes of a workflow. Each time they are set is an event and a write to the server's visibility store: a workflow
-// that changes them often gathers what changes in one task.
+// attributeKeeper sets search attributes of a workflow. Each call is an event and a write to the server's visibility store, so a workflow that changes them
+// often gathers the changes of one task.
 type attributeKeeper struct {
 	ctx       workflow.Context
 	gathering bool
 	gathered  []sdktemporal.SearchAttributeUpdate
 }
 
-// gather makes changes of one workflow task one event, until flush is called. A workflow must do so before it ends: at its end nothing is gathered
-// any more.
+// gather combines the changes of one workflow task into one event, until flush is called. A workflow must call flush before it ends.
 func (k *attributeKeeper) gather() {
 	k.gathering = true
 	ctx, _ := workflow.NewDisconnectedContext(k.ctx)
 	workflow.GoNamed(ctx, "search attributes", func(ctx workflow.Context) {
-		// It wakes when everybody else waits for something.
+		// This coroutine was started first and runs again when all others wait.
 		for k.gathering && workflow.Await(ctx, func() bool { return len(k.gathered) > 0 }) == nil {
 			k.upsert()
 		}
 	})
 }
 
-// set sets an attribute now, or at the end of the task. Of several changes of one, the last counts.
+// set sets an attribute now, or at the end of the task while gathering. The last change of an attribute counts.
 func (k *attributeKeeper) set(update sdktemporal.SearchAttributeUpdate) {
 	k.gathered = append(k.gathered, update)
 	if !k.gathering {
@@ -34,7 +33,7 @@ func (k *attributeKeeper) set(update sdktemporal.SearchAttributeUpdate) {
 	}
 }
 
-// flush sets what was gathered, and whatever comes later at once.
+// flush sets the gathered attributes and ends the gathering.
 func (k *attributeKeeper) flush() {
 	k.gathering = false
 	k.upsert()

@@ -8,20 +8,20 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// audience are the workflows that are told of a state: when they begin to follow, and whenever its number has grown.
+// audience are the workflows that subscribe to a numbered state. They are notified when they subscribe and whenever the number grows.
 type audience struct{ followers []follower }
 
-// follower is a workflow that is told.
+// follower is a workflow that is notified.
 type follower struct {
 	temporal.Subscription
-	// Told is the number of the state that it was told last.
+	// Told is the number of the last state that was sent.
 	Told int64 `json:"told"`
 }
 
-// tellAtOnce is how many workflows are told at the same time: the server blocks a run with too many outgoing signals.
+// tellAtOnce limits the notifications at the same time: the server blocks a run with too many outgoing signals.
 const tellAtOnce = 100
 
-// follow takes in a follower, which is told at once. One that asks again has not heard an answer.
+// follow adds a subscription, which is notified at once. A workflow that subscribes again did not receive an answer and is notified again.
 func (a *audience) follow(s temporal.Subscription) {
 	a.forget(func(f follower) bool { return f.WorkflowID == s.WorkflowID })
 	a.followers = append(a.followers, follower{Subscription: s})
@@ -41,7 +41,7 @@ func (a *audience) anyUntold(number int64) bool {
 	return slices.ContainsFunc(a.followers, func(f follower) bool { return f.Told < number })
 }
 
-// know spares those that were told the state of the number before to be told the next: they know it.
+// know marks those that have the state before as notified of the next one, which is the same for them.
 func (a *audience) know(before, next int64) {
 	for i := range a.followers {
 		if f := &a.followers[i]; f.Told == before {
@@ -50,7 +50,7 @@ func (a *audience) know(before, next int64) {
 	}
 }
 
-// tell tells followers the state of that number by a signal, as many as may be told at once, and forgets those that are gone.
+// tell signals the state of that number to as many as may be notified at once, and removes those that are gone.
 func (a *audience) tell(ctx workflow.Context, number int64, signal string, about func(temporal.Subscription) any) {
 	var told []temporal.Subscription
 	var answers []workflow.Future

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// failureOf is the failure that a status shows for an error.
+// failureOf returns the failure that a status shows for an error.
 func failureOf(err error) *maintenancev1.Failure {
 	return &maintenancev1.Failure{Reason: reasonOf(err), Message: temporal.ErrorMessage(err), Blockers: temporal.Blockers(err)}
 }

@@ -12,26 +12,27 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// holdKeeper keeps what a workflow knows of the emergency stop, and of the maintenance windows that it names. It follows them, or is told by its parent.
+// holdKeeper is what a workflow knows of the emergency stop and of the maintenance windows that it names. The workflow subscribes to them, or its parent
+// passes them on.
 type holdKeeper struct {
 	ctx workflow.Context
-	// state is what the emergency stop says, or the parent, of both.
+	// state is the state of the emergency stop, or what the parent passes on of both.
 	state   emergency.State
 	windows windowKeeper
-	// begun: the workflow is at work, and a window that has closed may let it finish.
+	// begun: the workflow has started its work, and a window that closes may let it finish.
 	begun bool
-	// subscription, in a workflow that follows the emergency stop by itself: until it has been told what is held, it disrupts nothing.
+	// subscription is set in a workflow that subscribes to the emergency stop itself. It disrupts nothing until it knows what is held.
 	subscription *temporal.Subscription
-	// stopAsking ends the question.
+	// stopAsking cancels the subscribing activity.
 	stopAsking workflow.CancelFunc
-	// trouble is why it could not ask.
+	// trouble is why subscribing failed.
 	trouble string
 }
 
-// listen takes in what is held, and calls changed when that is news. What was said before what is known counts no more.
+// listen handles the signals with the state of the emergency stop and calls changed for each newer state. An older state is ignored.
 func (k *holdKeeper) listen(ctx workflow.Context, changed func()) {
 	k.ctx = ctx
-	onSignal(ctx, temporal.SignalHeld, "What is held by the emergency stop.", func(state emergency.State) {
+	onSignal(ctx, temporal.SignalHeld, "The state of the emergency stop.", func(state emergency.State) {
 		if state.Number > k.state.Number {
 			k.state = state
 			changed()
@@ -39,8 +40,8 @@ func (k *holdKeeper) listen(ctx workflow.Context, changed func()) {
 	})
 }
 
-// follow asks to be told what is held in a cluster, or in all: the empty name. Nobody waits for that until something is to be disrupted. What
-// an earlier run has asked for holds for this one, too. activities.Holds.FindFollowers must know every type of workflow that does this.
+// follow subscribes to what is held in a cluster, or in all clusters for the empty name, in the background: only a step that disrupts something waits for
+// the answer. A subscription of an earlier run is still valid. activities.Holds.FindFollowers must list every workflow type that calls this.
 func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 	info := workflow.GetInfo(ctx)
 	k.subscription = &temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
@@ -52,33 +53,33 @@ func (k *holdKeeper) follow(ctx workflow.Context, cluster string) {
 	workflow.GoNamed(asking, "follow holds", func(ctx workflow.Context) {
 		insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.trouble = message }}
 		var hub *activities.Holds
-		// It is tried until the workflow is cancelled, and disrupts nothing any more.
+		// The only error is that the workflow is cancelled, and then it disrupts nothing.
 		_ = insist.effect(ctx, "ask what is held", hub.FollowHolds, *k.subscription, nil)
 	})
 }
 
-// leave says that nothing more needs to be told. If nobody hears it: a workflow that is gone is forgotten when it is told something.
+// leave ends the subscriptions. A lost message does no harm: a workflow that is gone is removed when a notification to it fails.
 func (k *holdKeeper) leave(ctx workflow.Context) {
 	k.windows.leave(ctx)
 	if k.stopAsking != nil {
-		k.stopAsking() // the answer may have come from an attempt of which nobody knows that it has ended
+		k.stopAsking() // the answer may have come while the activity is still retried
 	}
 	if k.subscription != nil {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalLeaveHolds, *k.subscription).Get(ctx, nil)
 	}
 }
 
-// aside is a copy for queries to ask: what they made the keeper remember, a replay would not, and commands depend on it.
+// aside returns a copy for queries. A query must not change the remembered answers: a replay would not have them, and commands depend on them.
 func (k *holdKeeper) aside() *holdKeeper {
 	aside := *k
 	aside.windows.answers = maps.Clone(k.windows.answers)
 	return &aside
 }
 
-// of is what keeps anything new from being started in a cluster; nil: nothing does.
+// of returns what prevents new work in a cluster; nil: nothing.
 func (k *holdKeeper) of(cluster string) *drydockv1.Hold { return k.unlessFits(cluster, 0) }
 
-// ofAny is what keeps anything new from being started in one of several clusters; nil: nothing does.
+// ofAny returns what prevents new work in one of several clusters; nil: nothing.
 func (k *holdKeeper) ofAny(clusters ...string) *drydockv1.Hold {
 	for _, cluster := range clusters {
 		if hold := k.of(cluster); hold != nil {
@@ -88,7 +89,7 @@ func (k *holdKeeper) ofAny(clusters ...string) *drydockv1.Hold {
 	return nil
 }
 
-// unlessFits is what keeps something new that takes that long from being started in a cluster; nil: nothing does.
+// unlessFits returns what prevents new work that takes that long in a cluster; nil: nothing.
 func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.Hold {
 	hold := k.current().Of(cluster)
 	if hold == nil {
@@ -100,7 +101,7 @@ func (k *holdKeeper) unlessFits(cluster string, need time.Duration) *drydockv1.H
 	return hold
 }
 
-// current is what is held by the clock: it need not have been told.
+// current returns the state at this time: a window that the parent announced may have closed since.
 func (k *holdKeeper) current() emergency.State {
 	if k.state.Closes == nil {
 		return k.state
@@ -108,8 +109,8 @@ func (k *holdKeeper) current() emergency.State {
 	return k.state.At(workflow.Now(k.ctx))
 }
 
-// shut is the maintenance window, the workflow's own or its parent's, that keeps anything new from being started in a cluster, whatever the emergency stop
-// holds; nil: none does.
+// shut returns the closed maintenance window, the workflow's own or its parent's, that prevents new work in a cluster, apart from the emergency stop; nil:
+// none.
 func (k *holdKeeper) shut(cluster string) *drydockv1.Hold {
 	if hold := k.windows.hold(cluster, 0); hold != nil {
 		return hold
@@ -117,8 +118,8 @@ func (k *holdKeeper) shut(cluster string) *drydockv1.Hold {
 	return k.current().Closed(cluster)
 }
 
-// closes is from when on windows keep anything new from being started in a cluster, or what has begun from going on; nil: no such time is in sight. Whoever begins
-// something for the workflow is told: after an outage it may be first, and the workflow not know what the time is.
+// closes returns when windows will prevent new work in a cluster, or stop the work that has started; nil: not in sight. Activities get this instant as an
+// input: after an outage they may run before the workflow sees that a window has closed.
 func (k *holdKeeper) closes(cluster string) *time.Time {
 	closing := k.state.Closes
 	if closing == nil {
@@ -133,10 +134,10 @@ func (k *holdKeeper) closes(cluster string) *time.Time {
 	return &closing.At
 }
 
-// closesFirst is the earliest such time of several clusters.
+// closesFirst returns the earliest such instant of several clusters.
 func (k *holdKeeper) closesFirst(clusters []string) (first *time.Time) {
 	if !k.windows.selective() && len(clusters) > 1 {
-		clusters = clusters[:1] // it is the same for all
+		clusters = clusters[:1] // windows without selectors are the same for all clusters
 	}
 	for _, cluster := range clusters {
 		if closes := k.closes(cluster); closes != nil && (first == nil || closes.Before(*first)) {
@@ -146,7 +147,7 @@ func (k *holdKeeper) closesFirst(clusters []string) (first *time.Time) {
 	return first
 }
 
-// all is what keeps anything new from being started in any cluster; nil: nothing does.
+// all returns what prevents new work in every cluster; nil: nothing.
 func (k *holdKeeper) all() *drydockv1.Hold {
 	if all := k.state.All(); all != nil {
 		return all
@@ -154,13 +155,13 @@ func (k *holdKeeper) all() *drydockv1.Hold {
 	return k.windows.hold("", 0)
 }
 
-// any reports whether there may be a hold.
+// any reports whether a hold is possible.
 func (k *holdKeeper) any() bool { return len(k.state.Holds) > 0 || len(k.windows.names) > 0 }
 
-// number grows with everything that is told.
+// number grows with every change.
 func (k *holdKeeper) number() int64 { return k.state.Number + k.windows.version }
 
-// about is all that concerns one cluster.
+// about returns all that concerns one cluster.
 func (k *holdKeeper) about(cluster string) emergency.State {
 	about := k.state.About(cluster)
 	about.Number = k.number()
@@ -171,16 +172,16 @@ func (k *holdKeeper) about(cluster string) emergency.State {
 	return about
 }
 
-// known reports whether it is known what is held.
+// known reports whether the state of the emergency stop is known.
 func (k *holdKeeper) known() bool { return k.subscription == nil || k.state.Number > 0 }
 
-// awaitKnown waits until it is known what is held. Waiting is told why that is not known yet, and an empty reason once it is.
+// awaitKnown waits until the state of the emergency stop is known. Waiting receives the reason for the wait, and an empty reason at its end.
 func (k *holdKeeper) awaitKnown(ctx workflow.Context, waiting func(ctx workflow.Context, reason, message string)) error {
 	if k.known() {
 		return nil
 	}
 	for !k.known() {
-		trouble, message := k.trouble, "waiting to be told what is held (workflow "+temporal.EmergencyStopID+")"
+		trouble, message := k.trouble, "waiting for the state of the emergency stop (workflow "+temporal.EmergencyStopID+")"
 		if trouble != "" {
 			message += ": " + trouble
 		}
@@ -193,7 +194,7 @@ func (k *holdKeeper) awaitKnown(ctx workflow.Context, waiting func(ctx workflow.
 	return nil
 }
 
-// awaitRelease waits until it is known that a cluster is not held. It stands before every step that disrupts something new.
+// awaitRelease waits until a cluster is known to be not held. It runs before every step that disrupts something new.
 func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason reasonKeeper) error {
 	if err := k.awaitKnown(ctx, reason.set); err != nil {
 		return err
@@ -211,7 +212,7 @@ func (k *holdKeeper) awaitRelease(ctx workflow.Context, cluster string, reason r
 	return nil
 }
 
-// passOn tells a child of every change that concerns it, in order, until it is over. Told is what it was started with.
+// passOn signals every change that concerns a child to it, in order, until the child is over. Told is the state that it was started with.
 func (k *holdKeeper) passOn(ctx workflow.Context, about func() emergency.State, told emergency.State, child workflow.ChildWorkflowFuture, over func() bool) {
 	seen := told.Number
 	for {
@@ -222,13 +223,13 @@ func (k *holdKeeper) passOn(ctx workflow.Context, about func() emergency.State, 
 		seen = k.number()
 		if state := about(); !state.Same(told) {
 			told = state
-			// A child that is over meanwhile needs not be told: nothing to do about an error.
+			// The error means that the child is over.
 			_ = child.SignalChildWorkflow(ctx, temporal.SignalHeld, state).Get(ctx, nil)
 		}
 	}
 }
 
-// held adds the emergency stop to current details.
+// held adds a row for a hold.
 func (d *details) held(h *drydockv1.Hold) {
 	if h != nil {
 		d.row("**"+emergency.Reason(*h)+"**", h.String())

@@ -19,52 +19,53 @@ import (
 const (
 	// effectTimeout is how long one attempt at an effect may take.
 	effectTimeout = 10 * time.Second
-	// heartbeatTimeout is how long a waiting activity may be silent before another worker takes over.
+	// heartbeatTimeout is how long a waiting activity may go without a heartbeat before another worker takes over.
 	heartbeatTimeout = 30 * time.Second
 	// unlimitedWait is how long one attempt at a wait without a deadline may take, and heardWait one at a watch that has failed before.
 	unlimitedWait = 24 * time.Hour
 	heardWait     = time.Minute
-	// deadlineGrace is what an activity is given beyond its deadline to look once more and say what was left.
+	// deadlineGrace is the time beyond its deadline in which an activity looks once more and reports what is left.
 	deadlineGrace = time.Minute
-	// roundAttempts is after how many failed attempts in a row the workflow says first why an activity does not succeed, and goes on trying.
+	// roundAttempts is the number of attempts in the first round. After a failed round the workflow shows the reason and goes on retrying.
 	roundAttempts = 6
 	// firstRetry is the pause before the second attempt; laterRetry is the least pause in the rounds after the first.
 	firstRetry = 200 * time.Millisecond
 	laterRetry = 10 * time.Second
-	// usualRound is about how long the rounds after the first are; longestRound is what they grow to, each twice as long as the one before. After most of a
-	// day, when outageGrowth for each makes more, they grow on, up to outageRound: a cluster that does not answer for months must not fill the history. One that
-	// answers again is tried within laterRetry all the same.
+	// usualRound is the length of the second round. Each further round is twice as long as the one before, up to longestRound. In an outage of most of a
+	// day rounds grow on by outageGrowth each, up to outageRound, so that an outage of months does not fill the history. Within a round an attempt
+	// starts every laterRetry, so recovery is noticed as fast as before.
 	usualRound   = roundAttempts * laterRetry
 	longestRound = 10 * time.Minute
 	outageGrowth = 6 * time.Second
 	outageRound  = time.Hour
 )
 
-// insistence runs activities until they succeed or fail for good, in rounds of attempts. Between the rounds it says why.
+// insistence retries activities until they succeed or fail for good, in rounds of attempts. Between rounds it reports why.
 type insistence struct {
 	// taskQueue of the activities.
 	taskQueue string
-	// home, unless nil, is where the activities of cluster run: it goes before taskQueue, and is looked up anew when nobody there has the cluster any more.
+	// home, unless nil, points to the task queue of the workers that have cluster, and replaces taskQueue. It is located again when no worker there
+	// has the cluster any more.
 	home    *string
 	cluster string
-	// waiting is told why an activity does not succeed yet, and an empty reason once it does. With one comes the message that is taken back, if the activity goes
-	// on and somebody else may have said something meanwhile.
+	// waiting receives the reason why an activity does not succeed yet, and an empty reason once it does. An empty reason with a message clears only
+	// that message: the activity goes on, and something else may have set another one meanwhile.
 	waiting func(ctx workflow.Context, reason, message string)
-	// giveUpAt ends the insistence; the zero time means never. At least one round is tried, however late it is.
+	// giveUpAt ends the retries; the zero time means never. At least one round runs, however late it is.
 	giveUpAt time.Time
-	// silence is how long a waiting activity may be silent; 0: heartbeatTimeout.
+	// silence is how long a waiting activity may go without a heartbeat; 0 means heartbeatTimeout.
 	silence time.Duration
-	// attempts are how many the first round has; 0: roundAttempts.
+	// attempts is the number of attempts in the first round; 0 means roundAttempts.
 	attempts int32
-	// before, unless nil, stands before every round but the first. Its error ends the insistence.
+	// before, unless nil, runs before every round but the first. Its error ends the retries.
 	before func() error
-	// mute: the activity is a watch.
+	// mute marks a watch: it waits without limit and does not report what it waits for.
 	mute bool
-	// abandon: an activity that is cancelled is not waited for. It must be one that changes nothing.
+	// abandon returns on cancellation without waiting for the activity, which must be one that changes nothing.
 	abandon bool
 }
 
-// until returns an insistence that gives up then.
+// until returns a copy that gives up at that instant.
 func (i insistence) until(then time.Time) insistence {
 	i.giveUpAt = then
 	return i
@@ -75,8 +76,8 @@ func (i insistence) effect(ctx workflow.Context, summary string, activity, input
 	return i.run(ctx, workflow.ActivityOptions{StartToCloseTimeout: effectTimeout, Summary: summary}, activity, input, result)
 }
 
-// wait runs an activity that waits, heartbeating, until its deadline, or without limit when that is nil. The activity ends by itself at
-// the deadline and says what is left; if nobody could look, it ends with the error type timedOut soon after.
+// wait runs an activity that waits, with heartbeats, until its deadline, or without limit when that is nil. The activity itself ends at the deadline
+// and reports what is left. If no worker could look, wait fails with the error type timedOut soon after.
 func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Time, timedOut string, activity, input, result any) error {
 	options := workflow.ActivityOptions{StartToCloseTimeout: unlimitedWait, HeartbeatTimeout: cmp.Or(i.silence, heartbeatTimeout), Summary: summary}
 	if deadline != nil {
@@ -87,11 +88,11 @@ func (i insistence) wait(ctx workflow.Context, summary string, deadline *time.Ti
 	if err == nil || deadline == nil || ctx.Err() != nil || temporal.Final(err) {
 		return err
 	}
-	return temporal.Error(timedOut, fmt.Sprintf("%s: the time is over, and how it stands could not be seen: %s", summary, temporal.ErrorMessage(err)), err)
+	return temporal.Error(timedOut, fmt.Sprintf("%s: timed out; state unknown: %s", summary, temporal.ErrorMessage(err)), err)
 }
 
-// watch runs an activity that waits without limit, and does not tell what for. After it has failed nobody would hear that an attempt can wait, until there is
-// news: attempts end soon until one was over without having failed.
+// watch runs an activity that waits without limit and reports only news. After a failure, attempts are short until one of them ends without an error:
+// only then is it known that the watch works again, and the reason can be cleared.
 func (i insistence) watch(ctx workflow.Context, summary string, activity, input, result any) error {
 	i.mute = true
 	return i.wait(ctx, summary, nil, "", activity, input, result)
@@ -118,7 +119,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 		case over:
 			return err
 		case ctx.Err() != nil:
-			// An attempt that was under way when it was cancelled ends in whatever error it met.
+			// An attempt in progress at the cancellation may end with any error.
 			return ctx.Err()
 		case uneventful(err, options):
 			failed = 0
@@ -142,7 +143,7 @@ func (i insistence) run(ctx workflow.Context, options workflow.ActivityOptions, 
 	}
 }
 
-// plan plans the round after so many that have failed. The last before the insistence gives up is not much longer than there is time.
+// plan sets the options of the next round after that many failed ones. The last round before the deadline is hardly longer than the time left.
 func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions, failed int) {
 	length := min(usualRound<<min(max(0, failed-1), 10), longestRound)
 	length = max(length, min(time.Duration(failed)*outageGrowth, outageRound))
@@ -169,7 +170,7 @@ func (i insistence) plan(ctx workflow.Context, options *workflow.ActivityOptions
 	}
 }
 
-// planWatch lets a round of a watch end with the first attempt that can wait, if it has failed before.
+// planWatch ends a round of a watch that has failed before with the first attempt that can wait again.
 func (i insistence) planWatch(options *workflow.ActivityOptions, hasFailed bool) {
 	options.StartToCloseTimeout = unlimitedWait
 	if hasFailed {
@@ -178,15 +179,15 @@ func (i insistence) planWatch(options *workflow.ActivityOptions, hasFailed bool)
 	}
 }
 
-// explain says to a person why a round failed.
+// explain describes why a round failed.
 func (i insistence) explain(err error, options workflow.ActivityOptions) string {
 	switch {
 	case reasonOf(err) == reasonNoWorker:
-		return fmt.Sprintf("no worker serves task queue %s, or none there is free: nobody took it within %s", i.taskQueue, options.ScheduleToStartTimeout)
+		return fmt.Sprintf("no free worker serves task queue %s: no worker accepted the activity within %s", i.taskQueue, options.ScheduleToStartTimeout)
 	case tookTooLong(err):
-		return fmt.Sprintf("no attempt was over within %s", options.StartToCloseTimeout)
+		return fmt.Sprintf("every attempt timed out after %s", options.StartToCloseTimeout)
 	case temporal.ErrorType(err) == temporal.ErrClusterUnknown:
-		return "no worker that was asked has the cluster: " + temporal.ErrorMessage(err)
+		return "found no worker that has the cluster: " + temporal.ErrorMessage(err)
 	}
 	return temporal.ErrorMessage(err)
 }
@@ -202,10 +203,10 @@ func tookTooLong(err error) bool {
 	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
 }
 
-// reasonNoWorker: no worker takes the activities of a cluster that has a task queue of its own.
+// reasonNoWorker is the reason when no worker accepts the activities of a cluster that has a task queue of its own.
 const reasonNoWorker = "NoWorker"
 
-// reasonOf is the CamelCase reason for an error.
+// reasonOf returns the CamelCase reason for an error.
 func reasonOf(err error) string {
 	if t := temporal.ErrorType(err); t != "" {
 		return t
@@ -236,7 +237,7 @@ func deadlineIn(ctx workflow.Context, seconds int32) *time.Time {
 	return &deadline
 }
 
-// owner is the ownership mark of this workflow. It holds the first run's id, so that it outlives continue-as-new.
+// owner returns the ownership mark of this workflow. It holds the id of the first run, so that it stays the same over continue-as-new.
 func owner(ctx workflow.Context) string {
 	info := workflow.GetInfo(ctx)
 	return info.WorkflowExecution.ID + "/" + info.FirstRunID

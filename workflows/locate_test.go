@@ -229,7 +229,7 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 
 // One after the other is restarted without the cluster, and then one with it.
 func TestWhileNoWorkerHasTheClusterAnyMoreWhatIsAtWorkSaysSoAndGoesOnAfterwards(t *testing.T) {
-	const said = "no worker that was asked has the cluster: cluster c1 is not known; add it"
+	const said = "found no worker that has the cluster: cluster c1 is not known; add it"
 	t.Run("a lock controller", func(t *testing.T) {
 		w, c := newLockWorld(t), &movingCluster{moves: "ObserveWorkloadLocks", from: temporal.TaskQueue}
 		w.moving(c).when(c.asked(4), func() {

@@ -576,8 +576,8 @@ func TestPodsThatEndByThemselvesAreWaitedForNoLongerThanAskedThoughNobodyCanLook
 
 	status := requireCancelled[nodeStatus](w)
 	require.Contains(t, states(status), maintenancev1.NodeDraining, "the drain looks for itself")
-	require.Contains(t, status.Notes, "went on without knowing which pods have ended by themselves: wait for pods of n1 to finish: the time is over, "+
-		"and how it stands could not be seen: connection refused; when they were seen last these had not: ml/train-1")
+	require.Contains(t, status.Notes, "went on without knowing which pods have ended by themselves: wait for pods of n1 to finish: timed out; "+
+		"state unknown: connection refused; when they were seen last these had not: ml/train-1")
 }
 
 func TestARequestWhoseAnswerWasNotWaitedForIsWithdrawnAndItsLocksAreAwaited(t *testing.T) {
@@ -729,7 +729,7 @@ func TestAnEffectThatDoesNotSucceedIsTriedAgainAndTheStatusSaysWhy(t *testing.T)
 		},
 		{
 			name: "it takes too long", err: sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil),
-			reason: "TimeoutStartToClose", message: "take n1: no attempt was over within 10s",
+			reason: "TimeoutStartToClose", message: "take n1: every attempt timed out after 10s",
 		},
 	}
 	for _, test := range tests {

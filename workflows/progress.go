@@ -11,37 +11,36 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// progressInterval is the least time between progress messages to a parent, and from the start of a child to the first: that it has
-// started, the parent knows.
+// progressInterval is the least time between progress messages to a parent, and from the start of a child to its first message.
 const progressInterval = 5 * time.Second
 
-// progressSteps is how many times as long as the first interval the longest is: the more siblings there are, the longer are both, so that a
-// parent of many is not kept busy by listening.
+// progressSteps is the ratio of the longest interval to the first. Both grow with the number of siblings, so that a parent of many is not busy with
+// messages.
 const progressSteps = 16
 
-// progressBudget is how many progress messages a run may get from its children before it has to continue as new, which it can do only when
-// no child is at work.
+// progressBudget is the number of progress messages that a run may receive from its children before it has to continue as new, which it can do only
+// when no child is running.
 const progressBudget = 4000
 
-// progressLimit is the longest that the interval between the messages of one child grows to, so that all siblings together stay within the
-// budget for as long as they may be at work. A change is never told later than that.
+// progressLimit is the longest interval between the messages of one child, so that all siblings together stay within the budget while they run. No change
+// is reported later than that.
 func progressLimit(siblings int, atWork time.Duration) time.Duration {
 	return max(progressInterval, time.Duration(siblings)*atWork/progressBudget)
 }
 
-// progress tells a parent workflow what has changed. Changes are coalesced, and the interval between messages grows by a quarter with
-// each, up to the limit. Siblings that start together tell it one after the other. The end of a child is told by its result, at once.
+// progress reports changes to a parent workflow. Changes are coalesced, and the interval between messages grows by a quarter with each one, up to the
+// limit. Siblings that start together report at different times. The result of a child reports its end, at once.
 type progress struct {
 	changed bool
-	// urgent: it is told at once. hurried counts how often that was so.
+	// urgent asks for a report at once; hurried counts how often that happened.
 	urgent  bool
 	hurried int
 }
 
-// hurriedAtMost is how many changes of one child are told at once, so that those of all siblings stay within the budget.
+// hurriedAtMost limits the urgent reports of one child, so that those of all siblings stay within the budget.
 const hurriedAtMost = 10
 
-// hurry has the parent told of a change at once.
+// hurry reports a change to the parent at once.
 func (p *progress) hurry() {
 	if p.hurried < hurriedAtMost {
 		p.changed, p.urgent = true, true
@@ -49,7 +48,7 @@ func (p *progress) hurry() {
 	}
 }
 
-// turnedUrgent reports whether a wait has turned to a reason that a person has to see to.
+// turnedUrgent reports whether a wait has changed to a reason that needs a person.
 func turnedUrgent(before, now *drydockv1.Wait) bool {
 	return now != nil && now.Reason == activities.ReasonWorkloadLocksFailed && (before == nil || before.Reason != now.Reason)
 }
@@ -69,15 +68,15 @@ func (p *progress) report(ctx workflow.Context, parent, signal string, limit tim
 			return
 		}
 		p.changed, p.urgent = false, false
-		// A parent that has ended needs no news: nothing to do about an error.
+		// The error means that the parent has ended and needs no report.
 		_ = workflow.SignalExternalWorkflow(ctx, parent, "", signal, current()).Get(ctx, nil)
 		pause = interval
 		interval = min(interval+interval/4, max(limit, progressInterval))
 	}
 }
 
-// turnAmongSiblings spreads workflows evenly between 0 and 1 by their ids. Fifty that started in one moment and all had something to say in another
-// would keep the server from everything else for a second.
+// turnAmongSiblings spreads workflows evenly between 0 and 1 by their ids. Fifty siblings that report at the same moment keep the server busy for a
+// second.
 func turnAmongSiblings(ctx workflow.Context) float64 {
 	sum := sha256.Sum256([]byte(workflow.GetInfo(ctx).WorkflowExecution.ID))
 	return float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32)

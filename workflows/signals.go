@@ -8,9 +8,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// SignalOrder is an interceptor that every worker and every replayer of the workflows has: by it they hear signals in the order in which they were
-// sent. The SDK alone gives every name a channel of its own, and of what one workflow task brings nobody could say whether it was pause or resume that was
-// said last.
+// SignalOrder is an interceptor that every worker and every replayer of the workflows needs: it delivers signals in the order in which they were sent.
+// The SDK alone gives every signal name a channel of its own. If one workflow task brings both pause and resume, their order is lost.
 type SignalOrder struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -20,7 +19,7 @@ func (*SignalOrder) InterceptWorkflow(_ workflow.Context, next interceptor.Workf
 	return &arrivals{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, inbox: &inbox{handlers: map[string]func(){}}}
 }
 
-// arrivals notes what arrives for one run of a workflow. What was sent before the run begins arrives first.
+// arrivals records the signals of one run in their order. Signals that were sent before the run started come first.
 type arrivals struct {
 	interceptor.WorkflowInboundInterceptorBase
 	inbox *inbox
@@ -40,20 +39,20 @@ func (a *arrivals) HandleSignal(ctx workflow.Context, in *interceptor.HandleSign
 	return err
 }
 
-// ExecuteUpdate implements interceptor.WorkflowInboundInterceptor. The server hands an update over after the signals of its task, and the SDK runs it before
-// any other coroutine.
+// ExecuteUpdate implements interceptor.WorkflowInboundInterceptor. The server delivers an update after the signals of its task, and the SDK runs it
+// before any other coroutine.
 func (a *arrivals) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInput) (any, error) {
 	a.inbox.hear()
 	return a.Next.ExecuteUpdate(ctx, in)
 }
 
-// inbox is what has arrived for a run and was not handled yet.
+// inbox holds the signals of a run that are not handled yet.
 type inbox struct {
-	// arrived are the names of signals, in the order in which they were sent.
+	// arrived are the names of the signals, in the order in which they were sent.
 	arrived []string
 	// handlers handle the next signal of a name.
 	handlers map[string]func()
-	// cancellation hears Temporal's own cancellation; nil: nobody does, or it was heard.
+	// cancellation handles Temporal's own cancellation; nil after it was handled, or when no handler is set.
 	cancellation func()
 }
 
@@ -62,12 +61,12 @@ type inboxKey struct{}
 func inboxOf(ctx workflow.Context) *inbox {
 	known, ordered := ctx.Value(inboxKey{}).(*inbox)
 	if !ordered {
-		panic("the order of signals is not known: SignalOrder is not among the interceptors of this worker")
+		panic("SignalOrder is missing among the interceptors of this worker: the order of signals is unknown")
 	}
 	return known
 }
 
-// hear handles what has arrived, but for what nobody listens to so far, and then that the workflow was cancelled.
+// hear handles the signals that have a handler so far, in their order, and then the cancellation of the workflow.
 func (i *inbox) hear() {
 	arrived := i.arrived
 	i.arrived = nil
@@ -83,13 +82,13 @@ func (i *inbox) hear() {
 	}
 }
 
-// onSignal calls handle for every signal of that name, in its turn among all that arrive. Handlers only change state. A signal without a payload, as the
-// Web UI sends it, counts as an empty T.
+// onSignal calls handle for every signal of that name, in order among all signals. Handlers only change state. A signal without a payload, as the Web UI
+// sends it, counts as an empty T. A signal that cannot be decoded is logged and ignored.
 func onSignal[T any](ctx workflow.Context, name, description string, handle func(T)) {
 	channel := workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: description})
 	inbox := inboxOf(ctx)
 	inbox.handlers[name] = func() {
-		// Of one that nobody can read the channel would make the next one.
+		// Receive raw: the channel skips a signal that it cannot decode and would deliver the next one in its place.
 		var raw converter.RawValue
 		if !channel.ReceiveAsync(&raw) {
 			return
@@ -97,22 +96,22 @@ func onSignal[T any](ctx workflow.Context, name, description string, handle func
 		var payload T
 		if raw.Payload() != nil {
 			if err := converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &payload); err != nil {
-				workflow.GetLogger(ctx).Error("a signal cannot be read, and is not heard", "signal", name, "error", err)
+				workflow.GetLogger(ctx).Error("Ignoring undecodable signal", "signal", name, "error", err)
 				return
 			}
 		}
 		handle(payload)
 	}
 	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
-		// A blocked Receive would be handed a signal before it runs, where nobody else could find it.
+		// A blocked Receive takes its signal from the channel before it runs, and handlers of other signals could not see it.
 		for workflow.Await(ctx, func() bool { return channel.Len() > 0 }) == nil {
 			inbox.hear()
 		}
 	})
 }
 
-// onCancellation calls handle once when ctx, that of the workflow, is cancelled, in a workflow that goes on in a context of its own. It is heard like a
-// signal: of one that comes with the workflow task in which the run continues as new, the next run would not hear.
+// onCancellation calls handle once when ctx, the context of the workflow, is cancelled; the workflow goes on in the context listening. A cancellation is
+// handled in order with signals: one that comes with the workflow task in which the run continues as new would be lost otherwise.
 func onCancellation(ctx, listening workflow.Context, handle func()) {
 	inbox := inboxOf(listening)
 	inbox.cancellation = func() {
@@ -127,10 +126,10 @@ func onCancellation(ctx, listening workflow.Context, handle func()) {
 	})
 }
 
-// hearSignals handles what has arrived but was not handled yet: a run that continues as new must call it, or those signals are lost.
+// hearSignals handles the signals that are not handled yet. A run must call it before it continues as new, or those signals are lost.
 func hearSignals(ctx workflow.Context) { inboxOf(ctx).hear() }
 
-// continueAsNewSignals is after how many signals a run continues as new; the server ends a run at 10,000.
+// continueAsNewSignals is the number of signals after which a run continues as new; the server ends a run at 10,000.
 const continueAsNewSignals = 5000
 
 // mustContinueAsNew reports whether the run's history is long enough to continue as new at the next good moment.
@@ -138,19 +137,19 @@ func mustContinueAsNew(ctx workflow.Context, signals int) bool {
 	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() || signals >= continueAsNewSignals
 }
 
-// mostEvents and mostBytes are how long a run's history may be: the server ends one that is longer.
+// mostEvents and mostBytes limit the history of a run: the server ends a longer one.
 const (
 	mostEvents = 51_200
 	mostBytes  = 50 << 20
 )
 
-// historyUsed is how much of that is used, from 0 to 1.
+// historyUsed returns the used part of the history limits, from 0 to 1.
 func historyUsed(ctx workflow.Context) float64 {
 	info := workflow.GetInfo(ctx)
 	return max(float64(info.GetCurrentHistoryLength())/mostEvents, float64(info.GetCurrentHistorySize())/mostBytes)
 }
 
-// byWhom renders who asked for something, and why, for messages.
+// byWhom renders the actor of a request and the reason for a message, as in " by ann: flood".
 func byWhom(r temporal.SignalRequest) string {
 	switch {
 	case r.Actor != "" && r.Reason != "":

@@ -10,14 +10,14 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// stageKeeper keeps the stages of a status with their times. A stage that has succeeded is never rewritten.
+// stageKeeper records the stages of a status with their times. A stage that has succeeded is never changed.
 type stageKeeper struct {
 	stages *[]drydockv1.StageRecord
 	// show makes a change visible.
 	show func()
 }
 
-// begin records that a stage began, or began once more after a failure.
+// begin records the start of a stage, or its restart after a failure.
 func (k stageKeeper) begin(ctx workflow.Context, stage drydockv1.Stage) {
 	if s := k.stage(stage); s == nil {
 		*k.stages = append(*k.stages, drydockv1.StageRecord{Stage: stage, StartedAt: metav1.NewTime(workflow.Now(ctx))})
@@ -26,7 +26,7 @@ func (k stageKeeper) begin(ctx workflow.Context, stage drydockv1.Stage) {
 	}
 }
 
-// end records that a stage ended, with a message about what was found; that of an error comes first.
+// end records the end of a stage with a message; the message of an error takes precedence.
 func (k stageKeeper) end(ctx workflow.Context, stage drydockv1.Stage, err error, message string) {
 	s := k.stage(stage)
 	if s == nil || s.Succeeded {
@@ -40,7 +40,7 @@ func (k stageKeeper) end(ctx workflow.Context, stage drydockv1.Stage, err error,
 	k.show()
 }
 
-// forget drops stages that are gone through again from the start.
+// forget drops stages that start over.
 func (k stageKeeper) forget(stages ...drydockv1.Stage) {
 	*k.stages = slices.DeleteFunc(*k.stages, func(s drydockv1.StageRecord) bool { return slices.Contains(stages, s.Stage) })
 	k.show()

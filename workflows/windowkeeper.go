@@ -17,37 +17,38 @@ import (
 	"drydock.dev/drydock/internal/windows"
 )
 
-// windowKeeper keeps what a workflow knows of the maintenance windows that it names. A window that is closed holds like an emergency stop: see
-// holdKeeper, whose part it is.
+// windowKeeper is what a workflow knows of the maintenance windows that it names. A closed window holds like an emergency stop: see holdKeeper, which
+// contains it.
 type windowKeeper struct {
 	ctx workflow.Context
-	// names of the windows, as namespace/name; none: there is nothing to wait for.
+	// names of the windows, as namespace/name; empty: no windows.
 	names []string
 	told  map[string]windows.Standing
-	// version grows with everything that is told.
+	// version grows with every change.
 	version int64
-	// clusters are those of which it must be known which windows are for them; selected has the answer, by the selectors that were told; nil: there is none.
+	// clusters returns the clusters whose windows must be known. selected has the windows of each, by the selectors of the windows; nil: unknown.
 	clusters func() []string
 	selected map[string][]string
-	// recalled are the windows for each cluster that the run before knew, as it has carried them.
+	// recalled are the windows of each cluster as the run before carried them over.
 	recalled [][]int
-	// unknown is since when there is none.
+	// unknown is since when selected is nil.
 	unknown time.Time
-	// outdated: something was told since that was asked last, and labels may have changed, too.
+	// outdated: a window has changed since the last selection, and labels may have changed, too.
 	outdated bool
-	// trouble is why that could not be found out.
+	// trouble is why the selection failed.
 	trouble string
 	answers map[string]windowAnswer
 	changed func()
 }
 
-// CarriedWindows is what a run hands to the next one of what it knows of windows.
+// CarriedWindows is what a run carries over of the windows it knows.
 type CarriedWindows struct {
 	Told    []windows.Standing `json:"told,omitempty"`
 	Version int64              `json:"version,omitempty"`
-	// Unknown is since when it is not known which windows are for which clusters; the zero time: it is known.
+	// Unknown is since when the windows of the clusters are unknown; the zero time: they are known.
 	Unknown time.Time `json:"unknown,omitzero"`
-	// Selected are the windows, by their places in Told, for each cluster that is left, in the order of the plan. Absent: all are for all, or it is not known.
+	// Selected are the windows, by their index in Told, of each remaining cluster, in the order of the plan. Absent: every window is for every cluster, or
+	// they are unknown.
 	Selected [][]int `json:"selected,omitempty"`
 }
 
@@ -69,7 +70,7 @@ func (k *windowKeeper) restore(carried CarriedWindows) {
 	}
 }
 
-// windowNames are the names that an object gives to windows, those without a namespace in its own.
+// windowNames returns the names of windows as namespace/name; a name without a namespace is in that of the object.
 func windowNames(namespace string, given []drydockv1.WindowName) []string {
 	var names []string
 	for _, given := range given {
@@ -82,15 +83,15 @@ func windowNames(namespace string, given []drydockv1.WindowName) []string {
 	return names
 }
 
-// listen takes in how windows stand. What was said before what is known counts no more.
+// listen handles the signals with the state of windows. An older state is ignored.
 func (k *windowKeeper) listen(ctx workflow.Context, changed func()) {
 	k.changed = changed
-	onSignal(ctx, temporal.SignalWindow, "How a maintenance window stands.", func(standing windows.Standing) {
+	onSignal(ctx, temporal.SignalWindow, "The state of a maintenance window.", func(standing windows.Standing) {
 		known := k.told[standing.Window]
 		if slices.Contains(k.names, standing.Window) && standing.Number > known.Number {
 			//workflowcheck:ignore to compare values has no order that shows
 			if !reflect.DeepEqual(standing.Selector, known.Selector) {
-				k.forget(workflow.Now(ctx)) // it answers another question
+				k.forget(workflow.Now(ctx))
 			}
 			k.told[standing.Window] = standing
 			k.renew()
@@ -98,7 +99,7 @@ func (k *windowKeeper) listen(ctx workflow.Context, changed func()) {
 	})
 }
 
-// forget takes in that it is not known any more which windows are for which clusters.
+// forget records that the windows of the clusters are unknown from now on.
 func (k *windowKeeper) forget(now time.Time) {
 	if k.known() || k.unknown.IsZero() {
 		k.unknown = now
@@ -106,19 +107,19 @@ func (k *windowKeeper) forget(now time.Time) {
 	k.selected = nil
 }
 
-// renew takes in that something was told.
+// renew records that a window has changed.
 func (k *windowKeeper) renew() {
 	k.outdated = true
 	k.news()
 }
 
-// news makes those ask again who wait.
+// news wakes the parts of the workflow that wait for a change.
 func (k *windowKeeper) news() {
 	k.version++
 	k.changed()
 }
 
-// follow asks windows to tell how they stand. Until they have, they count as closed.
+// follow subscribes to windows. A window counts as closed until its state is known.
 func (k *windowKeeper) follow(ctx workflow.Context, names []string, clusters func() []string) {
 	if len(names) == 0 || len(k.names) > 0 {
 		return
@@ -132,37 +133,37 @@ func (k *windowKeeper) follow(ctx workflow.Context, names []string, clusters fun
 	for _, name := range names {
 		workflow.GoNamed(ctx, "follow window "+name, func(ctx workflow.Context) { k.keepFollowing(ctx, name) })
 	}
-	workflow.GoNamed(ctx, "which windows are for which clusters", k.keepSelecting)
+	workflow.GoNamed(ctx, "select windows", k.keepSelecting)
 	k.renew()
 }
 
-// saysBy is how long after it should have told something a window is asked once more: its workflow may have been terminated.
+// saysBy is how long after an expected notification a window is asked again: its workflow may have been terminated.
 const saysBy = time.Minute
 
-// asksEvery is how often a window is asked that says nothing, and need not: its workflow may have been terminated, too.
+// asksEvery is how often a window is asked when no notification is expected: its workflow may have been terminated, too.
 const asksEvery = time.Hour
 
-// keepFollowing asks a window to tell how it stands, and asks again when it should have told something and has not. An opening that the window has confirmed
-// begins without another word.
+// keepFollowing subscribes to a window, and again when an expected notification is missing. An opening that the window has confirmed starts without
+// another notification.
 func (k *windowKeeper) keepFollowing(ctx workflow.Context, name string) {
 	info := workflow.GetInfo(ctx)
 	in := activities.FollowWindowInput{Window: name, Subscription: temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID}}
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
 	var hub *activities.Windows
-	var last time.Time // that it was heard, or asked
+	var last time.Time // of the last notification or subscription
 	if k.told[name].Number > 0 {
 		last = workflow.Now(ctx)
 	}
 	for {
 		known, now := k.told[name], workflow.Now(ctx)
-		until, summary := askAt(known, last), "window "+name+" must have said something"
+		until, summary := askAt(known, last), "window "+name+" should have notified"
 		opens, opening := known.Opens(now)
 		if opening = opening && opens.Before(until); opening {
 			until, summary = opens, "window "+name+" opens"
 		}
 		if !until.After(now) {
-			if insist.effect(ctx, "ask window "+name+" how it stands", hub.FollowWindow, in, nil) != nil {
-				return // cancelled: nothing starts any more
+			if insist.effect(ctx, "subscribe to window "+name, hub.FollowWindow, in, nil) != nil {
+				return // cancelled
 			}
 			last = workflow.Now(ctx)
 			continue
@@ -179,7 +180,7 @@ func (k *windowKeeper) keepFollowing(ctx workflow.Context, name string) {
 	}
 }
 
-// askAt is when a window is asked that has been heard, or asked, last then: at once when it was never.
+// askAt returns when to ask a window again whose last notification or subscription was at that instant: at once when there was none.
 func askAt(known windows.Standing, last time.Time) time.Time {
 	switch {
 	case last.IsZero():
@@ -190,13 +191,13 @@ func askAt(known windows.Standing, last time.Time) time.Time {
 	return last.Add(asksEvery)
 }
 
-// awaitNews waits until a window says something, but not after that moment.
+// awaitNews waits until a window notifies, at most until that instant.
 func (k *windowKeeper) awaitNews(ctx workflow.Context, name string, until time.Time, summary string) error {
 	number := k.told[name].Number
 	return awaitFor(ctx, until.Sub(workflow.Now(ctx)), summary, func() bool { return k.told[name].Number != number })
 }
 
-// leave says that nothing more needs to be told.
+// leave ends the subscriptions.
 func (k *windowKeeper) leave(ctx workflow.Context) {
 	info := workflow.GetInfo(ctx)
 	for _, name := range k.names {
@@ -206,7 +207,7 @@ func (k *windowKeeper) leave(ctx workflow.Context) {
 	k.names = nil
 }
 
-// asked are the windows for a cluster, by what is known; false: that is not known yet.
+// asked returns the windows of a cluster; false: they are unknown.
 func (k *windowKeeper) asked(cluster string) ([]windows.Standing, bool) {
 	names := k.names
 	if k.selective() {
@@ -224,8 +225,8 @@ func (k *windowKeeper) asked(cluster string) ([]windows.Standing, bool) {
 	return told, true
 }
 
-// hold returns what keeps something that takes that long from being started in a cluster now; nil: nothing does. Of no particular cluster, with an
-// empty name, it is said only when that holds for every cluster.
+// hold returns what prevents work that takes that long from starting in a cluster now; nil: nothing. For the empty name it returns only what holds for
+// every cluster.
 func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold {
 	if len(k.names) == 0 || cluster == "" && k.selective() {
 		return nil
@@ -243,16 +244,16 @@ func (k *windowKeeper) hold(cluster string, need time.Duration) *drydockv1.Hold 
 	return nil
 }
 
-// whyUnknown says that it is not known which windows are for which clusters, since when, and why.
+// whyUnknown describes since when and why the windows of the clusters are unknown.
 func (k *windowKeeper) whyUnknown() string {
-	why := fmt.Sprintf("it is not known since %s which of the windows are for the cluster", k.unknown.UTC().Format(clockFormat))
+	why := fmt.Sprintf("unknown since %s which of the windows are for the cluster", k.unknown.UTC().Format(clockFormat))
 	if k.trouble != "" {
 		why += ": " + k.trouble
 	}
 	return why
 }
 
-// scope of what windows hold of a cluster.
+// scope returns the scope of a hold by windows.
 func (k *windowKeeper) scope(cluster string) drydockv1.HoldScope {
 	if k.selective() {
 		return drydockv1.HoldCluster(cluster)
@@ -260,7 +261,7 @@ func (k *windowKeeper) scope(cluster string) drydockv1.HoldScope {
 	return drydockv1.HoldAll
 }
 
-// closes is when nothing new may be started in a cluster any more, and when what is at work stops, of what is open now; nil: nothing is, or no end is in sight.
+// closes returns when the open windows of a cluster stop new work, and when they stop the work that has started; nil: none is open, or no end is in sight.
 func (k *windowKeeper) closes(cluster string) *emergency.Closing {
 	told, known := k.asked(cluster)
 	if !known || len(told) == 0 {
@@ -278,7 +279,7 @@ func (k *windowKeeper) closes(cluster string) *emergency.Closing {
 	return closing
 }
 
-// ask asks windows. The answer is remembered for as long as nothing changes: a rollout asks for each of its clusters.
+// ask decides whether windows are open. It caches the decision until something changes: a rollout asks for each of its clusters.
 func (k *windowKeeper) ask(told []windows.Standing, need time.Duration) *drydockv1.Hold {
 	now := workflow.Now(k.ctx)
 	key := need.String()
@@ -300,7 +301,7 @@ func (k *windowKeeper) ask(told []windows.Standing, need time.Duration) *drydock
 	return hold
 }
 
-// windowAnswer is what windows have answered, by what was known of them then.
+// windowAnswer is a cached decision.
 type windowAnswer struct {
 	version int64
 	at      time.Time

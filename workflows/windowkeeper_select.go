@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// selectedPlaces is selected as it is carried: the names of clusters are in the plan already, which is long.
+// selectedPlaces returns selected by indexes, to carry it over: the names of clusters are in the plan already, which is long.
 func (k *windowKeeper) selectedPlaces() [][]int {
 	if k.selected == nil {
 		return nil
@@ -29,7 +29,7 @@ func (k *windowKeeper) selectedPlaces() [][]int {
 	return selected
 }
 
-// recall takes over which windows are for which clusters, as the run before knew it: it would go on by that, too, until it is found out anew.
+// recall restores the windows of the clusters from the run before. They are valid until the next selection.
 func (k *windowKeeper) recall() {
 	clusters := k.clusters()
 	if k.recalled == nil || len(k.recalled) != len(clusters) {
@@ -44,19 +44,19 @@ func (k *windowKeeper) recall() {
 	}
 }
 
-// selective reports whether a window is not for all clusters.
+// selective reports whether a window has a selector.
 func (k *windowKeeper) selective() bool {
 	return slices.ContainsFunc(k.names, func(name string) bool { return k.told[name].Selector != nil })
 }
 
-// known reports whether it was found out which windows are for which clusters, or all are for all.
+// known reports whether the windows of the clusters are known.
 func (k *windowKeeper) known() bool { return !k.selective() || k.selected != nil }
 
-// selectAtOnce is how many clusters one activity is asked about.
+// selectAtOnce is the number of clusters in one activity.
 const selectAtOnce = 500
 
-// keepSelecting finds out which windows are for which clusters, whenever something is told: labels may have changed since. What is not found out is said, and
-// tried again: another worker may know the hub.
+// keepSelecting selects the windows of the clusters again whenever a window changes: labels may have changed since. A failure is shown and retried: another
+// worker may know the hub.
 func (k *windowKeeper) keepSelecting(ctx workflow.Context) {
 	pause := usualRound
 	for workflow.Await(ctx, func() bool { return k.selective() && k.outdated && len(k.clusters()) > 0 }) == nil {
@@ -67,7 +67,7 @@ func (k *windowKeeper) keepSelecting(ctx workflow.Context) {
 			return
 		case err != nil:
 			k.say(temporal.ErrorMessage(err))
-			if awaitFor(ctx, pause, "it is to be found out which windows are for which clusters", func() bool { return k.outdated }) != nil {
+			if awaitFor(ctx, pause, "retry to select the windows of the clusters", func() bool { return k.outdated }) != nil {
 				return
 			}
 			k.outdated, pause = true, min(2*pause, longestRound)
@@ -78,7 +78,7 @@ func (k *windowKeeper) keepSelecting(ctx workflow.Context) {
 	}
 }
 
-// selectClusters returns which windows are for which clusters.
+// selectClusters returns the windows of each cluster.
 func (k *windowKeeper) selectClusters(ctx workflow.Context) (map[string][]string, error) {
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(_ workflow.Context, _, message string) { k.say(message) }}
 	var hub *activities.Rollouts
@@ -90,7 +90,7 @@ func (k *windowKeeper) selectClusters(ctx workflow.Context) (map[string][]string
 	for some := range slices.Chunk(k.clusters(), selectAtOnce) {
 		in.Clusters = some
 		var found [][]string
-		if err := insist.effect(ctx, "find which windows are for which clusters", hub.SelectClusters, in, &found); err != nil {
+		if err := insist.effect(ctx, "select the windows of the clusters", hub.SelectClusters, in, &found); err != nil {
 			return nil, err
 		}
 		for _, cluster := range some {
@@ -106,7 +106,7 @@ func (k *windowKeeper) selectClusters(ctx workflow.Context) (map[string][]string
 	return selected, nil
 }
 
-// say takes down why it cannot be found out which windows are for which clusters; empty: it can.
+// say records why the selection failed; empty: it succeeded.
 func (k *windowKeeper) say(trouble string) {
 	if k.trouble != trouble {
 		k.trouble = trouble

@@ -57,7 +57,7 @@ func TestNothingBeginsInAWindowBeforeItIsKnownWhetherItIsForTheCluster(t *testin
 			w.tells(time.Hour, tt.then)
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.events)
-				requireWindowWait(t, statusOf[groupStatus](w), "it is not known since "+begin.Add(time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster")
+				requireWindowWait(t, statusOf[groupStatus](w), "unknown since "+begin.Add(time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				w.SignalWorkflow(temporal.SignalCancel, nil)
 			}, 2*time.Hour)
 			in := inWindows()
@@ -91,7 +91,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 			}
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, w.schedulerCalls)
-				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "it is not known since "+start.UTC().Format(clockFormat)+" which of the windows are for the cluster")
+				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "unknown since "+start.UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, tt.message)
 			}, 45*time.Second)
 			w.ExecuteWorkflow(NodeMaintenance, in)
@@ -144,7 +144,7 @@ func TestAMaintenanceSaysSinceWhenItIsNotKnownWhichWindowsAreForItsClusterWhatev
 	second.fail["SelectClusters"] = always(temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil))
 	second.RegisterDelayedCallback(func() {
 		wait := statusOf[nodeStatus](second).Wait
-		require.Contains(t, wait.Message, "it is not known since "+start.Add(2*time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster: ")
+		require.Contains(t, wait.Message, "unknown since "+start.Add(2*time.Hour).UTC().Format(clockFormat)+" which of the windows are for the cluster: ")
 		require.Contains(t, wait.Message, "the hub does not answer")
 		second.SignalWorkflow(temporal.SignalCancel, nil)
 	}, time.Hour)
@@ -175,7 +175,7 @@ func TestARolloutThatContinuesAsNewKnowsWhichWindowsAreForWhichClusters(t *testi
 	second.tells(2*time.Hour, onlyFor("b", openUntil(8, start.Add(4*time.Hour))))
 	second.RegisterDelayedCallback(func() {
 		require.Equal(t, []string{"+c3", "-c3"}, clusters.story())
-		require.Contains(t, statusOf[groupStatus](second).Clusters[1].Message, "it is not known since ", "it may be for others now")
+		require.Contains(t, statusOf[groupStatus](second).Clusters[1].Message, "unknown since ", "it may be for others now")
 		second.SignalWorkflow(temporal.SignalCancel, nil)
 	}, 3*time.Hour)
 	second.ExecuteWorkflow(ClusterGroupUpgrade, *in)

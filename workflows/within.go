@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// within runs body with a context that is cancelled once it has returned. To defer the cancellation would give its commands also when the run is
-// evicted from the worker's cache, which unwinds it wherever it stands.
+// within runs body with a context that is cancelled when body returns. A deferred cancellation would also run when the run is evicted from the worker's
+// cache, and issue commands there.
 func within[T any](ctx workflow.Context, body func(workflow.Context) T) T {
 	ctx, stop := workflow.WithCancel(ctx)
 	result := body(ctx)
@@ -15,15 +15,14 @@ func within[T any](ctx workflow.Context, body func(workflow.Context) T) T {
 	return result
 }
 
-// awaitFor waits until condition holds, but for no longer than that. The error is that ctx was cancelled: its timer, which is then over at once, would else
-// be taken for one that has fired.
+// awaitFor waits until condition holds, at most that long. It returns an error only when ctx is cancelled.
 func awaitFor(ctx workflow.Context, most time.Duration, summary string, condition func() bool) error {
 	err := within(ctx, func(ctx workflow.Context) error {
 		timer := workflow.NewTimerWithOptions(ctx, most, workflow.TimerOptions{Summary: summary})
 		return workflow.Await(ctx, func() bool { return condition() || timer.IsReady() })
 	})
 	if err == nil {
-		err = ctx.Err()
+		err = ctx.Err() // a cancelled timer is ready too
 	}
 	return err
 }
