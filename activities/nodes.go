@@ -88,19 +88,6 @@ func (n *Nodes) PlanMaintenance(ctx context.Context, in PlanMaintenanceInput) (P
 	return PlanMaintenanceResult{Warning: warning}, nil
 }
 
-// WithdrawPlan takes MaintenancePlanned off the node for one maintenance, which does not wait for its turn any more; the plans of others stay. A node that is
-// gone bears none.
-func (n *Nodes) WithdrawPlan(ctx context.Context, ref NodeRef) error {
-	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
-	if err != nil {
-		return err
-	}
-	err = changeNode(ctx, cluster, ref.Node, func(node *corev1.Node) (client.Patch, error) {
-		return nil, cluster.RemoveNodeConditions(ctx, node, ref.Owner)
-	})
-	return explain(cluster, "take the plan off node "+ref.Node, client.IgnoreNotFound(err))
-}
-
 // holder is the ownership mark of somebody else's maintenance of the node, or "".
 func holder(node *corev1.Node, owner string) string {
 	if found := kube.Owner(node); found != owner {

@@ -38,6 +38,7 @@ func newNode(c *cli) *cobra.Command {
 			verb: "cancel", signal: temporal.SignalCancel, short: "Cancel a maintenance: the node is restored unless other requestors still need it",
 			result: "is being cancelled: the node is restored", resultOfOne: "leaves; the node is restored when no requestor needs it",
 		}),
+		newNodeJoin(c),
 		newNodeStatus(c),
 		newNodeList(c),
 		newNodeDrain(c),

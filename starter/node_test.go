@@ -208,21 +208,6 @@ func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maint
 	return becomes(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
 }
 
-func TestWhoSharesANodeIsSpokenForByAMaintenanceOfItsOwn(t *testing.T) {
-	target := nodeMaintenance("spoke-1", "default", "disk")
-	status := maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady, Requestors: []maintenancev1.RequestorStatus{
-		{RequestorID: "ann.example.com", State: maintenancev1.RequestorAtWork},
-		{RequestorID: "bob.example.com", State: maintenancev1.RequestorAtWork, Maintenance: "node/spoke-1/default/bios"},
-	}}
-	_, err := othersOf(target, status, "bob.example.com")
-	require.EqualError(t, err, "maintenance default/disk in cluster spoke-1: requestor bob.example.com has joined with its own maintenance; name node/spoke-1/default/bios instead")
-
-	joined := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeReady, JoinedTo: "node/spoke-1/default/disk"}}
-	require.Contains(t, joined.frame(noon, frameStyle{}), "\nshares the node of node/spoke-1/default/disk")
-	joined.Status.State = maintenancev1.NodeCancelled
-	require.Contains(t, joined.frame(noon, frameStyle{}), "\nshared the node of node/spoke-1/default/disk")
-}
-
 func TestHowAMaintenanceHasEndedIsSaidOnce(t *testing.T) {
 	for want, status := range map[string]maintenancev1.NodeMaintenanceStatus{
 		"Cancelled": {State: maintenancev1.NodeCancelled},

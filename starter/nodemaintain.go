@@ -51,8 +51,8 @@ is then checked and returned to service.
 With -f the whole request comes from a NodeMaintenance, and no other flag may set its fields. Health checks, a pod order and a Job need a
 file.
 
-If another maintenance already has the node and does all that this one requests, the command joins it: the node becomes ready for both, and
-returns to service when both are done.
+If another maintenance has the node, this one waits until the node is returned. To work on the node together with the other requestor
+instead, join its maintenance: see "drydock node join".
 
 With --wait the command follows the maintenance until the node is ready, or, if a Job does the work, until the node is back in service.`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -135,7 +135,7 @@ func positionIn(queue []scheduling.Place, of maintenanceRef) *queuePosition {
 	return found
 }
 
-// with uses the maintenance's own message if it adds why it cannot join the maintenance that has the node.
+// with uses the maintenance's own message if it adds how to share the node.
 func (p *queuePosition) with(own *drydockv1.Wait) *queuePosition {
 	if p != nil && own != nil && strings.HasPrefix(own.Message, p.Message) {
 		p.Message = own.Message

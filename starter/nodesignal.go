@@ -172,7 +172,7 @@ func statusFromAttributes(attributes sdktemporal.SearchAttributes) maintenancev1
 // requestorNamed returns the status of the named requestor, or of the maintenance's own. A single requestor has no status.
 func requestorNamed(status maintenancev1.NodeMaintenanceStatus, requestor string) maintenancev1.RequestorStatus {
 	for _, r := range status.Requestors {
-		if r.Maintenance == "" && (r.RequestorID == requestor || requestor == "") {
+		if r.RequestorID == requestor || requestor == "" {
 			return r
 		}
 	}
@@ -181,26 +181,16 @@ func requestorNamed(status maintenancev1.NodeMaintenanceStatus, requestor string
 
 // othersOf returns the other requestors that need the node. It fails if the maintenance does not have the named requestor.
 func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, requestor string) (string, error) {
-	var ours, others []string
+	var all, others []string
 	who := requestorNamed(status, requestor)
 	for _, r := range status.Requestors {
-		if r.Maintenance == "" {
-			ours = append(ours, r.RequestorID)
-		}
+		all = append(all, r.RequestorID)
 		if r != who && r.State.NeedsNode() {
 			others = append(others, r.RequestorID)
 		}
 	}
-	if requestor != "" && len(ours) > 0 && !slices.Contains(ours, requestor) {
-		for _, r := range status.Requestors {
-			if r.RequestorID == requestor {
-				return "", fmt.Errorf("%s: requestor %s has joined with its own maintenance; name %s instead", target, requestor, r.Maintenance)
-			}
-		}
-		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, listed(ours))
-	}
-	if status.JoinedTo != "" {
-		others = append(others, status.JoinedTo)
+	if requestor != "" && len(all) > 0 && !slices.Contains(all, requestor) {
+		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, listed(all))
 	}
 	return strings.Join(others, ", "), nil
 }

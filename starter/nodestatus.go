@@ -179,14 +179,8 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
 		}
 	}
-	if status.JoinedTo != "" {
-		lines = append(lines, shares(status)+" the node of "+status.JoinedTo)
-	}
 	for _, r := range status.Requestors {
 		line := "requestor " + r.RequestorID + ": " + string(r.State)
-		if r.Maintenance != "" {
-			line = "requestor " + r.RequestorID + " (" + r.Maintenance + "): " + string(r.State)
-		}
 		lines = append(lines, strings.TrimSuffix(line+", "+r.Message, ", "))
 	}
 	if line := holdLine(status.Held, reasonOf(status.Wait)); line != "" {
@@ -208,14 +202,6 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 		lines = append(lines, "", s.states(now))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// shares is the verb for a maintenance that has joined another one.
-func shares(status maintenancev1.NodeMaintenanceStatus) string {
-	if status.State.Over() {
-		return "shared"
-	}
-	return "shares"
 }
 
 // states is the table of states with the duration of each.

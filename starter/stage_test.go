@@ -89,14 +89,12 @@ func (s *stage) startWorker(t *testing.T) {
 		"PlanMaintenance": func(context.Context, activities.PlanMaintenanceInput) (activities.PlanMaintenanceResult, error) {
 			return activities.PlanMaintenanceResult{}, nil
 		},
-		"WithdrawPlan":  func(context.Context, activities.NodeRef) error { return nil },
 		"CallScheduler": (&activities.Scheduler{Temporal: s.client}).CallScheduler,
 		"FindLost":      (&activities.Scheduler{Temporal: s.client}).FindLost,
 		// Clusters of rollouts are played, and have no slots.
 		"FindAskers":    func(context.Context, string) ([]string, error) { return nil, nil },
 		"AnnounceState": func(context.Context, activities.AnnounceStateInput) error { return nil },
 		"WatchNodes":    s.watchNodes,
-		"AwaitEnd":      (&activities.Scheduler{Temporal: s.client}).AwaitEnd,
 		"AwaitStale": func(ctx context.Context, _ activities.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},

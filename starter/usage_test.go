@@ -31,7 +31,7 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	nouns := map[string][]string{
 		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "setup", "doctor", "version", "completion", "help"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history"},
-		"node":            {"maintain", "done", "fail", "recover", "cancel", "status", "list", "drain", "schedule"},
+		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "drain", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
 		"lock controller": {"start", "status", "cancel"},
 		"window":          {"create", "edit", "extend", "end", "cancel", "override", "status", "list", "phase", "preview", "allows"},

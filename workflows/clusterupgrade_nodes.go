@@ -30,9 +30,6 @@ type nodeRollout struct {
 	running []string
 	// left are nodes that their maintenances may not have returned: the sweeper does.
 	left []string
-	// shared are nodes at work that other maintenances have. tried are those that were asked to share a node, by node, each with the slot that it had.
-	shared map[string]*sharedNode
-	tried  map[string]scheduling.HeldNode
 	// takeBack cancels the maintenance of a node at work; takenBack are those that were cancelled because their window has closed.
 	takeBack  map[string]workflow.CancelFunc
 	takenBack map[string]bool
@@ -44,7 +41,7 @@ type nodeRollout struct {
 
 func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout {
 	return &nodeRollout{
-		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster), shared: map[string]*sharedNode{}, tried: map[string]scheduling.HeldNode{},
+		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster),
 		takeBack: map[string]workflow.CancelFunc{}, takenBack: map[string]bool{},
 	}
 }
@@ -57,15 +54,11 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 	for {
 		r.changed = false
 		r.endGone(ctx)
-		started := r.startGranted(ctx)
-		if started+r.joinHolders(ctx, childrenAtOnce-started) == childrenAtOnce { // what is left has to wait for another task
+		if r.startGranted(ctx) == childrenAtOnce { // what is left has to wait for another task
 			if err := workflow.Sleep(waiting, time.Millisecond); err != nil {
 				return err
 			}
 			continue
-		}
-		if r.mustLeave(ctx) {
-			r.leaveHolders()
 		}
 		if over, err := r.over(ctx); over {
 			r.pending = nil
@@ -74,7 +67,7 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 		r.ask(ctx)
 		r.upgrade.record.show()
 		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
-		if err := workflow.Await(waiting, func() bool { return r.changed || idle() || r.mustLeave(ctx) }); err != nil {
+		if err := workflow.Await(waiting, func() bool { return r.changed || idle() }); err != nil {
 			return err
 		}
 	}
@@ -162,10 +155,10 @@ func (r *nodeRollout) waitForSlots() *drydockv1.Wait {
 func (r *nodeRollout) endGone(ctx workflow.Context) {
 	for _, slot := range r.slots.takeGone() {
 		if !slices.Contains(r.pending, slot.Node) {
-			continue // it is shared, and its maintenance finds out
+			continue
 		}
 		r.pending = without(r.pending, slot.Node)
-		r.ended(ctx, slot.Node, maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeGone, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}, nil, false)
+		r.ended(ctx, slot.Node, maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeGone, CompletedAt: new(metav1.NewTime(workflow.Now(ctx)))}, nil)
 	}
 }
 
@@ -182,7 +175,7 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) int {
 	}
 	atWork := len(r.running) + len(granted)
 	for _, node := range granted {
-		r.start(ctx, node, atWork, nil)
+		r.start(ctx, node, atWork)
 	}
 	return len(granted)
 }
@@ -193,8 +186,8 @@ const childrenAtOnce = 50
 // nodeAtWork is how long all nodes at work may report progress before the run's signals are used up; longer than most maintenances take.
 const nodeAtWork = 4 * time.Hour
 
-// start starts the maintenance of a node, which is one of that many at work. It joins the one that has the node, if there is one.
-func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join *scheduling.Asker) {
+// start starts the maintenance of a node, which is one of that many at work.
+func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 	r.pending = without(r.pending, node)
 	working, takeBack := workflow.WithCancel(ctx)
 	r.takeBack[node] = takeBack
@@ -208,10 +201,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
 		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
-		Join:          join,
-	}
-	if join == nil {
-		maintenance.Slot = r.slots.handOut(object.Namespace, object.Name)
+		Slot:          r.slots.handOut(object.Namespace, object.Name),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(working, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -237,22 +227,21 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int, join 
 		var status maintenancev1.NodeMaintenanceStatus
 		err := child.Get(ctx, &status)
 		sweepAfter(ctx, err, in.Cluster)
-		r.ended(ctx, node, status, err, maintenance.Slot != nil)
+		r.ended(ctx, node, status, err)
 	})
 }
 
-// ended takes in how the maintenance of a node ended that had the node's slot, or shared the node. A node that was deleted has nothing left to maintain
-// and fails nobody.
-func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error, hadSlot bool) {
+// ended takes in how the maintenance of a node ended. A node that was deleted has nothing left to maintain and fails nobody.
+func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenancev1.NodeMaintenanceStatus, err error) {
 	r.running = without(r.running, node)
 	r.changed = true
 	if err != nil {
 		status = endOf(ctx, err)
 	}
-	if r.endsAlone(node, status) || r.gaveWay(node, status, hadSlot) {
+	if r.gaveWay(node, status) {
 		return
 	}
-	r.release(node, status, hadSlot)
+	r.release(node, status)
 	if r.waitsForWindow(node, status) {
 		return
 	}
@@ -271,11 +260,11 @@ func (r *nodeRollout) ended(ctx workflow.Context, node string, status maintenanc
 }
 
 // gaveWay takes in that a node waits for a slot once more, if that is how its maintenance ended: it has given its own back for those that go first.
-func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceStatus, hadSlot bool) bool {
+func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceStatus) bool {
 	if status.State != maintenancev1.NodePending {
 		return false
 	}
-	r.release(node, status, hadSlot)
+	r.release(node, status)
 	r.upgrade.record.notesOf(node, status)
 	r.upgrade.record.nodeWaits(node, status.LockTimeLeft)
 	r.pending = append(r.pending, node)
@@ -284,15 +273,15 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 
 // release sees to it that the slot of a node is given back. A maintenance that has completed, or waits once more, has done so itself. How one left its node that did not begin,
 // or was terminated, nobody knows.
-func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus, hadSlot bool) {
+func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
 	object := r.objectFor(node)
 	release := scheduling.Release{
 		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
 	}
-	if hadSlot && release.Unclean {
+	if release.Unclean {
 		r.left = append(r.left, node)
 	}
-	if hadSlot && (status.State == maintenancev1.NodeCompleted || status.State == maintenancev1.NodePending) {
+	if status.State == maintenancev1.NodeCompleted || status.State == maintenancev1.NodePending {
 		r.slots.returned(release)
 	} else {
 		r.slots.release(release)

@@ -50,10 +50,6 @@ func TestTheLocksOfANodeOfARolloutHaveOnlyWhatWasLeftOfTheirTime(t *testing.T) {
 			happens: func(w *world) { whileAsked(w, w.CancelWorkflow) },
 		},
 		{
-			name: "it cannot be shared", in: joining(), before: left(1800), after: left(1800), state: maintenancev1.NodePending,
-			happens: func(w *world) { w.fail["AwaitEnd"], w.over = nil, append(w.over, peer) },
-		},
-		{
 			name: "all have let go when its rollout takes it back", in: ofRollout(), before: left(1800), state: maintenancev1.NodeCancelled,
 			happens: func(w *world) {
 				w.blocked["Drain"] = true
@@ -184,7 +180,7 @@ func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.
 	})
 }
 
-// The node gives way, is shared in vain, and is returned when the window closes: the locks have never let go of it.
+// The node gives way, and is returned when the window closes: the locks have never let go of it.
 func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *testing.T) {
 	w := newWorld(t)
 	w.slots, w.nodes.Workers = 1, []string{"n1"}
@@ -201,9 +197,6 @@ func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *te
 			giveBack(ctx, in)
 			status.LockTimeLeft = left(40)
 		case 2:
-			require.Equal(t, &peer, in.Join)
-		case 3:
-			require.Nil(t, in.Join)
 			_ = workflow.Sleep(ctx, 1000*time.Hour)
 			status.State, status.LockTimeLeft = maintenancev1.NodeCancelled, left(20)
 			return status, sdktemporal.NewCanceledError(status)
@@ -219,5 +212,5 @@ func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *te
 	w.releaseAfter(24*time.Hour, 3)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	require.Equal(t, int32(1), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
-	require.Equal(t, []*maintenancev1.LockTimeLeft{nil, left(40), left(40), left(20)}, had)
+	require.Equal(t, []*maintenancev1.LockTimeLeft{nil, left(40), left(20)}, had)
 }

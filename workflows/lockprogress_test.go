@@ -179,7 +179,7 @@ func TestARolloutTellsHowFarApplicationsHaveComeUntilTheClusterIsOver(t *testing
 		told = append(told, c.record.summary())
 		c.nodes.progressed(ranv1.ClusterNodeStatus{Name: "w0", State: maintenancev1.NodeReady})
 		told = append(told, c.record.summary())
-		c.nodes.ended(ctx, "w0", nodeStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil, true)
+		c.nodes.ended(ctx, "w0", nodeStatus{State: maintenancev1.NodeCompleted, LockProgress: updated(2)}, nil)
 		told = append(told, c.record.summary())
 		require.Empty(t, c.status.Nodes[0].LockProgress, "it is kept once")
 		c.status.State = ranv1.ClusterComplete

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
@@ -79,24 +81,16 @@ type nodeMaintenance struct {
 
 	// announced counts the states that were announced on the node.
 	announced int32
-	// requestors need the node. early are claims that wait to be answered until the slot is granted. returning: the node is on its way back, whoever needs it.
+	// requestors need the node. returning: the node is on its way back, whoever needs it.
 	requestors *requestorKeeper
-	early      []scheduling.Claim
 	returning  bool
-	// stopJob ends the Job that is at work. keepFor left with a failure, and wants the node kept out of service.
+	// stopJob ends the Job that is at work.
 	stopJob workflow.CancelFunc
-	keepFor *requestor
 	// ready is how it stands with the node while it is handed over, or its Job at work: for too long, or uncordoned by somebody.
 	ready activities.Readiness
 	// withdraw cancels the work; withdrawn says on whose word.
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
-
-	// sharing is how it stands with another maintenance that has the node. shares counts what those that joined this one were told, and unheard what
-	// of that is on its way.
-	sharing sharing
-	shares  int64
-	unheard int
 
 	nodes     *activities.Nodes
 	drains    *activities.Drains
@@ -124,9 +118,9 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		m.restore(*in.Carried)
 	}
 	m.holds.state, m.status.Held = in.Held, in.Held.Of(in.Cluster)
-	return m, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+	return m, errors.Join(m.listenForJoins(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.status, nil },
-		workflow.QueryHandlerOptions{Description: "The status of the maintenance."})
+		workflow.QueryHandlerOptions{Description: "The status of the maintenance."}))
 }
 
 // run does the work, and takes everything back however the work ended. To be cancelled is a word of the requestor's: others may need the node.
@@ -147,14 +141,12 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	}
 	m.stopLockClocks(ctx)
 	m.record.failure(err)
+	m.returning = true
 	clean, _ := workflow.NewDisconnectedContext(ctx)
-	m.partWithAll(clean, err)
-	m.leaveHolder(clean)
-	m.leaveQueue(clean)
+	m.leaveQueue()
 	m.cleanUp(clean, err)
 	m.releaseSlot(clean, err)
 	m.holds.leave(clean)
-	_ = workflow.Await(clean, func() bool { return m.unheard == 0 })
 	status, err := m.finish(clean, err)
 	m.record.attributes.flush()
 	return status, err
@@ -166,9 +158,6 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 		if err := m.prepare(ctx); err != nil {
 			return err
 		}
-	}
-	if m.in.Join != nil {
-		return m.join(ctx)
 	}
 	if had, err := m.awaitAndTake(ctx); !had || err != nil {
 		return err
@@ -191,11 +180,11 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 }
 
 // awaitAndTake waits for the turn of the node, unless a run before has had that, and takes it out of service, once more after each time that it had to give way,
-// or that its window closed before. It returns false when there is nothing left to do with the node: another maintenance did all of it, or the rollout waits for the next turn.
+// or that its window closed before. It returns false when a rollout waits for the next turn of the node.
 func (m *nodeMaintenance) awaitAndTake(ctx workflow.Context) (taken bool, err error) {
 	for {
 		if !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name) {
-			if shared, err := m.awaitNode(ctx); shared || err != nil {
+			if err := m.awaitNode(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -259,32 +248,23 @@ func (m *nodeMaintenance) checkID(ctx workflow.Context) error {
 	return nil
 }
 
-// awaitNode waits until the maintenance may have the node for itself. When it shares that of another one meanwhile, it returns true when it does not
-// need it any more.
-func (m *nodeMaintenance) awaitNode(ctx workflow.Context) (shared bool, err error) {
+// awaitNode waits until the maintenance may have the node for itself.
+func (m *nodeMaintenance) awaitNode(ctx workflow.Context) error {
 	for {
 		if err := m.awaitOpening(ctx); err != nil {
-			return false, err
+			return err
 		}
 		if err := m.awaitSlot(ctx); err != nil {
-			return false, err
+			return err
 		}
-		if m.giveUpSlot(ctx) {
-			continue
+		if m.closed() == nil {
+			return nil
 		}
-		if !m.sharing.joined {
-			m.leaveHolder(ctx)
-			m.sharing = sharing{number: m.sharing.number}
-			return false, nil
-		}
-		if err := m.useShared(ctx); err != nil || m.sharing.lost == "" || !m.requestors.needed() {
-			return true, err
-		}
-		m.forgetHolder()
+		m.giveSlotBack()
 	}
 }
 
-// awaitSlot waits until the scheduler of the cluster lets the node go, or until whoever has it shares it. A rollout has waited already.
+// awaitSlot waits until the scheduler of the cluster grants a slot. A rollout has waited already.
 func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	if m.in.Slot != nil {
 		return nil
@@ -293,21 +273,36 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: m.node.Node, Requestor: m.spec.RequestorID}
 	since := m.status.StartedAt.Time
 	m.slots.ask(request, workflow.GetInfo(ctx).WorkflowExecution.ID, since)
-	for m.slots.waits() && !m.sharing.joined && !m.rests(ctx) {
-		m.askToShare()
-		m.record.reason.replace(m.turnWait())
-		wait, trouble, version := m.slots.wait, m.slots.trouble, m.sharing.version
+	for m.slots.waits() && !m.rests(ctx) {
+		m.record.reason.replace(m.slotWait())
+		wait, trouble := m.slots.wait, m.slots.trouble
 		if err := workflow.Await(ctx, func() bool {
-			return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble || m.sharing.version != version || m.rests(ctx)
+			return !m.slots.waits() || m.slots.wait != wait || m.slots.trouble != trouble || m.rests(ctx)
 		}); err != nil {
 			return err
 		}
 	}
 	m.record.reason.replace(nil)
-	if len(m.slots.takeGone()) > 0 && !m.sharing.joined {
+	if len(m.slots.takeGone()) > 0 {
 		return activities.NodeGone(m.in.Cluster, m.node.Node)
 	}
 	return nil
+}
+
+// slotWait is why the maintenance has no slot yet. A node that another maintenance has can be shared.
+func (m *nodeMaintenance) slotWait() *drydockv1.Wait {
+	wait := cmp.Or(m.slots.trouble, m.slots.wait)
+	if wait == nil || wait.Reason != string(scheduling.NodeBusy) {
+		return wait
+	}
+	told := *wait
+	told.Message += "; to share the node, join that maintenance (drydock node join)"
+	return &told
+}
+
+// giveSlotBack gives the slot back, or the request for it, of a node that was not cordoned.
+func (m *nodeMaintenance) giveSlotBack() {
+	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
 }
 
 // awaitRelease stands before every step that disrupts: while the cluster is held, none begins. Locks that have let go are not asked meanwhile, and keep what

@@ -27,7 +27,7 @@ func (m *nodeMaintenance) announce(ctx workflow.Context, state maintenancev1.Nod
 // endState is the state in which a maintenance ends whose work has ended so.
 func (m *nodeMaintenance) endState(err error) maintenancev1.NodeState {
 	switch {
-	case err == nil && (m.sharing.vain || m.gaveWay):
+	case err == nil && m.gaveWay:
 		return maintenancev1.NodePending
 	case err == nil && m.status.Failure == nil && (m.withdrawn == nil || m.requestors.own().State == maintenancev1.RequestorDone):
 		return maintenancev1.NodeCompleted // whoever was done when cancel was said has nothing to take back

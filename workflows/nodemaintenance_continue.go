@@ -18,10 +18,6 @@ import (
 type NodeMaintenanceCarried struct {
 	Status     maintenancev1.NodeMaintenanceStatus `json:"status"`
 	Requestors []maintenancev1.RequestorStatus     `json:"requestors"`
-	// Failures are those of the requestors' work that were not made good, by requestorID.
-	Failures map[string]WorkFailure `json:"failures,omitempty"`
-	// Joined are those that joined with maintenances of their own, and need the node.
-	Joined []CarriedRequestor `json:"joined,omitempty"`
 	// Taking is how far it has come with taking the node; nil: it has not begun.
 	Taking    *CarriedTaking          `json:"taking,omitempty"`
 	Withdrawn *temporal.SignalRequest `json:"withdrawn,omitempty"`
@@ -30,18 +26,8 @@ type NodeMaintenanceCarried struct {
 	Asked     int64     `json:"asked"`
 	Turn      int64     `json:"turn"`
 	Scheduler time.Time `json:"scheduler"`
-	// Claims and Shares are how many messages there were to maintenances that share a node, Announced to the node itself.
-	Claims    int64 `json:"claims,omitempty"`
-	Shares    int64 `json:"shares,omitempty"`
+	// Announced is how many states were announced on the node.
 	Announced int32 `json:"announced,omitempty"`
-}
-
-// CarriedRequestor is one that joined with a maintenance of its own.
-type CarriedRequestor struct {
-	maintenancev1.RequestorStatus
-	Joiner         scheduling.Asker `json:"joiner"`
-	Claim          int64            `json:"claim"`
-	KeepsOnFailure bool             `json:"keepsOnFailure,omitempty"`
 }
 
 // CarriedTaking is how far a run has come with taking the node. Its fields are those of nodeMaintenance.
@@ -66,17 +52,10 @@ func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
 	m.marked = true
 	m.holds.windows.restore(c.Windows)
 	m.slots.number, m.slots.turn, m.slots.scheduler = c.Asked, c.Turn, c.Scheduler
-	m.sharing.number, m.shares, m.announced = c.Claims, c.Shares, c.Announced
-	for i, r := range m.requestors.ours() {
-		r.RequestorStatus = c.Requestors[i]
-		if failure, failed := c.Failures[r.RequestorID]; failed {
-			r.failure = &failure
-		}
-	}
-	for _, r := range c.Joined {
-		m.requestors.all = append(m.requestors.all, &requestor{
-			RequestorStatus: r.RequestorStatus, joiner: r.Joiner, claim: r.Claim, keepsOnFailure: r.KeepsOnFailure,
-		})
+	m.announced = c.Announced
+	m.requestors.all = nil
+	for _, carried := range c.Requestors {
+		m.requestors.all = append(m.requestors.all, &requestor{RequestorStatus: carried})
 	}
 	m.requestors.publish()
 	if c.Taking != nil {
@@ -124,21 +103,17 @@ func (m *nodeMaintenance) takes(ctx workflow.Context) bool { return ctx.Err() ==
 
 // rests reports whether the run may end here: its history is long enough, its window is closed, and it has nothing in hand that only this run knows of.
 func (m *nodeMaintenance) rests(ctx workflow.Context) bool {
-	return mustContinueAsNew(ctx, 0) && m.closed() != nil && ctx.Err() == nil && !m.sharing.joined &&
-		!m.requested && !m.clusterRequested && !m.cordoned && m.requestors.failing() == nil
+	return mustContinueAsNew(ctx, 0) && m.closed() != nil && ctx.Err() == nil &&
+		!m.requested && !m.clusterRequested && !m.cordoned
 }
 
 // continueAsNew hands everything to a new run, unless something was said in the last moment by which it may not: then it returns nil.
 func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.Context) bool) error {
-	m.leaveHolder(ctx)
 	if err := m.slots.settle(ctx); err != nil {
 		return err
 	}
-	if err := workflow.Await(ctx, func() bool { return m.unheard == 0 }); err != nil {
-		return err
-	}
 	hearSignals(ctx)
-	if !may(ctx) || m.unheard > 0 || m.slots.news() {
+	if !may(ctx) || m.slots.news() {
 		return nil
 	}
 	m.record.attributes.flush()
@@ -147,19 +122,11 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	in.Carried = &NodeMaintenanceCarried{
 		Status: m.status, Withdrawn: m.withdrawn, Windows: m.holds.windows.carry(),
 		Asked: m.slots.number, Turn: m.slots.turn, Scheduler: m.slots.scheduler,
-		Claims: m.sharing.number, Shares: m.shares, Announced: m.announced, Taking: m.taking(), Failures: map[string]WorkFailure{},
+		Announced: m.announced, Taking: m.taking(),
 	}
 	in.Carried.Status.States, in.Carried.Status.Notes = latest(m.status.States), latest(m.status.Notes)
-	for _, r := range m.requestors.ours() {
+	for _, r := range m.requestors.all {
 		in.Carried.Requestors = append(in.Carried.Requestors, r.RequestorStatus)
-		if r.failure != nil {
-			in.Carried.Failures[r.RequestorID] = *r.failure
-		}
-	}
-	for _, r := range m.requestors.sharing() {
-		in.Carried.Joined = append(in.Carried.Joined, CarriedRequestor{
-			RequestorStatus: r.RequestorStatus, Joiner: r.joiner, Claim: r.claim, KeepsOnFailure: r.keepsOnFailure,
-		})
 	}
 	return workflow.NewContinueAsNewError(ctx, temporal.NodeMaintenance, in)
 }

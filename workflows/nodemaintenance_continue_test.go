@@ -200,69 +200,19 @@ func TestACancelInTheLastMomentOfARunIsHeard(t *testing.T) {
 	requireCancelled[nodeStatus](w)
 }
 
-func TestThoseThatJoinedShareTheNodeOfTheNextRun(t *testing.T) {
-	joined := func(t *testing.T, next func(w *world, self scheduling.Asker)) nodeStatus {
-		var self scheduling.Asker
-		runs := inRuns(t, handOver(), func(run int, w *world) func() bool {
-			if run == 1 {
-				flaps(w, 0)
-				next(w, self)
-				return nil
-			}
+func TestTheNextRunKnowsTheRequestorsThatJoined(t *testing.T) {
+	runs := inRuns(t, handOver(), func(run int, w *world) func() bool {
+		if run == 0 {
 			flaps(w, 1000)
-			w.say(func() { self = w.self() }, w.claims(1, maintenancev1.RequestorAtWork))
-			return func() bool { return len(w.toldOf(temporal.SignalShare)) > 0 }
-		})
-		require.Len(t, runs, 2)
-		return requireResult[nodeStatus](runs[1])
-	}
-	t.Run("until it is done", func(t *testing.T) {
-		status := joined(t, func(w *world, self scheduling.Asker) {
-			w.say(func() {
-				require.Len(t, statusOf[nodeStatus](w).Requestors, 2)
-				require.True(t, w.lastShare().Ready, "it is told how the node stands")
-				require.Greater(t, w.lastShare().Number, int64(1))
-			}, w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady), func() {
-				w.SignalWorkflow(temporal.SignalClaim, scheduling.Claim{From: peer, To: self, Number: 2, Spec: handOver().Object.Spec, State: maintenancev1.RequestorDone})
-			})
-		})
-		require.Equal(t, maintenancev1.RequestorDone, status.Requestors[1].State)
-	})
-	t.Run("until it is over without a word", func(t *testing.T) {
-		status := joined(t, func(w *world, _ scheduling.Asker) {
-			w.over = []scheduling.Asker{peer}
-			w.say(w.signal(temporal.SignalDone, ""))
-		})
-		require.Equal(t, maintenancev1.RequestorLeft, status.Requestors[1].State)
-	})
-}
-
-// It had shared the node of another before, and its own work and that of the one that it names besides had failed there.
-func TestAFailureThatWasNotMadeGoodIsOneStillInTheNextRun(t *testing.T) {
-	runs := inRuns(t, forTwo(), func(run int, w *world) func() bool {
-		if run == 1 {
-			flaps(w, 0)
-			w.say(func() {
-				require.Equal(t, "the work of ops.example.com failed: no cable", statusOf[nodeStatus](w).Failure.Message)
-				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "the work on the node failed: no cable;")
-			}, w.signal(temporal.SignalRecover, "gpu.example.com"), w.keepsNode(maintenancev1.NodeRequestorFailed), func() {
-				require.Equal(t, "the work of ops.example.com failed: no cable", statusOf[nodeStatus](w).Failure.Message)
-			}, w.signal(temporal.SignalCancel, ""), w.signal(temporal.SignalDone, "gpu.example.com"))
-			return nil
+			w.say(w.joins("gpu.example.com"))
+			return func() bool { return len(statusOf[nodeStatus](w).Requestors) == 2 }
 		}
-		w.occupy(peer)
-		flaps(w, 1000)
-		w.say(
-			w.shares(scheduling.Share{Number: 1, State: maintenancev1.NodeReady, Ready: true}),
-			func() { w.SignalWorkflow(temporal.SignalFail, temporal.SignalRequest{Reason: "no cable"}) },
-			w.signal(temporal.SignalFail, "gpu.example.com"),
-			w.shares(scheduling.Share{Number: 2, Refused: "it is returning the node"}),
-			w.vacate,
-		)
-		return w.calledTimes("Cordon", 3)
+		flaps(w, 0)
+		w.say(w.signal(temporal.SignalDone, ""), w.keepsNode(maintenancev1.NodeReady), w.signal(temporal.SignalDone, "gpu.example.com"))
+		return nil
 	})
 	require.Len(t, runs, 2)
-	requireFailure[nodeStatus](runs[1], "RequestorFailed")
+	require.Equal(t, maintenancev1.RequestorDone, requireResult[nodeStatus](runs[1]).Requestors[1].State)
 }
 
 // Its window has closed meanwhile: it gives back what it has, as in any run.

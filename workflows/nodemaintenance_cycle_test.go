@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,60 +53,6 @@ func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testin
 	for _, stage := range status.Stages {
 		require.True(t, stage.Succeeded, stage.Stage)
 	}
-}
-
-func TestAMaintenanceThatGivesWayPartsWithThoseThatJoinedIt(t *testing.T) {
-	w := newWorld(t)
-	w.locked = true
-	w.fail["AwaitNodeLocks"] = func(call int) error {
-		switch {
-		case call < 5*roundAttempts: // so that time passes
-			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
-		case call == 5*roundAttempts:
-			return errCycle()
-		}
-		return nil
-	}
-	var served atomic.Bool
-	w.fail["AwaitRequestsServed"] = func(int) error {
-		if served.Load() {
-			return nil
-		}
-		return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
-	}
-	w.say(w.claims(1, maintenancev1.RequestorAtWork), func() { require.Empty(t, w.lastShare().Refused) })
-	w.when(func() bool { return len(w.inputsOf("AwaitRequestsServed")) > 0 }, func() {
-		w.say(
-			func() {
-				require.Equal(t, "it waits for the node again", w.lastShare().Refused, "others may get the node")
-			},
-			w.claims(2, maintenancev1.RequestorAtWork),
-			func() { require.Equal(t, "it does not have the node", w.lastShare().Refused) },
-			func() { served.Store(true) },
-		)
-	})
-	signalWhen(w, inState(maintenancev1.NodeReady), temporal.SignalDone, nil)
-	w.ExecuteWorkflow(NodeMaintenance, handOver())
-
-	status := requireResult[nodeStatus](w)
-	require.Equal(t, maintenancev1.NodeCompleted, status.State, "it does not wait for one that waits for a slot of its own")
-	require.Equal(t, maintenancev1.RequestorLeft, status.Requestors[1].State)
-}
-
-func TestAMaintenanceThatGivesWayEndsWhenOnlyThoseNeededTheNodeThatJoinedIt(t *testing.T) {
-	w := newWorld(t)
-	w.locked = true
-	w.fail["AwaitNodeLocks"] = func(call int) error {
-		if call < 5*roundAttempts {
-			return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil)
-		}
-		return errCycle()
-	}
-	w.say(w.claims(1, maintenancev1.RequestorAtWork), w.signal(temporal.SignalCancel, ""), w.keepsNode(maintenancev1.NodeScheduled))
-	w.ExecuteWorkflow(NodeMaintenance, handOver())
-	requireCancelled[nodeStatus](w)
-	require.NotEmpty(t, w.lastShare().Refused)
-	require.Len(t, w.inputs["TakeNode"], 1)
 }
 
 func TestAMaintenanceThatIsCancelledWhileItGivesWayWaitsForNobodyElse(t *testing.T) {

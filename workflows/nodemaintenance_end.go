@@ -23,18 +23,10 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	onSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.takeDone)
 	onSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.takeFailure)
 	onSignal(ctx, temporal.SignalRecover, "The requestor goes on with its work after a failure.", m.takeRecovery)
-	onSignal(ctx, temporal.SignalClaim, "Another maintenance wants to share the node.", func(claim scheduling.Claim) { m.takeClaim(ctx, claim) })
-	workflow.GoNamed(ctx, "tell those that joined", m.shareStates)
-	for _, joined := range m.requestors.sharing() {
-		m.lookAfterJoined(ctx, joined)
-	}
 	onSignal(ctx, temporal.SignalObserved, "What a waiting activity sees.", m.observe)
 	if m.in.Slot == nil {
 		m.slots.listen(ctx, func() {})
 		workflow.GoNamed(ctx, "slots", m.slots.run)
-		onSignal(ctx, temporal.SignalShare, "How the node stands that another maintenance shares.", m.takeShare)
-		workflow.GoNamed(ctx, "tell holder", m.tellHolder)
-		workflow.GoNamed(ctx, "inform holder", m.informHolder)
 	}
 	m.holds.listen(ctx, m.showHold)
 	m.holds.windows.listen(ctx, func() {
@@ -66,9 +58,9 @@ func (m *nodeMaintenance) observe(o temporal.Observation) {
 }
 
 // leaveQueue takes back a request for a slot that was not granted: the clean-up may take long, and others wait behind it.
-func (m *nodeMaintenance) leaveQueue(ctx workflow.Context) {
+func (m *nodeMaintenance) leaveQueue() {
 	if m.slots.waits() {
-		m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+		m.giveSlotBack()
 	}
 }
 
@@ -132,7 +124,7 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 
 // returnNode returns the node; what always goes with that goes with it.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error, mayHaveLetGo bool) activities.NodeLocks {
-	keep := m.keepFor != nil || m.status.Failure != nil && m.keepsOnFailure()
+	keep := m.status.Failure != nil && m.keepsOnFailure()
 	in := activities.ReturnNodeInput{
 		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err),
 		WithdrawCluster: m.clusterRequested, ClusterRequestUID: m.clusterRequestUID, Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,

@@ -24,9 +24,6 @@ type NodeMaintenanceInput struct {
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
 	// Slot is the parent's for the node; a maintenance that completes gives it back. nil: it asks for one itself.
 	Slot *scheduling.HeldSlot `json:"slot,omitempty"`
-	// Join: the parent waits for a slot, and this maintenance has the node meanwhile. It does nothing itself but share that one's; where it cannot, it
-	// ends as Pending.
-	Join *scheduling.Asker `json:"join,omitempty"`
 	// LockTimeLeft is what an earlier turn of the node has left of lockTimeoutSeconds; nil: the workload locks have all of it.
 	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
 	// Held is what the parent knows of the emergency stop. Without a parent it is asked for.

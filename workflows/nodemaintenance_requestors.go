@@ -5,20 +5,14 @@ import (
 	"strings"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// requestor needs a node: whose maintenance it is, one that the maintenance names besides, or one that joined with a maintenance of its own.
+// requestor needs a node: the one that asked for the maintenance, or an additional one.
 type requestor struct {
 	maintenancev1.RequestorStatus
 	// failure of its work. One that left with it has not made it good.
 	failure *WorkFailure
-	// joiner is the maintenance with which it joined, and claim the number of the last claim of that.
-	joiner scheduling.Asker
-	claim  int64
-	// keepsOnFailure: when its work has failed, the node is to stay out of service.
-	keepsOnFailure bool
 }
 
 // WorkFailure is how the work of a requestor failed.
@@ -44,11 +38,6 @@ func spoken(r temporal.SignalRequest) string {
 	return ", says" + strings.TrimPrefix(byWhom(r), " by")
 }
 
-// rejoins reports whether one that had left wants the node again.
-func (r *requestor) rejoins(claim scheduling.Claim) bool {
-	return !r.State.NeedsNode() && claim.State.NeedsNode() && claim.Number > r.claim
-}
-
 // requestorKeeper keeps those who need a node: it is returned when the last of them does not any more.
 type requestorKeeper struct {
 	// all of them; the first is the one whose maintenance it is.
@@ -70,33 +59,14 @@ func newRequestorKeeper(spec maintenancev1.NodeMaintenanceSpec, status *maintena
 
 func (k *requestorKeeper) own() *requestor { return k.all[0] }
 
-// ours are those of this maintenance, without those that joined it.
-func (k *requestorKeeper) ours() []*requestor {
-	return slices.DeleteFunc(slices.Clone(k.all), func(r *requestor) bool { return r.Maintenance != "" })
-}
-
-// sharing are those that joined and need the node.
-func (k *requestorKeeper) sharing() []*requestor {
-	return k.who(func(r *requestor) bool { return r.Maintenance != "" && needsNode(r) })
-}
-
-// named finds one of ours; the empty name is that of the first. Nil: it is none of ours.
+// named finds a requestor; the empty name is that of the first. Nil: the maintenance has none of that name.
 func (k *requestorKeeper) named(id string) *requestor {
-	for _, r := range k.ours() {
+	for _, r := range k.all {
 		if id == "" || r.RequestorID == id {
 			return r
 		}
 	}
 	return nil
-}
-
-// joined finds one that joined with a maintenance of that id.
-func (k *requestorKeeper) joined(maintenance string) *requestor {
-	i := slices.IndexFunc(k.all, func(r *requestor) bool { return r.Maintenance == maintenance })
-	if i < 0 {
-		return nil
-	}
-	return k.all[i]
 }
 
 func (k *requestorKeeper) set(r *requestor, state maintenancev1.RequestorState, message string) {
@@ -128,9 +98,9 @@ func needsNode(r *requestor) bool { return r.State.NeedsNode() }
 
 func hasFailed(r *requestor) bool { return r.State == maintenancev1.RequestorFailed }
 
-// failing is one of ours whose work has failed and who holds the node therefore; nil: there is none.
+// failing is one whose work has failed and who holds the node therefore; nil: there is none.
 func (k *requestorKeeper) failing() *requestor {
-	for _, r := range k.ours() {
+	for _, r := range k.all {
 		if r.State == maintenancev1.RequestorFailed {
 			return r
 		}
@@ -143,27 +113,11 @@ func (k *requestorKeeper) worked() bool {
 	return slices.ContainsFunc(k.all, func(r *requestor) bool { return r.State == maintenancev1.RequestorDone })
 }
 
-// sum is how ours stand, all in one.
-func (k *requestorKeeper) sum() maintenancev1.RequestorState {
-	ours := k.ours()
-	switch {
-	case k.failing() != nil:
-		return maintenancev1.RequestorFailed
-	case slices.ContainsFunc(ours, needsNode):
-		return maintenancev1.RequestorAtWork
-	}
-	return ours[0].State
-}
-
 // names of requestors, for messages.
 func names(requestors []*requestor) string {
 	var texts []string
 	for _, r := range requestors {
-		if r.Maintenance != "" {
-			texts = append(texts, r.RequestorID+" ("+r.Maintenance+")")
-		} else {
-			texts = append(texts, r.RequestorID)
-		}
+		texts = append(texts, r.RequestorID)
 	}
 	return listed(texts)
 }
@@ -179,7 +133,7 @@ func (m *nodeMaintenance) spokenFor(r temporal.SignalRequest, verb string) *requ
 
 // said is what a note says of a signal that was sent for one of several requestors.
 func (m *nodeMaintenance) said(verb string, who *requestor, r temporal.SignalRequest) string {
-	if len(m.requestors.ours()) == 1 {
+	if len(m.requestors.all) == 1 {
 		return verb + " was said" + byWhom(r)
 	}
 	return verb + " was said for " + who.RequestorID + byWhom(r)
@@ -241,9 +195,9 @@ func (m *nodeMaintenance) takeBack(r temporal.SignalRequest) {
 	}
 }
 
-// takeBackAll takes in that none of ours is to have the node any more.
+// takeBackAll takes in that no requestor is to have the node any more.
 func (m *nodeMaintenance) takeBackAll(r temporal.SignalRequest) {
-	for _, who := range m.requestors.ours()[1:] {
+	for _, who := range m.requestors.all[1:] {
 		if who.State.NeedsNode() {
 			m.requestors.set(who, maintenancev1.RequestorLeft, byWhom(r))
 		}
@@ -277,10 +231,10 @@ func (m *nodeMaintenance) withdrawUnneeded() {
 	}
 }
 
-// showFailure shows the first failure of our requestors that was not made good.
+// showFailure shows the first failure of the requestors that was not made good.
 func (m *nodeMaintenance) showFailure() {
 	m.status.Failure = nil
-	for _, r := range m.requestors.ours() {
+	for _, r := range m.requestors.all {
 		if r.failure != nil && m.status.Failure == nil {
 			m.status.Failure = &r.failure.Failure
 		}

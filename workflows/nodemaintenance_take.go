@@ -182,7 +182,7 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 	if m.gaveWay = m.in.Slot != nil; m.gaveWay {
 		m.returnParentsSlot(ctx)
 	} else {
-		m.giveSlotBack(ctx, "it waits for the node again")
+		m.giveSlotBack()
 	}
 	return ctx.Err()
 }

@@ -49,28 +49,13 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 	return nil
 }
 
-// giveUpSlot gives back a slot that was granted when the window had closed again.
-func (m *nodeMaintenance) giveUpSlot(ctx workflow.Context) bool {
-	if m.sharing.joined || m.closed() == nil {
-		return false
-	}
-	m.giveSlotBack(ctx, "its maintenance window has closed")
-	return true
-}
-
-// takeBackClosed ends a maintenance at work whose window has closed, and wants that. Those that joined it may have other windows: they keep a node that they
-// were handed, and wait for a slot of their own if they were not.
+// takeBackClosed ends a maintenance at work whose window has closed, and wants that.
 func (m *nodeMaintenance) takeBackClosed() {
 	hold := m.closed()
 	if hold == nil || !m.holds.begun || m.returning || hold.OnOverrun != drydockv1.OverrunCancel {
 		return
 	}
-	request := temporal.SignalRequest{Actor: "window " + hold.Window, Reason: hold.Reason}
-	m.returning = !m.status.HandedOver
-	m.takeBackAll(request)
-	if m.returning {
-		m.withdraw()
-	}
+	m.takeBackAll(temporal.SignalRequest{Actor: "window " + hold.Window, Reason: hold.Reason})
 }
 
 // shut is the maintenance window, its own or its rollout's, that keeps a node from being taken; nil: none does.

@@ -81,10 +81,9 @@ func TestWhatBecomesOfAMaintenanceWhoseWindowCloses(t *testing.T) {
 }
 
 func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
-	for name, test := range map[string]struct{ handedOver, joined bool }{
+	for name, test := range map[string]struct{ handedOver bool }{
 		"while pods end by themselves": {},
 		"who have the node":            {handedOver: true},
-		"and does not wait for one that joined and does not have it yet": {joined: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -95,11 +94,7 @@ func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
 			w.blocked["AwaitPodCompletion"] = !test.handedOver
 			in := maintenanceInWindow()
 			in.Object.Spec.Action = nil
-			if test.joined {
-				w.RegisterDelayedCallback(w.claims(1, maintenancev1.RequestorAtWork), time.Hour)
-			} else {
-				in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com", "net.example.com"}
-			}
+			in.Object.Spec.AdditionalRequestors = []string{"gpu.example.com", "net.example.com"}
 			w.RegisterDelayedCallback(func() { require.Equal(t, test.handedOver, statusOf[nodeStatus](w).HandedOver) }, 2*time.Hour)
 			w.tells(4*time.Hour, closed)
 			w.simulateAfter(5*time.Hour, func() { require.Fail(t, "it waits for the next opening") })
@@ -108,11 +103,6 @@ func TestAWindowThatClosesTakesTheNodeBackFromAllItsRequestors(t *testing.T) {
 			status := requireCancelled[nodeStatus](w)
 			require.Contains(t, status.Notes[len(status.Notes)-1], "cancelled by window ops/night")
 			require.Contains(t, w.called(), "ReturnNode")
-			if test.joined {
-				require.Contains(t, w.lastShare().Refused, "it is returning the node")
-				require.Len(t, status.Notes, 2)
-				return
-			}
 			require.Len(t, status.Notes, 1)
 			for _, requestor := range status.Requestors {
 				require.Equal(t, maintenancev1.RequestorLeft, requestor.State)

@@ -3,7 +3,6 @@ package workflows
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -135,7 +134,7 @@ var errRecovered = errors.New("the work goes on after a failure")
 
 func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 	var told maintenancev1.NodeState
-	for m.requestors.needed() && m.sharing.lost == "" {
+	for m.requestors.needed() {
 		if told == maintenancev1.NodeRequestorFailed && m.requestors.failing() == nil {
 			return errRecovered
 		}
@@ -145,7 +144,7 @@ func (m *nodeMaintenance) awaitThemAll(ctx workflow.Context) error {
 		version, ready := m.requestors.version, m.ready
 		told = m.sayWhoHasTheNode(ctx, told)
 		if err := workflow.Await(ctx, func() bool {
-			return m.requestors.version != version || m.ready != ready || m.sharing.lost != ""
+			return m.requestors.version != version || m.ready != ready
 		}); err != nil {
 			return err
 		}
@@ -225,9 +224,9 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	}
 }
 
-// collect ends a stale maintenance where its cluster wants that, and reports whether it did. Those that joined it are collected by themselves.
+// collect ends a stale maintenance where its cluster wants that, and reports whether it did.
 func (m *nodeMaintenance) collect() (collected bool) {
-	if !m.ready.Collect || m.requestors.failing() != nil || !slices.ContainsFunc(m.requestors.ours(), needsNode) {
+	if !m.ready.Collect || m.requestors.failing() != nil || !m.requestors.needed() {
 		return false
 	}
 	reason := fmt.Sprintf("collected, as garbageCollect asks: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.ready.LimitSeconds)

@@ -61,8 +61,7 @@ type world struct {
 	book           scheduling.Book
 	schedulerCalls []scheduling.Call
 	schedulerGone  bool
-	// over are the maintenances that have ended when it is asked, and staleness what is answered of the one at work, one after the other.
-	over      []scheduling.Asker
+	// staleness is what is answered of the maintenance at work, one after the other.
 	staleness []scheduling.Staleness
 	// heldAgain are locks that hold a node again while it is out of service, one after the other.
 	heldAgain [][]drydockv1.Blocker
@@ -135,7 +134,6 @@ const takenUID = "uid-of-the-node"
 func (w *world) register() {
 	taken := activities.CordonResult{CordonedByUs: true, NodeUID: takenUID}
 	play(w, "PlanMaintenance", func(activities.PlanMaintenanceInput) any { return activities.PlanMaintenanceResult{} })
-	play(w, "WithdrawPlan", func(activities.NodeRef) any { return nil })
 	play(w, "AwaitNodeFree", func(activities.AwaitNodeFreeInput) any { return nil })
 	play(w, "Cordon", func(activities.CordonInput) any { return taken })
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any { return activities.ReturnNodeResult{Uncordoned: true} })
@@ -216,9 +214,6 @@ func (w *world) register() {
 		w.inputs["WakeSweeper"] = append(w.inputs["WakeSweeper"], in)
 		return nil
 	}, activity.RegisterOptions{Name: "WakeSweeper"})
-	beside(w, "AwaitEnd", func(other scheduling.Asker) (any, bool) {
-		return activities.Ending{}, slices.Contains(w.over, other)
-	})
 	beside(w, "AwaitHeldAgain", func(in activities.AwaitHeldAgainInput) (any, bool) {
 		if len(w.heldAgain) == 0 {
 			return nil, false

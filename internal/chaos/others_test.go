@@ -54,23 +54,17 @@ func leftToSweeper() state {
 	})
 }
 
-// hostLost: a maintenance has shared the node of another one that was terminated, and waits for its own turn, until the sweeper has returned the node.
-func hostLost() state {
+// holderLost: a maintenance waits for a node whose maintenance was terminated, until the sweeper has returned the node.
+func holderLost() state {
 	return state{
-		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "the one that it had joined terminated",
+		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "the one that has its node terminated",
 		reach: func(t *testing.T, s *scene, at place) reached {
-			arrived := joined().reach(t, s, at)
-			host, guest := s.workOf(t, temporal.NodeMaintenanceID(at.spoke.Name, namespace, s.name+"-"+at.spoke.Name+"-"+at.node)), s.workOf(t, arrived.workflow)
-			host.end, host.terminated, host.followed = terminated, true, true
-			guest.nodes = host.nodes
+			arrived := waitsForNode().reach(t, s, at)
+			holder := s.workOf(t, temporal.NodeMaintenanceID(at.spoke.Name, namespace, s.name+"-"+at.spoke.Name+"-"+at.node))
+			holder.end, holder.terminated = terminated, true
 			stopUncordon(s, at)
-			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), host.workflow, "", s.name))
-			shared := []string{string(maintenancev1.NodeReady), string(maintenancev1.NodePending)}
-			s.awaitIdle(t, guest.workflow, shared...)
-			return reached{workflow: guest.workflow, heal: func() {
-				s.awaitPhase(t, guest.workflow, append(shared, string(maintenancev1.NodeReady))...)
-				s.say(t, guest.workflow, temporal.SignalDone)
-			}}
+			require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), holder.workflow, "", s.name))
+			return reached{workflow: arrived.workflow}
 		},
 	}
 }

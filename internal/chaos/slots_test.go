@@ -24,10 +24,10 @@ func slots() []scenario {
 	return []scenario{
 		onSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), rollCalled()),
 		onSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), rollCalled()),
-		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), joined(), heldRollout()),
-		onSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), joined(), heldRollout()),
-		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, joinedRollout(), hostLost()),
-		onSpokes("the worker stops while a rollout waits for a maintenance", stopped, joinedRollout(), hostLost()),
+		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), waitsForNode(), heldRollout()),
+		onSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), waitsForNode(), heldRollout()),
+		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, rolloutWaitsForNode(), holderLost()),
+		onSpokes("the worker stops while a rollout waits for a maintenance", stopped, rolloutWaitsForNode(), holderLost()),
 		{name: "the scheduler is terminated while slots are waited for", short: true, run: schedulerTerminated},
 		{name: "the scheduler is terminated while a rollout is at work", run: schedulerOfRolloutTerminated},
 		{name: "who has the only slot is terminated", run: holderTerminated},
@@ -162,38 +162,34 @@ func (s *scene) stuck(t *testing.T, spoke *devstack.Cluster) (id string) {
 	return id
 }
 
-// joined: one maintenance shares the node of another one, which has handed it over to both.
-func joined() state {
+// waitsForNode: a maintenance waits for a node that another one has.
+func waitsForNode() state {
 	return state{
-		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodeReady), moment: "joined to another one", activity: "AwaitEnd",
+		workflow: temporal.NodeMaintenance, state: string(maintenancev1.NodePending), moment: "waiting for the node of another one",
 		reach: func(t *testing.T, s *scene, at place) reached {
-			host := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
-			s.awaitPhase(t, host.workflow, string(maintenancev1.NodeReady))
-			guest := s.maintainFor(t, at, "guest.example.com", maintenancev1.NodeMaintenanceSpec{})
-			guest.nodes = nil // the node is the host's
-			s.awaitPhase(t, guest.workflow, string(maintenancev1.NodeReady))
-			return reached{workflow: guest.workflow, heal: func() {
-				for _, w := range []*work{host, guest} {
-					s.sayIfItGoesOn(t, w.workflow, temporal.SignalDone)
-				}
-			}}
+			holder := s.maintain(t, at, maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+			holder.followed = true
+			s.awaitPhase(t, holder.workflow, string(maintenancev1.NodeReady))
+			waiting := s.maintainFor(t, at, "waiting.example.com", maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
+			s.awaitReason(t, waiting.workflow, string(scheduling.NodeBusy))
+			return reached{workflow: waiting.workflow, heal: func() { s.sayIfItGoesOn(t, holder.workflow, temporal.SignalDone) }}
 		},
 	}
 }
 
-// joinedRollout: a rollout shares a node that another maintenance drains, and leaves it alone when it is drained.
-func joinedRollout() state {
-	return clusterState(ranv1.StepWorkers, "a node joined to another maintenance", "NodeMaintenance: AwaitEnd", func(t *testing.T, s *scene, at place) reached {
+// rolloutWaitsForNode: a rollout waits for a node that another maintenance drains.
+func rolloutWaitsForNode() state {
+	return clusterState(ranv1.StepWorkers, "waiting for the node of another maintenance", "", func(t *testing.T, s *scene, at place) reached {
 		guest := s.guest(t, at, map[string]string{devstack.AnnotationLeaveAfter: forever})
-		host := s.maintainFor(t, at, "host.example.com", maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
-		s.awaitWaiting(t, host.workflow, "Drain")
-		w := s.small(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.NodeMaintenance.Action = nil }, at.node, "worker-2")
-		w.job, w.nodes[at.spoke.Name] = false, []string{"worker-2"} // the other node is the host's
-		s.awaitReason(t, s.awaitMaintenance(t, w, at), workflows.ReasonJoined)
+		holder := s.maintainFor(t, at, "holder.example.com", maintenancev1.NodeMaintenanceSpec{DrainSpec: drainAll()})
+		holder.followed = true
+		s.awaitWaiting(t, holder.workflow, "Drain")
+		w := s.small(t, at, nil, at.node)
+		s.awaitReason(t, s.awaitCluster(t, w, at.spoke), string(scheduling.NodeBusy))
 		return reached{workflow: w.ofCluster(at.spoke), heal: func() {
 			letLeave(t, at, guest)
-			s.awaitPhase(t, host.workflow, string(maintenancev1.NodeReady))
-			s.say(t, host.workflow, temporal.SignalDone)
+			s.awaitPhase(t, holder.workflow, string(maintenancev1.NodeReady))
+			s.say(t, holder.workflow, temporal.SignalDone)
 		}}
 	})
 }
@@ -238,7 +234,7 @@ func holderTerminated(t *testing.T, s *scene) {
 // waitersLeave is a scenario in which work leaves that waits for other work, or for the emergency stop to be over. The other work goes on.
 func waitersLeave(end string, leave func(s *scene, t *testing.T, i int, waiter string)) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
-		arrived := s.reachAll(t, s.onePlaceEach(), waitsForSlot(), joined(), heldRollout())
+		arrived := s.reachAll(t, s.onePlaceEach(), waitsForSlot(), waitsForNode(), heldRollout())
 		for i, at := range arrived {
 			w := s.workOf(t, at.workflow)
 			w.end, w.terminated = end, end == terminated

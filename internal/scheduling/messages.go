@@ -124,30 +124,3 @@ type SeenNode struct {
 	// unavailable: the maintenance does.
 	Maintenance string `json:"maintenance,omitempty"`
 }
-
-// Claim is what a maintenance tells the one that has the node it waits for: that it wants to share the node, and how its requestors stand
-// there. It is all there is to say, so that the last one counts; to be told twice changes nothing.
-type Claim struct {
-	From Asker `json:"from"`
-	// To is the maintenance that has the node. One that was started under its id since is not meant.
-	To     Asker                             `json:"to"`
-	Number int64                             `json:"number"`
-	Spec   maintenancev1.NodeMaintenanceSpec `json:"spec"`
-	State  maintenancev1.RequestorState      `json:"state"`
-	// Message is who said so, and why.
-	Message string `json:"message,omitempty"`
-}
-
-// Share is the answer to a Claim, and what is told of the node afterwards; the last one counts.
-type Share struct {
-	From   Asker `json:"from"`
-	To     Asker `json:"to"`
-	Number int64 `json:"number"`
-	// Refused is why the node is not shared, or no longer; empty: it is.
-	Refused string `json:"refused,omitempty"`
-	// Later: it is refused because the maintenance waits for the node itself, and may be asked once more when it has it.
-	Later bool `json:"later,omitempty"`
-	// State of the maintenance that has the node. Ready: the node is handed over.
-	State maintenancev1.NodeState `json:"state"`
-	Ready bool                    `json:"ready,omitempty"`
-}

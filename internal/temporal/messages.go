@@ -38,6 +38,9 @@ const (
 	SignalRecover = "recover"
 )
 
+// UpdateJoin adds the requestor of a SignalRequest to a NodeMaintenance: the node is not returned before that one is done, too.
+const UpdateJoin = "join"
+
 // Updates of a rollout. UpdateApprove carries a rollout.ApprovalRequest, UpdateEdit a rollout.EditRequest.
 const (
 	UpdateApprove = "approve"
@@ -88,9 +91,6 @@ const (
 	SignalTurn = "turn"
 	// SignalRollCall carries a scheduling.RollCall to everybody who may have a slot, from a scheduler that has just begun.
 	SignalRollCall = "rollCall"
-	// SignalClaim carries a scheduling.Claim from a maintenance to the one that has its node; SignalShare a scheduling.Share back.
-	SignalClaim = "claim"
-	SignalShare = "share"
 	// SignalSight carries a scheduling.Sight to the scheduler: how the nodes of its cluster are.
 	SignalSight = "sight"
 )

@@ -100,12 +100,9 @@ type NodeMaintenanceStatus struct {
 	// (addition).
 	// +optional
 	HandedOver bool `json:"handedOver,omitempty"`
-	// Requestors of the node where there are several: those of this maintenance, then those that joined it with one of their own (addition).
+	// Requestors of the node where there are several: the one that asked, then the additional ones (addition).
 	// +optional
 	Requestors []RequestorStatus `json:"requestors,omitempty"`
-	// JoinedTo is the workflow id of the maintenance whose node this one shares (addition).
-	// +optional
-	JoinedTo string `json:"joinedTo,omitempty"`
 	// LeftCordoned: the maintenance is over, and no pod can be scheduled on the node still; the notes say why (addition).
 	// +optional
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
@@ -162,10 +159,7 @@ func (s RequestorState) NeedsNode() bool { return s == RequestorAtWork || s == R
 
 // RequestorStatus is one of several requestors of a node.
 type RequestorStatus struct {
-	RequestorID string `json:"requestorID"`
-	// Maintenance is the workflow id of the maintenance of its own with which it joined.
-	// +optional
-	Maintenance string         `json:"maintenance,omitempty"`
+	RequestorID string         `json:"requestorID"`
 	State       RequestorState `json:"state"`
 	// Message is who said so, and why.
 	// +optional

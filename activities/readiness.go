@@ -2,11 +2,8 @@ package activities
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -14,36 +11,6 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
-
-// Ending is how a workflow ended.
-type Ending struct {
-	// Completed: without an error.
-	Completed bool `json:"completed,omitempty"`
-	// Text says how and when, if that is known.
-	Text string `json:"text,omitempty"`
-}
-
-// AwaitEnd waits until a workflow is over, however it ends: those that share a node look after each other.
-func (s *Scheduler) AwaitEnd(ctx context.Context, workflow scheduling.Asker) (Ending, error) {
-	stop := newReport(ctx, nil).start(ctx, nil)
-	defer stop()
-	for {
-		chain, err := temporal.DescribeChain(ctx, s.Temporal, workflow.WorkflowID, workflow.FirstRunID)
-		if err != nil || chain.State != temporal.ChainOpen {
-			return Ending{Completed: chain.Completed, Text: chain.Ended}, err
-		}
-		// A run that has ended may have been reset: it is asked once more.
-		closing := s.Temporal.GetWorkflowHistory(ctx, workflow.WorkflowID, "", true, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
-		if closing.HasNext() {
-			_, err = closing.Next()
-		} else {
-			err = errors.New("its history ends without saying how it ended")
-		}
-		if err != nil {
-			return Ending{}, fmt.Errorf("wait for the end of workflow %s: %w", workflow.WorkflowID, err)
-		}
-	}
-}
 
 // Readiness is how it stands with a node that is ready: handed over, or worked on by a Job.
 type Readiness struct {

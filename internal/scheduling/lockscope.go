@@ -1,0 +1,14 @@
+package scheduling
+
+import (
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// LockScope is what the workload locks of a node are asked for: os, unless the work is known not to restart the node.
+func LockScope(action *maintenancev1.Action) lcmv1.Scope {
+	if action != nil && action.RebootsNode != nil && !*action.RebootsNode {
+		return lcmv1.ScopeDrain
+	}
+	return lcmv1.ScopeOS
+}
