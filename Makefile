@@ -101,6 +101,7 @@ generate: checkers ## Write what is generated: deepcopy methods, CRDs, the code 
 	cd $(PROTO) && $(BUF) generate
 	$(call api_reference,docs/reference/api)
 	go test -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
+	go test -count 1 ./internal/architecture -run CodeTour -update
 
 .PHONY: tools
 tools: checkers servers ## Build what the other targets use
