@@ -165,7 +165,15 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 	}
 	if len(c.nodes) > 0 {
-		work.Go(func() error { return c.AddNodes(ctx, c.nodes...) })
+		work.Go(func() error {
+			// Nodes become ready only with KWOK and the controllers, which may still be built.
+			for _, process := range []*Process{c.ControllerManager, c.Kwok} {
+				if _, err := process.path(ctx); err != nil {
+					return err
+				}
+			}
+			return c.AddNodes(ctx, c.nodes...)
+		})
 	}
 	return work.Wait()
 }
