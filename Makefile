@@ -14,6 +14,8 @@ BENCH_JSON ?=
 # MINUTES is how long chaos goes on; SEED is the random scenario that it plays instead.
 MINUTES ?= 20
 SEED ?=
+# PKG are the packages that test runs instead of all.
+PKG ?=
 
 # Programs have no debug data and no paths of this machine in them. The servers of the local stack are compiled with the same flags
 # (internal/devstack), so that nothing is compiled twice.
@@ -29,7 +31,7 @@ api_reference = rm -rf bin/reference.raw $(1) && mkdir -p bin/reference.raw $(1)
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .PHONY: demo
 demo: dev ## Watch a rollout on a local stack: one hub, three clusters (KEEP=1 keeps it up afterwards)
@@ -44,10 +46,35 @@ build: ## Build bin/drydock and bin/drydock-worker
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock ./starter
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock-worker ./worker
 
-# lint vets. Go links by itself what it would have gcc link, which takes longer, because something imports plugin.
+# Lint vets. Go links by itself what it would have gcc link, which takes longer, because something imports plugin.
+GO_TEST = go test -vet=off -ldflags='-s -w -linkmode=internal' -timeout 60m
+# CONCURRENT are the packages with goroutines of their own, which the race detector watches. Workflow code has none: Temporal runs it in
+# one thread. `make race` watches all packages.
+CONCURRENT = $(shell go list ./activities/... ./starter ./worker ./internal/drain/... ./internal/kube/... ./internal/manifest ./internal/observe \
+	./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
+
 .PHONY: test
-test: servers chromium ## Run all tests, those on the real servers included
-	go test -race -vet=off -ldflags=-linkmode=internal -p 2 -timeout 75m ./internal/e2e ./... # the longest first: all others fit beside it
+test: servers build chromium ## Run all tests, those on the real servers included; PKG=./starter/... runs some
+ifeq ($(PKG),)
+	@$(MAKE) --no-print-directory --keep-going -j2 test-concurrent test-others
+else
+	$(GO_TEST) -race $(PKG)
+endif
+
+# Tests on servers wait more than they compute. The longest packages come first, so that all others fit beside them.
+.PHONY: test-concurrent test-others
+test-concurrent:
+	@$(GO_TEST) -race -p 2 ./activities/... ./starter $(CONCURRENT)
+test-others:
+	@$(GO_TEST) -p 2 ./internal/e2e ./internal/chaos $(filter-out $(CONCURRENT),$(shell go list ./...))
+
+.PHONY: test-fast
+test-fast: ## Run the tests that need neither servers nor a browser
+	$(GO_TEST) -short ./...
+
+.PHONY: race
+race: servers build chromium ## Run all tests under the race detector, which takes twice as long as test
+	$(GO_TEST) -race -p 2 ./internal/e2e ./...
 
 # The tests of the status page look at it in a browser. Without one only they fail.
 .PHONY: chromium
@@ -69,7 +96,10 @@ histories: dev ## Record the workflow histories of a VERSION, which every later 
 	@exec bin/devstack/dev histories $(VERSION)
 
 .PHONY: chaos
-chaos: servers ## Do harm to rollouts for MINUTES (20), at random after all scenarios; SEED=n plays a random one again
+chaos: servers build ## Soak, then do harm to rollouts for MINUTES (20), at random after all scenarios; SEED=n plays a random one again
+ifeq ($(SEED),)
+	SOAK=1 $(GO_TEST) -p 1 -count 1 -run 'Many|Hundred|AtAnyTime|TinyFleet' ./internal/e2e ./internal/bench
+endif
 	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestWhateverGoesWrong -v -count 1 -timeout 0
 
 .PHONY: lint

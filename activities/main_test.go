@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 )
 
@@ -43,6 +44,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	devstacktest.MainNeedsServers()
 	code, err := runOnStack(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

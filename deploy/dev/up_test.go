@@ -13,9 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
 func TestUpSaysHowToReachTheStackAndLeavesNothingBehind(t *testing.T) {
+	devstacktest.NeedServers(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()

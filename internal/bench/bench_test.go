@@ -8,11 +8,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
+// soak skips a test that starts fleet after fleet, unless tests soak.
+func soak(t *testing.T) {
+	t.Helper()
+	if !devstacktest.Soak() {
+		t.Skip("takes minutes: make chaos runs it")
+	}
+}
+
 // How long anything takes is not asserted: that is what `make bench` is for.
 func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
+	soak(t)
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size
 	drained.DrainOnly, drained.Alone = true, true
@@ -64,6 +74,7 @@ func TestEverythingThatIsMeasuredIsMeasuredOnATinyFleet(t *testing.T) {
 
 // Each has a timer of its own, and nobody is forgotten. Those that are defined too late to confirm the opening in time of their own do so at once.
 func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
+	soak(t)
 	result, err := windowsOnFleet(t.Context(), WindowSize{Windows: 100, Maintenances: 2}, 0, os.Stderr)
 	require.NoError(t, err)
 	require.Equal(t, 100, result.Told.Count)
@@ -77,6 +88,7 @@ func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
 }
 
 func TestHowSoonABlockedRolloutStartsIsMeasured(t *testing.T) {
+	devstacktest.NeedServers(t)
 	require.NoError(t, onHub(t.Context(), os.Stderr, stubborn, func(h *hubScene) error {
 		require.NoError(t, h.register(t.Context(), 2))
 		took, err := h.blockerToStart(t.Context(), "blocker", "blocked")

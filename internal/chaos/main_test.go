@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -39,6 +40,7 @@ type stage struct {
 }
 
 func TestMain(m *testing.M) {
+	devstacktest.MainNeedsServers()
 	os.Exit(run(m))
 }
 

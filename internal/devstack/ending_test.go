@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
 // parentVariable makes this test binary the parent of a stack, for a test that ends it.
@@ -45,6 +46,7 @@ func beParent() {
 }
 
 func TestNothingOutlivesTheParent(t *testing.T) {
+	devstacktest.NeedServers(t)
 	tests := []struct {
 		name   string
 		after  string // what the parent says before the signal

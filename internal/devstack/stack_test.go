@@ -12,6 +12,7 @@ import (
 )
 
 func TestAPartThatDiesEndsTheStackAndIsNamedWithItsLog(t *testing.T) {
+	devstacktest.NeedServers(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	stack, err := devstack.Start(t.Context(), devstack.Options{Clusters: []devstack.ClusterOptions{hub()}})
 	require.NoError(t, err)
@@ -28,6 +29,7 @@ func TestAPartThatDiesEndsTheStackAndIsNamedWithItsLog(t *testing.T) {
 }
 
 func TestAPartThatDoesNotStartEndsTheOthersAndIsNamedWithItsLog(t *testing.T) {
+	devstacktest.NeedServers(t)
 	t.Setenv("TMPDIR", t.TempDir())
 
 	_, err := devstack.Start(t.Context(), devstack.Options{
@@ -41,6 +43,7 @@ func TestAPartThatDoesNotStartEndsTheOthersAndIsNamedWithItsLog(t *testing.T) {
 }
 
 func TestANamedDirectoryIsKept(t *testing.T) {
+	devstacktest.NeedServers(t)
 	dir := t.TempDir()
 	stack, err := devstack.Start(t.Context(), devstack.Options{Dir: dir, Clusters: []devstack.ClusterOptions{hub()}})
 	require.NoError(t, err)

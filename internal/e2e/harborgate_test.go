@@ -19,6 +19,7 @@ import (
 )
 
 func TestARolloutBeginsAndEndsWellOnlyWhereTheHarborIsWell(t *testing.T) {
+	reserve(t, "spoke-2")
 	spoke := newHarborSpoke(t, theFleet.Spokes[1])
 	const namespace = "harbor-gate"
 	require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, namespace))

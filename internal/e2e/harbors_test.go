@@ -59,7 +59,8 @@ func (s *harborSpoke) awaitGone(t *testing.T) {
 	}))
 }
 
-func TestFiftyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
+func TestManyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
+	reserve(t, "spoke-1")
 	spoke, server := newHarborSpoke(t, theFleet.Spokes[0]), temporalClient(t)
 	// Of four, one is well, the database of one fails, that of one never comes up, and one has no credentials for its storage.
 	kinds := []struct {
@@ -75,7 +76,7 @@ func TestFiftyHarborsAtOnceDoNotDependOnEachOther(t *testing.T) {
 		{operators.Behaviour{}, nil, waitsFor(goharborv1.StorageReady, harbor.ReasonSecretMissing)},
 	}
 	namespaceOf := func(i int) string { return fmt.Sprintf("harbors-%d", i) }
-	const harbors = 50
+	harbors := size(50, 12)
 	var starting errgroup.Group
 	starting.SetLimit(8)
 	for i := range harbors {
@@ -117,6 +118,7 @@ func isFalse(s goharborv1.HarborClusterStatus, reason string, kinds ...goharborv
 }
 
 func TestAHarborSaysWhichOperatorsItsClusterLacksAndIsDeletedWithoutThem(t *testing.T) {
+	reserve(t, "spoke-3")
 	spoke := newHarborSpokeWithoutOperators(t, theFleet.Spokes[2])
 	require.NoError(t, spoke.Apply(t.Context(), "deploy/rbac/harbor.yaml"))
 	const namespace = "harbor-alone"
@@ -171,6 +173,7 @@ func appliedParts(t *testing.T, run history.Run) map[harbor.Part]applying {
 }
 
 func TestTheServicesOfAHarborAreAppliedAtOnceAndOneThatFailsHoldsUpNoOther(t *testing.T) {
+	reserve(t, "spoke-1")
 	spoke := newHarborSpoke(t, theFleet.Spokes[0])
 	const namespace = "harbor-side-by-side"
 	require.NoError(t, theFleet.AddHarborNamespace(t.Context(), spoke.Cluster, namespace))

@@ -20,9 +20,8 @@ import (
 // reasonHeld is what every status says of something that is held.
 const reasonHeld = "Held"
 
-// A hold holds whatever works on the cluster: these tests run before those in parallel.
-
 func TestAHoldDuringADrainLetsThePodLeaveAndNothingElseBegins(t *testing.T) {
+	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))

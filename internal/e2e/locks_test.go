@@ -185,7 +185,7 @@ func requireLocksShown(t *testing.T, spoke *devstack.Cluster, asked site) {
 	require.Contains(t, held.err, "node "+asked.node+" is held: storage holds it: pod storage/")
 	list := look("list").out
 	require.Regexp(t, `node `+asked.node+` +os +`+asked.workflowID(), list)
-	require.Contains(t, list, "2 requests, 1 held that are asked to let go", "that for the cluster, and that of the older one")
+	require.Contains(t, list, "2 requests, 1 requested and not released", "that for the cluster, and that of the older one")
 	require.Regexp(t, `vrouter +50% +1 of 2 +1 +50% 1 out of 2 nodes updated`, look("progress").out)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(policy, []byte(storagePolicy), 0o600))

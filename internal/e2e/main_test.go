@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
@@ -30,9 +31,9 @@ const (
 var theFleet *fleet.Fleet
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// A test needs a spoke rather than a core: most of its time it waits, for a timeout, for the sweeper, for a worker that was killed.
-	if err := flag.Set("test.parallel", strconv.Itoa(spokes)); err != nil {
+	devstacktest.MainNeedsServers()
+	// A test needs a spoke rather than a core: most of its time it waits, for a timeout, for the sweeper, or for what it reserves.
+	if err := flag.Set("test.parallel", strconv.Itoa(4*spokes)); err != nil {
 		panic(err)
 	}
 	os.Exit(run(m))

@@ -79,8 +79,9 @@ func worksOnHub() *unstructured.UnstructuredList {
 
 // The last cluster is offline, and is deleted while it is waited for.
 func TestManifestWorksAreRolledOutByTheHubAlone(t *testing.T) {
-	edges := []string{"edge-1", "edge-2", "edge-3", "edge-4"}
-	for _, edge := range edges {
+	reserve(t, edges)
+	clusters := []string{"edge-1", "edge-2", "edge-3", "edge-4"}
+	for _, edge := range clusters {
 		createOnHub(t, ringed(edge))
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: edge}}
 		if _, err := theFleet.Hub.Client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
@@ -115,7 +116,7 @@ spec:
 	requireSucceededFalse(t, status, ranv1.ReasonFailed)
 	require.Equal(t, ranv1.ClusterFailed, clusterOf(status, "edge-4").State)
 	require.Equal(t, ranv1.ReasonClusterVanished, clusterOf(status, "edge-4").Reason)
-	for _, edge := range edges[:3] {
+	for _, edge := range clusters[:3] {
 		require.Equal(t, ranv1.ClusterComplete, clusterOf(status, edge).State, edge)
 	}
 	simulated.mu.Lock()

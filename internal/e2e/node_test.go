@@ -18,9 +18,8 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// These tests run before those of rollouts that share the spokes: Go starts the parallel ones when the others are over.
-
 func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
+	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(actionsOf(t, spoke))
 	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "ann.example.com", "--name", "by-hand", "--wait")
@@ -37,6 +36,7 @@ func TestAPersonGetsANodeWorksOnItAndGivesItBack(t *testing.T) {
 }
 
 func TestACordonOfSomeoneElseStaysTheirs(t *testing.T) {
+	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	cordon(t, spoke, "worker-2", true)
 	before := len(actionsOf(t, spoke))
@@ -61,7 +61,7 @@ func TestAKilledWorkerLosesNothing(t *testing.T) {
 	awaitEviction(t, spoke, holdout)
 	require.NoError(t, theFleet.Worker.Kill())
 	early := drydock(t, "node", "done", "killed", "--cluster", spoke.Name)
-	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: the node is not handed over", "known without a worker, lest done be a cancel")
+	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: wait until it is Ready", "known without a worker, lest done be a cancel")
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 	letPodsLeave(t, spoke, holdout)
 

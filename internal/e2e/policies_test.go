@@ -66,10 +66,10 @@ subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: NAM
 
 // The clusters are known to nobody but the hub. On the first the first policy relapses while it soaks, the second never complies with the other policy.
 func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
-	t.Parallel()
+	reserve(t, policyHub, edges)
 	const soak = 3 * time.Second
-	edges := []string{"edge-1", "edge-2", "edge-3"}
-	for _, edge := range edges {
+	clusters := []string{"edge-1", "edge-2", "edge-3"}
+	for _, edge := range clusters {
 		register(t, edge, nil)
 	}
 	var mended atomic.Bool
@@ -81,9 +81,9 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
-	createOnHub(t, informing("kernel", `ran.openshift.io/soak-seconds: "3"`, edges...))
-	createOnHub(t, informing("network", "", edges...))
-	awaitStandings(t, len(edges), "kernel", "network")
+	createOnHub(t, informing("kernel", `ran.openshift.io/soak-seconds: "3"`, clusters...))
+	createOnHub(t, informing("network", "", clusters...))
+	awaitStandings(t, len(clusters), "kernel", "network")
 
 	must(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
 	awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool {
@@ -109,7 +109,7 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 		return all[i]
 	}
 	require.Greater(t, began("edge-1", "network").At.Sub(relapse), soak, "the relapse restarted the clock")
-	for _, edge := range edges {
+	for _, edge := range clusters {
 		require.True(t, began(edge, "kernel").At.Before(began(edge, "network").At), "one after the other on %s", edge)
 	}
 	require.True(t, began("edge-3", "kernel").At.After(clusterOf(status, "edge-2").CompletedAt.Time.Add(-time.Second)), "the second batch after the first")
@@ -121,7 +121,7 @@ func TestPoliciesAreRolledOutByTheHubAlone(t *testing.T) {
 	must(t, "upgrade", "retry", "policies")
 	status, code = end(t, "policies")
 	require.Zero(t, code, "%v", status.Conditions)
-	require.EqualValues(t, len(edges), status.Counts.Complete)
+	require.EqualValues(t, len(clusters), status.Counts.Complete)
 	for _, enforcement := range hub.Enforcements()[before:] {
 		require.Equal(t, "edge-2", enforcement.Cluster, "what was complete is not touched")
 	}

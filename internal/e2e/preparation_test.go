@@ -60,6 +60,7 @@ const preparation = `preCaching: true
     afterCompletion: {addClusterLabels: {upgraded: "yes"}, deleteClusterLabels: {being-upgraded: ""}}`
 
 func TestClustersAreLabelledByARolloutThatDoesNothingElse(t *testing.T) {
+	reserve(t, "spoke-5", "spoke-6")
 	startRollout(t, `
 apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
@@ -81,6 +82,7 @@ spec:
 }
 
 func TestClustersArePrecachedAndBackedUpAndThoseThatCannotBeLeaveTheRollout(t *testing.T) {
+	reserve(t, "spoke-1", "spoke-2", "spoke-3")
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 	withoutRoom(t, theFleet.Spokes[1], precache.NamespaceBackup)
 	startRollout(t, rollout("prepared", preparation, 60, "spoke-1", "spoke-2", "spoke-3"))
@@ -120,6 +122,7 @@ func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
 }
 
 func TestARolloutOfWhichNoClusterCouldBeBackedUpFailsAndTouchesNone(t *testing.T) {
+	reserve(t, "spoke-4")
 	withoutRoom(t, theFleet.Spokes[3], precache.NamespaceBackup)
 	before := len(actionsOf(t, theFleet.Spokes[3]))
 	startRollout(t, rollout("unprepared", "backup: true", 60, "spoke-4"))

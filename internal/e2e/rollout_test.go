@@ -79,7 +79,7 @@ func requireEveryNodeMaintainedInOrder(t *testing.T, actions []fleet.Action) {
 }
 
 func TestARolloutThatIsOnlyPlannedTouchesNothingUntilItIsEnabled(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("planned", "enable: false", 60, "spoke-1"))
@@ -96,7 +96,7 @@ func TestARolloutThatIsOnlyPlannedTouchesNothingUntilItIsEnabled(t *testing.T) {
 }
 
 func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
@@ -112,7 +112,7 @@ func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {
 }
 
 func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-3")
 	spoke := theFleet.Cluster("spoke-3")
 	release := deployBlocked(t, spoke)
 	startRollout(t, rollout("blocked", "", 60, "spoke-3"))
@@ -129,7 +129,7 @@ func TestADrainWaitsForADisruptionBudgetSaysSoAndGoesOnWhenItOpens(t *testing.T)
 }
 
 func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
-	t.Parallel()
+	reserve(t, "spoke-4")
 	canary, next := theFleet.Cluster("spoke-4"), theFleet.Cluster("spoke-3")
 	before := len(actionsOf(t, canary))
 	startRollout(t, withCanary(rolloutWithJob("broken", "1", canary.Name, next.Name), canary.Name))
@@ -147,7 +147,7 @@ func TestAJobThatFailsOnACanaryReturnsItsNodeAndEndsTheRollout(t *testing.T) {
 }
 
 func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
-	t.Parallel()
+	reserve(t)
 	const cluster = "remote-1"
 	register(t, cluster, map[string]string{kube.AnnotationWorker: kube.WorkerInCluster})
 	startRollout(t, rollout("nobody-there", "", 60, cluster))
@@ -161,41 +161,47 @@ func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
 
 func TestABatchThatTimesOut(t *testing.T) {
 	t.Parallel()
-	spoke5, spoke6 := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
-	deployHoldout(t, spoke5, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-
 	t.Run("is withdrawn and followed by the next with Continue", func(t *testing.T) {
-		before := len(actionsOf(t, spoke6))
-		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 2, "spoke-5", "spoke-6"))
+		reserve(t, "spoke-5", "spoke-6")
+		late, next := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
+		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+		before := len(actionsOf(t, next))
+		startRollout(t, rollout("continued", "batchTimeoutAction: Continue", 2, late.Name, next.Name))
 		status, code := end(t, "continued")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 		require.Contains(t, said(status, ranv1.ConditionProgressing), "False TimedOut: ")
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterComplete, status.Clusters[1].State)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
-		require.Len(t, fleet.Cordoned(actionsOf(t, spoke6)[before:]), workers+1)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+		require.Len(t, fleet.Cordoned(actionsOf(t, next)[before:]), workers+1)
 	})
 	t.Run("ends the rollout with Abort", func(t *testing.T) {
-		before := len(actionsOf(t, spoke6))
-		startRollout(t, rollout("aborted", "batchTimeoutAction: Abort", 1, "spoke-5", "spoke-6"))
+		reserve(t, "spoke-1", "spoke-2")
+		late, next := theFleet.Cluster("spoke-1"), theFleet.Cluster("spoke-2")
+		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+		before := len(actionsOf(t, next))
+		startRollout(t, rollout("aborted", "batchTimeoutAction: Abort", 1, late.Name, next.Name))
 		status, code := end(t, "aborted")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
-		require.Len(t, actionsOf(t, spoke6), before)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+		require.Len(t, actionsOf(t, next), before)
 	})
 	t.Run("ends the rollout when it is a canary's", func(t *testing.T) {
-		before := len(actionsOf(t, spoke6))
-		startRollout(t, withCanary(rollout("stuck-canary", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"), "spoke-5"))
+		reserve(t, "spoke-3", "spoke-4")
+		late, next := theFleet.Cluster("spoke-3"), theFleet.Cluster("spoke-4")
+		deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+		before := len(actionsOf(t, next))
+		startRollout(t, withCanary(rollout("stuck-canary", "batchTimeoutAction: Continue", 1, late.Name, next.Name), late.Name))
 		status, code := end(t, "stuck-canary")
 		require.Equal(t, 1, code)
 		requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
 		require.Equal(t, ranv1.ClusterTimedOut, status.Clusters[0].State)
 		require.Equal(t, ranv1.ClusterPending, status.Clusters[1].State)
-		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), spoke5))
-		require.Len(t, actionsOf(t, spoke6), before)
+		require.NoError(t, theFleet.AwaitNothingLeft(t.Context(), late))
+		require.Len(t, actionsOf(t, next), before)
 	})
 }
 

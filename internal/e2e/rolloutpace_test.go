@@ -28,6 +28,7 @@ func requireSucceeded(t *testing.T, status ranv1.ClusterGroupUpgradeStatus) {
 }
 
 func TestARollingRolloutDoesNotWaitForItsSlowestCluster(t *testing.T) {
+	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
 	slow := theFleet.Cluster("spoke-1")
 	holdout := deployHoldout(t, slow, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	startRollout(t, withStrategy(rollout("rolling", "", 60, "spoke-1", "spoke-2", "spoke-3", "spoke-4"), "maxConcurrency: 2, rollout: Rolling"))
@@ -48,6 +49,7 @@ func TestARollingRolloutDoesNotWaitForItsSlowestCluster(t *testing.T) {
 }
 
 func TestARetryDoesOnceMoreWhatTimedOutAndNothingElse(t *testing.T) {
+	reserve(t, "spoke-5", "spoke-6")
 	late, done := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
 	holdout := deployHoldout(t, late, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	startRollout(t, rollout("retried", "batchTimeoutAction: Continue", 1, "spoke-5", "spoke-6"))
@@ -70,6 +72,7 @@ func TestARetryDoesOnceMoreWhatTimedOutAndNothingElse(t *testing.T) {
 }
 
 func TestABlockedRolloutStartsTheMomentItsBlockerHasSucceeded(t *testing.T) {
+	reserve(t, "spoke-2", "spoke-3")
 	startRollout(t, rollout("second", "blockingCRs: [{name: first, namespace: default}]", 60, "spoke-2"))
 	blocked := awaitPhase(t, "second", ranv1.ReasonMissingBlockingCR)
 	require.Equal(t, "Missing blocking CRs: [first]; waiting for default/first", meta.FindStatusCondition(blocked.Conditions, ranv1.ConditionProgressing).Message)
@@ -101,6 +104,7 @@ func requireNoTimerBefore(t *testing.T, workflowID string, then time.Time) {
 }
 
 func TestRolloutsThatWaitForEachOtherAreRefused(t *testing.T) {
+	reserve(t, "spoke-2", "spoke-3")
 	startRollout(t, rollout("hen", "blockingCRs: [{name: egg, namespace: default}]", 60, "spoke-2"))
 	awaitPhase(t, "hen", ranv1.ReasonMissingBlockingCR)
 	startRollout(t, rollout("egg", "blockingCRs: [{name: hen, namespace: default}]", 60, "spoke-3"))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -20,6 +21,9 @@ import (
 // are replaced, the worker dies, and somebody terminates the scheduler again and again. What is true of the nodes is checked at every change that the API server
 // makes.
 func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) {
+	if !devstacktest.Soak() {
+		t.Skip("takes minutes: make chaos runs it")
+	}
 	a := newArena(t)
 	begun := time.Now()
 	a.breakNodes(t)
@@ -55,6 +59,7 @@ func TestManyRequestorsShareTheBudgetsOfAClusterWhateverGoesWrong(t *testing.T) 
 
 // A maintenance that waits for the locks of its node has a slot, and nothing on its node says so.
 func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T) {
+	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
 	first, second := site{spoke, "worker-1"}, site{spoke, "worker-2"}
 	lockNode(t, first)
@@ -84,6 +89,7 @@ func TestASchedulerThatBeginsAnewLearnsWhoHasSlotsBeforeItGrantsAny(t *testing.T
 
 // Who has a slot does not ask again, and those that wait do so less and less often: the sweeper looks after the scheduler.
 func TestASchedulerThatWasTerminatedIsStartedAnewThoughNobodyAsks(t *testing.T) {
+	reserve(t, "spoke-5")
 	spoke := theFleet.Cluster("spoke-5")
 	at := site{spoke, "worker-1"}
 	startMaintenance(t, at, maintenancev1.NodeMaintenanceSpec{})
@@ -99,6 +105,7 @@ func TestASchedulerThatWasTerminatedIsStartedAnewThoughNobodyAsks(t *testing.T) 
 
 // Without budgets one node at a time is under maintenance, whoever asks.
 func TestARolloutAndAPersonShareTheBudgetOfACluster(t *testing.T) {
+	reserve(t, "spoke-4")
 	spoke := theFleet.Cluster("spoke-4")
 	before := len(actionsOf(t, spoke))
 	startRollout(t, rollout("shared", "", 60, spoke.Name))

@@ -112,6 +112,7 @@ func heldMaintenances() []heldMaintenance {
 }
 
 func TestWhatATerminatedMaintenanceHasLeftIsTakenBackWhateverItsState(t *testing.T) {
+	reserve(t, "spoke-1", "spoke-2", "spoke-3", "spoke-4")
 	theirs := site{theFleet.Cluster("spoke-2"), "worker-2"}
 	mark(t, theirs, "node/spoke-2/default/theirs/01a1f8f8-e90e-79c1-91aa-26fe2c78668f") // of a Drydock in another Temporal namespace
 	spokes := theFleet.Spokes[:4]
@@ -166,8 +167,8 @@ func requireReportedAndNotTouched(t *testing.T, at site) {
 	require.Equal(t, "node/spoke-2/default/theirs", ownerOf(node(t, at.Cluster, at.node)))
 	doctor := drydock(t, "doctor")
 	require.Equal(t, 1, doctor.code)
-	require.Regexp(t, `NOT OK +sweeper spoke-2 +Node worker-2 bears the mark of node/spoke-2/default/theirs, which Temporal does not know: not touched`, doctor.out)
-	require.Regexp(t, `ok +sweeper spoke-1 +[0-9]+ taken back, the last at .*Terminated at`, doctor.out)
+	require.Regexp(t, `NOT OK +sweeper spoke-2 +Node worker-2 is owned by node/spoke-2/default/theirs, unknown to Temporal: not changed`, doctor.out)
+	require.Regexp(t, `ok +sweeper spoke-1 +[0-9]+ cleaned up, the last at .*Terminated at`, doctor.out)
 	t.Log("drydock doctor\n" + doctor.out)
 
 	mark(t, at, "")

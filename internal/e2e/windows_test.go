@@ -95,6 +95,7 @@ func TestTheEngineIsStoppedOverAStartAnEndAndAWholeOccurrence(t *testing.T) {
 }
 
 func TestARolloutThatNeedsTwoOpeningsGoesOnWhereItStood(t *testing.T) {
+	reserve(t, "spoke-2")
 	spoke := theFleet.Cluster("spoke-2")
 	holdout := deployHoldout(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))

@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
 // stack is set by TestMain: one cluster without controllers, which nothing here needs.
 var stack *devstack.Stack
 
 func TestMain(m *testing.M) {
+	devstacktest.MainNeedsServers()
 	code, err := runOnStack(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

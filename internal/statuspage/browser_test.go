@@ -19,6 +19,7 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/observe"
 )
 
@@ -34,6 +35,7 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T) *browser {
+	devstacktest.NeedServers(t) // and a browser
 	chromium, err := exec.LookPath("chromium")
 	require.NoError(t, err, "tests of the status page need Debian's chromium: apt-get install chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],

@@ -2,6 +2,8 @@
 package devstacktest
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -12,10 +14,34 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 )
 
+// soakVariable lets tests run at their full length, as `make chaos` does.
+const soakVariable = "SOAK"
+
+// Soak reports whether tests that can work on much, or for long, should: with SOAK=1.
+func Soak() bool { return os.Getenv(soakVariable) != "" }
+
+// NeedServers skips a test that needs the servers of the local stack with -short, which `make test-fast` sets.
+func NeedServers(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs the servers of the local stack")
+	}
+}
+
+// MainNeedsServers is NeedServers for a TestMain that starts a stack for all tests of its package: it ends the program with -short.
+func MainNeedsServers() {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("skipped: these tests need the servers of the local stack")
+		os.Exit(0)
+	}
+}
+
 // Start starts a stack for one test (or benchmark) and its subtests, and stops it afterwards. A part that died
 // meanwhile fails the test, with the end of its log.
 func Start(t testing.TB, options devstack.Options) *devstack.Stack {
 	t.Helper()
+	NeedServers(t)
 	if options.Output == nil {
 		options.Output = os.Stderr
 	}
