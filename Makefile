@@ -18,7 +18,7 @@ SEED ?=
 PKG ?=
 
 # Programs have no debug data and no paths of this machine in them. The servers of the local stack are compiled with the same flags
-# (internal/devstack), so that nothing is compiled twice.
+# (internal/devstack) and in the same versions of what they share with Drydock (deploy/devstack), so that nothing is compiled twice.
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -gcflags=all=-dwarf=false
 TOOLS := bin/tools
 PROTO := internal/statuspage/proto

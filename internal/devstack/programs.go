@@ -28,7 +28,7 @@ var programs = []program{
 	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", 100 * time.Second},
 	{"kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", 40 * time.Second},
 	{"kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "k8s.io/kubernetes", 15 * time.Second},
-	{"kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", 20 * time.Second},
+	{"kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", 20 * time.Second},
 	{"temporal", "temporal", "github.com/temporalio/cli/cmd/temporal", "go.temporal.io/server", 150 * time.Second},
 }
 
