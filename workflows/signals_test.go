@@ -318,5 +318,5 @@ func TestAWorkerThatDoesNotKnowTheOrderOfSignalsRunsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	w.ExecuteWorkflow(listener, time.Duration(0))
-	require.ErrorContains(t, w.GetWorkflowError(), "SignalOrder is not among the interceptors of this worker")
+	require.ErrorContains(t, w.GetWorkflowError(), "SignalOrder is missing among the interceptors of this worker")
 }
