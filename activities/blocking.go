@@ -26,7 +26,7 @@ func (r *Rollouts) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgr
 	}
 	var kinds []client.Object
 	for _, blocker := range rollout.Blockers(&cgu) {
-		kinds = append(kinds, kube.Alone(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.KeptName(blocker.Name)}}))
+		kinds = append(kinds, kube.Alone(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.SavedName(blocker.Name)}}))
 	}
 	return r.Waits.await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		known, err := gathered(ctx, hub, &cgu)
@@ -44,13 +44,13 @@ func (r *Rollouts) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgr
 
 // gathered reads from the hub the rollouts that block a rollout, and those that they wait for in turn.
 func gathered(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
-	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readKept(ctx, hub, name) })
+	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readSaved(ctx, hub, name) })
 }
 
-// readKept returns the rollout that the hub keeps under a name; nil when it keeps none.
-func readKept(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+// readSaved returns the rollout that the hub keeps under a name; nil when it keeps none.
+func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 	var kept corev1.ConfigMap
-	key := client.ObjectKey{Namespace: name.Namespace, Name: rollout.KeptName(name.Name)}
+	key := client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}
 	err := hub.Client.Get(ctx, key, &kept)
 	switch {
 	case apierrors.IsNotFound(err):

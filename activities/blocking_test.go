@@ -23,7 +23,7 @@ func keep(t *testing.T, name string, over metav1.ConditionStatus, blockers ...st
 	if over == "" {
 		in.Object.Status.Conditions = nil
 	}
-	require.NoError(t, (&Rollouts{Clusters: clusters}).KeepRollout(t.Context(), in))
+	require.NoError(t, (&Rollouts{Clusters: clusters}).SaveRollout(t.Context(), in))
 }
 
 func blockedBy(namespace string, names ...string) []ranv1.BlockingCR {
@@ -78,15 +78,15 @@ func TestARolloutIsRecalledWithThePlanItHad(t *testing.T) {
 	in.Object.Status.RemediationPlan = [][]string{{spokeName}, {"gone"}}
 	in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: spokeName, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
 	rollouts := &Rollouts{Clusters: clusters}
-	require.NoError(t, rollouts.KeepRollout(t.Context(), in))
-	recalled, err := rollouts.RecallRollout(t.Context(), RecallRolloutInput{Namespace: "default", Name: "again"})
+	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+	recalled, err := rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "again"})
 	require.NoError(t, err)
 	require.Equal(t, in.Object.Status.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
 	require.Equal(t, ranv1.ClusterPending, recalled.Object.Status.Clusters[0].State)
 
-	_, err = rollouts.RecallRollout(t.Context(), RecallRolloutInput{Namespace: "default", Name: "never"})
+	_, err = rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "never"})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "the hub keeps nothing of rollout default/never")
+	require.ErrorContains(t, err, "rollout default/never is not saved on the hub")
 }
 
 func TestAPlanWithACycleIsNotValid(t *testing.T) {

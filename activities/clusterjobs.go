@@ -19,23 +19,22 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ClusterJob is a Job that prepares a cluster for a rollout. It may be done twice without harm, so no finalizer holds it: whatever becomes of us, it
-// ends and goes by itself.
+// ClusterJob is a Job that prepares a cluster for a rollout. It is idempotent and has no finalizer: it ends and expires even if every worker is
+// gone.
 type ClusterJob struct {
 	Cluster string `json:"cluster"`
-	// Preparation is what it is a part of.
+	// Preparation is the id of the preparation that it is a part of.
 	Preparation string `json:"preparation"`
-	// Owner is the mark of the rollout's workflow.
+	// Owner is the ownership mark of the rollout's workflow.
 	Owner string        `json:"owner"`
 	Work  precache.Work `json:"work"`
-	// Deadline is when the Job is stopped.
+	// Deadline is the time at which the Job is stopped.
 	Deadline time.Time `json:"deadline"`
-	// Held is why no Job is created: only one is looked after that an attempt before has created. Empty: it may be.
+	// Held is why no Job may be created; only a Job of an earlier attempt is watched. Empty: one may be created.
 	Held string `json:"held,omitempty"`
 }
 
-// name is the same for every attempt, and another for every preparation: two may prepare one cluster for different things, at the same time or one after
-// the other, and how one went says nothing about the next.
+// name is the same for every attempt and differs between preparations: several may prepare one cluster for different things.
 func (in ClusterJob) name() string {
 	preparation := sha256.Sum256([]byte(in.Preparation))
 	return safename.Join("-", in.Work.Kind.JobName(), hex.EncodeToString(preparation[:4]))
@@ -50,8 +49,8 @@ func (in ClusterJob) run() jobRun {
 	}
 }
 
-// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: Held, JobFailed, JobTimedOut, InvalidSpec (there is no
-// place for it, the API server refuses it, or we may not make it).
+// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: Held, JobFailed, JobTimedOut, InvalidSpec (its
+// namespace is missing, the API server refuses it, or a right is missing).
 func (j *Jobs) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -75,7 +74,7 @@ func (j *Jobs) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	return j.awaitJob(ctx, cluster, job, run)
 }
 
-// forbidden makes of a right that is missing an error that says how to get it: it does not come by waiting.
+// forbidden turns a missing right into an error that says how to get it. Retrying would not help.
 func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
@@ -83,7 +82,7 @@ func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
 	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v: apply deploy/rbac/preparation.yaml on it", cluster.Name, err), err)
 }
 
-// tellJob writes the ConfigMap that the Job's pod mounts, and waits for. It goes with the Job.
+// tellJob writes the ConfigMap that the pod of the Job mounts. It is deleted with the Job.
 func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data map[string]string) error {
 	if data == nil {
 		return nil
@@ -92,7 +91,7 @@ func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data 
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: job.Namespace, Name: job.Name,
 			Annotations: map[string]string{kube.AnnotationOwner: kube.Owner(job)},
-			// It does not block the Job's deletion: where that is guarded, it would take one more right.
+			// It does not block the deletion of the Job, which would take one more right on clusters that guard that.
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Name: job.Name, UID: job.UID}},
 		},
 		Data: data,
@@ -104,7 +103,7 @@ func tellJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data 
 	return explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
 }
 
-// RemoveClusterJob removes the Job, as RemoveJob does: one that failed is kept for a day, one that runs is stopped.
+// RemoveClusterJob removes the Job as RemoveJob does: a failed Job stays for a day, a running one is stopped.
 func (j *Jobs) RemoveClusterJob(ctx context.Context, in ClusterJob) error {
 	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Work.Kind.Namespace(), Name: in.name()}, in.Owner)
 }

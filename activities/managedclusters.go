@@ -16,16 +16,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// changesAtOnce is how many ManagedClusters are changed at the same time.
+// changesAtOnce is the maximum number of ManagedClusters that are changed at the same time.
 const changesAtOnce = 20
 
-// ChangeClustersInput says what becomes of the labels and annotations of which clusters.
+// ChangeClustersInput is a change of the labels and annotations of clusters.
 type ChangeClustersInput struct {
 	Clusters []string              `json:"clusters"`
 	Change   rollout.ClusterChange `json:"change"`
 }
 
-// RefusedChange is a ManagedCluster whose labels and annotations the hub does not let be changed, for a reason that has to do with it alone.
+// RefusedChange is a ManagedCluster that the hub refuses to change, for a reason that concerns only this cluster.
 type RefusedChange struct {
 	Cluster string `json:"cluster"`
 	// Message names the cluster and has the hub's answer.
@@ -34,9 +34,8 @@ type RefusedChange struct {
 	Final bool `json:"final,omitempty"`
 }
 
-// ChangeClusters changes labels and annotations of ManagedClusters, each in one patch of the cluster as it is, and returns those that refuse it, by name:
-// one must not keep the others waiting. Made again, it changes nothing more. A ManagedCluster that has been deleted needs no marks; what becomes of it in its rollout is
-// not decided here. It returns an error when the hub could not be asked about some.
+// ChangeClusters changes labels and annotations of ManagedClusters, each in one patch. It returns the clusters that refuse the change, by name, so
+// that one does not stop the others. It is idempotent. A deleted ManagedCluster is skipped. It returns an error if the hub did not answer for some.
 func (r *Rollouts) ChangeClusters(ctx context.Context, in ChangeClustersInput) ([]RefusedChange, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -66,7 +65,7 @@ func changeClusters(ctx context.Context, hub *kube.Cluster, in ChangeClustersInp
 	return found, err
 }
 
-// changeCluster tells the answer that only this cluster gets, from an admission webhook for instance, from what any other would get as well.
+// changeCluster distinguishes a refusal of this one cluster, for example by an admission webhook, from an error that every cluster would get.
 func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, change rollout.ClusterChange) (*RefusedChange, error) {
 	err := client.IgnoreNotFound(patchCluster(ctx, hub, cluster, change))
 	explained := explain(hub, "change labels and annotations of ManagedCluster "+cluster, err)
@@ -82,7 +81,7 @@ func changeCluster(ctx context.Context, hub *kube.Cluster, cluster string, chang
 	return nil, explained
 }
 
-// patchCluster changes a ManagedCluster as it was just read: a patch that comes late must not bring back what was taken away meanwhile.
+// patchCluster patches a ManagedCluster with the resourceVersion that was just read: a late patch must not restore what was removed meanwhile.
 func patchCluster(ctx context.Context, hub *kube.Cluster, name string, change rollout.ClusterChange) error {
 	return kube.RetryOnConflict(func() error {
 		cluster := registeredCluster(name)

@@ -28,23 +28,23 @@ type Onboarding struct {
 	Temporal RunFinder
 }
 
-// RunFinder finds runs of workflows, as Temporal's client does.
+// RunFinder finds runs of workflows, as the Temporal client does.
 type RunFinder interface {
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
 }
 
-// AwaitNewClustersInput says of which clusters nobody needs to be told.
+// AwaitNewClustersInput names the clusters that are known already.
 type AwaitNewClustersInput struct {
-	// AtWork are being onboarded, or wait for their turn. Failed could not be.
+	// AtWork are being onboarded or wait for that. The onboarding of Failed has failed.
 	AtWork []string `json:"atWork,omitempty"`
 	Failed []string `json:"failed,omitempty"`
 }
 
-// NewClusters is what AwaitNewClusters has found.
+// NewClusters is the result of AwaitNewClusters.
 type NewClusters struct {
 	// Found are Available and not onboarded, at most 100 at a time, by name.
 	Found []NewCluster `json:"found,omitempty"`
-	// Settled are clusters that had failed, and are onboarded, not Available, or gone: what comes next is new.
+	// Settled are failed clusters that are onboarded, not Available, or gone by now.
 	Settled []string `json:"settled,omitempty"`
 }
 
@@ -53,14 +53,14 @@ type NewCluster struct {
 	Name string `json:"name"`
 	// Policies of its rollout, in order.
 	Policies []string `json:"policies,omitempty"`
-	// Problem is why that cannot be said.
+	// Problem is why they cannot be determined.
 	Problem string `json:"problem,omitempty"`
 }
 
-// foundAtOnce is how many new clusters are returned at a time.
+// foundAtOnce is the maximum number of new clusters in one result.
 const foundAtOnce = 100
 
-// AwaitNewClusters watches the ManagedClusters of the hub until one is found that is to be onboarded, or one that had failed is settled.
+// AwaitNewClusters watches the ManagedClusters of the hub until one needs onboarding, or a failed one is settled.
 func (o *Onboarding) AwaitNewClusters(ctx context.Context, in AwaitNewClustersInput) (NewClusters, error) {
 	hub, err := o.Clusters.Hub(ctx)
 	if err != nil {
@@ -95,7 +95,7 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 		switch {
 		case failed[name]:
 			if rollout.ToOnboard(cluster) {
-				delete(failed, name) // it has failed still
+				delete(failed, name) // it still counts as failed
 			}
 		case !atWork[name] && len(found.Found) < foundAtOnce && rollout.ToOnboard(cluster):
 			candidate, isNew, err := newCluster(ctx, hub, name)
@@ -115,8 +115,8 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 	return found, nil
 }
 
-// newCluster asks the API server whether the cluster is to be onboarded, since what is watched may be behind and who has just been must not be once
-// more, and by which policies.
+// newCluster reads from the API server whether the cluster needs onboarding, and by which policies. The cache may be behind, and a cluster that was
+// just onboarded must not be onboarded again.
 func newCluster(ctx context.Context, hub *kube.Cluster, name string) (found NewCluster, isNew bool, err error) {
 	cluster := &unstructured.Unstructured{}
 	cluster.SetGroupVersionKind(managedClusterKind)
@@ -156,7 +156,7 @@ type RolloutRun struct {
 	RunID string `json:"runID,omitempty"`
 }
 
-// RolloutEnd is how a rollout ended.
+// RolloutEnd is the end of a rollout.
 type RolloutEnd struct {
 	Succeeded bool `json:"succeeded"`
 	// Reason and Message if it did not succeed.
@@ -164,7 +164,7 @@ type RolloutEnd struct {
 	Message string `json:"message,omitempty"`
 }
 
-// AwaitRollout waits for the end of a rollout that somebody else has started.
+// AwaitRollout waits for the end of a rollout.
 func (o *Onboarding) AwaitRollout(ctx context.Context, in RolloutRun) (RolloutEnd, error) {
 	stop := newReport(ctx, nil).start(ctx, nil)
 	defer stop()

@@ -26,7 +26,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Rollouts decides about rollouts next to the hub's objects.
+// Rollouts plans rollouts, saves them and changes ManagedClusters on the hub.
 type Rollouts struct {
 	Clusters *kube.Clusters
 	Waits    Waits
@@ -34,26 +34,26 @@ type Rollouts struct {
 	Images PreparationImages
 }
 
-// PreparationImages are the images of the Jobs that prepare clusters, where what users write names none.
+// PreparationImages are the default images of the Jobs that prepare clusters.
 type PreparationImages struct{ Precache, Backup string }
 
-// RolloutPlan is a plan and where the activities of its clusters run.
+// RolloutPlan is a plan with the task queues of its clusters.
 type RolloutPlan struct {
 	// Plan as `drydock upgrade plan -o json` prints it.
 	rollout.Plan
 	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
-	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster of the plan, by its place in that.
+	// NotBound lists, by the index of a cluster in the plan, the indexes of the policies that are not bound to it.
 	NotBound map[int][]int `json:"notBound,omitempty"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
 	BackupImage string `json:"backupImage,omitempty"`
-	// Spec is that of the rollout with its defaults, by which it was planned; nil: it had them.
+	// Spec is the spec with its defaults; nil: the given spec had them.
 	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
 
-// planReader reads policies from the API server, as the cache has their replicas only, and so what only a plan looks at; anything else is read from the cache.
+// planReader reads policies and what only a plan needs from the API server, since the cache has only the replicas; it reads all else from the cache.
 type planReader struct {
 	client.Reader
 	api client.Reader
@@ -76,11 +76,11 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 	return r.Reader.List(ctx, list, options...)
 }
 
-// managedClusterKind is what registers a cluster on the hub.
+// managedClusterKind is the kind of objects that register clusters on the hub.
 var managedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 
 // PlanRollout selects the clusters of a rollout and divides them into batches. A cluster that no worker has credentials for makes the plan
-// invalid. Errors: NotFound when the hub has no ManagedClusters; those of CheckRollout: something would be changed before what is wrong is found.
+// invalid. Errors: NotFound if the hub does not serve ManagedClusters; those of CheckRollout, before anything changes.
 func (r *Rollouts) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (RolloutPlan, error) {
 	cgu, err := r.CheckRollout(ctx, given)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *Rollouts) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgr
 	if err != nil {
 		return RolloutPlan{}, err
 	}
-	// First what may be refused for long: what a plan needs of policies grows with the fleet, and is not to be read again and again for nothing.
+	// First what may fail repeatedly: reading policies costs more the larger the fleet is.
 	rollouts, err := gathered(ctx, hub, &cgu)
 	if err != nil {
 		return RolloutPlan{}, err
@@ -114,10 +114,10 @@ func (r *Rollouts) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgr
 	if !plan.Valid() {
 		return plan, nil
 	}
-	return plan, r.equip(ctx, &plan, &cgu, now)
+	return plan, r.checkWorkers(ctx, &plan, &cgu, now)
 }
 
-// VanishedClusters returns those of the clusters that are no ManagedClusters any more, or are being deleted.
+// VanishedClusters returns those of the clusters whose ManagedCluster is gone or is being deleted.
 func (r *Rollouts) VanishedClusters(ctx context.Context, clusters []string) ([]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (r *Rollouts) VanishedClusters(ctx context.Context, clusters []string) ([]s
 	return vanishedOf(ctx, hub, clusters)
 }
 
-// AwaitVanished waits until some of the clusters are no ManagedClusters any more, or are being deleted, and returns those.
+// AwaitVanished waits until ManagedClusters of some of the clusters are gone or are being deleted, and returns those clusters.
 func (r *Rollouts) AwaitVanished(ctx context.Context, clusters []string) ([]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -163,14 +163,14 @@ func vanishedOf(ctx context.Context, hub *kube.Cluster, clusters []string) ([]st
 	return found, nil
 }
 
-// SelectClustersInput says which clusters are looked at, and by which selectors; nil selects all.
+// SelectClustersInput are clusters and selectors. A nil selector selects all.
 type SelectClustersInput struct {
 	Clusters  []string                `json:"clusters"`
 	Selectors []*metav1.LabelSelector `json:"selectors"`
 }
 
-// SelectClusters returns for each selector those of the clusters whose ManagedCluster it selects. One that is none is selected by no selector.
-// Errors: InvalidSpec for a selector that cannot be read.
+// SelectClusters returns for each selector those of the clusters whose ManagedCluster it selects. A cluster without a ManagedCluster is never
+// selected. Errors: InvalidSpec for an invalid selector.
 func (r *Rollouts) SelectClusters(ctx context.Context, in SelectClustersInput) ([][]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -205,7 +205,7 @@ func (r *Rollouts) SelectClusters(ctx context.Context, in SelectClustersInput) (
 	return selected, nil
 }
 
-// vanished reports whether a cluster is no ManagedCluster any more, or is being deleted. The API server has the last word: the cache may not have it yet.
+// vanished reports whether the ManagedCluster of a cluster is gone or is being deleted. The API server decides: the cache may not have it yet.
 func vanished(ctx context.Context, hub *kube.Cluster, cluster string) (bool, error) {
 	registered := registeredCluster(cluster)
 	key := client.ObjectKeyFromObject(registered)
@@ -219,7 +219,7 @@ func vanished(ctx context.Context, hub *kube.Cluster, cluster string) (bool, err
 	return registered.DeletionTimestamp != nil, explain(hub, "get ManagedCluster "+cluster, err)
 }
 
-// registeredCluster is the metadata of a ManagedCluster, to be read.
+// registeredCluster is an empty ManagedCluster to read metadata into.
 func registeredCluster(name string) *metav1.PartialObjectMetadata {
 	cluster := &metav1.PartialObjectMetadata{}
 	cluster.SetGroupVersionKind(managedClusterKind)
@@ -227,8 +227,8 @@ func registeredCluster(name string) *metav1.PartialObjectMetadata {
 	return cluster
 }
 
-// CheckNodeMaintenance refuses a request, as it was written, that cannot be carried out, before anything is touched: it need not come through the CLI.
-// Errors: InvalidSpec, naming every field that is wrong.
+// CheckNodeMaintenance validates a request before anything is touched, since not every request comes through the CLI. Errors: InvalidSpec, naming
+// every invalid field.
 func (r *Rollouts) CheckNodeMaintenance(_ context.Context, written json.RawMessage) error {
 	object := &unstructured.Unstructured{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(written, &object.Object); err != nil {

@@ -111,7 +111,7 @@ status:
 	require.NoError(t, err)
 	_, err = objects.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "drydock-july", Annotations: map[string]string{"drydock.dev/owner": "cgu/default/july/0a1b"}},
-		Data:       map[string]string{rollout.KeptKey: kept},
+		Data:       map[string]string{rollout.SavedKey: kept},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 

@@ -267,7 +267,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	require.True(t, succeeded(again.Status))
 	require.NoError(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed, too")
 	require.Equal(t, over.Status.RemediationPlan, again.Status.RemediationPlan)
-	require.Equal(t, "error: retry rollout prod/changed: every cluster is complete: there is nothing to do once more\n", drydock(t, "upgrade", "retry", "prod/changed").stderr)
+	require.Equal(t, "error: retry rollout prod/changed: every cluster is complete: there is nothing to retry\n", drydock(t, "upgrade", "retry", "prod/changed").stderr)
 }
 
 func (s *stage) listsRollouts(t *testing.T) {

@@ -187,7 +187,7 @@ func (c *cli) keptRun(ctx context.Context, target subject) (*rolloutRun, error) 
 	}
 	namespace, name, _ := strings.Cut(target.name, "/")
 	var kept corev1.ConfigMap
-	err = reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: rollout.KeptName(name)}, &kept)
+	err = reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: rollout.SavedName(name)}, &kept)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -108,8 +108,8 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"VanishedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
 		"AwaitVanished":    func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
-		"KeepRollout":      s.keepRollout,
-		"RecallRollout":    s.recallRollout,
+		"SaveRollout":      s.keepRollout,
+		"LoadRollout":      s.recallRollout,
 		"CheckRollout":     (&activities.Rollouts{}).CheckRollout,
 		"WakeSweeper":      (&activities.Sweeper{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":     s.awaitOrphans,
@@ -129,22 +129,22 @@ func (s *stage) startWorker(t *testing.T) {
 	require.NoError(t, s.worker.Start())
 }
 
-func (s *stage) keepRollout(_ context.Context, in activities.KeepRolloutInput) error {
+func (s *stage) keepRollout(_ context.Context, in activities.SaveRolloutInput) error {
 	s.kept.Store(in.Object.Name, in.Object)
 	return nil
 }
 
-func (s *stage) recallRollout(_ context.Context, in activities.RecallRolloutInput) (activities.RecalledRollout, error) {
+func (s *stage) recallRollout(_ context.Context, in activities.LoadRolloutInput) (activities.LoadedRollout, error) {
 	kept, _ := s.kept.Load(in.Name)
 	object, known := kept.(ranv1.ClusterGroupUpgrade)
 	if !known {
-		return activities.RecalledRollout{}, temporal.Error(temporal.ErrNotFound, "the hub keeps nothing of rollout "+in.Name, nil)
+		return activities.LoadedRollout{}, temporal.Error(temporal.ErrNotFound, "rollout "+in.Name+" is not saved on the hub", nil)
 	}
 	var err error
 	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
 		err = temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	return activities.RecalledRollout{Object: object}, err
+	return activities.LoadedRollout{Object: object}, err
 }
 
 // noHub is that of an installation without a hub.

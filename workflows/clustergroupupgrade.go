@@ -19,61 +19,61 @@ import (
 type ClusterGroupUpgradeInput struct {
 	// Object is the request. Its status is not read.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	// StartedBy is who starts it, for approvals that somebody else has to give.
+	// StartedBy is the person who starts it. Approvals with separate duties must come from somebody else.
 	StartedBy string `json:"startedBy,omitempty"`
-	// Retry does once more what has failed in the last run of that name, whose spec and plan are taken from the hub. Of Object then only
-	// the name is read.
+	// Retry runs the failed clusters of the last rollout of that name again, with its saved spec and plan. Then only the name of Object is
+	// read.
 	Retry *rollout.RetryRequest `json:"retry,omitempty"`
-	// Carried is the state of the run before, when this one continues it.
+	// Carried is the state of the previous run if this run continues it.
 	Carried *ClusterGroupUpgradeCarried `json:"carried,omitempty"`
 }
 
-// ClusterGroupUpgradeCarried is what a run hands to the next one while no cluster is at work.
+// ClusterGroupUpgradeCarried is the state that a run passes to the next one. No cluster is at work then.
 type ClusterGroupUpgradeCarried struct {
 	// Status is compact.
 	Status     ranv1.ClusterGroupUpgradeStatus `json:"status"`
 	TaskQueues map[string]string               `json:"taskQueues,omitempty"`
-	// NotBound are the policies, by number, that are not bound to clusters, by their places in the status.
+	// NotBound lists, by the index of a cluster in the status, the indexes of the policies that are not bound to it.
 	NotBound map[int][]int `json:"notBound,omitempty"`
-	// Phase of the runbook that the next run goes on with.
+	// Phase of the runbook in which the next run resumes.
 	Phase string `json:"phase"`
 	// Used is how much of the timeout has been charged.
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
 	NextBatch int `json:"nextBatch"`
-	// Begun is the budget of the next batch if the run before has begun it.
+	// Begun is the budget of the next batch if the previous run began that batch.
 	Begun *BatchBudget `json:"begun,omitempty"`
-	// Gated is on how many clusters of the plan the health checks were found to hold, before the first batch.
+	// Gated is the number of clusters of the plan that passed the health checks before the first batch.
 	Gated int `json:"gated,omitempty"`
-	// GatePassed: a cluster was started for which they had to hold.
+	// GatePassed: a cluster was started after all of them passed.
 	GatePassed bool `json:"gatePassed,omitempty"`
-	// Completed clusters to which afterCompletion is still to be done.
+	// Completed are complete clusters on which afterCompletion is still to be carried out.
 	Completed []string `json:"completed,omitempty"`
-	// Prepared is what was found of the policies or manifest works; nil before the first cluster.
+	// Prepared is the result of preparing policies or manifest works; nil before the first cluster.
 	Prepared *PreparedItems `json:"prepared,omitempty"`
-	// Held is what was known of the emergency stop.
+	// Held is the last known state of the emergency stop.
 	Held emergency.State `json:"held"`
-	// Windows is what was known of the maintenance windows.
+	// Windows is the last known state of the maintenance windows.
 	Windows CarriedWindows `json:"windows,omitzero"`
-	// Slowest is how long the slowest of the complete clusters took.
+	// Slowest is the duration of the slowest complete cluster.
 	Slowest time.Duration `json:"slowest,omitempty"`
-	// Starters are who brought the rollout on its way.
+	// Starters are the people who started, edited or enabled the rollout.
 	Starters []string `json:"starters,omitempty"`
-	// Pause is that which lasts.
+	// Pause is the current pause.
 	Pause *drydockv1.Wait `json:"pause,omitempty"`
 }
 
-// BatchBudget is how much time a batch has.
+// BatchBudget is the time budget of a batch.
 type BatchBudget struct {
 	Budget time.Duration `json:"budget"`
-	// ChargedBefore is what was charged to the rollout when the batch began.
+	// ChargedBefore is the time charged to the rollout before the batch began.
 	ChargedBefore time.Duration `json:"chargedBefore"`
-	// After is the number of the batch that was begun before it, counted from 1; 0: none was.
+	// After is the number of the previous batch, counted from 1; 0: there was none.
 	After int32 `json:"after,omitempty"`
 }
 
-// ClusterGroupUpgrade rolls a remediation over a group of clusters: canaries first, then batch after batch, each with its budget of
-// time. It ends with the status of the rollout; a rollout that did not succeed ends in a typed error that carries the status as its
+// ClusterGroupUpgrade rolls out a remediation to a group of clusters: canaries first, then batch after batch, each with its time
+// budget. It returns the status of the rollout. A rollout that does not succeed returns a typed error with the status as its
 // details.
 func ClusterGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (ranv1.ClusterGroupUpgradeStatus, error) {
 	g, err := newGroupUpgrade(ctx, in)
@@ -93,41 +93,41 @@ type groupUpgrade struct {
 	// remediator does the work on the clusters.
 	remediator Remediator
 	taskQueues map[string]string
-	// notBound are the policies, by number, that were not bound to a cluster when it was planned.
+	// notBound lists by cluster the indexes of the policies that were not bound to it when it was planned.
 	notBound map[string][]int
-	// phase of the runbook.
+	// phase is the current phase of the runbook.
 	phase     string
 	nextBatch int
 	begun     *BatchBudget
 	gate      healthGate
-	// looks lets in so many looks at the health of clusters as may be under way together.
+	// looks limits how many clusters have their health checked at the same time.
 	looks workflow.Semaphore
 	// charged is the time that counts against the rollout's timeout.
 	charged stopwatch
-	// slowest is how long the slowest of the complete clusters took, as it was charged: a window that was closed meanwhile does not count.
+	// slowest is the charged duration of the slowest complete cluster. Time in which a window was closed does not count.
 	slowest time.Duration
 	// batch at work; nil between batches.
 	batch *batch
-	// completions are the clusters that are complete, for the actions that follow.
+	// completions carries out afterCompletion on complete clusters.
 	completions completions
-	// precaching and backup of the clusters; nil where there is none.
+	// precaching and backup of the clusters; nil if not asked for.
 	precaching, backup *preparation
-	// preparations is how many there were; partsAtWork are those of the ClusterPreparations that are at work.
+	// preparations is the number of preparations so far; partsAtWork are the ClusterPreparations in progress.
 	preparations int
 	partsAtWork  []*preparationPart
 
 	enabled bool
-	// complete: the spec has its defaults.
-	complete bool
+	// defaulted: the spec has its defaults.
+	defaulted bool
 	// edited: the spec has changed since the plan was made.
 	edited bool
-	// registered: the hub may know of this run. recalled: this run has the plan of the one before.
-	registered, recalled bool
+	// registered: the hub may know of this run. loaded: this run has the saved plan of an earlier rollout.
+	registered, loaded bool
 	// starters started, edited, enabled or retried the rollout.
 	starters []string
-	// awaited is the approval that is waited for.
+	// awaited is the missing approval.
 	awaited *rollout.AwaitedApproval
-	// pauseRequest is who paused or resumed last, and why.
+	// pauseRequest is the last pause or resume: who asked for it, and why.
 	pauseRequest temporal.SignalRequest
 	withdraw     workflow.CancelFunc
 	withdrawn    *temporal.SignalRequest
@@ -141,7 +141,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
 	var prepared *PreparedItems
 	if c := in.Carried; c != nil {
-		g.complete = true
+		g.defaulted = true
 		g.status, g.taskQueues, g.phase, g.charged.used, g.nextBatch, g.begun = rollout.Expand(c.Status), c.TaskQueues, c.Phase, c.Used, c.NextBatch, c.Begun
 		g.holds.state, g.completions.due, g.starters = c.Held, c.Completed, c.Starters
 		g.notBound = rollout.ExpandNotBound(c.NotBound, rollout.NamesOf(c.Status.Clusters))
@@ -161,7 +161,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 		g.record.show()
 	}
 	return g, errors.Join(g.takeUpdates(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld, g.heldOf,
-		workflow.QueryHandlerOptions{Description: "What keeps anything new from being begun on the clusters that are named."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+		workflow.QueryHandlerOptions{Description: "Why no new work starts on the named clusters."}), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 			status, err := rollout.Page(g.status, rollout.Part(request))
 			return g.withHolds(status), err
@@ -169,7 +169,7 @@ func newGroupUpgrade(ctx workflow.Context, in ClusterGroupUpgradeInput) (*groupU
 		workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}))
 }
 
-// insist returns the insistence of this rollout on the hub: its status says why an activity does not succeed.
+// insist retries activities on the hub. The status says why one does not succeed yet.
 func (g *groupUpgrade) insist() insistence {
 	return insistence{taskQueue: temporal.TaskQueue, waiting: g.record.troubles.add()}
 }
@@ -189,18 +189,18 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	g.finishChanges(work, listening)
 	g.holds.leave(listening)
 	status, err := g.finishAs(listening, end, err)
-	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // who has asked for a change gets an answer
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // everybody who asked for a change gets an answer
 	return status, err
 }
 
-// phase is a part of a rollout, up to a point at which a new run may take over.
+// phase is a part of a rollout. A new run may continue between phases.
 type phase struct {
 	name string
-	// run returns why the rollout ends with it, endRun, or "" when the next phase is due. The error is why no plan could be made.
+	// run returns why the rollout ends with this phase, endRun to continue as new, or "" to go on. The error says why there is no plan.
 	run func(workflow.Context) (rollout.End, error)
 }
 
-// The phases, in order. A run hands the name of the next one to the run that continues it.
+// The phases, in order. A run passes the name of the current one to the run that continues it.
 const (
 	phasePlan         = "plan"
 	phaseBlocked      = "blocked"
@@ -211,7 +211,7 @@ const (
 	phaseLookAgain    = "lookAgain"
 )
 
-// runbook is what a rollout goes through, in order.
+// runbook lists the phases of a rollout, in order.
 func (g *groupUpgrade) runbook() []phase {
 	return []phase{
 		{phasePlan, g.prepare},
@@ -224,7 +224,7 @@ func (g *groupUpgrade) runbook() []phase {
 	}
 }
 
-// rollOut goes through the runbook, or goes on where the run before stood. The error is a continue-as-new, or why no plan could be made.
+// rollOut runs the phases, from the one in which the previous run ended. The error is a continue-as-new, or says why there is no plan.
 func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	runbook := g.runbook()
 	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.phase }))
@@ -236,7 +236,7 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 			return g.continueAsNew(ctx)
 		}
 		if end != "" && phase.name == phaseBatches {
-			_, _ = g.lookAgain(ctx) // also in a rollout that stops early, which has its end already
+			_, _ = g.lookAgain(ctx) // also in a rollout that stops early; its result stays
 		}
 		if end != "" || err != nil {
 			return end, err
@@ -245,16 +245,16 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	return rollout.EndFinished, nil
 }
 
-// begin records that remediation starts: what comes before is not charged to the timeout.
+// begin records that remediation starts. Earlier phases are not charged to the timeout.
 func (g *groupUpgrade) begin(ctx workflow.Context) (rollout.End, error) {
 	g.record.started(ctx)
 	return "", nil
 }
 
-// continueAsNew hands the state to a new run. No cluster is at work.
+// continueAsNew passes the state to a new run. No cluster is at work.
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	g.remediator.Settle(ctx)
-	// Last: what is asked for while something else is waited for is answered by this run.
+	// Last: this run answers every request that arrived while it waited for anything else.
 	_ = workflow.Await(ctx, func() bool { return !g.completions.atWork && workflow.AllHandlersFinished(ctx) })
 	hearSignals(ctx)
 	if ctx.Err() != nil {
@@ -266,7 +266,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	return "", workflow.NewContinueAsNewError(ctx, temporal.ClusterGroupUpgrade, in)
 }
 
-// carry is what this run hands to the next one.
+// carry is the state that this run passes to the next one.
 func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	seen, passed := g.gate.carry()
 	status := rollout.Compact(g.status)
@@ -278,7 +278,7 @@ func (g *groupUpgrade) carry(now time.Time) *ClusterGroupUpgradeCarried {
 	}
 }
 
-// notBoundStill is what is known of the clusters that are not complete.
+// notBoundStill is notBound without the complete clusters.
 func (g *groupUpgrade) notBoundStill() map[string][]int {
 	still := map[string][]int{}
 	for i := range g.status.Clusters {
@@ -290,9 +290,9 @@ func (g *groupUpgrade) notBoundStill() map[string][]int {
 	return still
 }
 
-// messagesRoom is how many bytes the messages of all clusters have together in what one run hands to the next: the server refuses 2 MiB, and the names of 10,000
-// clusters alone may be half of that.
-const messagesRoom = 512 << 10
+// messagesLimit is the total length, in bytes, of the messages of all clusters that one run passes to the next. The server refuses
+// 2 MiB, and the names of 10,000 clusters alone can take half of that.
+const messagesLimit = 512 << 10
 
 // shortMessages cuts the longest messages of clusters until all of them fit.
 func shortMessages(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
@@ -308,7 +308,7 @@ func shortMessages(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 		return length
 	}
 	const shortest = 16
-	for limit > shortest && together() > messagesRoom {
+	for limit > shortest && together() > messagesLimit {
 		limit /= 2
 	}
 	if limit == longest {

@@ -15,39 +15,39 @@ import (
 )
 
 const (
-	// changedAtOnce is how many clusters' labels and annotations one activity changes.
+	// changedAtOnce is the number of clusters that one activity labels and annotates.
 	changedAtOnce = 200
-	// shortestRefusal and longestRefusal are how long clusters are left alone that have refused a change.
+	// shortestRefusal and longestRefusal bound the pause before a refused change is retried.
 	shortestRefusal = 2 * time.Second
 	longestRefusal  = 5 * time.Minute
-	// refusalsNamed is how many of the clusters that refuse a change a status names.
+	// refusalsNamed is the number of refusing clusters that a status names.
 	refusalsNamed = 5
-	// reasonRefused is the reason of a rollout that waits for clusters which refuse a change.
+	// reasonRefused: the rollout waits for clusters that refuse a change.
 	reasonRefused = "ClustersRefused"
 )
 
-// completions are the clusters that are complete, and what afterCompletion does to them. Those that complete while others are being changed are
-// changed together.
+// completions carries out afterCompletion on complete clusters. Clusters that complete while others are being changed are changed
+// together.
 type completions struct {
 	change rollout.ClusterChange
-	// due are the clusters that are to be changed still.
+	// due are the clusters that are still to be changed.
 	due    []string
 	atWork bool
 	// trouble shows why a change does not succeed yet.
 	trouble func(ctx workflow.Context, reason, message string)
-	// refused are those of them that have refused it.
+	// refused are those of them that refused the change.
 	refused []activities.RefusedChange
 }
 
-// add takes in clusters that are complete, or needed no work.
+// add adds clusters that are complete or needed no work.
 func (c *completions) add(clusters ...string) {
 	if !c.change.Empty() {
 		c.due = append(c.due, clusters...)
 	}
 }
 
-// changeBefore does what beforeEnable asks for, before any cluster is worked on. What afterCompletion asks for is due for the clusters that need no
-// work.
+// changeBefore carries out beforeEnable on all clusters before work starts on any. Then afterCompletion is due for the clusters that
+// need no work.
 func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
 	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
@@ -65,8 +65,8 @@ func (g *groupUpgrade) changeBefore(ctx workflow.Context) (rollout.End, error) {
 	return "", nil
 }
 
-// changeSkipped: what afterCompletion asks for is due for the clusters that need no work, unless an earlier run has done it: who has removed a label since
-// does not want it back.
+// changeSkipped makes afterCompletion due for the clusters that need no work, unless an earlier run carried it out: a label that a
+// person removed since must not come back.
 func (g *groupUpgrade) changeSkipped() {
 	if g.completions.change.Empty() || g.status.AfterCompletion != nil {
 		return
@@ -75,7 +75,7 @@ func (g *groupUpgrade) changeSkipped() {
 	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
 }
 
-// changeLeft: what afterCompletion asks for is due for the clusters that the run before has left without it.
+// changeLeft makes afterCompletion due for the clusters on which the previous rollout did not carry it out.
 func (g *groupUpgrade) changeLeft() {
 	left := g.status.AfterCompletion
 	if left == nil {
@@ -84,18 +84,18 @@ func (g *groupUpgrade) changeLeft() {
 	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
 	g.completions.add(slices.DeleteFunc(slices.Clone(left.NotDone), func(name string) bool {
 		c := g.record.cluster(name)
-		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // it has failed since, and is done once more
+		return c != nil && c.State != ranv1.ClusterComplete && c.State != ranv1.ClusterSkipped // it failed since then, and is retried
 	})...)
 }
 
-// notDone remembers that afterCompletion was not done to clusters.
+// notDone records clusters on which afterCompletion was not carried out.
 func (g *groupUpgrade) notDone(clusters []string) {
 	if after := g.status.AfterCompletion; after != nil {
 		after.NotDone = append(after.NotDone, clusters...)
 	}
 }
 
-// changeAll does what beforeEnable asks for to clusters. Those that refuse it are asked again until they take it, or have refused it for good.
+// changeAll carries out beforeEnable on clusters, and retries on those that refuse until they accept or refuse for good.
 func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change rollout.ClusterChange) error {
 	refused, err := g.change(ctx, "beforeEnable", clusters, change)
 	trouble := g.record.troubles.add()
@@ -113,7 +113,7 @@ func (g *groupUpgrade) changeAll(ctx workflow.Context, clusters []string, change
 	return err
 }
 
-// changeCompleted does what afterCompletion asks for to clusters as they complete, until ctx is cancelled.
+// changeCompleted carries out afterCompletion on clusters as they complete, until ctx is cancelled.
 func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 	c := &g.completions
 	workflow.GoNamed(ctx, "afterCompletion", func(ctx workflow.Context) {
@@ -125,11 +125,11 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 			c.atWork = false
 			if err != nil && ctx.Err() == nil {
 				g.notDone(some)
-				g.record.note(fmt.Sprintf("actions.afterCompletion could not be done to %s: %s", listed(some), temporal.ErrorMessage(err)))
+				g.record.note(fmt.Sprintf("actions.afterCompletion failed on %s: %s", listed(some), temporal.ErrorMessage(err)))
 			}
 			if final := finally(refused); len(final) > 0 {
 				g.notDone(namesOf(final))
-				g.record.note("actions.afterCompletion could not be done: " + answers(final))
+				g.record.note("actions.afterCompletion failed: " + answers(final))
 			}
 			if g.takeRefusals(ctx, some, refused); len(c.refused) == 0 {
 				pause = shortestRefusal
@@ -140,7 +140,7 @@ func (g *groupUpgrade) changeCompleted(ctx workflow.Context) {
 	})
 }
 
-// takeRefusals takes in what came of changing some clusters: those that have refused come again, after all others.
+// takeRefusals records which of some clusters refused the change. They are retried after all others.
 func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused []activities.RefusedChange) {
 	c := &g.completions
 	asked := func(r activities.RefusedChange) bool { return slices.Contains(some, r.Cluster) }
@@ -154,17 +154,17 @@ func (g *groupUpgrade) takeRefusals(ctx workflow.Context, some []string, refused
 	c.trouble(ctx, reason, message)
 }
 
-// awaitOthers waits until other clusters are due than those that have refused, or for as long as those are left alone; then it returns true.
+// awaitOthers waits until clusters are due that have not refused, or until the pause is over; then it returns true.
 func (c *completions) awaitOthers(ctx workflow.Context, pause time.Duration) bool {
 	waiting, stop := workflow.WithCancel(ctx)
-	timer := workflow.NewTimerWithOptions(waiting, pause, workflow.TimerOptions{Summary: "ask clusters again that refuse afterCompletion"})
+	timer := workflow.NewTimerWithOptions(waiting, pause, workflow.TimerOptions{Summary: "retry afterCompletion on clusters that refused it"})
 	_ = workflow.Await(ctx, func() bool { return len(c.due) > len(c.refused) || timer.IsReady() })
 	over := timer.IsReady()
 	stop()
 	return over
 }
 
-// finally are those that have refused for good.
+// finally are the refusals that are final.
 func finally(refused []activities.RefusedChange) []activities.RefusedChange {
 	return slices.DeleteFunc(slices.Clone(refused), func(r activities.RefusedChange) bool { return !r.Final })
 }
@@ -177,7 +177,7 @@ func namesOf(refused []activities.RefusedChange) []string {
 	return names
 }
 
-// answers are what the hub says of the first of the clusters that refuse a change.
+// answers are the answers of the hub for the first clusters that refuse a change.
 func answers(refused []activities.RefusedChange) string {
 	var messages []string
 	for _, r := range refused[:min(len(refused), refusalsNamed)] {
@@ -199,8 +199,8 @@ func (g *groupUpgrade) change(ctx workflow.Context, action string, clusters []st
 	return refused, err
 }
 
-// finishChanges waits until afterCompletion is done to every complete cluster. A rollout that is cancelled does not wait for longer than it insists on keeping its
-// status.
+// finishChanges waits until afterCompletion is carried out on every complete cluster; in a cancelled rollout, for hubLimit at
+// most.
 func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	made := func() bool { return len(g.completions.due) == 0 }
 	if workflow.Await(work, made) == nil {
@@ -212,7 +212,7 @@ func (g *groupUpgrade) finishChanges(work, listening workflow.Context) {
 	stop() // not deferred: a run that is evicted from the cache must give no command
 	if !made() {
 		g.notDone(g.completions.due)
-		note := "actions.afterCompletion was not done to " + listed(g.completions.due)
+		note := "actions.afterCompletion was not carried out on " + listed(g.completions.due)
 		if len(g.completions.refused) > 0 {
 			note += ": " + answers(g.completions.refused)
 		}

@@ -115,7 +115,7 @@ func TestACancelledRolloutGivesUpOnItsActionsAndSaysSo(t *testing.T) {
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, 10*time.Minute)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
 	status := requireCancelled[groupStatus](w)
-	require.Contains(t, status.Notes, "actions.afterCompletion was not done to c1")
+	require.Contains(t, status.Notes, "actions.afterCompletion was not carried out on c1")
 }
 
 // refuseChanges lets clusters refuse what afterCompletion asks for, until then.
@@ -159,14 +159,14 @@ func TestARolloutThatIsNotToWaitForLabelsNamesTheClustersThatRefusedThem(t *test
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
 	status := requireResult[groupStatus](w)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(status), "there was nothing else to cancel")
-	require.Contains(t, status.Notes, "actions.afterCompletion was not done to c1: ManagedCluster c1: frozen")
+	require.Contains(t, status.Notes, "actions.afterCompletion was not carried out on c1: ManagedCluster c1: frozen")
 }
 
 func TestALabelThatAClusterCanNeverHaveIsNoted(t *testing.T) {
 	w, _ := newGroupWorld(t, []string{"c1", "c2"})
 	w.refuseChanges(w.Now().Add(300*time.Hour), true, "c1")
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: withActions(aRollout())})
-	require.Equal(t, []string{"actions.afterCompletion could not be done: ManagedCluster c1: frozen"}, requireResult[groupStatus](w).Notes)
+	require.Equal(t, []string{"actions.afterCompletion failed: ManagedCluster c1: frozen"}, requireResult[groupStatus](w).Notes)
 }
 
 func TestNothingIsWorkedOnBeforeEveryClusterHasTakenItsLabels(t *testing.T) {

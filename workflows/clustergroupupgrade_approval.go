@@ -11,13 +11,13 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// awaitApproval waits until somebody has approved the next batch, if that is asked for. The clock of the rollout stands still.
+// awaitApproval waits until somebody approves the next batch, if that is required. The clock of the rollout is stopped.
 func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	if !g.mustApprove(ctx) {
 		return ""
 	}
 	awaited := g.nextApproval()
-	g.gate.stale = g.gate.stale || g.gate.seen > 0 // the batch before was over before it started a cluster
+	g.gate.stale = g.gate.stale || g.gate.seen > 0 // the previous batch ended before it started a cluster
 	g.awaited = &awaited
 	g.runClock(ctx)
 	expired := func() bool { return false }
@@ -35,7 +35,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	g.record.awaitingApproval(ctx, nil, nil)
 	g.runClock(ctx)
 	switch {
-	case err != nil || ctx.Err() != nil: // the timer is over at once then, too
+	case err != nil || ctx.Err() != nil: // the timer has ended at once, too
 		return rollout.EndCancelled
 	case unapproved:
 		return rollout.EndNotApproved
@@ -43,7 +43,7 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 	return ""
 }
 
-// nextApproval is what has to be approved before a cluster of the next batch is started; its point is "" if nothing has.
+// nextApproval is the approval that is required before the next batch; its point is "" if none is.
 func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	begun := g.status.Status.CurrentBatch
 	if g.begun != nil {
@@ -53,14 +53,14 @@ func (g *groupUpgrade) nextApproval() rollout.AwaitedApproval {
 	return rollout.AwaitedApproval{Point: point, Batch: int32(g.nextBatch + 1)}
 }
 
-// mustApprove reports whether the next batch needs an approval, and there is none that holds still.
+// mustApprove reports whether the next batch needs an approval and has no valid one.
 func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
 	awaited := g.nextApproval()
 	return awaited.Point != "" && !g.approved(ctx, awaited)
 }
 
-// approved reports whether an approval was given that holds still. One that held when the health checks began grows no older while they are made: where they
-// take longer than an approval lasts, it would be asked for again for ever.
+// approved reports whether a valid approval was given. An approval does not expire while the health checks before the first batch run:
+// if they take longer than an approval is valid, it would be asked for again and again.
 func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
 	given := g.status.Approvals
 	if len(given) == 0 {
@@ -71,7 +71,7 @@ func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApp
 	return meant && (g.holdsSoFar() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
 }
 
-// checkApproval refuses an approval that does not count.
+// checkApproval rejects an approval that nobody waits for.
 func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
 	instead := "it is over"
 	if g.status.Status.CompletedAt == nil {
@@ -83,9 +83,9 @@ func (g *groupUpgrade) checkApproval(request rollout.ApprovalRequest) error {
 	return refused(rollout.CheckApproval(g.spec.Approvals, g.awaited, request, g.starters, instead))
 }
 
-// approve lets the rollout go on.
+// approve records an approval, so that the rollout goes on.
 func (g *groupUpgrade) approve(ctx workflow.Context, request rollout.ApprovalRequest) (ranv1.Approval, error) {
-	// Of two approvals that arrive together, both have been found good before the first counted.
+	// Two approvals that arrive together both pass the validator before the first one counts.
 	if err := g.checkApproval(request); err != nil {
 		return ranv1.Approval{}, err
 	}

@@ -12,14 +12,13 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// clustersAtOnce is how many clusters one run keeps at work at most that have a child each: the server blocks a run with too many.
+// clustersAtOnce is the maximum number of clusters at work with a child workflow each. The server blocks a run with too many children.
 const clustersAtOnce = 300
 
-// endRun ends the run, not the rollout: its history is long enough.
+// endRun ends the run, not the rollout: the run continues as new.
 const endRun rollout.End = "ContinueAsNew"
 
-// batch is the clusters that are taken together, within one budget of time: one batch of the plan, or all that a rolling rollout goes through
-// after its canaries.
+// batch is the clusters that share one time budget: one batch of the plan, or in a rolling rollout all batches after the canaries.
 type batch struct {
 	group *groupUpgrade
 	// first and last batch of the plan, counted from 1.
@@ -28,29 +27,29 @@ type batch struct {
 
 	clusters []string
 	pending  []string
-	// running are the clusters that are at work, and those that soak.
+	// running are the clusters at work and those that soak.
 	running map[string]*clusterAtWork
-	// timer cancels the deadline; nil while there is none. It looks at the clock next at wake, and is that of the rollout while clusters only soak.
+	// timer cancels the deadline; nil: there is none. It fires next at wake. While clusters only soak it is the deadline of the rollout.
 	timer     workflow.CancelFunc
 	wake      time.Time
 	soakTimer bool
-	// work is the context of what is at work, and of what soaks; withdraw cancels it. stopStarting keeps others from being started.
+	// work is the context of clusters at work and of those that soak; withdraw cancels it. stopStarting cancels what starts others.
 	work                   workflow.Context
 	withdraw, stopStarting workflow.CancelFunc
 	timedOut               bool
 	changed                bool
-	// seen are clusters that wait and were ManagedClusters when that was asked last, at seenAt.
+	// seen are pending clusters that were ManagedClusters at seenAt.
 	seen   map[string]bool
 	seenAt time.Time
-	// blind: nobody could say it, and it is asked again when askPause is over; 0: somebody could.
+	// blind: the hub did not answer, and is asked again after askPause; 0: it answered. trouble shows that.
 	blind    bool
 	askPause time.Duration
 	trouble  func(ctx workflow.Context, reason, message string)
-	// vanishing watches whether clusters vanish.
+	// vanishing watches whether ManagedClusters are deleted.
 	vanishing vanishWatch
 }
 
-// runBatches takes batch after batch.
+// runBatches runs batch after batch.
 func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	plan := g.status.RemediationPlan
 	g.followWindows(ctx)
@@ -77,8 +76,8 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	return "", nil
 }
 
-// runBatch takes the batches up to next from start to end, or goes on with what the run before has begun. It returns why the rollout ends
-// with it, endRun, endGate, or "" when the next batch is due.
+// runBatch runs the batches up to next, or resumes what the previous run began. It returns why the rollout ends, endRun, endGate, or ""
+// when the next batch is due.
 func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	if g.begun == nil {
 		used := g.charged.total(workflow.Now(ctx))
@@ -101,7 +100,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 		return endGate
 	}
 	if err := b.dropVanished(ctx, b.insist(ctx), b.clusters); err != nil && ctx.Err() == nil {
-		g.record.note(fmt.Sprintf("whether clusters of batch %d have vanished could not be found out: %s", b.first, temporal.ErrorMessage(err)))
+		g.record.note(fmt.Sprintf("could not check for deleted clusters of batch %d: %s", b.first, temporal.ErrorMessage(err)))
 	}
 	g.batch = nil
 	if b.decide(ctx).Step != rollout.BatchEnd {
@@ -112,8 +111,8 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, next int) rollout.End {
 	return b.end(ctx)
 }
 
-// awaitTurn waits until a batch may begin, or go on in a new run: nothing is paused, it is known what is held, and who has to has approved it; one that goes on
-// needs that only if it is the first and no cluster of it was started. A batch for which there is no time left does not begin.
+// awaitTurn waits until a batch may begin, or resume in a new run: the rollout is not paused, the holds are known, and the batch is
+// approved. A resumed batch needs an approval only if no cluster was started yet. Without time left, no batch begins.
 func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	for {
 		if workflow.Await(ctx, func() bool { return !g.status.Paused }) != nil || g.holds.awaitKnown(ctx, g.record.holdsUnknown) != nil {
@@ -134,7 +133,7 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 			return end
 		case g.status.Paused: // meanwhile
 		case rollout.ApprovalExpiry(g.spec.Approvals) > 0 && g.startHold() != nil:
-			// What was approved may be out of date when a cluster can be started.
+			// The approval may have expired when a cluster can be started.
 			g.gate.standing = true
 			err := g.awaitStartable(ctx)
 			g.gate.standing = false
@@ -147,7 +146,7 @@ func (g *groupUpgrade) awaitTurn(ctx workflow.Context) rollout.End {
 	}
 }
 
-// batchesLeft is how many batches share what is left of the time.
+// batchesLeft is the number of batches that share the time that is left.
 func (g *groupUpgrade) batchesLeft() int {
 	plan := g.status.RemediationPlan
 	if rollout.Together(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
@@ -162,8 +161,8 @@ func (g *groupUpgrade) batchesLeft() int {
 	return left
 }
 
-// run starts the clusters and waits until all are over. Out of time or cancelled, the clusters at work return their nodes first. It returns
-// with clusters pending when the batch is out of time, the run must continue as new, or too many have failed.
+// run starts the clusters and waits until all are over. After a timeout or a cancellation, clusters at work are withdrawn first. It
+// returns with pending clusters when the batch timed out, the run must continue as new, or too many clusters failed.
 func (b *batch) run(ctx workflow.Context) {
 	work, withdraw := workflow.WithCancel(ctx)
 	starting, stopStarting := workflow.WithCancel(work)
@@ -199,7 +198,7 @@ func (b *batch) run(ctx workflow.Context) {
 	b.endSoak(waiting)
 }
 
-// busy is how many clusters are at work.
+// busy is the number of clusters at work.
 func (b *batch) busy() int {
 	busy := 0
 	//workflowcheck:ignore what is counted has no order
@@ -217,7 +216,7 @@ func (b *batch) othersFollow() bool {
 	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
-// ended takes over the end of the work on a cluster, or of the health checks that follow it.
+// ended records the end of the work on a cluster, or of the health checks that follow it.
 func (b *batch) ended(ctx workflow.Context, cluster *clusterAtWork, result ranv1.ClusterStatus) {
 	g := b.group
 	soaks := b.work.Err() == nil && g.soak() > 0 && b.othersFollow()
@@ -250,9 +249,9 @@ func withdrawnAs(state ranv1.ClusterState, before *ranv1.ClusterStatus) bool {
 	return state == ranv1.ClusterTimedOut || state == ranv1.ClusterFailed && before.State == ranv1.ClusterFailed
 }
 
-// reached is the first batch of the plan that is not over: how a rolling rollout shows how far it is.
+// reached is the first batch of the plan that is not over. A rolling rollout shows its progress by it.
 func (b *batch) reached() int32 {
-	for number := max(b.first, b.group.status.Status.CurrentBatch); number < b.last; number++ { // what is over stays so
+	for number := max(b.first, b.group.status.Status.CurrentBatch); number < b.last; number++ { // batches that are over stay so
 		if !b.group.record.over(b.group.status.RemediationPlan[number-1]) {
 			return number
 		}
@@ -260,7 +259,7 @@ func (b *batch) reached() int32 {
 	return b.last
 }
 
-// end judges the batch: whether the rollout goes on after it.
+// end returns why the rollout ends after this batch; "": it goes on.
 func (b *batch) end(ctx workflow.Context) rollout.End {
 	g := b.group
 	canary := slices.ContainsFunc(b.clusters, func(c string) bool {

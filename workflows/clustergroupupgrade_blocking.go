@@ -8,12 +8,12 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitBlockers waits until the rollouts that block this one have succeeded. That is not charged to the timeout.
+// awaitBlockers waits until the blocking rollouts have succeeded. The timeout does not run.
 func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
 	if len(g.spec.BlockingCRs) == 0 {
 		return "", nil
 	}
-	// The rest of the spec does not matter, and may be long.
+	// The rest of the spec may be long, and is not needed.
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.spec.BlockingCRs}}
 	insist := g.insist()
 	err := insist.wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
@@ -26,7 +26,7 @@ func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 	return "", nil
 }
 
-// observed takes over what an activity sees that waits.
+// observed records what a waiting activity sees.
 func (g *groupUpgrade) observed(ctx workflow.Context, seen temporal.Observation) {
 	if seen.Activity == "AwaitClusterHealthy" {
 		g.healthObserved(ctx, seen)

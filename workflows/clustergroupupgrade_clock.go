@@ -12,7 +12,7 @@ import (
 // timeout of the whole rollout.
 func (g *groupUpgrade) timeout() time.Duration { return rollout.Timeout(&g.spec) }
 
-// stopwatch measures time that may stand still in between.
+// stopwatch measures time, and can be stopped and started again.
 type stopwatch struct {
 	used  time.Duration
 	since *time.Time
@@ -28,7 +28,7 @@ func (s *stopwatch) stop(now time.Time) {
 	s.used, s.since = s.total(now), nil
 }
 
-// giveBack takes time off that shall not count.
+// giveBack subtracts time that does not count.
 func (s *stopwatch) giveBack(d time.Duration) { s.used -= d }
 
 func (s *stopwatch) total(now time.Time) time.Duration {
@@ -38,8 +38,8 @@ func (s *stopwatch) total(now time.Time) time.Duration {
 	return s.used + now.Sub(*s.since)
 }
 
-// arm keeps the deadlines of the batch and of its clusters as a timer, and while clusters only soak that of the rollout. While its clock stands still
-// there is none.
+// arm keeps a timer for the deadlines of the batch and of its clusters, or, while clusters only soak, of the rollout. While the clock is
+// stopped there is none.
 func (b *batch) arm(ctx workflow.Context) {
 	g := b.group
 	if g.standsStill() || len(b.running) == 0 && len(b.pending) == 0 {
@@ -65,8 +65,8 @@ func (b *batch) arm(ctx workflow.Context) {
 	})
 }
 
-// keepTime returns true when the time of the batch is over; clusters whose own time is over before are withdrawn. It looks at the clock in
-// between: time in which no worker was there is not charged, and shows only by a look that comes late.
+// keepTime returns true when the time of the batch is over. It withdraws clusters whose own time is over. It also wakes in between:
+// a timer that fires late shows that no worker was running, and that time is not charged.
 func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 	g := b.group
 	var deadline time.Time
@@ -100,7 +100,7 @@ func (b *batch) keepTime(ctx workflow.Context) (over bool) {
 	}
 }
 
-// left is how much of the batch's time is left; negative when it is over. What only soaks has all the time of the rollout.
+// left is the time that the batch has left; negative when it is over. A batch that only soaks has all the time of the rollout.
 func (b *batch) left(now time.Time) time.Duration {
 	if b.onlySoaks() {
 		return b.group.timeout() - b.group.charged.total(now)
@@ -108,7 +108,7 @@ func (b *batch) left(now time.Time) time.Duration {
 	return b.time.Budget - (b.group.charged.total(now) - b.time.ChargedBefore)
 }
 
-// leastLeft is how long it is until the time of the batch, or of a cluster at work, is over.
+// leastLeft is the time until the batch, or the first cluster at work, times out.
 func (b *batch) leastLeft(now time.Time) time.Duration {
 	least := b.left(now)
 	//workflowcheck:ignore the least has no order
@@ -120,7 +120,7 @@ func (b *batch) leastLeft(now time.Time) time.Duration {
 	return least
 }
 
-// leftOf is how much of a cluster's own time is left; false: it has no limit, or its work is over or withdrawn already.
+// leftOf is the time that a cluster has left; false: it has no limit of its own, or is not at work any more.
 func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bool) {
 	limit := time.Duration(b.group.spec.RemediationStrategy.ClusterTimeout) * time.Minute
 	if limit == 0 || !cluster.state.Timed() {
@@ -129,7 +129,7 @@ func (b *batch) leftOf(cluster *clusterAtWork, now time.Time) (time.Duration, bo
 	return limit - (b.group.charged.total(now) - cluster.chargedBefore), true
 }
 
-// timeOutClusters withdraws the clusters whose own time is over.
+// timeOutClusters withdraws clusters whose own time is over.
 func (b *batch) timeOutClusters(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	for _, name := range workflow.DeterministicKeys(b.running) {
@@ -148,8 +148,8 @@ func (b *batch) disarm() {
 	}
 }
 
-// timeOut withdraws what is at work; nothing else of the batch starts. What soaks goes on, for the sake of the batches that follow; there are none
-// when the time of the rollout is over.
+// timeOut withdraws the clusters at work and starts no others. Soaking clusters keep their places for the batches that follow, unless
+// the time of the rollout is over.
 func (b *batch) timeOut(ctx workflow.Context) {
 	b.changed = true
 	if b.onlySoaks() {

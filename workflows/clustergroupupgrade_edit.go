@@ -12,11 +12,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// takeUpdates registers the requests that are answered.
+// takeUpdates registers the handlers of updates.
 func (g *groupUpgrade) takeUpdates(ctx workflow.Context) error {
 	return errors.Join(
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateApprove, g.approve, workflow.UpdateHandlerOptions{
-			Description: "Approve what the rollout waits for: {actor, comment, batch}.", Validator: g.checkApproval,
+			Description: "Give the approval that the rollout waits for: {actor, comment, batch}.", Validator: g.checkApproval,
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, g.edit, workflow.UpdateHandlerOptions{
 			Description: "Change the spec: {actor, spec}. Once the rollout is enabled, only timeout and batchTimeoutAction.",
@@ -25,19 +25,19 @@ func (g *groupUpgrade) takeUpdates(ctx workflow.Context) error {
 	)
 }
 
-// EditAnswer says what an edit has changed.
+// EditAnswer is the result of an edit.
 type EditAnswer struct {
-	// Changed are the paths of the fields.
+	// Changed are the paths of the changed fields.
 	Changed []string `json:"changed"`
 }
 
-// editPatience is how long an edit waits for the check of the new spec.
+// editPatience limits how long an edit waits for the check of the new spec.
 const editPatience = time.Minute
 
-// planPatience is how long an edit waits for the plan of an enabled rollout: whoever has asked is there to hear the answer.
+// planPatience limits how long an edit waits for the plan of an enabled rollout: a person waits for the answer.
 const planPatience = 8 * time.Second
 
-// edit changes the spec. Of a rollout that is not enabled the plan is made anew; in one that is, the current batch is given its share of the new
+// edit changes the spec. A rollout that is not enabled is planned anew. In an enabled one, the current batch gets its share of the new
 // timeout.
 func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
 	object := g.in.Object
@@ -47,17 +47,17 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 		return EditAnswer{}, err
 	}
 	request.Spec = object.Spec
-	// Of one that is enabled it matters what changes, and a default that was left out is no change.
-	comparable := func() bool { return g.complete || !g.isEnabled() || g.status.Status.CompletedAt != nil }
+	// In an enabled rollout the changed fields matter, and a field that only gets its default is no change.
+	comparable := func() bool { return g.defaulted || !g.isEnabled() || g.status.Status.CompletedAt != nil }
 	if !comparable() {
 		if err := awaitFor(ctx, planPatience, "until there is a plan", comparable); err != nil {
 			return EditAnswer{}, err
 		}
 	}
-	if !comparable() { // it would take effect when nobody expects it any more
+	if !comparable() { // the edit would take effect unexpectedly later
 		return EditAnswer{}, refused(fmt.Errorf("the rollout is being planned, and until it has been its spec cannot be changed: try again%s", g.waitText()))
 	}
-	// Meanwhile it may have been enabled, or be over.
+	// The rollout may have been enabled, or have ended, meanwhile.
 	if err := g.mayEdit(request); err != nil {
 		return EditAnswer{}, err
 	}
@@ -73,7 +73,7 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	return EditAnswer{Changed: changed}, nil
 }
 
-// waitText says what the rollout waits for; empty: for nothing that it could name.
+// waitText is the current wait, in parentheses; "": there is none.
 func (g *groupUpgrade) waitText() string {
 	if wait := g.status.Wait; wait != nil {
 		return " (" + wait.Reason + ": " + wait.Message + ")"
@@ -81,28 +81,28 @@ func (g *groupUpgrade) waitText() string {
 	return ""
 }
 
-// mayEdit refuses any change that is not possible now, before anything is checked that takes time.
+// mayEdit rejects an edit that is not possible now. It is quick.
 func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
 	if g.status.Status.CompletedAt != nil {
-		return refused(errors.New("the rollout is over: start it anew"))
+		return refused(errors.New("the rollout is over: start it again"))
 	}
 	return refused(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
 }
 
-// isEnabled reports whether the plan is frozen, or will be as soon as it is made.
+// isEnabled reports whether the plan is frozen, or will be once it is made.
 func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabled }
 
-// respecify takes over a spec.
+// respecify replaces the spec.
 func (g *groupUpgrade) respecify(spec ranv1.ClusterGroupUpgradeSpec) {
 	g.in.Object.Spec, g.spec = spec, spec
 	if rollout.RemediationOf(&g.in.Object) != g.record.remediation {
-		g.remediator = newRemediator(g, nil) // another one may have clusters at work
+		g.remediator = newRemediator(g, nil) // no cluster is at work
 	}
 	g.completions.change = rollout.ChangeAfter(&g.spec.Actions)
 	g.record.remediation, g.record.soak = rollout.RemediationOf(&g.in.Object), g.soak()
 }
 
-// replan lets what was edited take effect.
+// replan puts an edit into effect.
 func (g *groupUpgrade) replan(ctx workflow.Context) {
 	if !g.isEnabled() {
 		g.edited = true

@@ -75,8 +75,8 @@ func TestADefaultThatWasLeftOutIsNoChange(t *testing.T) {
 				require.NoError(t, edited.refused)
 				require.NoError(t, edited.err)
 				require.Equal(t, EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.result)
-				kept := w.inputsOf("KeepRollout")
-				last := kept[len(kept)-1].(activities.KeepRolloutInput).Object.Spec
+				kept := w.inputsOf("SaveRollout")
+				last := kept[len(kept)-1].(activities.SaveRolloutInput).Object.Spec
 				require.Equal(t, int32(300), last.RemediationStrategy.Timeout)
 				require.Equal(t, ranv1.BatchTimeoutContinue, last.BatchTimeoutAction)
 				require.True(t, *last.NodeMaintenance.ControlPlaneFirst, "the work on nodes has its defaults")

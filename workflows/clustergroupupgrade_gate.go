@@ -12,24 +12,24 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// endGate ends the batch, not the rollout: what has to come before the first cluster is started must come once more.
+// endGate ends the batch, not the rollout: health checks and approvals before the first cluster must be repeated.
 const endGate rollout.End = "HealthGate"
 
-// healthGate stands before the first cluster that a rollout with health checks starts.
+// healthGate holds the health checks that must pass before a rollout starts its first cluster.
 type healthGate struct {
-	// seen is on how many clusters of the plan the checks were found to hold.
+	// seen is the number of clusters of the plan that passed the checks.
 	seen int
-	// standing: the rollout stands before it, and its clock stands still.
+	// standing: the rollout waits at the gate, and its clock is stopped.
 	standing bool
-	// stale: no cluster could be started for a while, and what was seen before counts no more.
+	// stale: no cluster could be started for a while, so that the checks must be repeated.
 	stale bool
 	// passed: a cluster was started.
 	passed bool
-	// stop ends the look that is under way; nil: there was none.
+	// stop ends the checks in progress; nil: there were none.
 	stop workflow.CancelFunc
 }
 
-// carry is what of the gate a run hands to the next one.
+// carry is the state of the gate that a run passes to the next one.
 func (h *healthGate) carry() (seen int, passed bool) {
 	if h.stale {
 		return 0, h.passed
@@ -37,20 +37,20 @@ func (h *healthGate) carry() (seen int, passed bool) {
 	return h.seen, h.passed
 }
 
-// hasGate reports whether the gate is still before the rollout.
+// hasGate reports whether the rollout still has to pass the gate.
 func (g *groupUpgrade) hasGate() bool { return len(g.spec.HealthChecks) > 0 && !g.gate.passed }
 
-// mustLookAgain reports whether the health checks have to hold once more before the first cluster is started.
+// mustLookAgain reports whether the health checks must be repeated before the first cluster is started.
 func (g *groupUpgrade) mustLookAgain() bool { return g.gate.stale && g.hasGate() }
 
-// holdsSoFar reports whether the health checks hold on all clusters that were looked at, or on some, and nothing has interrupted that.
+// holdsSoFar reports whether every cluster that was checked passed, and nothing interrupted the checks.
 func (g *groupUpgrade) holdsSoFar() bool { return g.hasGate() && g.gate.seen > 0 && !g.gate.stale }
 
-// passGate records that a cluster is started.
+// passGate records that the first cluster is started.
 func (g *groupUpgrade) passGate() { g.gate.passed = g.gate.passed || g.hasGate() }
 
-// awaitHealth waits until the health checks of the rollout hold on every cluster that it is to work on, before it starts the first. Where one fails,
-// nothing is touched.
+// awaitHealth waits until every pending cluster passes the health checks, before the first is started. If one fails, no cluster is
+// touched.
 func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
 	if !g.hasGate() {
 		return "", nil
@@ -61,8 +61,8 @@ func (g *groupUpgrade) awaitHealth(ctx workflow.Context) (rollout.End, error) {
 	return end, err
 }
 
-// lookAtAll looks at the clusters as soon as one may be started, and begins anew when meanwhile none may. It returns endGate when what was approved is out of
-// date by then.
+// lookAtAll checks the clusters as soon as one may be started, and starts over if none may be started meanwhile. It returns endGate if
+// the approval has expired by then.
 func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	for {
@@ -100,7 +100,7 @@ func (g *groupUpgrade) lookAtAll(ctx workflow.Context) (rollout.End, error) {
 	}
 }
 
-// awaitStartable waits until a cluster of the next batch may be started, or the run must end.
+// awaitStartable waits until a cluster of the next batch may be started, or the run must continue as new.
 func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	g.runClock(ctx)
 	for !g.startable() && !mustContinueAsNew(ctx, g.signals) {
@@ -118,7 +118,7 @@ func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 // startable reports whether a cluster of the next batch may be started.
 func (g *groupUpgrade) startable() bool { return !g.status.Paused && g.startHold() == nil }
 
-// startHold is what keeps every cluster of the next batch from being started, as of the first; nil: one may be.
+// startHold is the hold on the first cluster of the next batch if all of them are held; nil: one may be started.
 func (g *groupUpgrade) startHold() *drydockv1.Hold {
 	plan := g.status.RemediationPlan
 	if !g.holds.any() || g.nextBatch >= len(plan) {
@@ -137,8 +137,8 @@ func (g *groupUpgrade) startHold() *drydockv1.Hold {
 	return first
 }
 
-// shutGate takes in that no cluster may be started any more, which may last: what the health checks have seen counts no more. In a run that goes on with
-// what another has begun it is no news that the windows of the clusters are to be found out first.
+// shutGate makes the checks stale when no cluster may be started any more. A run that resumes a batch has to find out first which windows
+// its clusters have: that alone does not make them stale.
 func (g *groupUpgrade) shutGate() {
 	if g.gate.stale || !g.hasGate() || g.startable() || !g.status.Paused && !g.holds.windows.known() {
 		return
@@ -149,7 +149,7 @@ func (g *groupUpgrade) shutGate() {
 	}
 }
 
-// gateFailure is one error of those of clusters; nil: there is none.
+// gateFailure combines the errors of clusters; nil: there is none.
 func gateFailure(clusters []string, failures map[string]error) error {
 	var messages []string
 	var blockers []drydockv1.Blocker

@@ -185,8 +185,8 @@ func TestARolloutThatIsNotEnabledCanBeEditedAndIsPlannedAnew(t *testing.T) {
 	require.Equal(t, ranv1.ReasonNotEnabled, planned.Wait.Reason)
 	require.Equal(t, []string{"+c2", "-c2"}, clusters.events, "the second edit has enabled it")
 	require.Equal(t, int32(1), status.Counts.Total)
-	kept := w.inputs["KeepRollout"]
-	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(activities.KeepRolloutInput).Object.Spec.Clusters)
+	kept := w.inputs["SaveRollout"]
+	require.Equal(t, []string{"c2"}, kept[len(kept)-1].(activities.SaveRolloutInput).Object.Spec.Clusters)
 }
 
 func TestAnEditThatIsWrongChangesNothing(t *testing.T) {
@@ -289,9 +289,9 @@ func TestACycleThatComesToLightLaterEndsTheRolloutAndIsKept(t *testing.T) {
 	w.fail["AwaitBlockers"] = always(temporal.Error(temporal.ErrInvalidSpec, "these rollouts wait for each other", nil))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: blockedRollout()})
 	requireFailure[groupStatus](w, temporal.ErrInvalidSpec)
-	kept := w.inputs["KeepRollout"]
+	kept := w.inputs["SaveRollout"]
 	require.Len(t, kept, 2)
-	requireCondition(t, kept[1].(activities.KeepRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
+	requireCondition(t, kept[1].(activities.SaveRolloutInput).Object.Status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
 }
 
 func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
@@ -309,7 +309,7 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	next, err := rollout.Retry(over, []string{"c1"}, rollout.RetryRequest{})
 	require.NoError(t, err)
 	w, clusters := newGroupWorld(t)
-	w.recalledRollout = activities.RecalledRollout{Object: withActions(aRollout("c1"))}
+	w.recalledRollout = activities.LoadedRollout{Object: withActions(aRollout("c1"))}
 	w.recalledRollout.Object.Status = next
 	clusters.ends["c2"] = never
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: aRollout().ObjectMeta}
@@ -323,17 +323,17 @@ func TestARetryTakesThePlanThatWasKeptForWhatFailedOnly(t *testing.T) {
 	require.Equal(t, ranv1.ClusterCounts{Total: 5, Complete: 4, TimedOut: 1}, status.Counts)
 	require.NotContains(t, w.called(), "PlanRollout", "the plan is pinned")
 	require.WithinDuration(t, start.Add(32*time.Minute), w.Now(), 5*time.Second, "half of the time is c2's: batches that are done have no share")
-	kept := w.inputs["KeepRollout"]
+	kept := w.inputs["SaveRollout"]
 	require.Len(t, kept, 1, "what can be retried is not written over before the end")
-	require.Equal(t, withActions(aRollout("c1")).Spec, kept[0].(activities.KeepRolloutInput).Object.Spec)
+	require.Equal(t, withActions(aRollout("c1")).Spec, kept[0].(activities.SaveRolloutInput).Object.Spec)
 }
 
 func TestARetryOfNothingEndsAndSaysWhy(t *testing.T) {
 	w, _ := newGroupWorld(t)
-	w.fail["RecallRollout"] = always(temporal.Error(temporal.ErrNotFound, "the hub keeps nothing of rollout ops/june", nil))
+	w.fail["LoadRollout"] = always(temporal.Error(temporal.ErrNotFound, "rollout ops/june is not saved on the hub", nil))
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout(), Retry: &rollout.RetryRequest{}})
 	requireFailure[groupStatus](w, temporal.ErrNotFound)
-	require.Empty(t, w.inputs["KeepRollout"])
+	require.Empty(t, w.inputs["SaveRollout"])
 }
 
 // What the hub keeps of the run before is what others wait for, and what can be retried.
@@ -351,11 +351,11 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 		kept bool
 	}{
 		{"a retry that is cancelled while the hub does not answer", retry, func(w *world) {
-			w.fail["RecallRollout"] = always(errors.New("the hub is away"))
+			w.fail["LoadRollout"] = always(errors.New("the hub is away"))
 			cancelled(w)
 		}, false},
 		{"a retry whose starter is not known, where duties are separate", ClusterGroupUpgradeInput{Object: aRollout(), Retry: &rollout.RetryRequest{}}, func(w *world) {
-			w.recalledRollout = activities.RecalledRollout{Object: approvedRollout()}
+			w.recalledRollout = activities.LoadedRollout{Object: approvedRollout()}
 		}, false},
 		{"a cluster that does not exist", start, func(w *world) { w.plan = planWithoutClusters("cluster c9 not found") }, false},
 		{"a start that is cancelled while the hub does not answer", start, func(w *world) {
@@ -369,7 +369,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 		{"also if nobody knows whether it was", ClusterGroupUpgradeInput{Object: plannedOnly()}, func(w *world) {
 			w.plan.Precaching = &ranv1.PrecachingSpec{}
 			back := w.Now().Add(time.Hour / 2)
-			w.fail["KeepRollout"] = func(int) error {
+			w.fail["SaveRollout"] = func(int) error {
 				if w.Now().Before(back) {
 					return errors.New("the answer was lost")
 				}
@@ -378,7 +378,7 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			cancelled(w)
 		}, true},
 		{"a retry that has its plan is kept with its end", retry, func(w *world) {
-			w.recalledRollout = activities.RecalledRollout{Object: prepared(aRollout())}
+			w.recalledRollout = activities.LoadedRollout{Object: prepared(aRollout())}
 			w.recalledRollout.Object.Status = groupStatus{
 				RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterPending, Batch: 1}},
 				Precaching: &ranv1.PrecachingStatus{},
@@ -393,8 +393,8 @@ func TestARunThatEndsWithoutAPlanLeavesWhatTheHubKeepsOfTheOneBefore(t *testing.
 			w.ExecuteWorkflow(ClusterGroupUpgrade, tt.in)
 			require.Error(t, w.GetWorkflowError())
 			require.Empty(t, clusters.story())
-			require.Equal(t, tt.kept, slices.ContainsFunc(w.inputsOf("KeepRollout"), func(in any) bool {
-				return in.(activities.KeepRolloutInput).Object.Status.Status.CompletedAt != nil
+			require.Equal(t, tt.kept, slices.ContainsFunc(w.inputsOf("SaveRollout"), func(in any) bool {
+				return in.(activities.SaveRolloutInput).Object.Status.Status.CompletedAt != nil
 			}))
 		})
 	}
@@ -432,7 +432,7 @@ func TestAnEditThatArrivesWhileARunSettlesIsAnsweredByThatRun(t *testing.T) {
 
 func TestARetryOfWhatIsBehindTheCanariesIsApprovedOnce(t *testing.T) {
 	w, clusters := newGroupWorld(t)
-	w.recalledRollout = activities.RecalledRollout{Object: approvedRollout()}
+	w.recalledRollout = activities.LoadedRollout{Object: approvedRollout()}
 	w.recalledRollout.Object.Status = groupStatus{
 		RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}, {"c4"}},
 		Clusters: []ranv1.ClusterStatus{

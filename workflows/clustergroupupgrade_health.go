@@ -9,10 +9,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// gatesAtOnce is on how many clusters the health checks of a rollout are looked at together: each is an activity, and a server refuses a run with too many.
+// gatesAtOnce is the number of clusters whose health is checked at the same time. Each check is an activity, and the server refuses a run with too many.
 const gatesAtOnce = 50
 
-// healthOf looks at clusters side by side, and returns the errors of those on which the health checks of the rollout do not hold in time.
+// healthOf checks clusters side by side, and returns the errors of those that do not pass in time.
 func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[string]error {
 	failures := map[string]error{}
 	left := len(clusters)
@@ -30,8 +30,7 @@ func (g *groupUpgrade) healthOf(ctx workflow.Context, clusters []string) map[str
 	return failures
 }
 
-// awaitClusterHealth waits until the health checks of the rollout hold on a cluster. What was seen before its turn to be looked at does not count, and
-// their time begins with it.
+// awaitClusterHealth waits until a cluster passes the health checks of the rollout. Their time begins now, and nothing seen earlier counts.
 func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) error {
 	if err := g.looks.Acquire(ctx, 1); err != nil {
 		return err
@@ -47,7 +46,7 @@ func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 		(&activities.Health{}).AwaitClusterHealthy, in, nil)
 }
 
-// checkHealth lets a cluster keep its place until the health checks of the rollout hold on it. Its work ends then.
+// checkHealth keeps the place of a cluster until it passes the health checks of the rollout. Then its work ends.
 func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) {
 	g := b.group
 	result.State = ranv1.ClusterComplete
@@ -65,8 +64,8 @@ func (b *batch) checkHealth(cluster *clusterAtWork, result ranv1.ClusterStatus) 
 	})
 }
 
-// healthObserved takes over what the health checks of the rollout wait for: that of a cluster at work is its own reason, that of one whose turn is to
-// come the rollout's.
+// healthObserved records what the health checks of the rollout wait for: for a cluster at work in its status, before the first cluster in
+// that of the rollout.
 func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observation) {
 	switch {
 	case seen.Wait == nil || g.withdrawn != nil || g.mustLookAgain():
@@ -79,7 +78,7 @@ func (g *groupUpgrade) healthObserved(ctx workflow.Context, seen temporal.Observ
 	}
 }
 
-// clusterChecked records that the work on a cluster is done, and what its health checks wait for.
+// clusterChecked records what the health checks of a cluster wait for after its work.
 func (r *groupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
 	report := *r.cluster(name)
 	report.Step, report.Reason, report.Message, report.Since = string(ranv1.StepHealthChecks), "", "", nil

@@ -11,8 +11,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// runClock lets the clock of the rollout run or stand still, and says what is held. It is called whenever one of the two may change: with a
-// pause, a hold, the beginning of a batch, the end of a cluster.
+// runClock starts or stops the clock of the rollout, and records what is held. It is called whenever that may change: at a pause, a hold,
+// the beginning of a batch, the end of a cluster.
 func (g *groupUpgrade) runClock(ctx workflow.Context) {
 	run := g.status.Status
 	if run.CompletedAt != nil {
@@ -32,13 +32,13 @@ func (g *groupUpgrade) runClock(ctx workflow.Context) {
 	}
 }
 
-// standsStill reports whether the rollout's clock stands still: nobody is to run out of time because of a pause or a hold, or of an approval that
-// is not given, nor while nobody says what is held; and the health checks before the first cluster have their own time.
+// standsStill reports whether the clock of the rollout is stopped: during a pause or a hold, while an approval is missing, while it is not
+// known what is held, and during the health checks before the first cluster, which have their own time.
 func (g *groupUpgrade) standsStill() bool {
 	return g.status.Paused || !g.holds.known() || g.awaited != nil || g.gate.standing || g.batch != nil && g.batch.hold() != nil
 }
 
-// hold is what keeps the rollout from going on as planned.
+// hold is the hold that stops the rollout; nil: none does.
 func (g *groupUpgrade) hold() *drydockv1.Hold {
 	all := g.holds.all()
 	switch {
@@ -50,8 +50,8 @@ func (g *groupUpgrade) hold() *drydockv1.Hold {
 	return g.batch.hold()
 }
 
-// hold is that of clusters of the batch that are not over; nil: none is held. Windows that are closed for some hold up those alone: the batch is held by
-// them when all are. One that waits is held, too, when it would not be done in time.
+// hold is the hold on clusters of the batch that are not over; nil: none is held. A closed window holds only its own clusters: it holds the
+// batch if it holds all of them. A pending cluster is held, too, if it would not finish before its window closes.
 func (b *batch) hold() *drydockv1.Hold {
 	g := b.group
 	if !g.holds.any() {
@@ -83,13 +83,13 @@ func (b *batch) hold() *drydockv1.Hold {
 	return closed
 }
 
-// heldOf answers a query: what keeps anything new from being begun on clusters.
+// heldOf answers the query why no new work starts on clusters.
 func (g *groupUpgrade) heldOf(clusters []string) (temporal.Held, error) {
 	return temporal.Held{Paused: g.status.Paused, Held: g.holds.aside().ofAny(clusters...)}, nil
 }
 
-// withHolds adds to the clusters that are not over that they are held; to one whose turn has not come only if it is held by its name, for of a hold
-// of all of them the rollout itself says so. It is not kept in the status, which with 10,000 clusters would grow too long.
+// withHolds adds their holds to the clusters that are not over. A cluster of a later batch shows only a hold of its own: the rollout itself
+// shows a hold of all clusters. The status in memory does not have them: with 10,000 clusters it would be too long.
 func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if !g.holds.any() || status.Status.CompletedAt != nil {
 		return status

@@ -55,7 +55,7 @@ func (n nodeRemediator) startOne(work *ClusterWork) {
 		g.holds.passOn(ctx, func() emergency.State { return g.holds.about(work.Cluster) }, in.Held, child, over)
 	})
 	workflow.GoNamed(ctx, "cluster "+work.Cluster, func(ctx workflow.Context) {
-		// The child is waited for even when this run is cancelled: it returns its nodes first.
+		// Wait for the child even when this run is cancelled: it returns its nodes first.
 		var result ranv1.ClusterStatus
 		err := child.Get(ctx, &result)
 		ended = true
@@ -64,7 +64,7 @@ func (n nodeRemediator) startOne(work *ClusterWork) {
 	})
 }
 
-// passOnPause tells a child at work of every pause and resume, in order. One is only started while the rollout is not paused.
+// passOnPause signals every pause and resume to a child, in order. Children are only started while the rollout is not paused.
 func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWorkflowFuture, over func() bool) {
 	status := &g.status
 	told := false
@@ -78,7 +78,7 @@ func (g *groupUpgrade) passOnPause(ctx workflow.Context, child workflow.ChildWor
 		if told {
 			signal = temporal.SignalPause
 		}
-		// A child that is over meanwhile needs not be told: nothing to do about an error.
+		// The only error is that the child has ended: ignore it.
 		_ = child.SignalChildWorkflow(ctx, signal, g.pauseRequest).Get(ctx, nil)
 	}
 }
@@ -101,7 +101,7 @@ func (nodeRemediator) CleanUp(workflow.Context, bool) {}
 // Prepared implements Remediator.
 func (nodeRemediator) Prepared() *PreparedItems { return nil }
 
-// resultOf is the record of a cluster whose ClusterUpgrade is over.
+// resultOf is the status of a cluster whose ClusterUpgrade has ended.
 func resultOf(result ranv1.ClusterStatus, err error) ranv1.ClusterStatus {
 	if err != nil && !detailsOf(err, &result) {
 		failure := failureOf(err)

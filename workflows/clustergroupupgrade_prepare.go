@@ -19,44 +19,44 @@ import (
 )
 
 const (
-	// preparedTogether is how many clusters one ClusterPreparation works on.
+	// preparedTogether is the number of clusters of one ClusterPreparation.
 	preparedTogether = 100
-	// preparationsAtOnce is how many of them are at work: their Jobs wait in activities, which the workers need for other things, too. One that stands
-	// still is not counted.
+	// preparationsAtOnce is the number of ClusterPreparations in progress. Each Job takes an activity, which workers need for other work, too.
+	// A ClusterPreparation whose clusters are all held does not count.
 	preparationsAtOnce = 5
 )
 
-// preparation is the precaching, or the backup, of a rollout's clusters.
+// preparation is the precaching or the backup of the clusters of a rollout.
 type preparation struct {
-	// id is that of no other preparation: what is said of one, and the Jobs that it has made, are not taken for those of another.
+	// id is unique: progress and Jobs of one preparation are never taken for those of another.
 	id   string
 	work precache.Work
-	// standings of the clusters that it was asked for; waiting are those whose Job is not asked for yet.
-	standings map[string]precache.Standing
-	waiting   []string
-	// hold is what keeps the Job of a cluster from being asked for; nil: nothing does.
+	// progress of the clusters that it was asked for; waiting are those whose Job was not requested yet.
+	progress map[string]precache.Progress
+	waiting  []string
+	// hold returns the hold on a cluster; nil: it is not held.
 	hold func(cluster string) *drydockv1.Hold
-	// ctx of the ClusterPreparations; stop cancels them. Parts is how many have begun.
+	// ctx of the ClusterPreparations; stop cancels them. parts is how many were started.
 	ctx   workflow.Context
 	stop  workflow.CancelFunc
 	parts int
 }
 
-// preparationPart is the clusters that one ClusterPreparation works on.
+// preparationPart is the clusters of one ClusterPreparation.
 type preparationPart struct {
 	of       *preparation
 	clusters []string
 }
 
-// PreparationProgress is what a ClusterPreparation tells its rollout.
+// PreparationProgress is what a ClusterPreparation reports to its rollout.
 type PreparationProgress struct {
-	// Preparation is the one that it is a part of.
+	// Preparation is the id of the preparation that it is a part of.
 	Preparation string                       `json:"preparation"`
-	Standings   map[string]precache.Standing `json:"standings"`
+	Clusters    map[string]precache.Progress `json:"clusters"`
 }
 
-// takePreparations takes over what a plan says about precaching and backups. What was done before stays done, and what is at work goes on, unless it is
-// other work now, or not asked for any more. A plan that cannot be carried out says nothing about what is to be pulled.
+// takePreparations applies a plan to precaching and backups. Finished work stays finished and work in progress goes on, unless the plan
+// asks for other work or for none. An invalid plan does not change what is pulled.
 func (g *groupUpgrade) takePreparations(plan activities.RolloutPlan) {
 	s := &g.status
 	s.Backup = nil
@@ -85,7 +85,7 @@ func (g *groupUpgrade) precachingWork() precache.Work {
 	return precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
 }
 
-// stopPrecaching stops the Jobs that pull. What they say from now on does not count.
+// stopPrecaching stops the precaching Jobs. Later reports from them are ignored.
 func (g *groupUpgrade) stopPrecaching() {
 	if g.precaching != nil {
 		g.precaching.stop()
@@ -94,8 +94,8 @@ func (g *groupUpgrade) stopPrecaching() {
 	g.record.notPrecached()
 }
 
-// precache pulls onto the clusters of the plan what was asked for. It is done once for each cluster, however often it is planned anew: only one that is
-// new to the plan, or work that is another, is done. Interrupted, it returns, and the Jobs go on.
+// precache precaches the clusters of the plan, each once however often the rollout is planned: only new clusters, or other work, start Jobs.
+// When it is interrupted it returns, and the Jobs go on.
 func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	if !g.spec.PreCaching {
 		return
@@ -111,7 +111,7 @@ func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	g.prepareClusters(ctx, g.precaching, interrupted)
 }
 
-// backUp makes a backup of every cluster of the plan, before the first is worked on.
+// backUp backs up every cluster of the plan before work on the first one.
 func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	if !g.spec.Backup {
 		return "", nil
@@ -126,7 +126,7 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 	return g.unlessAllFailed(), nil
 }
 
-// unlessAllFailed ends a rollout of which no cluster could be prepared: it waits for nothing more. The clusters that need no work are done.
+// unlessAllFailed ends a rollout if no cluster could be prepared.
 func (g *groupUpgrade) unlessAllFailed() rollout.End {
 	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
 		return ""
@@ -135,19 +135,19 @@ func (g *groupUpgrade) unlessAllFailed() rollout.End {
 	return rollout.EndFinished
 }
 
-// newPreparation begins with what was done before.
+// newPreparation starts a preparation. Clusters that succeeded before are not prepared again.
 func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
 	g.preparations++
 	meta := g.in.Object.ObjectMeta
 	p := &preparation{
-		id:        temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparingRun(ctx)[:8], g.preparations),
-		work:      work,
-		standings: map[string]precache.Standing{},
-		hold:      func(cluster string) *drydockv1.Hold { return g.holds.state.Of(cluster) },
+		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparingRun(ctx)[:8], g.preparations),
+		work:     work,
+		progress: map[string]precache.Progress{},
+		hold:     func(cluster string) *drydockv1.Hold { return g.holds.state.Of(cluster) },
 	}
 	for _, cluster := range workflow.DeterministicKeys(before) {
 		if before[cluster] == ranv1.PreparationSucceeded {
-			p.standings[cluster] = precache.Standing{State: ranv1.PreparationSucceeded}
+			p.progress[cluster] = precache.Progress{State: ranv1.PreparationSucceeded}
 		}
 	}
 	p.ctx, p.stop = workflow.WithCancel(ctx)
@@ -155,8 +155,8 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, 
 	return p
 }
 
-// preparingRun is the run in which a preparation begins. It is remembered, so that a rollout that is reset to an instant after that finds its preparation again;
-// one that is reset to an instant before that begins another, which does not take the Jobs of the first for its own.
+// preparingRun is the id of the run in which a preparation begins, recorded in the history. A rollout that is reset to a later point finds its
+// preparation again. One that is reset to an earlier point begins another, which does not adopt the Jobs of the first.
 func preparingRun(ctx workflow.Context) string {
 	var run string
 	remembered := workflow.SideEffect(ctx, func(ctx workflow.Context) any { return workflow.GetInfo(ctx).WorkflowExecution.RunID })
@@ -164,14 +164,13 @@ func preparingRun(ctx workflow.Context) string {
 	return run
 }
 
-// prepareClusters returns when every cluster of the plan is prepared, or has failed and left the plan; or when ctx was cancelled, and all Jobs are
-// stopped.
+// prepareClusters returns when every cluster of the plan is prepared or has failed, or when ctx is cancelled and all Jobs are stopped.
 func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
 	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
 	p.ask(clusters)
 	g.record.preparing(ctx, p)
 	over := func() bool {
-		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.standings[name].State.Over() })
+		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(waiting, func() bool { return over() || interrupted() || ctx.Err() != nil && len(g.partsAtWork) == 0 })
@@ -181,23 +180,23 @@ func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, int
 	}
 }
 
-// ask asks for the clusters of the plan. One that is in it no more, and whose Job was not asked for yet, is not.
+// ask queues the clusters of the plan. It drops waiting clusters that are not in the plan any more.
 func (p *preparation) ask(clusters []string) {
 	for _, name := range p.waiting {
-		delete(p.standings, name)
+		delete(p.progress, name)
 	}
 	p.waiting = nil
 	for _, name := range clusters {
-		if _, asked := p.standings[name]; !asked {
-			p.standings[name] = precache.Standing{State: ranv1.PreparationNotStarted}
+		if _, asked := p.progress[name]; !asked {
+			p.progress[name] = precache.Progress{State: ranv1.PreparationNotStarted}
 			p.waiting = append(p.waiting, name)
 		}
 	}
 }
 
-// startParts has the clusters prepared that wait, as many at once as may be: none that is held, and none while the rollout is paused.
+// startParts prepares the waiting clusters, a limited number at once: none that is held, and none while the rollout is paused.
 func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for g.holds.awaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // one that is stopped has no status any more
+	for g.holds.awaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil { // a stopped preparation has no status any more
 		held := g.holds.state.Number
 		g.record.preparing(ctx, p)
 		mayStart := func() bool { return g.partsMoving() < preparationsAtOnce && !g.status.Paused && len(p.next()) > 0 }
@@ -207,7 +206,7 @@ func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
 	}
 }
 
-// partsMoving is how many ClusterPreparations are at work and do not stand still.
+// partsMoving is the number of ClusterPreparations in progress that are not held.
 func (g *groupUpgrade) partsMoving() int {
 	moving := 0
 	for _, part := range g.partsAtWork {
@@ -218,30 +217,30 @@ func (g *groupUpgrade) partsMoving() int {
 	return moving
 }
 
-// standsStill reports whether a part waits for nothing but that some of its clusters are released.
+// standsStill reports whether a part waits only for the release of held clusters.
 func (part *preparationPart) standsStill() bool {
 	held := false
 	for _, name := range part.clusters {
 		switch {
 		case part.of.heldBack(name) != nil:
 			held = true
-		case !part.of.standings[name].State.Over():
+		case !part.of.progress[name].State.Over():
 			return false
 		}
 	}
 	return held
 }
 
-// heldBack is the hold that keeps the Job of a cluster from being made; nil: nothing does, or it was made.
+// heldBack is the hold that prevents the Job of a cluster; nil: nothing prevents it, or it exists.
 func (p *preparation) heldBack(cluster string) *drydockv1.Hold {
-	switch p.standings[cluster].State {
+	switch p.progress[cluster].State {
 	case ranv1.PreparationNotStarted, ranv1.PreparationPreparingToStart:
 		return p.hold(cluster)
 	}
 	return nil
 }
 
-// next are the clusters that are prepared next, together.
+// next are the clusters of the next part.
 func (p *preparation) next() []string {
 	var next []string
 	for _, name := range p.waiting {
@@ -257,9 +256,9 @@ func (p *preparation) next() []string {
 
 func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters []string) {
 	for _, name := range clusters {
-		p.standings[name] = precache.Standing{State: ranv1.PreparationPreparingToStart}
+		p.progress[name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
 	}
-	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.standings[name].State != ranv1.PreparationNotStarted })
+	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.progress[name].State != ranv1.PreparationNotStarted })
 	p.parts++
 	part, number := &preparationPart{p, clusters}, p.parts
 	g.partsAtWork = append(g.partsAtWork, part)
@@ -269,7 +268,7 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 	})
 }
 
-// preparePart has some of the clusters prepared.
+// preparePart runs a ClusterPreparation for some of the clusters.
 func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
 	meta := g.in.Object.ObjectMeta
 	in := ClusterPreparationInput{
@@ -293,39 +292,39 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 	workflow.GoNamed(ctx, "hold "+in.Preparation, func(ctx workflow.Context) {
 		g.holds.passOn(ctx, func() emergency.State { return g.holds.state }, in.Held, child, over)
 	})
-	var standings map[string]precache.Standing
-	err := child.Get(ctx, &standings)
+	var progress map[string]precache.Progress
+	err := child.Get(ctx, &progress)
 	atWork = false
 	if ctx.Err() != nil {
 		return
 	}
 	for _, name := range names {
-		standing := standings[name]
+		state := progress[name]
 		if err != nil {
-			standing = precache.Standing{State: ranv1.PreparationFailed, Reason: reasonOf(err), Message: temporal.ErrorMessage(err)}
+			state = precache.Progress{State: ranv1.PreparationFailed, Reason: reasonOf(err), Message: temporal.ErrorMessage(err)}
 		}
-		p.standings[name] = standing
+		p.progress[name] = state
 	}
 	g.record.preparing(ctx, p)
 }
 
-// preparationProgressed takes in how clusters stand. What is over stays as it is.
+// preparationProgressed records the progress of clusters. A cluster that is over stays as it is.
 func (g *groupUpgrade) preparationProgressed(ctx workflow.Context, told PreparationProgress) {
 	for _, p := range []*preparation{g.precaching, g.backup} {
 		if p == nil || p.id != told.Preparation || p.ctx.Err() != nil {
 			continue
 		}
 		//workflowcheck:ignore what is taken over has no order, either
-		for cluster, standing := range told.Standings {
-			if known, asked := p.standings[cluster]; asked && !known.State.Over() {
-				p.standings[cluster] = standing
+		for cluster, state := range told.Clusters {
+			if known, asked := p.progress[cluster]; asked && !known.State.Over() {
+				p.progress[cluster] = state
 			}
 		}
 		g.record.preparing(ctx, p)
 	}
 }
 
-// taskQueueOf is where the activities of a cluster run.
+// taskQueueOf is the task queue of the activities of a cluster.
 func (g *groupUpgrade) taskQueueOf(cluster string) string {
 	if queue, own := g.taskQueues[cluster]; own {
 		return queue

@@ -15,17 +15,17 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// enabled records that the rollout was enabled while its clusters are precached.
+// enabled records that the rollout was enabled during precaching.
 func (r *groupRecord) enabled() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionProgressing)
 }
 
-// notPrecached forgets how a precaching went that counts no more.
+// notPrecached removes the result of a precaching that is outdated.
 func (r *groupRecord) notPrecached() {
 	meta.RemoveStatusCondition(&r.status.Conditions, ranv1.ConditionPrecachingSucceeded)
 }
 
-// backingUp records that the rollout was enabled, and that backups come first.
+// backingUp records that backups begin.
 func (r *groupRecord) backingUp(ctx workflow.Context) {
 	r.status.Backup.StartedAt = r.now(ctx)
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
@@ -33,7 +33,7 @@ func (r *groupRecord) backingUp(ctx workflow.Context) {
 	r.log.Info("Clusters are backed up")
 }
 
-// preparing records how the clusters stand, and who keeps the rollout waiting.
+// preparing records the progress of a preparation, and which clusters the rollout waits for.
 func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
 	states := r.statesOf(p)
 	if p.work.Kind == precache.Backup {
@@ -51,22 +51,22 @@ func (r *groupRecord) preparing(ctx workflow.Context, p *preparation) {
 	r.show()
 }
 
-// waitForPreparation says which clusters keep the rollout waiting, and why. Where every one of them is held, that is the reason.
+// waitForPreparation is the wait for clusters that are not prepared. If all of them are held, that is the reason.
 func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, states map[string]ranv1.PreparationState, message string) *drydockv1.Wait {
 	wait := &drydockv1.Wait{Reason: p.work.Kind.Reason(), Message: message, Since: *r.now(ctx)}
 	allHeld := true
 	for _, cluster := range workflow.DeterministicKeys(states) {
-		standing := p.standings[cluster]
-		if standing.State.Over() {
+		progress := p.progress[cluster]
+		if progress.State.Over() {
 			continue
 		}
 		if hold := p.heldBack(cluster); hold == nil {
 			allHeld = false
 		} else {
-			standing.Reason, standing.Message = emergency.ReasonHeld, emergency.Message(*hold)
+			progress.Reason, progress.Message = emergency.ReasonHeld, emergency.Message(*hold)
 		}
-		if standing.Message != "" && len(wait.Blockers) < 5 {
-			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: cluster, Reason: standing.Reason, Message: standing.Message})
+		if progress.Message != "" && len(wait.Blockers) < 5 {
+			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "ManagedCluster", Name: cluster, Reason: progress.Reason, Message: progress.Message})
 		}
 	}
 	if allHeld {
@@ -75,27 +75,27 @@ func (r *groupRecord) waitForPreparation(ctx workflow.Context, p *preparation, s
 	return wait
 }
 
-// statesOf are those of the clusters of the plan, and of those that have left it. Others were asked for by an earlier plan.
+// statesOf are the states of the clusters that were ever in the plan. Others belong to an outdated plan.
 func (r *groupRecord) statesOf(p *preparation) map[string]ranv1.PreparationState {
 	states := map[string]ranv1.PreparationState{}
 	for i := range r.status.Clusters {
 		c := &r.status.Clusters[i]
-		if standing, asked := p.standings[c.Name]; asked && c.State != ranv1.ClusterSkipped {
-			states[c.Name] = standing.State
+		if progress, asked := p.progress[c.Name]; asked && c.State != ranv1.ClusterSkipped {
+			states[c.Name] = progress.State
 		}
 	}
 	return states
 }
 
-// prepared takes the clusters that could not be prepared out of the plan: they have failed.
+// prepared removes the clusters that could not be prepared from the plan: they have failed.
 func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 	failed := precache.Failed(r.statesOf(p))
 	s := r.status
 	for i := range s.Clusters {
 		if c := &s.Clusters[i]; slices.Contains(failed, c.Name) {
-			standing := p.standings[c.Name]
+			progress := p.progress[c.Name]
 			c.State, c.Since, c.CompletedAt = ranv1.ClusterFailed, r.now(ctx), r.now(ctx)
-			c.Reason, c.Message = string(standing.State), fmt.Sprintf("%s: %s", p.work.Kind, standing.Message)
+			c.Reason, c.Message = string(progress.State), fmt.Sprintf("%s: %s", p.work.Kind, progress.Message)
 		}
 	}
 	rollout.Leave(s, failed)

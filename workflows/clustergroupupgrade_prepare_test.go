@@ -152,7 +152,7 @@ func TestWhatClustersWaitForIsSeenWhileTheyArePrecached(t *testing.T) {
 	w.blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart", "c2": "PreparingToStart"}, statusOf[groupStatus](w).Precaching.Status)
-		w.SignalWorkflow(temporal.SignalPreparationProgress, PreparationProgress{Preparation: w.precachings()[0].Preparation, Standings: map[string]precache.Standing{
+		w.SignalWorkflow(temporal.SignalPreparationProgress, PreparationProgress{Preparation: w.precachings()[0].Preparation, Clusters: map[string]precache.Progress{
 			"c1": {State: ranv1.PreparationActive, Reason: activities.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
 		}})
 	}, time.Second)
@@ -197,27 +197,27 @@ func TestManyClustersArePreparedInPartsAndNotAllAtOnce(t *testing.T) {
 func TestAPreparationTellsWhatEachJobDoes(t *testing.T) {
 	w := newWorld(t)
 	w.blocked["RunClusterJob"] = true
-	standings := func() map[string]precache.Standing { return statusOf[map[string]precache.Standing](w) }
+	progress := func() map[string]precache.Progress { return statusOf[map[string]precache.Progress](w) }
 	observe := func(cluster, reason string) {
 		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: cluster, Wait: &drydockv1.Wait{Reason: reason, Message: "m"}})
 	}
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, ranv1.PreparationPreparingToStart, standings()["c1"].State)
+		require.Equal(t, ranv1.PreparationPreparingToStart, progress()["c1"].State)
 		observe("c1", activities.ReasonJobPodPending)
 		observe("other", activities.ReasonJobRunning)
 	}, time.Second)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, precache.Standing{State: ranv1.PreparationStarting, Reason: activities.ReasonJobPodPending, Message: "m"}, standings()["c1"])
+		require.Equal(t, precache.Progress{State: ranv1.PreparationStarting, Reason: activities.ReasonJobPodPending, Message: "m"}, progress()["c1"])
 		observe("c1", activities.ReasonJobRunning)
 	}, 2*time.Second)
 	w.RegisterDelayedCallback(func() {
-		require.Equal(t, ranv1.PreparationActive, standings()["c1"].State)
+		require.Equal(t, ranv1.PreparationActive, progress()["c1"].State)
 		w.CancelWorkflow()
 	}, 3*time.Second)
 	w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
 		Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
 	})
-	require.Equal(t, ranv1.PreparationActive, requireCancelled[map[string]precache.Standing](w)["c1"].State)
+	require.Equal(t, ranv1.PreparationActive, requireCancelled[map[string]precache.Progress](w)["c1"].State)
 	require.Len(t, w.inputsOf("RemoveClusterJob"), 1)
 }
 
@@ -227,7 +227,7 @@ func TestAPreparationOfAClusterThatIsAwayForAWhileGoesOn(t *testing.T) {
 	w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
 		Work: precache.Work{Kind: precache.Precaching, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
 	})
-	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State, "a Job that cannot be removed goes by itself")
+	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Progress](w)["c1"].State, "a Job that cannot be removed goes by itself")
 }
 
 func TestClustersThatNeedNoWorkAreDoneAlsoIfNoOtherCouldBePrepared(t *testing.T) {

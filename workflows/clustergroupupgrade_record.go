@@ -14,26 +14,26 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// groupRecord keeps the status of a rollout and shows every change of it: in the query, the conditions, the search attributes and the
-// current details of the Web UI.
+// groupRecord is the status of a rollout. It shows every change: in the query, the conditions, the search attributes, the current details
+// of the Web UI, and the log.
 type groupRecord struct {
 	ctx         workflow.Context
 	status      *ranv1.ClusterGroupUpgradeStatus
 	remediation rollout.Remediation
-	// soak is how long clusters that are complete keep others waiting.
+	// soak is how long a complete cluster soaks before others start.
 	soak   time.Duration
 	reason reasonKeeper
 	log    log.Logger
-	// waits is everything that the rollout waits for, but for its troubles.
+	// waits is everything that the rollout waits for, except its troubles.
 	waits    rollout.Waits
 	troubles troubles
-	// index is where in the status a cluster is.
+	// index is the position of a cluster in the status.
 	index map[string]int
-	// failures is how many clusters have failed on which work was begun.
+	// failures is the number of failed clusters that were started.
 	failures int
-	// gathering: changes to many clusters are shown together.
+	// gathering: changes to many clusters are shown at once.
 	gathering bool
-	// completed is told which clusters are complete.
+	// completed is called with clusters that are complete.
 	completed func(clusters ...string)
 }
 
@@ -45,7 +45,7 @@ func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatu
 	return r
 }
 
-// list takes over which clusters there are.
+// list replaces the clusters.
 func (r *groupRecord) list(clusters []ranv1.ClusterStatus) {
 	r.status.Clusters, r.index = clusters, map[string]int{}
 	for i := range clusters {
@@ -59,14 +59,14 @@ func (r *groupRecord) now(ctx workflow.Context) *metav1.Time {
 	return &now
 }
 
-// conditionLimit is how many bytes the message of a condition has at most, as the API has it. It may name thousands of clusters.
+// conditionLimit is the maximum length of the message of a condition, in bytes: the API's limit.
 const conditionLimit = 32 << 10
 
 func (r *groupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
 	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
 }
 
-// planned takes over a plan. What an earlier one said of itself counts no more.
+// planned records a plan, in place of an earlier one.
 func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s := r.status
 	for _, t := range rollout.PlanConditions() {
@@ -99,8 +99,8 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	r.show()
 }
 
-// recalled takes over the status with which a rollout begins once more. It may have been paused or held meanwhile.
-func (r *groupRecord) recalled(status ranv1.ClusterGroupUpgradeStatus) {
+// loaded replaces the status by the saved one of a retry. The rollout may have been paused or held meanwhile.
+func (r *groupRecord) loaded(status ranv1.ClusterGroupUpgradeStatus) {
 	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait
 	*r.status = rollout.Expand(status)
 	r.status.Paused, r.status.Held, r.status.Wait = paused, held, wait
@@ -111,7 +111,7 @@ func (r *groupRecord) recalled(status ranv1.ClusterGroupUpgradeStatus) {
 
 func (r *groupRecord) valid() bool { return r.problems() == "" }
 
-// problems are the messages of what keeps the plan from being carried out.
+// problems are the messages of the failed conditions of the plan; "": it is valid.
 func (r *groupRecord) problems() string {
 	var problems []string
 	for _, t := range rollout.PlanConditions() {
@@ -122,7 +122,7 @@ func (r *groupRecord) problems() string {
 	return strings.Join(problems, "; ")
 }
 
-// started records that remediation begins: the time of the rollout runs from here.
+// started records that remediation begins. The clock of the rollout starts.
 func (r *groupRecord) started(ctx workflow.Context) {
 	r.waits.Before = nil
 	r.status.Status.StartedAt = r.now(ctx)
@@ -130,7 +130,7 @@ func (r *groupRecord) started(ctx workflow.Context) {
 	r.show()
 }
 
-// approvals that a status keeps at most.
+// approvalsKept is the maximum number of approvals in a status.
 const approvalsKept = 100
 
 func (r *groupRecord) approved(approval ranv1.Approval) {
@@ -147,7 +147,7 @@ func (r *groupRecord) batchStarted(ctx workflow.Context, number int32) {
 	r.batchReached(ctx, number)
 }
 
-// batchReached records which batch is not over; those behind it may have begun in a rolling rollout.
+// batchReached records the first batch that is not over. In a rolling rollout later batches may have begun.
 func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	if r.status.Status.CurrentBatch == number {
 		return
@@ -158,7 +158,7 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	r.show()
 }
 
-// deadlines records when the batch and the rollout time out; nil while the clocks stand still. A batch of which clusters only soak does not.
+// deadlines records when the batch and the rollout time out; nil: the clock is stopped. A batch whose clusters only soak has no deadline.
 func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time) {
 	s := &r.status.Status
 	update := temporal.AttributeDeadline.ValueUnset()
@@ -176,18 +176,21 @@ func (r *groupRecord) deadlines(ctx workflow.Context, batch, rollout *time.Time)
 }
 
 const (
-	// notesKept is how many notes a status keeps at most, and noteLimit how many bytes of each.
+	// notesKept is the maximum number of notes in a status, noteLimit the maximum length of each, in bytes.
 	notesKept = 100
 	noteLimit = 2 << 10
 )
 
-// note keeps something that a person should know.
+// note records something that a person should know.
 func (r *groupRecord) note(text string) {
 	notes := append(r.status.Notes, temporal.Cut(text, noteLimit))
 	r.status.Notes = notes[max(0, len(notes)-notesKept):]
 	r.log.Info("Rollout has a note", "note", text)
 	r.show()
 }
+
+// cleansUp records that what the rollout made on the hub is removed.
+func (r *groupRecord) cleansUp() { r.log.Info("Rollout cleans up") }
 
 // finished records how the rollout ended.
 func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
@@ -203,7 +206,7 @@ func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	r.show()
 }
 
-// progressingReason is the reason of Progressing=False for that of Succeeded: a rollout with failed clusters has run to its end.
+// progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters has run to its end.
 func progressingReason(reason string) string {
 	if reason == ranv1.ReasonFailed {
 		return ranv1.ReasonCompleted
@@ -215,7 +218,7 @@ func (r *groupRecord) phase(phase string) {
 	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
 }
 
-// together makes changes to many clusters and shows them once: each time, all clusters are looked through. Change must not wait for anything.
+// together shows the changes to many clusters once, since each time all clusters are looked through. change must not block.
 func (r *groupRecord) together(change func()) {
 	r.gathering = true
 	change()
@@ -223,7 +226,7 @@ func (r *groupRecord) together(change func()) {
 	r.show()
 }
 
-// show makes the change visible to people.
+// show makes a change visible to people.
 func (r *groupRecord) show() {
 	if r.gathering {
 		return

@@ -11,9 +11,9 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// What the record of a rollout says of its clusters, one by one.
+// The clusters in the record of a rollout.
 
-// batchTimedOut records what each cluster at work was doing when the time of the batch was over, before it is withdrawn.
+// batchTimedOut records what each cluster at work was doing when the batch timed out, before it is withdrawn.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		if c := r.cluster(name); rollout.AtWork(c) && c.Reason != reasonClusterTimedOut {
@@ -23,7 +23,7 @@ func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
 	r.show()
 }
 
-// clusterTimedOut records what a cluster was doing when its own time was over, before it is withdrawn.
+// clusterTimedOut records what a cluster was doing when it timed out, before it is withdrawn.
 func (r *groupRecord) clusterTimedOut(ctx workflow.Context, name string) {
 	r.timedOut(ctx, r.cluster(name), reasonClusterTimedOut, "the time of the cluster was over")
 	r.show()
@@ -38,13 +38,13 @@ func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, rea
 	r.log.Info("Cluster is withdrawn", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
 }
 
-// Reasons of a cluster that was withdrawn because its batch, or it alone, ran out of time.
+// Reasons of a cluster that was withdrawn because its batch, or the cluster itself, timed out.
 const (
 	reasonBatchTimedOut   = "BatchTimedOut"
 	reasonClusterTimedOut = "ClusterTimedOut"
 )
 
-// clusterSoaks records that the work on a cluster is over, and has to last until then.
+// clusterSoaks records that a cluster is complete and soaks.
 func (r *groupRecord) clusterSoaks(ctx workflow.Context, name string, until time.Time) {
 	c := r.cluster(name)
 	c.Reason, c.Since = ranv1.ReasonSoaking, r.now(ctx)
@@ -70,8 +70,8 @@ func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	r.show()
 }
 
-// clustersStand takes over how clusters at work stand. One that has been withdrawn keeps its reason.
-func (r *groupRecord) clustersStand(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
+// clustersProgressed records the states of clusters at work. A withdrawn cluster keeps its reason.
+func (r *groupRecord) clustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
 	for _, now := range clusters {
 		c := r.cluster(now.Name)
 		if c.State.Over() || c.Reason == reasonBatchTimedOut || c.Reason == reasonClusterTimedOut {
@@ -89,7 +89,7 @@ func (r *groupRecord) clustersStand(ctx workflow.Context, clusters []ranv1.Clust
 	r.show()
 }
 
-// clusterProgressed takes over what a cluster at work reports. One that has been withdrawn keeps its reason.
+// clusterProgressed records the report of a cluster at work. A withdrawn cluster keeps its reason.
 func (r *groupRecord) clusterProgressed(ctx workflow.Context, report ranv1.ClusterStatus) {
 	c := r.cluster(report.Name)
 	if c == nil || c.State.Over() {
@@ -117,25 +117,25 @@ func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterSta
 	r.show()
 }
 
-// pending returns those of the clusters that have not been started.
+// pending returns those of the clusters that were not started.
 func (r *groupRecord) pending(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.cluster(name).State != ranv1.ClusterPending })
 }
 
-// notStarted records that clusters whose turn it was were not started, as the time was over.
+// notStarted records that clusters of a batch that timed out were not started.
 func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
 	if !timedOut {
 		return
 	}
 	for _, name := range names {
 		c := r.cluster(name)
-		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the time of the batch was over before the cluster's turn came", r.now(ctx)
+		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the batch timed out before the cluster was started", r.now(ctx)
 		r.log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 	}
 	r.show()
 }
 
-// vanished records clusters that are no ManagedClusters any more. Those that have failed keep their reason.
+// vanished records clusters whose ManagedCluster is gone. Clusters that failed before keep their reason.
 func (r *groupRecord) vanished(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
@@ -152,7 +152,7 @@ func (r *groupRecord) inState(state ranv1.ClusterState) []string {
 	return rollout.NamesInState(r.status.Clusters, state)
 }
 
-// lateComplete records clusters that have timed out and are found complete after all.
+// lateComplete records timed-out clusters that are complete after all.
 func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
@@ -165,10 +165,10 @@ func (r *groupRecord) lateComplete(ctx workflow.Context, names []string) {
 	}
 }
 
-// failed is how many clusters have failed, or timed out, on which work was begun.
+// failed is the number of started clusters that failed or timed out.
 func (r *groupRecord) failed() int { return r.failures }
 
-// complete reports whether every one of the clusters is complete, or soaks for the sake of others.
+// complete reports whether all of the clusters are complete; those that soak before others start are.
 func (r *groupRecord) complete(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
 		c := r.cluster(name)
@@ -184,7 +184,7 @@ func (r *groupRecord) cluster(name string) *ranv1.ClusterStatus {
 	return &r.status.Clusters[i]
 }
 
-// over reports whether every one of the clusters is over.
+// over reports whether all of the clusters are over.
 func (r *groupRecord) over(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !r.cluster(name).State.Over() })
 }

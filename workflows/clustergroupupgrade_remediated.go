@@ -47,7 +47,7 @@ func (r *remediatedRollout) Note(text string) { r.group.record.note(text) }
 
 // ClustersProgressed implements RemediatedRollout.
 func (r *remediatedRollout) ClustersProgressed(ctx workflow.Context, clusters []ranv1.ClusterStatus) {
-	r.group.record.clustersStand(ctx, clusters)
+	r.group.record.clustersProgressed(ctx, clusters)
 }
 
 // Together implements RemediatedRollout.

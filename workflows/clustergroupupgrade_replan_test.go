@@ -58,7 +58,7 @@ func TestPrecachingThatIsEditedAwayStopsAndIsForgotten(t *testing.T) {
 		require.Equal(t, ranv1.ReasonNotEnabled, status.Wait.Reason)
 		require.Len(t, w.inputsOf("RemoveClusterJob"), 2, "the Jobs are stopped")
 		w.SignalWorkflow(temporal.SignalPreparationProgress, PreparationProgress{
-			Preparation: w.precachings()[0].Preparation, Standings: map[string]precache.Standing{"c1": {State: ranv1.PreparationActive}},
+			Preparation: w.precachings()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationActive}},
 		})
 		w.SignalWorkflow(temporal.SignalEnable, nil)
 	}, time.Hour)
@@ -78,7 +78,7 @@ func TestWhatIsPulledInsteadIsNotTakenForWhatWasPulledBefore(t *testing.T) {
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalPreparationProgress, PreparationProgress{
-			Preparation: w.precachings()[0].Preparation, Standings: map[string]precache.Standing{"c1": {State: ranv1.PreparationSucceeded}},
+			Preparation: w.precachings()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationSucceeded}},
 		})
 	}, 10*time.Minute+time.Second)
 	w.RegisterDelayedCallback(func() {

@@ -8,27 +8,27 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// recall begins once more what is over: with the spec and the plan that the hub has kept, for the clusters that are taken.
-func (g *groupUpgrade) recall(ctx workflow.Context) (rollout.End, error) {
+// loadSaved loads the saved spec and plan from the hub for a retry of the failed clusters.
+func (g *groupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	insist := g.insist()
-	in := activities.RecallRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
-	var recalled activities.RecalledRollout
-	err := insist.effect(ctx, "recall the rollout", g.hub.RecallRollout, in, &recalled)
+	in := activities.LoadRolloutInput{Namespace: g.in.Object.Namespace, Name: g.in.Object.Name, Request: *g.in.Retry}
+	var saved activities.LoadedRollout
+	err := insist.effect(ctx, "load the saved rollout", g.hub.LoadRollout, in, &saved)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
 	case err != nil:
 		return "", err
 	}
-	if err := g.checkDuties(&recalled.Object.Spec, g.starters); err != nil {
+	if err := g.checkDuties(&saved.Object.Spec, g.starters); err != nil {
 		return "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	g.taskQueues = recalled.TaskQueues
-	g.notBound = rollout.ExpandNotBound(recalled.NotBound, rollout.NamesOf(recalled.Object.Status.Clusters))
-	g.in.Object.ObjectMeta = recalled.Object.ObjectMeta
-	g.enabled, g.recalled, g.complete = true, true, true
-	g.respecify(recalled.Object.Spec)
-	g.record.recalled(recalled.Object.Status)
+	g.taskQueues = saved.TaskQueues
+	g.notBound = rollout.ExpandNotBound(saved.NotBound, rollout.NamesOf(saved.Object.Status.Clusters))
+	g.in.Object.ObjectMeta = saved.Object.ObjectMeta
+	g.enabled, g.loaded, g.defaulted = true, true, true
+	g.respecify(saved.Object.Spec)
+	g.record.loaded(saved.Object.Status)
 	g.changeLeft()
 	if g.precache(ctx, func() bool { return false }); ctx.Err() != nil {
 		return rollout.EndCancelled, nil

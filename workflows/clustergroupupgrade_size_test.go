@@ -104,7 +104,7 @@ func TestMessagesThatFitAreHandedOnWhole(t *testing.T) {
 	require.Equal(t, g.status.Clusters, g.carry(time.Now()).Status.Clusters)
 }
 
-func TestTenThousandClustersFitIntoAPlanAndIntoWhatIsRecalled(t *testing.T) {
+func TestTenThousandClustersFitIntoAPlanAndIntoASavedRollout(t *testing.T) {
 	g, in := largest(ranv1.ClusterFailed)
 	plan := activities.RolloutPlan{TaskQueues: g.taskQueues, Plan: rollout.Plan{RemediationPlan: g.status.RemediationPlan, StartPolicyIndex: map[string]int{}}}
 	for i, name := range g.spec.Clusters {
@@ -117,14 +117,14 @@ func TestTenThousandClustersFitIntoAPlanAndIntoWhatIsRecalled(t *testing.T) {
 	retried, err := rollout.Retry(g.status, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	in.Object.Status = rollout.Compact(retried)
-	recalled := requireFits(t, activities.RecalledRollout{Object: in.Object, TaskQueues: g.taskQueues, NotBound: plan.NotBound})
-	require.Equal(t, retried.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
+	saved := requireFits(t, activities.LoadedRollout{Object: in.Object, TaskQueues: g.taskQueues, NotBound: plan.NotBound})
+	require.Equal(t, retried.RemediationPlan, rollout.Expand(saved.Object.Status).RemediationPlan)
 }
 
 func TestTenThousandClustersFitIntoTheFinalResult(t *testing.T) {
 	g, in := largest(ranv1.ClusterComplete, ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterCancelled)
 	in.Object.Status = g.result()
-	kept := requireFits(t, activities.KeepRolloutInput{Object: in.Object}).Object.Status
+	kept := requireFits(t, activities.SaveRolloutInput{Object: in.Object}).Object.Status
 	require.Equal(t, g.status.RemediationPlan, kept.RemediationPlan)
 	require.Greater(t, len(kept.Clusters), 50)
 }

@@ -9,12 +9,12 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// soak is for how long what was done to a cluster must last before others follow.
+// soak is how long a complete cluster soaks before others start.
 func (g *groupUpgrade) soak() time.Duration {
 	return time.Duration(g.spec.RemediationStrategy.SoakSeconds) * time.Second
 }
 
-// soak lets a cluster whose work is over keep its place for that long. One that was being withdrawn when it was found complete soaks like any other.
+// soak keeps the place of a complete cluster for that long. A cluster that completed while it was withdrawn soaks, too.
 func (b *batch) soak(cluster *clusterAtWork, duration time.Duration) {
 	cluster.ctx, cluster.withdraw = workflow.WithCancel(b.work)
 	b.running[cluster.name] = cluster
@@ -34,12 +34,12 @@ func (b *batch) soaked(ctx workflow.Context, cluster *clusterAtWork) {
 	b.group.record.batchReached(ctx, b.reached())
 }
 
-// onlySoaks reports whether there is nothing left to do but to wait until clusters have soaked.
+// onlySoaks reports whether the batch only waits until clusters have soaked.
 func (b *batch) onlySoaks() bool {
 	return len(b.running) > 0 && b.busy() == 0 && (len(b.pending) == 0 || b.timedOut)
 }
 
-// endSoak takes the clusters that soak still as complete: nothing waits for them any more.
+// endSoak ends the soak of the remaining clusters, since no cluster waits for them any more.
 func (b *batch) endSoak(ctx workflow.Context) {
 	for _, name := range b.clusters {
 		if cluster := b.running[name]; cluster != nil && cluster.state == rollout.WorkSoaking {

@@ -12,7 +12,7 @@ import (
 
 // Which clusters of a batch are started, and when.
 
-// startClusters starts the clusters of the batch that are not held, as far as the window is open.
+// startClusters starts clusters of the batch that are not held, as many as may be at work.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
 		next := b.seenNext(ctx)
@@ -31,14 +31,14 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		b.group.passGate()
 		b.group.remediator.Start(b.workOn(clusters))
 		b.group.record.clustersStarted(ctx, next)
-		b.changed = true // some may have less time than the batch
+		b.changed = true // a cluster may have less time than the batch
 		if len(next) == b.group.remediator.StartedTogether() && workflow.Sleep(ctx, time.Millisecond) != nil {
-			return // the rest would have come in another task
+			return // the rest starts in another workflow task
 		}
 	}
 }
 
-// workOn describes to the remediator the work on clusters.
+// workOn describes the work on clusters for the remediator.
 func (b *batch) workOn(clusters []*clusterAtWork) []*ClusterWork {
 	work := make([]*ClusterWork, len(clusters))
 	for i, cluster := range clusters {
@@ -50,12 +50,12 @@ func (b *batch) workOn(clusters []*clusterAtWork) []*ClusterWork {
 	return work
 }
 
-// next are the clusters to start now, as many as one workflow task can take.
+// next are the clusters to start now, no more than one workflow task can start.
 func (b *batch) next(ctx workflow.Context) []string {
 	return b.waiting(min(b.decide(ctx).Start, b.group.remediator.StartedTogether()))
 }
 
-// decide is the one place that says whether more clusters are started, and whether the batch is over.
+// decide is the one place that decides whether more clusters are started and whether the batch is over.
 func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
 	state := rollout.BatchState{
@@ -69,7 +69,7 @@ func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	return state.Decide()
 }
 
-// waiting are the first clusters that wait for their turn, are not held, and would be done before their maintenance windows close.
+// waiting are the first pending clusters that are not held and would finish before their maintenance windows close.
 func (b *batch) waiting(most int) []string {
 	var waiting []string
 	for _, cluster := range b.pending {
@@ -84,15 +84,14 @@ func (b *batch) waiting(most int) []string {
 }
 
 const (
-	// seenHolds is how long a cluster that waits is taken for a ManagedCluster once it was seen to be one.
+	// seenHolds is how long a pending cluster counts as a ManagedCluster after it was seen to be one.
 	seenHolds = 10 * time.Second
-	// askedAhead is how many clusters are asked for together at least.
+	// askedAhead is the minimum number of clusters that are looked up together.
 	askedAhead = 50
 )
 
-// seenNext are the clusters to start now. Those that have vanished since they were planned have failed: a rolling rollout, or what is left of a large
-// batch, may come to them hours later. There are none while nobody can say: nothing is known to be wrong with them, and what else there is to decide does not
-// wait for it.
+// seenNext are the clusters to start now whose ManagedClusters exist. A rolling rollout or a large batch may reach a cluster hours after it was
+// planned: a cluster that vanished since then fails. While the hub does not answer, no cluster is started, and everything else goes on.
 func (b *batch) seenNext(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
@@ -114,7 +113,7 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 			long := b.askPause == longestPause
 			b.askPause = 0
 			b.trouble(ctx, "", "")
-			if long && b.group.hasGate() { // what the health checks have seen is as old as that
+			if long && b.group.hasGate() { // the health checks are outdated by then
 				b.group.gate.stale = true
 				return nil
 			}
@@ -126,7 +125,7 @@ func (b *batch) seenNext(ctx workflow.Context) []string {
 	}
 }
 
-// askAgain says why it is not known which clusters have vanished, and has that asked once more after a while, at longer and longer intervals.
+// askAgain shows that the hub does not answer which clusters vanished, and retries with a growing pause.
 func (b *batch) askAgain(ctx workflow.Context, insist insistence, err error) {
 	if ctx.Err() != nil {
 		return
@@ -134,15 +133,15 @@ func (b *batch) askAgain(ctx workflow.Context, insist insistence, err error) {
 	why := insist.explain(err, workflow.ActivityOptions{StartToCloseTimeout: effectTimeout})
 	b.trouble(ctx, reasonOf(err), b.vanishedSummary()+": "+why)
 	b.blind, b.askPause = true, min(max(2*b.askPause, shortestPause), longestPause)
-	workflow.GoNamed(ctx, "ask again which clusters have vanished", func(ctx workflow.Context) {
-		timer := workflow.NewTimerWithOptions(ctx, b.askPause, workflow.TimerOptions{Summary: "before it is asked again which clusters have vanished"})
+	workflow.GoNamed(ctx, "retry the check for deleted clusters", func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, b.askPause, workflow.TimerOptions{Summary: "before the check for deleted clusters is retried"})
 		if timer.Get(ctx, nil) == nil {
 			b.blind, b.changed = false, true
 		}
 	})
 }
 
-// window says how many clusters may be at work, and fail.
+// window limits how many clusters may be at work and may fail.
 func (b *batch) window() rollout.Window {
 	g := b.group
 	return rollout.Window{
@@ -150,7 +149,7 @@ func (b *batch) window() rollout.Window {
 	}
 }
 
-// atOnce is how many clusters of the batch may be at work at the same time.
+// atOnce is the maximum number of clusters of the batch at work.
 func (b *batch) atOnce() int {
 	most := min(len(b.clusters), b.group.remediator.AtOnce())
 	if b.last > b.first {

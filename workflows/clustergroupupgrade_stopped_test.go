@@ -104,9 +104,9 @@ func TestARetryThatIsStoppedAtOnceBeginsNothingUntilItGoesOn(t *testing.T) {
 			next, err := rollout.Retry(over, nil, rollout.RetryRequest{})
 			require.NoError(t, err)
 			w, clusters := newGroupWorld(t)
-			w.recalledRollout = activities.RecalledRollout{Object: aRollout()}
+			w.recalledRollout = activities.LoadedRollout{Object: aRollout()}
 			w.recalledRollout.Object.Status = rollout.Compact(next)
-			w.fail["RecallRollout"] = func(int) error { stop.begin(w); return nil }
+			w.fail["LoadRollout"] = func(int) error { stop.begin(w); return nil }
 			w.RegisterDelayedCallback(func() {
 				require.Empty(t, clusters.events)
 				require.Equal(t, stop.reason, statusOf[groupStatus](w).Wait.Reason)

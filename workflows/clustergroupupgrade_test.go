@@ -116,10 +116,10 @@ func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	status := requireResult[groupStatus](w)
-	require.Len(t, w.inputs["KeepRollout"], 2)
-	begun := w.inputs["KeepRollout"][0].(activities.KeepRolloutInput)
+	require.Len(t, w.inputs["SaveRollout"], 2)
+	begun := w.inputs["SaveRollout"][0].(activities.SaveRolloutInput)
 	require.Nil(t, meta.FindStatusCondition(begun.Object.Status.Conditions, ranv1.ConditionSucceeded), "others are to know that it has not succeeded yet")
-	kept := w.inputs["KeepRollout"][1].(activities.KeepRolloutInput)
+	kept := w.inputs["SaveRollout"][1].(activities.SaveRolloutInput)
 	require.Equal(t, status, kept.Object.Status)
 	require.Equal(t, aRollout().Spec, kept.Object.Spec)
 	require.NotEmpty(t, kept.Owner)
@@ -127,12 +127,12 @@ func TestTheFinalStatusIsKeptOnTheHub(t *testing.T) {
 
 func TestARolloutWhoseStatusCannotBeKeptEndsAsItWouldAndSaysSo(t *testing.T) {
 	w, _ := newGroupWorld(t, []string{"c1"})
-	w.fail["KeepRollout"] = func(int) error { return errors.New("the hub is down") }
+	w.fail["SaveRollout"] = func(int) error { return errors.New("the hub is down") }
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 
 	status := requireResult[groupStatus](w)
 	requireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
-	require.Equal(t, []string{"the final status is not kept on the hub: the hub is down"}, status.Notes)
+	require.Equal(t, []string{"the final status is not saved on the hub: the hub is down"}, status.Notes)
 }
 
 func TestARolloutWithoutClustersSucceeds(t *testing.T) {

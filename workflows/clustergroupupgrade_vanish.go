@@ -10,22 +10,22 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// vanishWatch watches, while clusters of a batch are worked on one by one, whether their ManagedClusters are deleted.
+// vanishWatch watches whether ManagedClusters of clusters at work are deleted.
 type vanishWatch struct {
 	watched []string
-	// number of the watch whose word counts.
+	// number of the current watch. Reports of earlier ones are ignored.
 	number int
 	stop   workflow.CancelFunc
-	// failed: it was said that the hub could not be watched.
+	// failed: a note says that the hub could not be watched.
 	failed bool
 }
 
-// watchedAhead is how many clusters whose turn is to come are watched with those at work: each change of who is watched costs an activity, and a rolling
-// rollout starts one cluster after the other.
+// watchedAhead is the number of pending clusters that are watched along with those at work. Each change of the watched clusters costs an
+// activity, and a rolling rollout starts one cluster after another.
 const watchedAhead = 50
 
-// watchVanishing sees to it that the clusters are watched, which are at work as of now. A hub that cannot be watched keeps nothing from going on: it is
-// asked once more after a while, and when the batch is over.
+// watchVanishing watches clusters that were just started. If the hub cannot be watched, work goes on: the watch is retried, and the clusters
+// are looked up when the batch is over.
 func (b *batch) watchVanishing(clusters []*ClusterWork) {
 	v := &b.vanishing
 	unwatched := func(work *ClusterWork) bool { return !slices.Contains(v.watched, work.Cluster) }
@@ -37,10 +37,10 @@ func (b *batch) watchVanishing(clusters []*ClusterWork) {
 	v.stop, v.watched = stop, slices.Concat(b.begun(), b.pending[:min(watchedAhead, len(b.pending))])
 	number := v.number
 	insist := insistence{taskQueue: temporal.TaskQueue, waiting: func(workflow.Context, string, string) {}}
-	workflow.GoNamed(watching, "watch whether clusters vanish", func(ctx workflow.Context) {
+	workflow.GoNamed(watching, "watch for deleted clusters", func(ctx workflow.Context) {
 		for len(v.watched) > 0 {
 			var vanished []string
-			err := insist.wait(ctx, fmt.Sprintf("watch whether clusters of batch %d vanish", b.first), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
+			err := insist.wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.first), nil, "", b.group.hub.AwaitVanished, v.watched, &vanished)
 			if v.number != number || ctx.Err() != nil {
 				return
 			}
@@ -56,16 +56,16 @@ func (b *batch) watchVanishing(clusters []*ClusterWork) {
 	})
 }
 
-// notWatched says that the hub refuses to be watched, and waits until that is tried once more.
+// notWatched notes that the hub cannot be watched, and waits before the next try.
 func (b *batch) notWatched(ctx workflow.Context, err error) error {
 	if !b.vanishing.failed {
 		b.vanishing.failed = true
-		b.group.record.note("whether clusters vanish could not be watched: " + temporal.ErrorMessage(err))
+		b.group.record.note("could not watch for deleted clusters: " + temporal.ErrorMessage(err))
 	}
-	return workflow.NewTimerWithOptions(ctx, longestRound, workflow.TimerOptions{Summary: "before it is watched again whether clusters vanish"}).Get(ctx, nil)
+	return workflow.NewTimerWithOptions(ctx, longestRound, workflow.TimerOptions{Summary: "before the watch for deleted clusters is retried"}).Get(ctx, nil)
 }
 
-// end ends the watch: what it says does not count any more.
+// end ends the watch. Its reports are ignored from now on.
 func (v *vanishWatch) end() {
 	v.number++
 	if v.stop != nil {
@@ -73,19 +73,18 @@ func (v *vanishWatch) end() {
 	}
 }
 
-// begun are the clusters of the batch that are at work or soak, in its order.
+// begun are the clusters of the batch that are at work or soak, in order.
 func (b *batch) begun() []string {
 	return slices.DeleteFunc(slices.Clone(b.clusters), func(name string) bool { return b.running[name] == nil })
 }
 
-// insist returns an insistence on the hub for no longer than the batch has time.
+// insist retries activities on the hub for no longer than the batch has time.
 func (b *batch) insist(ctx workflow.Context) insistence {
 	now := workflow.Now(ctx)
 	return b.group.insist().until(now.Add(b.left(now)))
 }
 
-// dropVanished fails those of the clusters that are no ManagedClusters any more: they are not worked on, and what was done to them counts for
-// nothing. A hub that cannot be asked ends nothing that works.
+// dropVanished fails those of the clusters whose ManagedCluster is gone. If the hub does not answer, it returns the error and fails none.
 func (b *batch) dropVanished(ctx workflow.Context, insist insistence, names []string) error {
 	if len(names) == 0 || ctx.Err() != nil {
 		return ctx.Err()
@@ -97,10 +96,10 @@ func (b *batch) dropVanished(ctx workflow.Context, insist insistence, names []st
 }
 
 func (b *batch) vanishedSummary() string {
-	return fmt.Sprintf("look which clusters of batch %d have vanished", b.first)
+	return fmt.Sprintf("check for deleted clusters of batch %d", b.first)
 }
 
-// vanish fails clusters that are no ManagedClusters any more, also those that are complete. One at work is withdrawn.
+// vanish fails clusters whose ManagedCluster is gone, even complete ones. A cluster at work is withdrawn.
 func (b *batch) vanish(ctx workflow.Context, names []string) {
 	if len(names) == 0 {
 		return

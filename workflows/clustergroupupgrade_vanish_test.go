@@ -77,7 +77,7 @@ func TestAWatchThatTheHubRefusesIsSaidOnceAndTriedAgain(t *testing.T) {
 	c1 := statusOfCluster(status, "c1")
 	require.Equal(t, ranv1.ReasonClusterVanished, c1.Reason)
 	require.Equal(t, 25*time.Minute, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute), "not only when its work was over")
-	require.Equal(t, []string{"whether clusters vanish could not be watched: no such selector"}, status.Notes)
+	require.Equal(t, []string{"could not watch for deleted clusters: no such selector"}, status.Notes)
 }
 
 func TestACanaryThatVanishesEndsTheRollout(t *testing.T) {
@@ -123,7 +123,7 @@ func TestAWorkerThatRefusesToSayWhoHasVanishedFailsNoCluster(t *testing.T) {
 			}
 			w.RegisterDelayedCallback(func() {
 				status := statusOf[groupStatus](w)
-				require.Equal(t, "NotFound: look which clusters of batch 1 have vanished: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
+				require.Equal(t, "NotFound: check for deleted clusters of batch 1: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
 				require.Equal(t, ranv1.ClusterCounts{Total: 3, Pending: 3}, status.Counts)
 			}, time.Minute)
 			w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
@@ -155,7 +155,7 @@ func TestAHubThatDoesNotSayWhoHasVanishedKeepsNothingElseWaiting(t *testing.T) {
 	shorter.RemediationStrategy.Timeout = 30
 	w.RegisterDelayedCallback(func() {
 		status := statusOf[groupStatus](w)
-		require.Equal(t, "ClusterUnreachable: look which clusters of batch 1 have vanished: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
+		require.Equal(t, "ClusterUnreachable: check for deleted clusters of batch 1: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
 		w.ask(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
 	}, 20*time.Minute)
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: object})
@@ -198,5 +198,5 @@ func TestWhetherClustersVanishedWhileTheyWereWorkedOnIsNotedWhenNobodyCanSay(t *
 	}
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: aRollout()})
 	status := requireResult[groupStatus](w)
-	require.Equal(t, []string{"whether clusters of batch 1 have vanished could not be found out: there is no hub"}, status.Notes)
+	require.Equal(t, []string{"could not check for deleted clusters of batch 1: there is no hub"}, status.Notes)
 }

@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// followWindows asks the maintenance windows of the rollout how they stand. What comes before the first batch needs none: nothing is disrupted there.
+// followWindows subscribes to the maintenance windows of the rollout. Phases before the first batch disrupt nothing and need no window.
 func (g *groupUpgrade) followWindows(ctx workflow.Context) {
 	names := windowNames(g.in.Object.Namespace, g.spec.MaintenanceWindows)
 	g.holds.windows.follow(ctx, names, func() []string {

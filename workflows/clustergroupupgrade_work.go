@@ -50,7 +50,7 @@ func (c *clusterAtWork) vanish() {
 	c.withdraw()
 }
 
-// lookAgain looks once more at the clusters that have timed out: those that are complete by now count as complete.
+// lookAgain looks at timed-out clusters once more. Those that are complete by now count as complete.
 func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 	late := g.record.inState(ranv1.ClusterTimedOut)
 	if len(late) == 0 || ctx.Err() != nil {
@@ -61,7 +61,7 @@ func (g *groupUpgrade) lookAgain(ctx workflow.Context) (rollout.End, error) {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
 	case err != nil:
-		g.record.note("the clusters that timed out could not be looked at once more: " + temporal.ErrorMessage(err))
+		g.record.note("could not look at timed-out clusters once more: " + temporal.ErrorMessage(err))
 	}
 	if len(g.spec.HealthChecks) > 0 {
 		failures := g.healthOf(ctx, complete)

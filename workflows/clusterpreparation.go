@@ -15,47 +15,47 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ClusterPreparationInput says what is done on which clusters of a rollout. It is started by the rollout.
+// ClusterPreparationInput is the work of a ClusterPreparation. A rollout starts it.
 type ClusterPreparationInput struct {
-	// Preparation is the one that this is a part of; no other has its id.
+	// Preparation is the id of the preparation that this is a part of.
 	Preparation string `json:"preparation"`
-	// Owner is the mark of the rollout's workflow, in whose name the Jobs are made.
+	// Owner is the ownership mark of the rollout's workflow. The Jobs bear it.
 	Owner    string             `json:"owner"`
 	Work     precache.Work      `json:"work"`
 	Clusters []ClusterToPrepare `json:"clusters"`
-	// ProgressLimit is the longest that the interval between messages to the rollout grows to.
+	// ProgressLimit is the maximum interval between progress reports to the rollout.
 	ProgressLimit time.Duration `json:"progressLimit"`
-	// Held is what the rollout knows of the emergency stop. It was not paused.
+	// Held is the state of the emergency stop that the rollout knows. The rollout is not paused.
 	Held emergency.State `json:"held,omitzero"`
 }
 
-// ClusterToPrepare is a cluster and who works on it.
+// ClusterToPrepare is a cluster and the task queue of its activities.
 type ClusterToPrepare struct {
 	Name      string `json:"name"`
 	TaskQueue string `json:"taskQueue"`
 }
 
 const (
-	// jobGrace is what a Job is given beyond its own deadline, at which its cluster ends it, before it is stopped from here.
+	// jobGrace is the time between the deadline at which a cluster ends a Job itself and the time at which the Job is stopped from here.
 	jobGrace = time.Minute
-	// jobRemovalLimit is how long a preparation insists on removing a Job: it goes by itself a day after its end.
+	// jobRemovalLimit limits the retries to remove a Job. It expires a day after its end anyway.
 	jobRemovalLimit = 2 * time.Minute
 )
 
-// ClusterPreparation precaches or backs up some clusters at once, each by a Job, and returns how each stands in the end. Cancelled, it stops its
-// Jobs.
-func ClusterPreparation(ctx workflow.Context, in ClusterPreparationInput) (map[string]precache.Standing, error) {
-	p := &clusterPreparation{in: in, standings: map[string]precache.Standing{}}
+// ClusterPreparation precaches or backs up some clusters at once, each by a Job, and returns the result of each. When it is cancelled, it stops
+// its Jobs.
+func ClusterPreparation(ctx workflow.Context, in ClusterPreparationInput) (map[string]precache.Progress, error) {
+	p := &clusterPreparation{in: in, clusters: map[string]precache.Progress{}}
 	for _, cluster := range in.Clusters {
-		p.standings[cluster.Name] = precache.Standing{State: ranv1.PreparationPreparingToStart}
+		p.clusters[cluster.Name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
 	}
 	p.holds.state = in.Held
 	if err := errors.Join(workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
-		func() (map[string]precache.Standing, error) { return p.standings, nil },
-		workflow.QueryHandlerOptions{Description: "Where each cluster stands."}),
+		func() (map[string]precache.Progress, error) { return p.clusters, nil },
+		workflow.QueryHandlerOptions{Description: "The progress of each cluster."}),
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryHeld,
 			func(clusters []string) (temporal.Held, error) { return p.heldOf(clusters...), nil },
-			workflow.QueryHandlerOptions{Description: "What keeps a Job from being started on the clusters that are named."})); err != nil {
+			workflow.QueryHandlerOptions{Description: "Why no Job starts on the named clusters."})); err != nil {
 		return nil, err
 	}
 	return p.run(ctx)
@@ -63,24 +63,24 @@ func ClusterPreparation(ctx workflow.Context, in ClusterPreparationInput) (map[s
 
 // clusterPreparation is one run of the workflow.
 type clusterPreparation struct {
-	in        ClusterPreparationInput
-	standings map[string]precache.Standing
-	progress  progress
-	holds     holdKeeper
-	paused    bool
-	jobs      *activities.Jobs
+	in       ClusterPreparationInput
+	clusters map[string]precache.Progress
+	progress progress
+	holds    holdKeeper
+	paused   bool
+	jobs     *activities.Jobs
 }
 
-func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Standing, error) {
+func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Progress, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	onSignal(listening, temporal.SignalObserved, "What an activity of ours waits for.", p.observed)
+	onSignal(listening, temporal.SignalObserved, "What a waiting activity sees.", p.observed)
 	p.holds.listen(listening, func() {})
 	onSignal(listening, temporal.SignalPause, "Start no further Job.", func(temporal.SignalRequest) { p.paused = true })
-	onSignal(listening, temporal.SignalResume, "Go on starting Jobs.", func(temporal.SignalRequest) { p.paused = false })
+	onSignal(listening, temporal.SignalResume, "Start Jobs again.", func(temporal.SignalRequest) { p.paused = false })
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		workflow.GoNamed(listening, "progress", func(ctx workflow.Context) {
 			p.progress.report(ctx, parent.ID, temporal.SignalPreparationProgress, p.in.ProgressLimit, func() any {
-				return PreparationProgress{Preparation: p.in.Preparation, Standings: p.standings}
+				return PreparationProgress{Preparation: p.in.Preparation, Clusters: p.clusters}
 			})
 		})
 	}
@@ -93,17 +93,17 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Stan
 	}
 	_ = workflow.Await(listening, func() bool { return atWork == 0 })
 	if ctx.Err() != nil {
-		return p.standings, sdktemporal.NewCanceledError(p.standings)
+		return p.clusters, sdktemporal.NewCanceledError(p.clusters)
 	}
-	return p.standings, nil
+	return p.clusters, nil
 }
 
-// heldOf is what keeps a Job from being started on clusters.
+// heldOf is why no Job starts on clusters.
 func (p *clusterPreparation) heldOf(clusters ...string) temporal.Held {
 	return temporal.Held{Paused: p.paused, Held: p.holds.ofAny(clusters...)}
 }
 
-// unlessHeld says what keeps the Job of a cluster from being created; an empty reason: nothing does.
+// unlessHeld returns why the Job of a cluster may not be created; an empty reason: it may.
 func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string) {
 	held := p.heldOf(cluster)
 	switch {
@@ -115,10 +115,10 @@ func (p *clusterPreparation) unlessHeld(cluster string) (reason, message string)
 	return "", ""
 }
 
-// awaitRelease stands before the Job of a cluster: while the cluster is held, or the rollout paused, none starts.
+// awaitRelease waits until the cluster is not held and the rollout not paused.
 func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) error {
 	for reason, message := p.unlessHeld(cluster); reason != ""; reason, message = p.unlessHeld(cluster) {
-		p.stand(cluster, precache.Standing{State: ranv1.PreparationPreparingToStart, Reason: reason, Message: message})
+		p.record(cluster, precache.Progress{State: ranv1.PreparationPreparingToStart, Reason: reason, Message: message})
 		changed := func() bool {
 			now, why := p.unlessHeld(cluster)
 			return now != reason || why != message
@@ -126,26 +126,26 @@ func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) 
 		if err := workflow.Await(ctx, changed); err != nil {
 			return err
 		}
-		p.stand(cluster, precache.Standing{State: ranv1.PreparationPreparingToStart})
+		p.record(cluster, precache.Progress{State: ranv1.PreparationPreparingToStart})
 	}
 	return nil
 }
 
-// prepare runs the Job of one cluster to its end, and removes it. One that was only tried when the cluster was held has all its time after the release.
+// prepare runs the Job of one cluster to its end, and removes it. A Job that a hold prevented has its full time after the release.
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
 	job := activities.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
 	insist := onCluster(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
-		standing := p.standings[cluster.Name]
-		standing.Reason, standing.Message = reason, message
-		p.stand(cluster.Name, standing)
+		progress := p.clusters[cluster.Name]
+		progress.Reason, progress.Message = reason, message
+		p.record(cluster.Name, progress)
 	})
 	insist.before = func() error {
 		reason, message := p.unlessHeld(cluster.Name)
-		if job.Held = message; reason != "" && p.standings[cluster.Name].State == ranv1.PreparationPreparingToStart {
+		if job.Held = message; reason != "" && p.clusters[cluster.Name].State == ranv1.PreparationPreparingToStart {
 			return temporal.Error(temporal.ErrHeld, message, nil)
 		}
-		return nil // a Job that was seen is looked after, but not made again
+		return nil // a Job that exists is watched, but not created again
 	}
 	err := p.awaitRelease(ctx, cluster.Name)
 	for err == nil {
@@ -160,33 +160,33 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
 	insist.before, insist.giveUpAt = nil, workflow.Now(ctx).Add(jobRemovalLimit)
 	if left := insist.effect(cleanUp, "remove the job of "+cluster.Name, p.jobs.RemoveClusterJob, job, nil); left != nil {
-		workflow.GetLogger(ctx).Warn("a job could not be removed, and goes by itself", "cluster", cluster.Name, "error", left)
+		workflow.GetLogger(ctx).Warn("could not remove a job; it will expire via its TTL", "cluster", cluster.Name, "error", left)
 	}
 	switch {
 	case err == nil:
-		p.stand(cluster.Name, precache.Standing{State: ranv1.PreparationSucceeded})
+		p.record(cluster.Name, precache.Progress{State: ranv1.PreparationSucceeded})
 	case ctx.Err() != nil:
 	case temporal.ErrorType(err) == temporal.ErrJobTimedOut:
-		p.stand(cluster.Name, precache.Standing{State: kind.TimedOut(), Reason: temporal.ErrJobTimedOut, Message: temporal.ErrorMessage(err)})
+		p.record(cluster.Name, precache.Progress{State: kind.TimedOut(), Reason: temporal.ErrJobTimedOut, Message: temporal.ErrorMessage(err)})
 	default:
-		p.stand(cluster.Name, precache.Standing{State: ranv1.PreparationFailed, Reason: reasonOf(err), Message: temporal.ErrorMessage(err)})
+		p.record(cluster.Name, precache.Progress{State: ranv1.PreparationFailed, Reason: reasonOf(err), Message: temporal.ErrorMessage(err)})
 	}
 }
 
-// observed takes in what the Job of a cluster does.
+// observed records what the Job of a cluster does.
 func (p *clusterPreparation) observed(seen temporal.Observation) {
-	standing, ours := p.standings[seen.Cluster]
-	if !ours || standing.State.Over() || seen.Wait == nil {
+	progress, ours := p.clusters[seen.Cluster]
+	if !ours || progress.State.Over() || seen.Wait == nil {
 		return
 	}
 	state := ranv1.PreparationStarting
 	if seen.Wait.Reason == activities.ReasonJobRunning {
 		state = ranv1.PreparationActive
 	}
-	p.stand(seen.Cluster, precache.Standing{State: state, Reason: seen.Wait.Reason, Message: seen.Wait.Message})
+	p.record(seen.Cluster, precache.Progress{State: state, Reason: seen.Wait.Reason, Message: seen.Wait.Message})
 }
 
-func (p *clusterPreparation) stand(cluster string, standing precache.Standing) {
-	p.standings[cluster] = standing
+func (p *clusterPreparation) record(cluster string, progress precache.Progress) {
+	p.clusters[cluster] = progress
 	p.progress.changed = true
 }

@@ -78,7 +78,7 @@ func TestAJobThatWorksGoesOnWhileItsClusterIsHeld(t *testing.T) {
 	w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
 		Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
 	})
-	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State)
+	require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Progress](w)["c1"].State)
 }
 
 // Somebody deletes a Job that was seen at work, and its cluster is held or its rollout paused: it is made again when that is over.
@@ -113,7 +113,7 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 				})
 				w.RegisterDelayedCallback(func() {
 					require.LessOrEqual(t, len(jobs), test.calls+1)
-					standing := statusOf[map[string]precache.Standing](w)["c1"]
+					standing := statusOf[map[string]precache.Progress](w)["c1"]
 					require.Equal(t, ranv1.PreparationPreparingToStart, standing.State)
 					require.Equal(t, kept.reason, standing.Reason)
 					released = true
@@ -123,7 +123,7 @@ func TestAJobThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeldOrPaused(t *t
 				w.ExecuteWorkflow(ClusterPreparation, ClusterPreparationInput{
 					Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
 				})
-				require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Standing](w)["c1"].State)
+				require.Equal(t, ranv1.PreparationSucceeded, requireResult[map[string]precache.Progress](w)["c1"].State)
 				last := jobs[len(jobs)-1]
 				require.Empty(t, last.Held)
 				require.True(t, last.Deadline.After(start.Add(11*time.Hour)), "it has all its time")

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ClusterUpgradeInput says which cluster of which rollout is worked on, and how.
+// ClusterUpgradeInput is the cluster of a rollout whose nodes are maintained, and how.
 type ClusterUpgradeInput struct {
 	// Namespace and Rollout name the ClusterGroupUpgrade.
 	Namespace string `json:"namespace"`
@@ -24,15 +24,15 @@ type ClusterUpgradeInput struct {
 	TaskQueue   string                           `json:"taskQueue"`
 	Batch       int32                            `json:"batch"`
 	Remediation ranv1.NodeMaintenanceRemediation `json:"remediation"`
-	// ProgressLimit is the longest that the rollout waits to be told of a change.
+	// ProgressLimit is the maximum interval between progress reports to the rollout.
 	ProgressLimit time.Duration `json:"progressLimit,omitempty"`
-	// Held is what the rollout knows of the emergency stop.
+	// Held is the state of the emergency stop that the rollout knows.
 	Held emergency.State `json:"held"`
-	// Carried is the state of the run before, when this one continues it.
+	// Carried is the state of the previous run if this run continues it.
 	Carried *ClusterUpgradeCarried `json:"carried,omitempty"`
 }
 
-// ClusterUpgradeCarried is what a run hands to the next one.
+// ClusterUpgradeCarried is the state that a run passes to the next one.
 type ClusterUpgradeCarried struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`
 	Locked bool                       `json:"locked"`
@@ -42,13 +42,13 @@ type ClusterUpgradeCarried struct {
 	Scheduler time.Time `json:"scheduler,omitzero"`
 }
 
-// nodesAtOnce is how many node maintenances one run keeps alive at most, whatever the cluster's budgets say: the server blocks a run
-// with too many children.
+// nodesAtOnce is the maximum number of node maintenances of one run, whatever the budgets of the cluster say. The server blocks a run with too
+// many children.
 const nodesAtOnce = 300
 
-// ClusterUpgrade maintains the nodes of one cluster: its workload locks let go, control-plane nodes go one at a time, then the others
-// within the cluster's budgets. It ends with the cluster's record; a cluster that did not complete ends in a typed error that carries
-// the record as its details.
+// ClusterUpgrade maintains the nodes of one cluster. It waits until the workload locks of the cluster are inactive, and maintains the
+// control-plane nodes one at a time, then the others within the budgets of the cluster. It returns the status of the cluster; if the cluster is
+// not complete, it returns a typed error with the status as its details.
 func ClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (ranv1.ClusterStatus, error) {
 	c, err := newClusterUpgrade(ctx, in)
 	if err != nil {
@@ -65,22 +65,22 @@ type clusterUpgrade struct {
 	record *clusterRecord
 	holds  holdKeeper
 
-	// awaited is the activity whose observations count now, and observed what it waits for.
+	// awaited is the waiting activity in progress, and observed what it waits for.
 	awaited  string
 	observed *drydockv1.Wait
-	// refused is the request to the workload locks that was refused and is made again.
+	// refused is a refused request to the workload locks that is retried.
 	refused *drydockv1.Wait
-	// asksLocks: the next thing to begin is a request to the workload locks.
+	// asksLocks: a request to the workload locks is next.
 	asksLocks bool
 	// locked: the cluster serves workload locks. requested: our ClusterMaintenanceRequest may exist.
-	// answered: the cluster has said whether it does.
+	// answered: it is known whether the cluster serves workload locks.
 	locked, requested, answered bool
 	nodes                       *nodeRollout
 
 	withdraw  workflow.CancelFunc
 	withdrawn *temporal.SignalRequest
 	signals   int
-	// suggestedAt is how long the run's history was, in events, when the server first suggested to continue as new.
+	// suggestedAt is the length of the history, in events, when the server first suggested to continue as new.
 	suggestedAt int
 
 	cluster *activities.Clusters
@@ -103,7 +103,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 		workflow.QueryHandlerOptions{Description: "The status of the cluster, node by node."})
 }
 
-// run does the work, and takes back what is left of it however the work ended.
+// run does the work, and cleans up however it ended.
 func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	c.withdraw = withdraw
@@ -124,7 +124,7 @@ func (c *clusterUpgrade) run(ctx workflow.Context) (ranv1.ClusterStatus, error) 
 	return c.finish(clean, err)
 }
 
-// upgrade is the way of a cluster through its turn.
+// upgrade runs the steps of the cluster.
 func (c *clusterUpgrade) upgrade(ctx workflow.Context) error {
 	steps := []func(workflow.Context) error{
 		c.inspect,
@@ -141,7 +141,7 @@ func (c *clusterUpgrade) upgrade(ctx workflow.Context) error {
 	return nil
 }
 
-// inspect finds the nodes to maintain, and wakes whoever takes back what we cannot.
+// inspect finds the nodes to maintain, and wakes the sweeper of the cluster.
 func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	if c.in.Carried != nil {
 		return nil
@@ -168,7 +168,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	return nil
 }
 
-// maintainControlPlane takes the control-plane nodes one at a time.
+// maintainControlPlane maintains the control-plane nodes one at a time.
 func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepControlPlane)
 	for i := range c.status.Nodes {
@@ -181,7 +181,7 @@ func (c *clusterUpgrade) maintainControlPlane(ctx workflow.Context) error {
 	return nil
 }
 
-// maintainWorkers takes the other nodes, as many at a time as the cluster's budgets allow.
+// maintainWorkers maintains the other nodes, as many at a time as the budgets of the cluster allow.
 func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepWorkers)
 	var workers []string
@@ -193,7 +193,7 @@ func (c *clusterUpgrade) maintainWorkers(ctx workflow.Context) error {
 	return c.nodes.maintain(ctx, workers)
 }
 
-// checkHealth looks once more at all nodes that were maintained, and at the declared checks.
+// checkHealth waits until all maintained nodes are healthy and the declared checks pass.
 func (c *clusterUpgrade) checkHealth(ctx workflow.Context) error {
 	c.record.enter(ranv1.StepHealthChecks)
 	in := activities.AwaitClusterHealthyInput{Cluster: c.in.Cluster, Since: workflow.Now(ctx), Checks: c.in.Remediation.HealthChecks}
@@ -224,7 +224,7 @@ func (c *clusterUpgrade) waits() rollout.ClusterWaits {
 	return waits
 }
 
-// await runs a waiting activity whose observations become the status.
+// await runs a waiting activity. The status shows what it waits for.
 func (c *clusterUpgrade) await(ctx workflow.Context, name, summary string, deadline *time.Time, timedOut string, activity, input any) error {
 	c.awaited = name
 	err := c.insist().wait(ctx, summary, deadline, timedOut, activity, input, nil)

@@ -11,16 +11,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// listen takes in what people, the rollout, our nodes and our own activities say.
+// listen handles signals from people, the rollout, nodes and activities.
 func (c *clusterUpgrade) listen(ctx workflow.Context) {
-	onSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes at work.", func(r temporal.SignalRequest) {
+	onSignal(ctx, temporal.SignalCancel, "Stop, and return the nodes at work to service.", func(r temporal.SignalRequest) {
 		if c.withdrawn == nil {
 			c.withdrawn = &r
 		}
 		c.withdraw()
 	})
 	onSignal(ctx, temporal.SignalPause, "Start no further node.", func(temporal.SignalRequest) { c.pause(true) })
-	onSignal(ctx, temporal.SignalResume, "Go on starting nodes.", func(temporal.SignalRequest) { c.pause(false) })
+	onSignal(ctx, temporal.SignalResume, "Start nodes again.", func(temporal.SignalRequest) { c.pause(false) })
 	c.holds.listen(ctx, func() {
 		c.status.Held = c.holds.state.Of(c.in.Cluster)
 		c.nodes.changed = true
@@ -32,7 +32,7 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 		c.signals++
 		c.nodes.changed = true
 	})
-	onSignal(ctx, temporal.SignalNodeProgress, "What a node at work reports.", func(n ranv1.ClusterNodeStatus) {
+	onSignal(ctx, temporal.SignalNodeProgress, "Progress of a node at work.", func(n ranv1.ClusterNodeStatus) {
 		c.signals++
 		c.nodes.progressed(n)
 	})
@@ -43,7 +43,7 @@ func (c *clusterUpgrade) listen(ctx workflow.Context) {
 	})
 }
 
-// observe takes over what the current activity sees, and beside it the one that follows the locks; what an earlier one saw is stale.
+// observe records what the waiting activity in progress sees, and what the one that follows the locks sees. Other observations are stale.
 func (c *clusterUpgrade) observe(o temporal.Observation) {
 	c.signals++
 	switch o.Activity {
@@ -66,12 +66,11 @@ func (c *clusterUpgrade) pause(paused bool) {
 	c.record.show()
 }
 
-// overdue is how many times as long as when the server first suggested to continue as new the history of a run may become while nodes are at work:
-// it suggests that at 4,096 events and 4 MB, and ends a run at 51,200 and 50 MB. To let all nodes finish first leaves slots unused for as long as a
-// node takes.
+// overdue limits how long the history grows while nodes are at work, as a multiple of its length when the server first suggested to continue as
+// new. The server suggests that at 4,096 events or 4 MB, and ends a run at 51,200 or 50 MB. Waiting for all nodes earlier would leave slots unused.
 const overdue = 4
 
-// mustContinueAsNew reports whether no further node may be started by this run. One without a node at work continues as new as soon as that is suggested.
+// mustContinueAsNew reports whether this run may start no further node. Without a node at work, it continues as new once that is suggested.
 func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 	if c.signals >= continueAsNewSignals {
 		return true
@@ -86,7 +85,7 @@ func (c *clusterUpgrade) mustContinueAsNew(ctx workflow.Context) bool {
 	return len(c.nodes.running) == 0 || info.GetCurrentHistoryLength() >= overdue*c.suggestedAt
 }
 
-// continueAsNew hands the state to a new run. No node is at work.
+// continueAsNew passes the state to a new run. No node is at work.
 func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 	if err := c.nodes.slots.settle(ctx); err != nil {
 		return err
@@ -96,6 +95,7 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	c.record.attributes.flush()
+	c.record.log.Info("Cluster continues as new", "step", c.status.Step)
 	in := c.in
 	in.Held = c.holds.state
 	slots := c.nodes.slots
@@ -105,7 +105,7 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }
 
-// cleanUp gives the cluster's own locks back.
+// cleanUp withdraws the maintenance request of the cluster, so that its locks become active again.
 func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	c.record.enter(ranv1.StepCleaningUp)
 	if !c.requested {
@@ -126,8 +126,8 @@ func (c *clusterUpgrade) cleanUp(ctx workflow.Context) {
 	}
 }
 
-// awaitSwept waits until the sweeper has returned the nodes whose maintenances may not have: the locks of the cluster stay inactive for as long as
-// one of its nodes is out of service. It returns false when that takes too long: then the request is the sweeper's, too, which keeps to that order.
+// awaitSwept waits until the sweeper has returned the nodes that their maintenances may have left out of service: the locks of the cluster stay
+// inactive until then. It returns false if that takes too long. Then the sweeper withdraws the request, too, after the nodes.
 func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	deadline := workflow.Now(ctx).Add(sweptLimit)
 	for _, node := range c.nodes.left {
@@ -146,13 +146,13 @@ func (c *clusterUpgrade) awaitSwept(ctx workflow.Context) bool {
 	return true
 }
 
-// sweptLimit is how long the sweeper is waited for; it takes some ten seconds where the cluster answers.
+// sweptLimit limits the wait for the sweeper. It takes about ten seconds if the cluster answers.
 const sweptLimit = 5 * time.Minute
 
-// clusterCleanUpLimit is how long clean-up insists on giving the cluster's locks back before it reports that it could not.
+// clusterCleanUpLimit limits the retries to withdraw the maintenance request of the cluster.
 const clusterCleanUpLimit = 10 * time.Minute
 
-// finish turns the way the work ended into the end of the workflow.
+// finish turns the end of the work into the result of the workflow.
 func (c *clusterUpgrade) finish(ctx workflow.Context, err error) (ranv1.ClusterStatus, error) {
 	c.status.State = ranv1.ClusterFailed
 	cancelled := sdktemporal.IsCanceledError(err) && c.status.Failure == nil

@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitClusterLocks asks the workloads of the cluster to let go, before any node is touched.
+// awaitClusterLocks waits until the workload locks of the cluster are inactive, before any node is touched.
 func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	if c.in.Carried != nil || len(c.status.Nodes) == 0 {
 		return nil
@@ -38,8 +38,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 	}
 }
 
-// awaitRelease stands before every request to the locks: none is made while the cluster is held, or the rollout paused. The locks have all their time after
-// that.
+// awaitRelease waits until the cluster is not held and the rollout not paused. Then the locks have their full time.
 func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.ClusterLockInput) error {
 	var err error
 	for err == nil && c.held() != nil {
@@ -55,7 +54,7 @@ func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *activities.Clust
 	return err
 }
 
-// awaitRefused waits before the locks are asked again that have refused.
+// awaitRefused waits before a refused request to the locks is retried.
 func (c *clusterUpgrade) awaitRefused(ctx workflow.Context, refused error, pause time.Duration) error {
 	c.refused = newWait(ctx, nil, temporal.ErrLockRefused, temporal.ErrorMessage(refused))
 	c.record.show()
@@ -65,7 +64,7 @@ func (c *clusterUpgrade) awaitRefused(ctx workflow.Context, refused error, pause
 	return err
 }
 
-// held says as an error what keeps anything new from being begun on the cluster; nil: nothing does.
+// held is the error that prevents new work on the cluster; nil: none does.
 func (c *clusterUpgrade) held() error {
 	if hold := c.holds.of(c.in.Cluster); hold != nil {
 		return temporal.Error(temporal.ErrHeld, emergency.Message(*hold), nil)
@@ -76,8 +75,8 @@ func (c *clusterUpgrade) held() error {
 	return nil
 }
 
-// askClusterLocks requests the maintenance of the cluster, and waits until its locks have let go, until the deadline that is set the first time. Errors:
-// LockRefused when the request is gone; Held when none was made because of that.
+// askClusterLocks requests the maintenance of the cluster and waits until its locks are inactive, at most until the deadline that the first call
+// sets. Errors: LockRefused when the request is gone; Held when none was made.
 func (c *clusterUpgrade) askClusterLocks(ctx workflow.Context, in *activities.ClusterLockInput) error {
 	c.requested = true
 	c.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
@@ -106,15 +105,15 @@ func (c *clusterUpgrade) lockNote() string {
 }
 
 const (
-	// activityFollowLocks is the one that follows the workload locks of a cluster.
+	// activityFollowLocks is the activity that follows the workload locks of a cluster.
 	activityFollowLocks = "FollowLocks"
-	// followLimit is how long one of them does: so long no report of it is put off.
+	// followLimit is how long one attempt follows them.
 	followLimit = 30 * time.Minute
 )
 
-// followLocks shows how far applications have come whenever that changes, from the moment that a node has told of locks until ctx is cancelled.
+// followLocks shows the progress of applications that hold locks, from the first report of a node on, until ctx is cancelled.
 func (c *clusterUpgrade) followLocks(ctx workflow.Context) {
-	// What cannot be seen is not what the cluster is waited for.
+	// A failure here is not what the cluster waits for.
 	insist := onCluster(c.in.Cluster, &c.in.TaskQueue, func(workflow.Context, string, string) {})
 	for workflow.Await(ctx, func() bool { return len(c.status.LockProgress) > 0 }) == nil {
 		deadline := workflow.Now(ctx).Add(followLimit)

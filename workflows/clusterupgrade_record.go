@@ -15,21 +15,21 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// clusterRecord keeps the status of a cluster and shows every change of it: in the query, the search attributes, the current details
-// of the Web UI and the rollout's status.
+// clusterRecord is the status of a cluster. It shows every change: in the query, the search attributes, the current details of the Web UI, the
+// status of the rollout, and the log.
 type clusterRecord struct {
 	ctx    workflow.Context
 	status *ranv1.ClusterUpgradeStatus
 	batch  int32
 	log    log.Logger
 	reason reasonKeeper
-	// waits returns what the cluster waits for, but for its troubles.
+	// waits returns what the cluster waits for, except its troubles.
 	waits      func() rollout.ClusterWaits
 	troubles   troubles
 	attributes *attributeKeeper
 	stages     stageKeeper
 	progress   progress
-	// followsLocks: how far applications have come is seen as it changes, and later than a node at work saw it.
+	// followsLocks: an activity follows the progress of applications, and its reports are newer than those of nodes.
 	followsLocks bool
 }
 
@@ -61,7 +61,7 @@ func (r *clusterRecord) enter(step ranv1.ClusterStep) {
 	r.show()
 }
 
-// failure records the first error that is more than a cancellation.
+// failure records the first error that is not a cancellation.
 func (r *clusterRecord) failure(err error) {
 	if err == nil || r.status.Failure != nil || sdktemporal.IsCanceledError(err) {
 		return
@@ -84,13 +84,13 @@ func (r *clusterRecord) nodeStarted(ctx workflow.Context, node string) {
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodeScheduled, StartedAt: &now})
 }
 
-// nodeWaits records that a node waits for a slot again, and how long locks may hold it then.
+// nodeWaits records that a node waits for a slot again, and how much time its locks have left.
 func (r *clusterRecord) nodeWaits(node string, left *maintenancev1.LockTimeLeft) {
 	r.log.Info("Node waits for a slot again", "node", node)
 	r.nodeProgressed(ranv1.ClusterNodeStatus{Name: node, State: maintenancev1.NodePending, LockTimeLeft: left})
 }
 
-// lockTimeLeftOf is how long locks may hold a node that waits again; nil: as long as any.
+// lockTimeLeftOf is the time that the locks of a node have left if it waits again; nil: all of it.
 func (r *clusterRecord) lockTimeLeftOf(node string) *maintenancev1.LockTimeLeft {
 	i := slices.IndexFunc(r.status.Nodes, func(n ranv1.ClusterNodeStatus) bool { return n.Name == node })
 	if i < 0 {
@@ -99,7 +99,7 @@ func (r *clusterRecord) lockTimeLeftOf(node string) *maintenancev1.LockTimeLeft 
 	return r.status.Nodes[i].LockTimeLeft
 }
 
-// nodeProgressed takes over what a node reports.
+// nodeProgressed records the report of a node.
 func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	for i := range r.status.Nodes {
 		if n := &r.status.Nodes[i]; n.Name == status.Name {
@@ -117,7 +117,7 @@ func (r *clusterRecord) nodeProgressed(status ranv1.ClusterNodeStatus) {
 	r.show()
 }
 
-// lockProgress takes over how far applications that hold locks have come; none: no application holds any.
+// lockProgress records the progress of applications that hold locks; none: no application holds any.
 func (r *clusterRecord) lockProgress(seen []drydockv1.LockProgress) {
 	r.status.LockProgress = seen
 	r.show()
@@ -133,14 +133,14 @@ func (r *clusterRecord) nodeEnded(node string, status maintenancev1.NodeMaintena
 	r.nodeProgressed(ended)
 }
 
-// notesOf takes over what the maintenance of a node wants a person to know.
+// notesOf adds the notes of the maintenance of a node.
 func (r *clusterRecord) notesOf(node string, status maintenancev1.NodeMaintenanceStatus) {
 	for _, note := range status.Notes {
 		r.note("node " + node + ": " + note)
 	}
 }
 
-// summary is the cluster's record in the rollout.
+// summary is the status of the cluster in its rollout.
 func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	s := r.status
 	summary := ranv1.ClusterStatus{Name: s.Cluster, State: s.State, Batch: r.batch, Step: string(s.Step), StartedAt: s.StartedAt, CompletedAt: s.CompletedAt}
@@ -158,7 +158,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 			summary.Nodes.Done++
 		case n.State == maintenancev1.NodeCancelled:
 		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || turnedUrgent(wait, n.Wait)):
-			// The node that is named is the first one at work that wants a person, or else that waits, or else the first one at work.
+			// Name the first node at work that needs a person, or else that waits, or else the first one at work.
 			summary.Step = n.Name + ": " + string(n.State)
 			wait = n.Wait
 		}
@@ -172,7 +172,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	return summary
 }
 
-// show makes the change visible to people and to the rollout.
+// show makes a change visible to people and to the rollout.
 func (r *clusterRecord) show() {
 	waits := r.waits()
 	waits.Trouble = r.troubles.first()

@@ -53,7 +53,7 @@ func everyRemediation() []remediated {
 		}
 		return w
 	}
-	always := []string{"PlanRollout", "ChangeClusters", "KeepRollout"}
+	always := []string{"PlanRollout", "ChangeClusters", "SaveRollout"}
 	return []remediated{
 		{"nodes", func() ranv1.ClusterGroupUpgrade { return aRollout() }, func(t *testing.T, _ *policyWorld, batches ...[]string) *policyWorld {
 			w, _ := newGroupWorld(t, batches...)

@@ -27,7 +27,7 @@ import (
 // ofTheHub are the activities that any worker does; all others are of the cluster.
 var ofTheHub = []string{
 	"CheckNodeMaintenance", "WakeSweeper", "FollowHolds", "CallScheduler", "FindLost", "FindAskers", "AwaitVanished", "VanishedClusters",
-	"PlanRollout", "CheckRollout", "AwaitBlockers", "KeepRollout",
+	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 
 // movingCluster is a cluster that moves when the activity moves is about to begin: before, the workers of the task queue from have it, and then those

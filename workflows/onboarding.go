@@ -16,29 +16,29 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// OnboardingInput is empty but for what a run hands to the next one.
+// OnboardingInput is empty, except for the state that a run passes to the next one.
 type OnboardingInput struct {
 	Carried *OnboardingStatus `json:"carried,omitempty"`
 }
 
 const (
-	// onboardedAtOnce is how many clusters are onboarded at the same time: the server blocks a run with too many children.
+	// onboardedAtOnce is the maximum number of clusters that are onboarded at the same time. The server blocks a run with too many children.
 	onboardedAtOnce = 250
-	// gatherEnds is for how long the ends of rollouts are gathered before the clusters are watched with what is known then.
+	// gatherEnds is how long ends of rollouts are gathered before the watch starts again with the new state.
 	gatherEnds = 5 * time.Second
-	// watchHubAgainAfter is when the hub is watched again that could not be.
+	// watchHubAgainAfter is the pause before a failed watch of the hub is retried.
 	watchHubAgainAfter = 30 * time.Second
 )
 
-// Onboarding starts a rollout for each ManagedCluster that becomes Available and is not labelled as done: of its policies, in the order of their waves.
-// It never ends but by being cancelled; the rollouts that it has started go on then.
+// Onboarding starts a rollout for each ManagedCluster that becomes Available without the label of onboarded clusters: of its policies, in the
+// order of their waves. It ends only when it is cancelled. Rollouts that it has started go on.
 func Onboarding(ctx workflow.Context, in OnboardingInput) (OnboardingStatus, error) {
 	o := newOnboarding(ctx, in)
 	if err := errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (OnboardingStatus, error) { return o.record.status, nil },
-			workflow.QueryHandlerOptions{Description: "Which clusters are being onboarded, and which could not be."}),
+			workflow.QueryHandlerOptions{Description: "Clusters that are being onboarded, and those that failed."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRetry, o.retry, workflow.UpdateHandlerOptions{
-			Description: "Onboard clusters again that failed: {actor, clusters}.", Validator: o.checkRetry,
+			Description: "Retry the onboarding of failed clusters: {actor, clusters}.", Validator: o.checkRetry,
 		}),
 	); err != nil {
 		return OnboardingStatus{}, err
@@ -46,13 +46,13 @@ func Onboarding(ctx workflow.Context, in OnboardingInput) (OnboardingStatus, err
 	return o.run(ctx)
 }
 
-// OnboardingRetry names clusters that failed and are to be onboarded again, by the policies that they have now.
+// OnboardingRetry retries the onboarding of failed clusters with the policies that they have now.
 type OnboardingRetry struct {
 	Actor    string   `json:"actor,omitempty"`
 	Clusters []string `json:"clusters"`
 }
 
-// retry forgets that the clusters failed. Those that are to be onboarded still are found again.
+// retry forgets that the clusters failed. Those that still need onboarding are found again.
 func (o *onboarding) retry(_ workflow.Context, r OnboardingRetry) error {
 	o.record.settled(r.Clusters)
 	o.outdated = true
@@ -68,7 +68,7 @@ func (o *onboarding) checkRetry(r OnboardingRetry) error {
 	}
 	switch {
 	case len(r.Clusters) == 0:
-		return refused(errors.New("clusters: none is named"))
+		return refused(errors.New("clusters: name at least one"))
 	case len(others) > 0:
 		return refused(fmt.Errorf("clusters: not among those that failed: %s", listed(others)))
 	}
@@ -78,9 +78,9 @@ func (o *onboarding) checkRetry(r OnboardingRetry) error {
 // onboarding is one run of the workflow.
 type onboarding struct {
 	record *onboardingRecord
-	// starting is how many rollouts are about to be started: until that is over, another run would not know of them.
+	// starting is the number of rollouts that are being started. The run must not continue as new meanwhile.
 	starting int
-	// outdated: what is watched for does not fit what is known any more.
+	// outdated: the watch must start again with the new state.
 	outdated bool
 
 	withdraw  workflow.CancelFunc
@@ -96,7 +96,7 @@ func (o *onboarding) run(ctx workflow.Context) (OnboardingStatus, error) {
 	work, withdraw := workflow.WithCancel(ctx)
 	o.withdraw = withdraw
 	listening, _ := workflow.NewDisconnectedContext(ctx)
-	onSignal(listening, temporal.SignalCancel, "End. Rollouts that were started go on.", func(r temporal.SignalRequest) {
+	onSignal(listening, temporal.SignalCancel, "Stop onboarding. Rollouts that were started go on.", func(r temporal.SignalRequest) {
 		if o.withdrawn == nil {
 			o.withdrawn = &r
 		}
@@ -113,7 +113,7 @@ func (o *onboarding) run(ctx workflow.Context) (OnboardingStatus, error) {
 	return o.record.status, sdktemporal.NewCanceledError(o.record.status)
 }
 
-// watch takes in new clusters, again and again.
+// watch finds new clusters until ctx is cancelled.
 func (o *onboarding) watch(ctx workflow.Context) error {
 	for {
 		if err := workflow.Await(ctx, func() bool { return o.record.status.Count(OnboardingWaiting) < onboardedAtOnce }); err != nil {
@@ -129,7 +129,7 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 		case sdktemporal.IsCanceledError(err): // what is known has changed
 		case err != nil:
 			o.record.reason.set(ctx, reasonOf(err), temporal.ErrorMessage(err))
-			if workflow.NewTimerWithOptions(ctx, watchHubAgainAfter, workflow.TimerOptions{Summary: "before watching the hub again"}).Get(ctx, nil) != nil {
+			if workflow.NewTimerWithOptions(ctx, watchHubAgainAfter, workflow.TimerOptions{Summary: "before the watch of the hub is retried"}).Get(ctx, nil) != nil {
 				return ctx.Err()
 			}
 			o.record.reason.set(ctx, "", "")
@@ -142,7 +142,7 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 	}
 }
 
-// await watches the hub for new clusters. It is broken off when rollouts have ended: then other clusters count.
+// await watches the hub for new clusters. The end of a rollout interrupts it, since other clusters count then.
 func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error) {
 	o.outdated = false
 	watching, breakOff := workflow.WithCancel(ctx)
@@ -150,7 +150,7 @@ func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error)
 		if workflow.Await(ctx, func() bool { return o.outdated }) != nil {
 			return
 		}
-		if workflow.NewTimerWithOptions(ctx, gatherEnds, workflow.TimerOptions{Summary: "gather rollouts that have ended"}).Get(ctx, nil) == nil {
+		if workflow.NewTimerWithOptions(ctx, gatherEnds, workflow.TimerOptions{Summary: "gather the ends of rollouts"}).Get(ctx, nil) == nil {
 			breakOff()
 		}
 	})
@@ -162,10 +162,10 @@ func (o *onboarding) await(ctx workflow.Context) (activities.NewClusters, error)
 	return found, err
 }
 
-// startAll takes up the clusters whose turn it is.
+// startAll starts the rollouts of the next clusters.
 func (o *onboarding) startAll(ctx workflow.Context) {
 	for _, cluster := range o.record.next(onboardedAtOnce) {
-		// A rollout is not withdrawn when onboarding is stopped.
+		// A rollout goes on when onboarding is stopped.
 		following, _ := workflow.NewDisconnectedContext(ctx)
 		if cluster.RunID == "" {
 			o.starting++
@@ -182,7 +182,7 @@ func (o *onboarding) startAll(ctx workflow.Context) {
 	}
 }
 
-// onboard starts the rollout of a cluster, or finds it at work, and follows it to its end.
+// onboard starts the rollout of a cluster, or finds it running, and waits for its end.
 func (o *onboarding) onboard(ctx workflow.Context, cluster OnboardingCluster) (activities.RolloutEnd, error) {
 	run := activities.RolloutRun{Namespace: rollout.OnboardingNamespace, Name: cluster.Name, RunID: cluster.RunID}
 	if cluster.RunID == "" {
@@ -202,7 +202,7 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster OnboardingCluster) (a
 	return end, err
 }
 
-// start starts the rollout of a cluster, which goes on whatever becomes of this workflow.
+// start starts the rollout of a cluster. It does not depend on this workflow.
 func (o *onboarding) start(ctx workflow.Context, cluster OnboardingCluster) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
 	defer func() { o.starting-- }()
 	object := rollout.OnboardingRollout(cluster.Name, cluster.Policies)
@@ -221,7 +221,7 @@ func (o *onboarding) start(ctx workflow.Context, cluster OnboardingCluster) (wor
 	return child, execution, err
 }
 
-// rolloutEnd is how a rollout ended that was followed as a child.
+// rolloutEnd is the end of a rollout that was started as a child.
 func rolloutEnd(err error) activities.RolloutEnd {
 	switch {
 	case err == nil:
@@ -232,7 +232,7 @@ func rolloutEnd(err error) activities.RolloutEnd {
 	return activities.RolloutEnd{Reason: reasonOf(err), Message: temporal.ErrorMessage(err)}
 }
 
-// continueAsNew hands what is known to a new run, which follows the rollouts that are at work.
+// continueAsNew passes the state to a new run, which follows the running rollouts.
 func (o *onboarding) continueAsNew(ctx workflow.Context) error {
 	if err := workflow.Await(ctx, func() bool { return o.starting == 0 }); err != nil {
 		return err

@@ -267,7 +267,7 @@ func TestAFailedClusterIsOnboardedAgainWhenSomebodyAsks(t *testing.T) {
 	require.Empty(t, status.Clusters)
 	require.Len(t, h.started, 3)
 	require.Len(t, refused, 2)
-	require.ErrorContains(t, refused[0], "clusters: none is named")
+	require.ErrorContains(t, refused[0], "clusters: name at least one")
 	require.ErrorContains(t, refused[1], "clusters: not among those that failed: c2, c3")
 }
 

@@ -463,9 +463,9 @@ func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
 		"PlaceClusters":    "enforce kernel on 1 clusters",
 		"AwaitCompliance":  "watch how 1 clusters comply",
 		"ReadCompliance":   "look how 1 clusters comply",
-		"VanishedClusters": "look which clusters of batch 1 have vanished",
+		"VanishedClusters": "check for deleted clusters of batch 1",
 		"WithdrawPolicies": "remove what enforced policies",
-		"KeepRollout":      "keep the final status on the hub",
+		"SaveRollout":      "save the final status on the hub",
 	} {
 		t.Run(activity, func(t *testing.T) {
 			w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
@@ -473,7 +473,7 @@ func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
 			var first time.Time
 			said := false
 			w.fail[activity] = func(call int) error {
-				if activity == "KeepRollout" && call == 1 {
+				if activity == "SaveRollout" && call == 1 {
 					return nil // nothing waits for the rollout to be known on the hub
 				}
 				if first.IsZero() {
@@ -551,7 +551,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	again := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 	again.standings["c1"] = []byte("C-")
 	object := policyRollout()
-	again.recalledRollout = activities.RecalledRollout{Object: object}
+	again.recalledRollout = activities.LoadedRollout{Object: object}
 	again.recalledRollout.Object.Status = next
 	again.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{
 		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},
@@ -569,7 +569,7 @@ func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled", "c3": "pending"}, clusterStates(status))
 	w.requireNothingEnforced()
 	last := w.called()
-	require.Equal(t, []string{"PlaceClusters", "WithdrawPolicies", "KeepRollout"}, last[len(last)-3:])
+	require.Equal(t, []string{"PlaceClusters", "WithdrawPolicies", "SaveRollout"}, last[len(last)-3:])
 }
 
 func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
@@ -802,7 +802,7 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1", "c2"})
 	w.standings = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
 	object := policyRollout()
-	w.recalledRollout = activities.RecalledRollout{Object: object}
+	w.recalledRollout = activities.LoadedRollout{Object: object}
 	w.recalledRollout.Object.Status = next
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{
 		Object: ranv1.ClusterGroupUpgrade{ObjectMeta: object.ObjectMeta}, Retry: &rollout.RetryRequest{},

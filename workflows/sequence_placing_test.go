@@ -265,7 +265,7 @@ func TestNothingIsRemovedBeforeTheAttemptToMakeItIsOver(t *testing.T) {
 			w := newWorld(t)
 			w.registerAs("Ends", func(ctx workflow.Context, _ string) error {
 				began := metav1.NewTime(workflow.Now(ctx))
-				g := &remediatedRollout{&groupUpgrade{status: groupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}}
+				g := &remediatedRollout{&groupUpgrade{record: &groupRecord{}, status: groupStatus{Status: ranv1.RunStatus{CurrentBatchStartedAt: &began}}}}
 				s := newSequence(g, nil)
 				s.items = removable{removed: func() { require.False(t, s.preparing) }}
 				s.preparing = true

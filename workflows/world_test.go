@@ -49,7 +49,7 @@ type world struct {
 	plan  activities.RolloutPlan
 	nodes rollout.NodePlan
 	// recalledRollout is what the hub has kept of a rollout that begins once more.
-	recalledRollout activities.RecalledRollout
+	recalledRollout activities.LoadedRollout
 	// vanished are the clusters that the hub does not have any more.
 	vanished []string
 	// vanishing are the activities that wait for some to vanish.
@@ -183,8 +183,8 @@ func (w *world) register() {
 	play(w, "FindFollowers", func(struct{}) any { return w.followers })
 	play(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
 	play(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
-	play(w, "RecallRollout", func(activities.RecallRolloutInput) any { return w.recalledRollout })
-	play(w, "KeepRollout", func(activities.KeepRolloutInput) any { return nil })
+	play(w, "LoadRollout", func(activities.LoadRolloutInput) any { return w.recalledRollout })
+	play(w, "SaveRollout", func(activities.SaveRolloutInput) any { return nil })
 	play(w, "InspectCluster", func(activities.InspectClusterInput) any { return w.nodes })
 	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
 		if !w.untold {

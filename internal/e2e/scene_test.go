@@ -92,7 +92,7 @@ func keptStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	kept, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
 	require.NoError(t, err)
 	var object ranv1.ClusterGroupUpgrade
-	require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[planning.KeptKey]), &object))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[planning.SavedKey]), &object))
 	return object.Status
 }
 

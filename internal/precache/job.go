@@ -11,7 +11,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Kind is what is done on a cluster before its rollout.
+// Kind is precaching or backup.
 type Kind string
 
 // The kinds.
@@ -20,7 +20,7 @@ const (
 	Backup     Kind = "backup"
 )
 
-// Work is what a rollout has done on each of its clusters, the same on all.
+// Work is the work of a preparation. It is the same on all clusters.
 type Work struct {
 	Kind Kind `json:"kind"`
 	// Image of the Job.
@@ -31,7 +31,7 @@ type Work struct {
 	Timeout time.Duration `json:"timeout"`
 }
 
-// Where the Jobs run, and as whom: as with the operator whose kinds these are. deploy/rbac/preparation.yaml makes both.
+// Namespace and service account of the Jobs, as in TALM. deploy/rbac/preparation.yaml creates both.
 const (
 	NamespacePrecaching = "openshift-talo-pre-cache"
 	NamespaceBackup     = "openshift-talo-backup"
@@ -55,13 +55,13 @@ func (k Kind) JobName() string {
 	return "pre-cache"
 }
 
-// keptFor is how long a Job that has failed is kept, so that its log can be read.
+// keptFor is how long a failed Job is kept, so that its log can be read.
 const keptFor = 24 * time.Hour
 
 // managementWorkload puts the pods on the cores that a partitioned node keeps for its own management, where there are such.
 const managementWorkload = "target.workload.openshift.io/management"
 
-// Job is the Job that does the work, of that name. What it is told is in the ConfigMap of the same name. It ends by itself, whoever looks.
+// Job returns the Job of that name. Its configuration is in the ConfigMap of the same name. It ends and expires by itself.
 func (w Work) Job(name string) *batchv1.Job {
 	pod := w.precachingPod(name)
 	if w.Kind == Backup {
@@ -79,7 +79,7 @@ func (w Work) Job(name string) *batchv1.Job {
 	}
 }
 
-// Config is the data of the ConfigMap that tells the Job what to pull; nil: it is told nothing.
+// Config is the data of the ConfigMap that configures the Job; nil: there is none.
 func (w Work) Config() map[string]string {
 	if w.Spec == nil {
 		return nil

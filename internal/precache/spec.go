@@ -1,5 +1,5 @@
-// Package precache decides about what is done on clusters before their rollout: what is pulled, by which Job, which Job makes a backup, and how that
-// went. Every function is pure.
+// Package precache holds the decisions of precaching and backups before a rollout: what is pulled, by which Jobs, and the result. Every function is
+// pure.
 package precache
 
 import (
@@ -13,10 +13,10 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// DefaultSpaceRequired is how much room precaching takes on a cluster unless the configuration says otherwise.
+// DefaultSpaceRequired is the disk space that precaching needs on a cluster unless the configuration says otherwise.
 const DefaultSpaceRequired = "35 GiB"
 
-// SpecOf is what a configuration has pulled. Errors name every field that is wrong. An absent image of the Job is none: the worker may have one.
+// SpecOf returns what a configuration pulls. Errors name every invalid field. The image of the Job may be missing: workers have a default.
 func SpecOf(config *ranv1.PreCachingConfigSpec) (ranv1.PrecachingSpec, field.ErrorList) {
 	spec, overrides := field.NewPath("spec"), field.NewPath("spec", "overrides")
 	o := config.Overrides
@@ -62,7 +62,7 @@ func checkImages(path *field.Path, images []string) field.ErrorList {
 	return invalid
 }
 
-// CheckImage returns what is wrong with the name of an image; whether there is one of that name, nobody is asked.
+// CheckImage returns what is wrong with the name of an image. It does not check that the image exists.
 func CheckImage(path *field.Path, image string) field.ErrorList {
 	if imageForm.MatchString(image) {
 		return nil

@@ -35,7 +35,7 @@ func (k Kind) TimedOut() ranv1.PreparationState {
 	return ranv1.PrecacheTimeout
 }
 
-// Verdict is what a rollout's condition says.
+// Verdict is the condition of a preparation.
 type Verdict struct {
 	Status  metav1.ConditionStatus
 	Reason  string
@@ -60,7 +60,7 @@ func (k Kind) words() words {
 	}
 }
 
-// Judge says how the work went on all clusters together.
+// Judge returns the verdict on all clusters together.
 func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
 	words := k.words()
 	failed := Failed(states)

@@ -11,8 +11,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// ClusterChange is what a rollout's actions do to the labels and annotations of a ManagedCluster: a value sets a key, nil removes it. It does
-// not depend on what is there, so that it may be made again at any time.
+// ClusterChange is a change of the labels and annotations of a ManagedCluster: a value sets a key, nil removes it. It is idempotent.
 type ClusterChange struct {
 	Labels      map[string]*string `json:"labels,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"`
@@ -21,7 +20,7 @@ type ClusterChange struct {
 // Empty reports whether there is nothing to change.
 func (c ClusterChange) Empty() bool { return len(c.Labels)+len(c.Annotations) == 0 }
 
-// ChangeBefore is what beforeEnable does. As in the operator whose kind this is, what is both added and removed is removed.
+// ChangeBefore is the change of beforeEnable. As in TALM, a key that is both added and removed is removed.
 func ChangeBefore(actions *ranv1.Actions) ClusterChange {
 	if actions.BeforeEnable == nil {
 		return ClusterChange{}
@@ -33,7 +32,7 @@ func ChangeBefore(actions *ranv1.Actions) ClusterChange {
 	}
 }
 
-// ChangeAfter is what afterCompletion does, by the same rule.
+// ChangeAfter is the change of afterCompletion, by the same rule.
 func ChangeAfter(actions *ranv1.Actions) ClusterChange {
 	if actions.AfterCompletion == nil {
 		return ClusterChange{}
@@ -61,8 +60,8 @@ func changes(added, deleted map[string]string, removed []string) map[string]*str
 	return changes
 }
 
-// ClustersToChange are the clusters that beforeEnable is for: those that the rollout is to work on, of which one that is done once more takes a part
-// only. One that has nothing to remediate is only there for its actions, so beforeEnable is for all that were selected.
+// ClustersToChange are the clusters for beforeEnable: the pending ones. A rollout that has nothing to remediate exists only for its actions, which
+// are for all selected clusters then.
 func ClustersToChange(remediation Remediation, clusters []ranv1.ClusterStatus) []string {
 	var names []string
 	for i := range clusters {
@@ -74,7 +73,7 @@ func ClustersToChange(remediation Remediation, clusters []ranv1.ClusterStatus) [
 	return names
 }
 
-// CheckActions names the labels and annotations of a rollout's actions that no object can have. Path is that of the actions.
+// CheckActions returns the invalid labels and annotations of the actions at path.
 func CheckActions(actions *ranv1.Actions, path *field.Path) field.ErrorList {
 	var invalid field.ErrorList
 	if a := actions.BeforeEnable; a != nil {

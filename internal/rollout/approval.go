@@ -8,10 +8,9 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// ApprovalBefore returns what somebody has to approve before batch next of a plan, counted from 0; "" if nothing. Begun is how far the run is: the
-// number of the last batch that it has begun, counted from 1, or 0. Batches in which nothing is left to do are passed over; what was asked for
-// there stands before the next that is begun, and so does what is asked for before or after canaries that there are not. What stands at the
-// same place is approved once.
+// ApprovalBefore returns the approval that is required before batch next of a plan, counted from 0; "": none. begun is the number of the last batch
+// that was begun, counted from 1, or 0. An approval of a batch that is skipped, or of canaries that do not exist, is required before the next batch
+// that is begun. Several approvals at the same place are one.
 func ApprovalBefore(approvals *ranv1.Approvals, plan [][]string, canaries []string, begun, next int) ranv1.ApprovalPoint {
 	if approvals == nil {
 		return ""
@@ -28,12 +27,12 @@ func ApprovalBefore(approvals *ranv1.Approvals, plan [][]string, canaries []stri
 	return ""
 }
 
-// ApprovalRequest approves what a rollout waits for.
+// ApprovalRequest is an approval by a person.
 type ApprovalRequest struct {
-	// Actor approves.
+	// Actor is the person who approves.
 	Actor   string `json:"actor"`
 	Comment string `json:"comment,omitempty"`
-	// Batch that the actor means, counted from 1; 0: the one that is waited for.
+	// Batch that is approved, counted from 1; 0: the one that the rollout waits for.
 	Batch int32 `json:"batch,omitempty"`
 }
 
@@ -45,14 +44,14 @@ type AwaitedApproval struct {
 
 func (a AwaitedApproval) String() string { return fmt.Sprintf("%s (batch %d)", a.Point, a.Batch) }
 
-// CheckApproval refuses an approval that does not count: nothing waits for it (awaited is nil; instead says what the rollout does), it is
-// meant for another batch, nobody signs it, or it is one of those who brought the rollout on its way, and duties are separate.
+// CheckApproval rejects an approval that the rollout does not wait for (awaited is nil, and instead says what the rollout does), that is for another
+// batch, or that has no actor. With separate duties it rejects an actor who started, edited or enabled the rollout.
 func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request ApprovalRequest, starters []string, instead string) error {
 	switch {
 	case awaited == nil:
 		return fmt.Errorf("the rollout does not wait for an approval: %s", instead)
 	case request.Actor == "":
-		return fmt.Errorf("actor: who approves %s must be said", awaited)
+		return fmt.Errorf("actor: required to approve %s", awaited)
 	case request.Batch != 0 && request.Batch != awaited.Batch:
 		return fmt.Errorf("batch: the rollout waits for the approval of batch %d, not %d", awaited.Batch, request.Batch)
 	case approvals.SeparateDuties && slices.Contains(starters, request.Actor):
@@ -61,13 +60,13 @@ func CheckApproval(approvals *ranv1.Approvals, awaited *AwaitedApproval, request
 	return nil
 }
 
-// ApprovalHolds reports whether an approval counts still.
+// ApprovalHolds reports whether an approval is still valid.
 func ApprovalHolds(approvals *ranv1.Approvals, at, now time.Time) bool {
 	expiry := ApprovalExpiry(approvals)
 	return expiry == 0 || now.Sub(at) < expiry
 }
 
-// ApprovalExpiry is for how long an approval is waited for, and holds; 0 is without limit.
+// ApprovalExpiry is how long a rollout waits for an approval, and how long an approval is valid; 0: no limit.
 func ApprovalExpiry(approvals *ranv1.Approvals) time.Duration {
 	if approvals == nil {
 		return 0

@@ -86,7 +86,7 @@ func TestAnApprovalThatDoesNotCountIsRefusedWithTheReason(t *testing.T) {
 		{"by anyone", &ranv1.Approvals{AfterCanaries: true}, awaited, rollout.ApprovalRequest{Actor: "ann"}, ""},
 		{"by somebody else", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 2}, ""},
 		{"by the starter", separate, awaited, rollout.ApprovalRequest{Actor: "ann"}, "actor: ann has started, edited, enabled or retried the rollout"},
-		{"by nobody", &ranv1.Approvals{}, awaited, rollout.ApprovalRequest{}, "actor: who approves afterCanaries (batch 2) must be said"},
+		{"by nobody", &ranv1.Approvals{}, awaited, rollout.ApprovalRequest{}, "actor: required to approve afterCanaries (batch 2)"},
 		{"of another batch", separate, awaited, rollout.ApprovalRequest{Actor: "bob", Batch: 3}, "waits for the approval of batch 2, not 3"},
 		{"of nothing", separate, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval: BatchInProgress"},
 		{"where none is asked for", nil, nil, rollout.ApprovalRequest{Actor: "bob"}, "does not wait for an approval"},

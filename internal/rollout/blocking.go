@@ -12,12 +12,12 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Blocking says what keeps a rollout from starting until others have succeeded.
+// Blocking are the rollouts that must succeed before a rollout starts.
 type Blocking struct {
-	// Missing are not known; Incomplete are, but have not succeeded. Both in the order of the spec.
+	// Missing do not exist; Incomplete exist, but have not succeeded. Both in the order of the spec.
 	Missing    []types.NamespacedName
 	Incomplete []types.NamespacedName
-	// Cycle, if there is one, begins and ends with the rollout: each waits for the next, for ever.
+	// Cycle begins and ends with the rollout: each one waits for the next, forever; nil: there is none.
 	Cycle []types.NamespacedName
 	// Others is a cycle of rollouts that this one waits for without being in it; nil: there is none.
 	Others []types.NamespacedName
@@ -32,7 +32,7 @@ func Blockers(cgu *ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	return names
 }
 
-// Gather gets, one by one, the rollouts that block a rollout, and those that they wait for in turn; get returns nil for one that is not known.
+// Gather gets the rollouts that block a rollout, and those that block them in turn; get returns nil if one does not exist.
 func Gather(cgu *ranv1.ClusterGroupUpgrade, get func(types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error)) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	known := map[types.NamespacedName]*ranv1.ClusterGroupUpgrade{}
 	for ask := Blockers(cgu); len(ask) > 0; ask = ask[1:] {
@@ -64,8 +64,8 @@ func (v verdict) orCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.Namespa
 	return v
 }
 
-// Blocked judges the rollouts that block a rollout. Known are those of them that are known, with whatever they wait for in turn; a rollout
-// that is over waits for nothing.
+// Blocked returns what blocks a rollout. known are the rollouts that exist, with those that they wait for in turn; a rollout that is over waits for
+// none.
 func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) Blocking {
 	var b Blocking
 	for _, name := range Blockers(cgu) {
@@ -97,7 +97,7 @@ func Over(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return meta.FindStatusCondition(cgu.Status.Conditions, ranv1.ConditionSucceeded) != nil
 }
 
-// wayTo finds a way to a rollout along what others wait for; nil: there is none.
+// wayTo finds a path to a rollout along blockers; nil: there is none.
 func wayTo(end types.NamespacedName, from []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, seen map[types.NamespacedName]bool) []types.NamespacedName {
 	for _, name := range from {
 		if name == end {
@@ -115,8 +115,7 @@ func wayTo(end types.NamespacedName, from []types.NamespacedName, known map[type
 	return nil
 }
 
-// cycleAmong finds rollouts that wait for each other among those that are waited for, and whatever these wait for; nil: there are none. One that has begun waits
-// for no other any more.
+// cycleAmong finds a cycle among the blockers and their blockers; nil: there is none. A rollout that has begun waits for no other.
 func cycleAmong(waitedFor []types.NamespacedName, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
 	for ask := waitedFor; len(ask) > 0; ask = ask[1:] {
@@ -148,11 +147,11 @@ func waitForEachOther(cycle []types.NamespacedName) string {
 	return "these rollouts wait for each other: " + strings.Join(names, " -> ")
 }
 
-// Wait is what the rollout waits for, in the words of the operator whose kind this is; nil: nothing blocks it.
+// Wait is the wait for blockers, in the words of TALM; nil: nothing blocks the rollout.
 func (b Blocking) Wait() *drydockv1.Wait {
 	wait := b.wait()
 	if wait != nil && b.Others != nil {
-		wait.Message += "; that will not end: " + waitForEachOther(b.Others) + "; take one out of the blockingCRs of another"
+		wait.Message += "; that never ends: " + waitForEachOther(b.Others) + "; take one out of the blockingCRs of another"
 	}
 	return wait
 }

@@ -64,7 +64,7 @@ func TestARolloutIsBlockedUntilAllThatBlockItHaveSucceeded(t *testing.T) {
 		},
 		{
 			"others wait for each other", blockedBy("a", "", "x", "b"), known(blockedBy("x", ""), blockedBy("b", "", "x", "c"), blockedBy("c", "", "d"), blockedBy("d", "", "x", "c")), "IncompleteBlockingCR",
-			"Blocking CRs that are not completed: [x b]; waiting for ops/x, ops/b; that will not end: these rollouts wait for each other: ops/c -> ops/d -> ops/c" +
+			"Blocking CRs that are not completed: [x b]; waiting for ops/x, ops/b; that never ends: these rollouts wait for each other: ops/c -> ops/d -> ops/c" +
 				"; take one out of the blockingCRs of another",
 		},
 		{"others would, but one is over", blockedBy("a", "", "b"), known(blockedBy("b", "", "c"), blockedBy("c", "False", "b")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},

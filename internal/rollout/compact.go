@@ -7,8 +7,8 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Compact returns a status without what follows from the rest of it: the name of a cluster is in it once. That of 10,000 clusters must fit into what
-// one run of a workflow hands to the next. Expand gives it back.
+// Compact removes redundant data from a status, so that each cluster name is in it once: the status of 10,000 clusters must fit into the input of the
+// next run. Expand restores it.
 func Compact(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
 	if plan := status.RemediationPlan; len(plan) > 0 && slices.EqualFunc(plan, planOf(status.Clusters, len(plan)), slices.Equal) {
 		status.RemediationPlan, status.Status.Batches = nil, int32(len(plan))
@@ -58,8 +58,7 @@ func compactStates(clusters []ranv1.ClusterStatus, states map[string]ranv1.Prepa
 	return rest, preparationOutcomes(names, states)
 }
 
-// CompactNotBound is NotBound by the places of the clusters among those that are listed, which are named elsewhere in what it is a part of. ExpandNotBound gives
-// it back.
+// CompactNotBound replaces the cluster names in notBound by their indexes in clusters. ExpandNotBound restores them.
 func CompactNotBound(notBound map[string][]int, clusters []string) map[int][]int {
 	places := map[int][]int{}
 	for place, name := range clusters {

@@ -17,8 +17,8 @@ func conditionRank(conditionType string) int {
 	}, conditionType)
 }
 
-// SetCondition sets a condition and keeps those of a rollout in the order that users know. The transition time changes only with
-// the status. It does what meta.SetStatusCondition does, which reads the clock.
+// SetCondition sets a condition and keeps the conditions of a rollout in the documented order. The transition time changes only with the status. It
+// is meta.SetStatusCondition without the system clock.
 func SetCondition(conditions *[]metav1.Condition, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	condition := metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now),

@@ -19,8 +19,8 @@ type EditRequest struct {
 // editable are the fields that can be changed once a rollout is enabled.
 var editable = []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}
 
-// CheckEdit refuses a change of a rollout that is enabled, unless it is only of how long it may take; used is how much of that has been
-// charged. It returns the paths of the fields that change.
+// CheckEdit returns the paths of the fields that an edit changes. In an enabled rollout it rejects edits of other fields than timeout and
+// batchTimeoutAction, and a timeout shorter than the time used.
 func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used time.Duration) ([]string, error) {
 	if enabled {
 		after.Enable = before.Enable // nothing is asked for that is not so already
@@ -38,7 +38,7 @@ func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used t
 	timeout := Timeout(&after)
 	switch {
 	case len(fixed) > 0:
-		return nil, fmt.Errorf("%s: cannot be changed once the rollout is enabled (only %s can): cancel it and start it anew",
+		return nil, fmt.Errorf("%s: cannot be changed once the rollout is enabled (only %s can): cancel the rollout and start it again",
 			strings.Join(fixed, ", "), strings.Join(editable, " and "))
 	case timeout <= used:
 		return nil, fmt.Errorf("spec.remediationStrategy.timeout: %v have been used already: cancel the rollout to end it", used.Round(time.Second))

@@ -9,12 +9,12 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Estimate says when a rollout will have gone through its plan, from how long its clusters have taken so far: the earliest end if all that are
-// left take as long as the fastest, the latest as long as the slowest, and both the further away the fewer were seen. In between, a batch is expected to
-// take as long as the slowest of its clusters, which is nearer to the slowest of all the more clusters it has. A cluster at work that has taken longer than
-// all before it may end at once, or take as long again, however many were seen. Until one is complete, those at work are taken to go on at the speed of the
-// nodes they have done. A batch that others follow takes the time to soak besides. It returns nil while nothing can be said: no node is done, no cluster is
-// left, the rollout is paused or held, waits for an approval, or is over.
+// Estimate predicts the end of a rollout from the durations of its clusters so far. The earliest end assumes that the remaining clusters are as fast
+// as the fastest one, the latest that they are as slow as the slowest one; with few clusters seen, both have a margin. The expected end assumes that a
+// batch takes as long as its slowest cluster, which is nearer to the slowest of all the larger the batch. A cluster that takes longer than all
+// before it may end at once or take as long again. Before the first cluster is complete, clusters at work are expected to go on at the speed of their
+// nodes. Soak times are added. It returns nil without an estimate: no node is done, no cluster is left, or the rollout is paused, held, over or
+// waits for an approval.
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now time.Time) *ranv1.Estimate {
 	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {

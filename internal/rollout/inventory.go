@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// Inventory is what a plan depends on beside the rollout itself. The order of its lists does not matter.
+// Inventory are the objects on the hub that a plan depends on. The order of its lists does not matter.
 type Inventory struct {
 	Clusters []Cluster
 	Policies []Policy

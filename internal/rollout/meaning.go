@@ -8,7 +8,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// CheckTemplates refuses a manifest work template that is named twice: its work on a cluster has one name.
+// CheckTemplates rejects a manifest work template that is listed twice.
 func CheckTemplates(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
 	var invalid field.ErrorList
 	for i, template := range spec.ManifestWorkTemplates {
@@ -19,7 +19,7 @@ func CheckTemplates(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
 	return invalid
 }
 
-// CheckStrategy checks what no schema can express of how carefully a rollout goes.
+// CheckStrategy checks rules of the strategy that the schema cannot express.
 func CheckStrategy(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
 	var invalid field.ErrorList
 	strategy, path := spec.RemediationStrategy, field.NewPath("spec", "remediationStrategy")

@@ -15,10 +15,10 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// OnboardingNamespace is where the rollouts are that bring new clusters to what their policies say.
+// OnboardingNamespace is the namespace of the rollouts that onboard clusters.
 const OnboardingNamespace = "ztp-install"
 
-// The labels of a ManagedCluster that say how its onboarding stands, and the annotation of its policies that orders them.
+// The labels of a ManagedCluster with the state of its onboarding, and the annotation that orders its policies.
 const (
 	LabelOnboarding      = "ztp-running"
 	LabelOnboarded       = "ztp-done"
@@ -43,9 +43,8 @@ func Available(cluster *unstructured.Unstructured) bool {
 	})
 }
 
-// OnboardingPolicies are the names of the root policies whose replicas lie in a cluster's namespace, in the order of their waves, and by name within
-// one. Those without a wave are left out, as are those that enforce themselves. It is an error, which names every such policy, if a wave is no whole
-// number.
+// OnboardingPolicies are the names of the root policies with replicas in the namespace of a cluster, by wave and then by name. Policies without a wave
+// and policies that already enforce are left out. The error names every policy whose wave is not a whole number.
 func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) {
 	waves := map[string]int{}
 	var wrong []string
@@ -78,8 +77,8 @@ func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) 
 	return names, nil
 }
 
-// OnboardingRollout brings a new cluster to what its policies say. Without policies it only labels. What it leaves out has no default: an edit, which is completed
-// before it is compared, changes only what it says.
+// OnboardingRollout is the rollout that onboards a cluster. Without policies it only labels the cluster. Fields that it omits have no default, so that
+// an edit, which gets its defaults first, changes no other fields.
 func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgrade {
 	return ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},

@@ -16,33 +16,33 @@ type End string
 
 // The ends.
 const (
-	// EndFinished: the last batch is over.
+	// EndFinished: the last batch has ended.
 	EndFinished End = "Finished"
 	// EndTimedOut: the rollout's own timeout.
 	EndTimedOut End = "TimedOut"
-	// EndCanaryTimedOut: a batch with a canary ran out of time.
+	// EndCanaryTimedOut: a batch with a canary timed out.
 	EndCanaryTimedOut End = "CanaryTimedOut"
-	// EndCanaryFailed: a canary did not complete, though it had time left. Nothing else is put at risk.
+	// EndCanaryFailed: a canary failed before its time was over.
 	EndCanaryFailed End = "CanaryFailed"
-	// EndBatchTimedOut: a batch ran out of time and batchTimeoutAction is Abort.
+	// EndBatchTimedOut: a batch timed out and batchTimeoutAction is Abort.
 	EndBatchTimedOut End = "BatchTimedOut"
 	// EndCancelled: someone cancelled it.
 	EndCancelled End = "Cancelled"
 	// EndAborted: too many clusters failed.
 	EndAborted End = "Aborted"
-	// EndNotApproved: nobody approved in time what had to be.
+	// EndNotApproved: an approval was not given in time.
 	EndNotApproved End = "NotApproved"
 )
 
-// Result is the final word on a rollout. Reason and Message belong to the conditions Progressing (then False) and Succeeded.
+// Result is the result of a rollout. Reason and Message are those of the conditions Progressing (then False) and Succeeded.
 type Result struct {
 	Succeeded metav1.ConditionStatus
 	Reason    string
 	Message   string
 }
 
-// Outcome judges a rollout that has ended by what became of its clusters. It has succeeded only if every cluster is complete, or was
-// skipped because it needed no work; then a timeout that fired in the same moment does not count.
+// Outcome returns the result of a rollout that has ended. It has succeeded only if every cluster is complete or was skipped, even if a timeout fired at
+// the same moment.
 func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) Result {
 	left := unfinished(clusters)
 	result := Result{Succeeded: metav1.ConditionFalse}
@@ -119,13 +119,13 @@ func describe(clusters []ranv1.ClusterStatus) string {
 	return text
 }
 
-// KeptName is the name of the ConfigMap on the hub, in the rollout's namespace, that keeps the final status of a rollout.
-func KeptName(name string) string { return safename.Join("-", "drydock", name) }
+// SavedName is the name of the ConfigMap, in the rollout's namespace on the hub, with the saved status of a rollout.
+func SavedName(name string) string { return safename.Join("-", "drydock", name) }
 
 // The keys of that ConfigMap. It has one of them.
 const (
-	// KeptKey: the ClusterGroupUpgrade with its status, as YAML.
-	KeptKey = "clustergroupupgrade.yaml"
-	// KeptCompressedKey: the same, compressed with gzip, where it would be too long otherwise.
-	KeptCompressedKey = KeptKey + ".gz"
+	// SavedKey: the ClusterGroupUpgrade with its status, as YAML.
+	SavedKey = "clustergroupupgrade.yaml"
+	// SavedCompressedKey: the same, compressed with gzip, where it would be too long otherwise.
+	SavedCompressedKey = SavedKey + ".gz"
 )

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// unpicked warns of the clusters that Override cannot enforce anything on, as no placement can pick them: they would only time out.
+// unpicked warns of clusters that no placement can select: with Override they would only time out.
 func unpicked(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) string {
 	if cgu.Spec.PolicyEnforcement != ranv1.EnforceOverride {
 		return ""
@@ -27,7 +27,7 @@ func unpicked(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Po
 	return unlabelled(working, labels) + outOfSets(working, labels, forUpgrade, inventory.BoundSets)
 }
 
-// unlabelled warns of the clusters without the label that placements pick them by.
+// unlabelled warns of clusters without the label by which placements select them.
 func unlabelled(clusters []string, labels map[string]map[string]string) string {
 	found := slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return labels[cluster]["name"] == cluster })
 	if len(found) == 0 {
@@ -36,7 +36,7 @@ func unlabelled(clusters []string, labels map[string]map[string]string) string {
 	return fmt.Sprintf("; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters %s", found)
 }
 
-// outOfSets warns of the clusters whose set is not bound to the namespace of a policy: a placement there does not see them.
+// outOfSets warns of clusters whose set is not bound to the namespace of a policy: a placement there does not see them.
 func outOfSets(clusters []string, labels map[string]map[string]string, forUpgrade []Policy, bound map[string][]string) string {
 	var text strings.Builder
 	for _, namespace := range slices.Compact(namespaces(forUpgrade)) {

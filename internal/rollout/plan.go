@@ -1,5 +1,5 @@
-// Package rollout decides about group upgrades: which clusters, in which batches, with how much time, and how it ended. Every
-// function is pure: what it needs is given to it, the time included.
+// Package rollout holds the decisions of group upgrades: which clusters, in which batches, with how much time, what they wait for, and how they end.
+// Every function is pure and gets everything it needs as arguments, including the time.
 package rollout
 
 import (
@@ -28,7 +28,7 @@ type Plan struct {
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade"`
 	// PolicyNamespaces are the namespaces of those for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"-"`
-	// NotBound is, for each cluster of the plan to which not all of those for the upgrade are bound, the numbers of those that are not.
+	// NotBound lists by cluster the indexes of the policies for the upgrade that are not bound to it.
 	NotBound map[string][]int `json:"-"`
 	// StartPolicyIndex is, for each cluster of the plan, where in ManagedPoliciesForUpgrade its first policy that is not Compliant
 	// stands. Empty when policies are not what is rolled out.
@@ -55,8 +55,8 @@ type SkippedCluster struct {
 // ReasonAlreadyCompliant: no policy of the rollout has anything to do on the cluster.
 const ReasonAlreadyCompliant = "AlreadyCompliant"
 
-// NewPlan selects the clusters of a rollout and divides those that need work into batches. A plan that cannot be made has no
-// batches, and a condition that is False and names everything that is wrong.
+// NewPlan selects the clusters of a rollout and divides those that need work into batches. An invalid plan has no batches, and a False condition that
+// names every problem.
 func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time) Plan {
 	plan := Plan{
 		RemediationPlan:                       [][]string{},
@@ -97,7 +97,7 @@ func PlanConditions() []string {
 	return []string{ranv1.ConditionClustersSelected, ranv1.ConditionValidated, ranv1.ConditionPrecacheSpecValid}
 }
 
-// Problems returns the messages of everything that keeps the plan from being carried out.
+// Problems returns the messages of the False conditions of the plan.
 func (p Plan) Problems() []string {
 	var problems []string
 	for _, condition := range p.Conditions {
@@ -108,10 +108,10 @@ func (p Plan) Problems() []string {
 	return problems
 }
 
-// Valid reports whether the plan can be carried out. A plan without clusters can.
+// Valid reports whether the plan is valid. A plan without clusters is.
 func (p Plan) Valid() bool { return len(p.Problems()) == 0 }
 
-// verdict is what a step of planning found: a condition.
+// verdict is the result of a planning step, as a condition.
 type verdict struct {
 	condition, reason, message string
 	good                       bool
@@ -127,7 +127,7 @@ func (p *Plan) judge(v verdict, now time.Time) bool {
 	return v.good
 }
 
-// divideWork tells the clusters that need work from those that do not, which it lists as skipped.
+// divideWork returns the clusters that need work, and lists the others as skipped.
 func (p *Plan) divideWork(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice) map[string]bool {
 	working := map[string]bool{}
 	for _, cluster := range selected {

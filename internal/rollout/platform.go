@@ -82,8 +82,8 @@ func readRelease(clusterVersion map[string]any) Release {
 // templated reports whether a text is filled in later, on the hub or on the cluster.
 func templated(text string) bool { return strings.Contains(text, "{{") }
 
-// platformProblems says why it does not follow from the policies together which release the clusters go to. The rules are those of the operator whose
-// kind a rollout is, which looks the image up by the other fields; Drydock asks nobody whether there is such an image.
+// platformProblems returns why the policies together do not determine the release of the platform. The rules are those of TALM, which
+// looks the image up by the other fields; Drydock does not check that the image exists.
 func platformProblems(forUpgrade []Policy) []string {
 	var problems, asking, missing []string
 	for _, policy := range forUpgrade {

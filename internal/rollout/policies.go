@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// policyChoice is what becomes of the policies that a rollout names.
+// policyChoice divides the policies that a rollout names.
 type policyChoice struct {
 	forUpgrade, compliantBefore []Policy
 	missing                     []string
@@ -70,7 +70,7 @@ func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
 	return ""
 }
 
-// unresolvable names the dependencies on policies whose turn comes later: whoever depends on them would wait for them for good.
+// unresolvable names the dependencies on policies that come later, which would never be fulfilled.
 func unresolvable(forUpgrade []Policy) []string {
 	var found []string
 	for i, policy := range forUpgrade {
@@ -129,8 +129,8 @@ func compliantEverywhere(policy Policy, selected []string) bool {
 	return true
 }
 
-// NotBound returns, for each of the clusters to which not all policies are bound, the numbers of those that are not. All others must stay bound until
-// their turn is over, or nobody could say how the cluster stands.
+// NotBound lists by cluster the indexes of the policies that are not bound to it. The other policies must stay bound until the cluster is done with
+// them, or its compliance status would be unknown.
 func NotBound(enforced []Policy, clusters []string) map[string][]int {
 	notBound := map[string][]int{}
 	for _, cluster := range clusters {
@@ -158,7 +158,7 @@ func firstPolicyToEnforce(cluster string, forUpgrade []Policy) (index int, bound
 	return -1, bound
 }
 
-// verdict names every problem, in the words of the operator whose kind this is, and the policies that are left out because they
+// verdict names every problem, in the words of TALM, and the policies that are left out because they
 // already enforce.
 func (c policyChoice) verdict() verdict {
 	v := verdict{condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManagedPoliciesExist}

@@ -51,7 +51,7 @@ func (p *Plan) readPrecaching(cgu *ranv1.ClusterGroupUpgrade, inventory Inventor
 	return p.JudgePrecaching("", now)
 }
 
-// JudgePrecaching records whether it is known what to pull, and by what; an empty problem says that it is.
+// JudgePrecaching sets the condition PrecacheSpecValid. An empty problem means that it is valid.
 func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
 	v := verdict{
 		condition: ranv1.ConditionPrecacheSpecValid, reason: ranv1.ReasonPrecacheSpecIsWellFormed,
@@ -63,7 +63,7 @@ func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
 	return p.judge(v, now)
 }
 
-// Leave takes clusters out of the plan of a status. They stand behind those that stay, in no batch; a batch that is left empty is none.
+// Leave removes clusters from the plan of a status, to the end of its list. Empty batches are dropped.
 func Leave(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	plan := [][]string{}
 	for _, batch := range status.RemediationPlan {
@@ -75,8 +75,7 @@ func Leave(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	replan(status, plan)
 }
 
-// rejoin puts clusters that are pending but in no batch, as they had left the plan, into batches again: canaries into one each, in front, among the
-// others in their order; the rest behind.
+// rejoin puts pending clusters that had left the plan into batches again: canaries in front, one per batch, the others at the end.
 func rejoin(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	var back []string
 	for i := range status.Clusters {

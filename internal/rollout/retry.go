@@ -11,16 +11,16 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// RetryRequest says what of a rollout that is over is done once more.
+// RetryRequest is the retry of a rollout that has ended.
 type RetryRequest struct {
-	// Actor asks for it, and Reason is why.
+	// Actor asks for the retry, and Reason says why.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Unfinished: the clusters that were cancelled, or whose turn did not come, as well as those that failed or timed out.
+	// Unfinished: retry also clusters that were cancelled or not started, not only those that failed or timed out.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
-// takes reports whether a cluster in that state is done once more.
+// takes reports whether a cluster in that state is retried.
 func (r RetryRequest) takes(state ranv1.ClusterState) bool {
 	switch state {
 	case ranv1.ClusterFailed, ranv1.ClusterTimedOut:
@@ -31,17 +31,17 @@ func (r RetryRequest) takes(state ranv1.ClusterState) bool {
 	return r.Unfinished
 }
 
-// Retry returns the status with which a rollout that is over begins once more, with the same plan: the clusters that are taken are pending,
-// those that are done stay as they are, and the others are cancelled. Canaries are those of its spec.
+// Retry returns the status with which a retry starts, with the same plan: retried clusters are pending, complete ones stay as they are, and the others
+// are cancelled. canaries are those of the spec.
 func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request RetryRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 	succeeded := meta.FindStatusCondition(over.Conditions, ranv1.ConditionSucceeded)
 	switch {
-	case slices.ContainsFunc(over.Notes, func(note string) bool { return strings.HasPrefix(note, NotKept) }):
-		return over, errors.New("the hub has not kept how its last run ended, and may know of an earlier one: start it again")
+	case slices.ContainsFunc(over.Notes, func(note string) bool { return strings.HasPrefix(note, NotSaved) }):
+		return over, errors.New("the status of its last run is not saved on the hub, which may have that of an earlier run: start it again")
 	case succeeded == nil:
-		return over, errors.New("how its last run ended is not kept: start it again")
+		return over, errors.New("the status of its last run is not saved: start it again")
 	case len(over.RemediationPlan) == 0 && over.Counts.Failed == 0:
-		return over, fmt.Errorf("its last run (%s) had no plan that could be carried out: start it again", succeeded.Reason)
+		return over, fmt.Errorf("its last run (%s) had no valid plan: start it again", succeeded.Reason)
 	}
 	clusters, err := everyCluster(over)
 	if err != nil {
@@ -55,7 +55,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 		ManagedPoliciesNs:                     over.ManagedPoliciesNs,
 		AfterCompletion:                       over.AfterCompletion,
 	}
-	next.Precaching, next.Backup = recallPreparations(over)
+	next.Precaching, next.Backup = loadPreparations(over)
 	for _, condition := range over.Conditions {
 		if slices.Contains(PlanConditions(), condition.Type) {
 			next.Conditions = append(next.Conditions, condition)
@@ -73,7 +73,7 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 		} else if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
 			cluster = ranv1.ClusterStatus{
 				Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterCancelled, Reason: reasonNotRetried,
-				Message: "it was cancelled, or its turn did not come, and only what failed or timed out is done once more",
+				Message: "cancelled or not started; the retry is only for failed and timed-out clusters",
 			}
 			left++
 		}
@@ -81,21 +81,21 @@ func Retry(over ranv1.ClusterGroupUpgradeStatus, canaries []string, request Retr
 	}
 	switch {
 	case taken == 0 && left > 0:
-		return over, fmt.Errorf("no cluster has failed or timed out; cancelled or not started: %d, which --unfinished takes", left)
+		return over, fmt.Errorf("no cluster failed or timed out; cancelled or not started: %d, retry those with --unfinished", left)
 	case taken == 0:
-		return over, errors.New("every cluster is complete: there is nothing to do once more")
+		return over, errors.New("every cluster is complete: there is nothing to retry")
 	}
 	rejoin(&next, canaries)
 	return next, nil
 }
 
-// NotKept begins the note of a status that could not be kept on the hub.
-const NotKept = "the final status is not kept on the hub"
+// NotSaved begins the note of a status that could not be saved on the hub.
+const NotSaved = "the final status is not saved on the hub"
 
-// reasonNotRetried is the reason of a cluster that is not done and will not be.
+// reasonNotRetried is the reason of an unfinished cluster that is not retried.
 const reasonNotRetried = "NotRetried"
 
-// everyCluster returns the clusters of a plan in its order, then those that have left it, then those that were skipped, of a status that may not list all.
+// everyCluster restores all clusters of a shortened status: those of the plan in order, those that left it, and the skipped ones.
 func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus, error) {
 	listed := map[string]ranv1.ClusterStatus{}
 	for _, cluster := range status.Clusters {
@@ -111,7 +111,7 @@ func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus
 			cluster, known := listed[name]
 			delete(listed, name)
 			if !known && len(clusters) >= len(outcomes) {
-				return nil, fmt.Errorf("what became of cluster %s is not kept: start it again", name)
+				return nil, fmt.Errorf("the status of cluster %s is not saved: start it again", name)
 			}
 			if !known {
 				cluster = ranv1.ClusterStatus{Name: name, Batch: int32(i + 1), State: outcomes[len(clusters)]}
@@ -135,13 +135,13 @@ func everyCluster(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus
 	return clusters, nil
 }
 
-// listedRoom is how many bytes of clusters are listed in a status that is kept.
-const listedRoom = 128 << 10
+// listedLimit is the maximum size, in bytes, of the clusters in a saved status.
+const listedLimit = 128 << 10
 
-// Shorten returns a status that lists so many clusters at most, and no more than fit, what matters first. Of those that it does not list it says what became
-// of them, in little more room than their names take: it must fit into an object of the hub with a plan of 10,000 clusters.
+// Shorten limits the clusters that a status lists, failed ones first. It records the others by their states only: a status with 10,000 clusters must
+// fit into one object on the hub.
 func Shorten(status ranv1.ClusterGroupUpgradeStatus, most int) ranv1.ClusterGroupUpgradeStatus {
-	short, _ := page(status, Part{Limit: most}, listedRoom) // only a cursor can be wrong
+	short, _ := page(status, Part{Limit: most}, listedLimit) // only a cursor can be wrong
 	short.RemediationPlan, short.Status.Batches = status.RemediationPlan, 0
 	if len(short.Clusters) < len(status.Clusters) {
 		short.Outcomes, short.LeftPlan = outcomes(status.Clusters), leftPlan(status.Clusters)

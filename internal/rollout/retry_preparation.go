@@ -7,7 +7,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// shortenPreparations keeps how all clusters of a plan were precached and backed up in a status that does not list all: a retry does nothing of that twice.
+// shortenPreparations keeps the precaching and backup states of all clusters in a shortened status, so that a retry does not repeat them.
 func shortenPreparations(short *ranv1.ClusterGroupUpgradeStatus, whole ranv1.ClusterGroupUpgradeStatus) {
 	clusters := toPrepare(*short)
 	if short.Precaching != nil {
@@ -18,8 +18,8 @@ func shortenPreparations(short *ranv1.ClusterGroupUpgradeStatus, whole ranv1.Clu
 	}
 }
 
-// recallPreparations returns how the clusters were precached and backed up, each by its name.
-func recallPreparations(over ranv1.ClusterGroupUpgradeStatus) (*ranv1.PrecachingStatus, *ranv1.BackupStatus) {
+// loadPreparations restores the precaching and backup states of all clusters, by name.
+func loadPreparations(over ranv1.ClusterGroupUpgradeStatus) (*ranv1.PrecachingStatus, *ranv1.BackupStatus) {
 	clusters := toPrepare(over)
 	precaching, backup := over.Precaching.DeepCopy(), over.Backup.DeepCopy()
 	if precaching != nil {

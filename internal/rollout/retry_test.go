@@ -111,7 +111,7 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 	running.Conditions = running.Conditions[:3]
 	unplanned := ended()
 	unkept := ended(ranv1.ClusterFailed)
-	unkept.Notes = []string{rollout.NotKept + ": the hub is down"}
+	unkept.Notes = []string{rollout.NotSaved + ": the hub is down"}
 	cut := ended(ranv1.ClusterFailed, ranv1.ClusterFailed)
 	cut.Clusters = cut.Clusters[:1]
 	for _, tt := range []struct {
@@ -119,12 +119,12 @@ func TestARetryThatCanDoNothingSaysWhy(t *testing.T) {
 		status ranv1.ClusterGroupUpgradeStatus
 		want   string
 	}{
-		{"it has no end", running, "how its last run ended is not kept"},
-		{"the hub does not know of it", unkept, "the hub has not kept how its last run ended"},
-		{"it had no plan", unplanned, "had no plan that could be carried out"},
+		{"it has no end", running, "the status of its last run is not saved"},
+		{"the hub does not know of it", unkept, "the status of its last run is not saved on the hub"},
+		{"it had no plan", unplanned, "had no valid plan"},
 		{"all is done", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
-		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "cancelled or not started: 1, which --unfinished takes"},
-		{"not all is known", cut, "what became of cluster c1 is not kept"},
+		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "cancelled or not started: 1, retry those with --unfinished"},
+		{"not all is known", cut, "the status of cluster c1 is not saved"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := rollout.Retry(tt.status, nil, rollout.RetryRequest{})

@@ -34,7 +34,7 @@ func Count(clusters []ranv1.ClusterStatus) ranv1.ClusterCounts {
 	return counts
 }
 
-// Failures is how many clusters have failed or timed out on which work was begun: what maxFailures limits.
+// Failures is the number of started clusters that failed or timed out, which maxFailures limits.
 func Failures(clusters []ranv1.ClusterStatus) int {
 	failures := 0
 	for i := range clusters {
@@ -69,7 +69,7 @@ func Percentage(clusters []ranv1.ClusterStatus) int32 {
 	return int32(done * 100 / (planned * whole))
 }
 
-// urgency ranks clusters by how soon a person should see them.
+// urgency ranks clusters by how urgently a person should see them.
 func urgency(state ranv1.ClusterState) int {
 	switch state {
 	case ranv1.ClusterFailed:
@@ -82,8 +82,8 @@ func urgency(state ranv1.ClusterState) int {
 	return 3
 }
 
-// place is where a cluster stands in a status that is read in parts: by urgency, then in the order of the plan. It is also the cursor, so
-// that clusters which move between two reads shift no others.
+// place orders the clusters of a status that is read in parts: by urgency, then in the order of the plan. It is also the cursor, so that a cluster that
+// moves between two reads shifts no others.
 type place struct{ urgency, index int }
 
 func (p place) compare(other place) int {
@@ -100,7 +100,7 @@ func parsePlace(cursor string) (place, error) {
 	return p, nil
 }
 
-// Part says which part of a status is asked for. The zero value is all of it, as far as it fits into an answer.
+// Part selects a part of a status. The zero value selects as much as fits into an answer.
 type Part struct {
 	// Filter keeps the clusters in that state, or of that name.
 	Filter string
@@ -113,13 +113,13 @@ type Part struct {
 	InPlanOrder bool
 }
 
-// answerRoom is how many bytes of clusters an answer has: Temporal refuses one of 2 MiB, and it must be read by whoever asks.
-const answerRoom = 192 << 10
+// answerLimit is the maximum size, in bytes, of the clusters in an answer. Temporal refuses answers of 2 MiB.
+const answerLimit = 192 << 10
 
 // Page narrows a status to a part of it, whose nextCursor says where to go on. Counts stay those of the whole. A part that has not all clusters does not have
 // the plan: of thousands of clusters it is long, and each cluster has its batch.
 func Page(status ranv1.ClusterGroupUpgradeStatus, part Part) (ranv1.ClusterGroupUpgradeStatus, error) {
-	return page(status, part, answerRoom)
+	return page(status, part, answerLimit)
 }
 
 // page is Page with room for so many bytes of clusters; there is one cluster at least.

@@ -6,18 +6,18 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Window says how many more clusters a rollout may start.
+// Window limits how many more clusters a batch may start.
 type Window struct {
-	// Size is how many may be at work at once.
+	// Size is the maximum number of clusters at work.
 	Size   int
 	AtWork int
-	// MaxFailures is how many may fail; 0 is no limit. Failed have done so.
+	// MaxFailures is the maximum number of failures; 0: no limit. Failed is their number so far.
 	MaxFailures int
 	Failed      int
 }
 
-// Free is how many clusters may be started now. A cluster at work holds one of the failures that are left, so that no more can fail than may,
-// even if all at work fail together.
+// Free is the number of clusters that may be started now. A cluster at work counts as a possible failure, so that the limit holds even if all at work
+// fail.
 func (w Window) Free() int {
 	free := w.Size - w.AtWork
 	if w.MaxFailures > 0 {
@@ -26,14 +26,14 @@ func (w Window) Free() int {
 	return max(free, 0)
 }
 
-// Exhausted reports whether as many have failed as may: nothing else is started.
+// Exhausted reports whether the limit of failures is reached: no cluster is started any more.
 func (w Window) Exhausted() bool { return w.MaxFailures > 0 && w.Failed >= w.MaxFailures }
 
-// Cautious reports whether only the failures that are left keep clusters from being started.
+// Cautious reports whether only the limit of failures prevents more clusters.
 func (w Window) Cautious() bool { return w.Free() == 0 && w.AtWork < w.Size && !w.Exhausted() }
 
-// Together returns the index after the last of the batches that are taken together with batch next, counted from 0: after it alone, or, in a
-// rolling rollout, after all that follow the canaries.
+// Together returns the index after the last of the batches that run together with batch next, counted from 0: after that batch, or in a rolling rollout
+// after all batches that follow the canaries.
 func Together(plan [][]string, strategy ranv1.RemediationStrategy, next int) int {
 	if strategy.Rollout == ranv1.Rolling && next >= canaryBatches(plan, strategy.Canaries) {
 		return len(plan)

@@ -20,7 +20,7 @@ import (
 func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	return rollout.Gather(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 		var kept corev1.ConfigMap
-		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.KeptName(name.Name)}, &kept)
+		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}, &kept)
 		if err == nil {
 			return KeptRollout(&kept, name)
 		}
@@ -42,11 +42,11 @@ func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroup
 // KeptRollout reads the ConfigMap that keeps a rollout; nil when it keeps another, whose name is cut to the same.
 func KeptRollout(kept *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 	where := "ConfigMap " + kept.Namespace + "/" + kept.Name
-	content := kept.BinaryData[rollout.KeptCompressedKey]
-	if text, found := kept.Data[rollout.KeptKey]; found {
+	content := kept.BinaryData[rollout.SavedCompressedKey]
+	if text, found := kept.Data[rollout.SavedKey]; found {
 		content = []byte(text)
 	} else if content == nil {
-		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.KeptKey)
+		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.SavedKey)
 	}
 	var object ranv1.ClusterGroupUpgrade
 	content, err := decompressed(content)

@@ -18,34 +18,33 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// The label of the ConfigMaps that keep rollouts.
+// The label of the ConfigMaps with saved rollouts.
 const (
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	drydock        = "drydock"
 )
 
-// KeepRolloutInput is a rollout that is over.
-type KeepRolloutInput struct {
+// SaveRolloutInput is a rollout with its status.
+type SaveRolloutInput struct {
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	// Owner is the mark of the rollout's workflow.
+	// Owner is the ownership mark of the rollout's workflow.
 	Owner string `json:"owner"`
 }
 
-// KeepRollout keeps a rollout and its final status on the hub, in the ConfigMap drydock-<name> of the rollout's namespace, in place of that
-// of an earlier rollout of the name. Errors: NotFound when there is no such namespace, or no right to write there; InvalidSpec when
-// the ConfigMap is somebody else's.
-func (r *Rollouts) KeepRollout(ctx context.Context, in KeepRolloutInput) error {
+// SaveRollout saves a rollout with its status on the hub, in the ConfigMap drydock-<name> of the rollout's namespace. It replaces that of an earlier
+// rollout of the name. Errors: NotFound if the namespace does not exist or may not be written; InvalidSpec if the ConfigMap is not Drydock's.
+func (r *Rollouts) SaveRollout(ctx context.Context, in SaveRolloutInput) error {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return err
 	}
-	kept, err := keptRollout(in)
+	kept, err := savedRollout(in)
 	if err != nil {
 		return err
 	}
 	err = hub.Client.Create(ctx, kept)
 	if apierrors.IsAlreadyExists(err) {
-		err = replaceKept(ctx, hub, kept)
+		err = replaceSaved(ctx, hub, kept)
 	}
 	name := "ConfigMap " + client.ObjectKeyFromObject(kept).String()
 	switch {
@@ -57,8 +56,8 @@ func (r *Rollouts) KeepRollout(ctx context.Context, in KeepRolloutInput) error {
 	return explain(hub, "write "+name, err)
 }
 
-// keptRollout is the ConfigMap that keeps a rollout.
-func keptRollout(in KeepRolloutInput) (*corev1.ConfigMap, error) {
+// savedRollout is the ConfigMap of a saved rollout.
+func savedRollout(in SaveRolloutInput) (*corev1.ConfigMap, error) {
 	in.Object.TypeMeta = metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"}
 	content, err := yaml.Marshal(in.Object)
 	if err != nil {
@@ -66,21 +65,21 @@ func keptRollout(in KeepRolloutInput) (*corev1.ConfigMap, error) {
 	}
 	kept := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Object.Namespace, Name: rollout.KeptName(in.Object.Name),
+			Namespace: in.Object.Namespace, Name: rollout.SavedName(in.Object.Name),
 			Labels:      map[string]string{labelManagedBy: drydock},
 			Annotations: map[string]string{kube.AnnotationOwner: in.Owner},
 		},
 	}
 	if len(content) <= plainLimit {
-		kept.Data = map[string]string{rollout.KeptKey: string(content)}
+		kept.Data = map[string]string{rollout.SavedKey: string(content)}
 		return kept, nil
 	}
 	compressed, err := compress(content)
-	kept.BinaryData = map[string][]byte{rollout.KeptCompressedKey: compressed}
+	kept.BinaryData = map[string][]byte{rollout.SavedCompressedKey: compressed}
 	return kept, err
 }
 
-// plainLimit is how long a rollout may be, in bytes, that is kept as text: a ConfigMap has room for 1 MiB.
+// plainLimit is the maximum length of a rollout, in bytes, that is saved as text. The limit of a ConfigMap is 1 MiB.
 const plainLimit = 768 << 10
 
 func compress(content []byte) ([]byte, error) {
@@ -96,8 +95,8 @@ func compress(content []byte) ([]byte, error) {
 	return compressed.Bytes(), err
 }
 
-// replaceKept writes over the ConfigMap of an earlier rollout, or of an attempt whose answer was lost.
-func replaceKept(ctx context.Context, hub *kube.Cluster, kept *corev1.ConfigMap) error {
+// replaceSaved replaces the ConfigMap of an earlier rollout, or of an attempt whose answer was lost.
+func replaceSaved(ctx context.Context, hub *kube.Cluster, kept *corev1.ConfigMap) error {
 	var existing corev1.ConfigMap
 	if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(kept), &existing); err != nil {
 		return err

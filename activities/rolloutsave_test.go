@@ -20,8 +20,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func finalStatus(namespace, name, reason string) KeepRolloutInput {
-	return KeepRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/run", Object: ranv1.ClusterGroupUpgrade{
+func finalStatus(namespace, name, reason string) SaveRolloutInput {
+	return SaveRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/run", Object: ranv1.ClusterGroupUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Status: ranv1.ClusterGroupUpgradeStatus{Conditions: []metav1.Condition{
 			{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: reason},
@@ -40,13 +40,13 @@ func TestTheFinalStatusOfARolloutIsKeptAndThatOfTheNextReplacesIt(t *testing.T) 
 	rollouts := &Rollouts{Clusters: clusters}
 	for _, reason := range []string{ranv1.ReasonFailed, ranv1.ReasonTimedOut} {
 		in := finalStatus("default", "kept", reason)
-		require.NoError(t, rollouts.KeepRollout(t.Context(), in))
-		require.NoError(t, rollouts.KeepRollout(t.Context(), in), "an answer may be lost")
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in), "an answer may be lost")
 
 		kept := getKept(t, "drydock-kept")
 		require.True(t, kube.OwnedBy(kept, in.Owner))
 		var object ranv1.ClusterGroupUpgrade
-		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[rollout.KeptKey]), &object))
+		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[rollout.SavedKey]), &object))
 		require.Equal(t, "ClusterGroupUpgrade", object.Kind)
 		require.Equal(t, reason, object.Status.Conditions[0].Reason)
 	}
@@ -66,7 +66,7 @@ func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
 	whole.Conditions, whole.RemediationPlan = in.Object.Status.Conditions, slices.Collect(slices.Chunk(in.Object.Spec.Clusters, 500))
 	in.Object.Status = rollout.Shorten(whole, 500)
 	rollouts := &Rollouts{Clusters: clusters}
-	require.NoError(t, rollouts.KeepRollout(t.Context(), in))
+	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
 
 	object, err := snapshot.KeptRollout(getKept(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
 	require.NoError(t, err)
@@ -77,21 +77,21 @@ func TestARolloutOfTenThousandClustersIsKeptAndReadBack(t *testing.T) {
 	require.Len(t, again.Clusters, 10_000)
 
 	short := finalStatus("default", "largest", ranv1.ReasonTimedOut)
-	require.NoError(t, rollouts.KeepRollout(t.Context(), short), "the next rollout of the name may be short")
+	require.NoError(t, rollouts.SaveRollout(t.Context(), short), "the next rollout of the name may be short")
 	require.Empty(t, getKept(t, "drydock-largest").BinaryData)
 }
 
 func TestAConfigMapOfSomebodyElseIsNotWrittenOver(t *testing.T) {
 	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "drydock-foreign"}, Data: map[string]string{"mine": "yes"}}
 	create(t, bareCluster(t), foreign)
-	err := (&Rollouts{Clusters: clusters}).KeepRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
+	err := (&Rollouts{Clusters: clusters}).SaveRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "ConfigMap default/drydock-foreign is not Drydock's")
 	require.Equal(t, map[string]string{"mine": "yes"}, getKept(t, "drydock-foreign").Data)
 }
 
 func TestANamespaceWhereNothingMayBeKeptIsNamedWithTheRemedy(t *testing.T) {
-	err := (&Rollouts{Clusters: clusters}).KeepRollout(t.Context(), finalStatus("kube-public", "r", ranv1.ReasonFailed))
+	err := (&Rollouts{Clusters: clusters}).SaveRollout(t.Context(), finalStatus("kube-public", "r", ranv1.ReasonFailed))
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "bind ClusterRole drydock-rollouts in namespace kube-public of the hub")
 }

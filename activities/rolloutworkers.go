@@ -20,9 +20,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// equip finds what the workers must have to carry a plan out: images of Jobs, and access to its clusters. What is missing makes the plan invalid, and is all
-// said at once.
-func (r *Rollouts) equip(ctx context.Context, plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
+// checkWorkers checks that the workers have what a plan needs: images of Jobs, and access to its clusters. If not, the plan is invalid, and its
+// condition lists everything that is missing.
+func (r *Rollouts) checkWorkers(ctx context.Context, plan *RolloutPlan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
 	r.choosePrecacheImage(plan, cgu, now)
 	var reasons, problems []string
 	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
@@ -30,7 +30,7 @@ func (r *Rollouts) equip(ctx context.Context, plan *RolloutPlan, cgu *ranv1.Clus
 		problems = append(problems, "spec.backup: no image for the Jobs that make backups: start the workers with --backup-image")
 	}
 	if worksOnClusters(cgu) {
-		queues, unreachable, err := r.serve(ctx, slices.Concat(plan.RemediationPlan...))
+		queues, unreachable, err := r.findWorkers(ctx, slices.Concat(plan.RemediationPlan...))
 		if err != nil {
 			return err
 		}
@@ -52,7 +52,7 @@ func (r *Rollouts) equip(ctx context.Context, plan *RolloutPlan, cgu *ranv1.Clus
 	return nil
 }
 
-// worksOnClusters reports whether a rollout does anything on the clusters themselves, and not only on the hub.
+// worksOnClusters reports whether a rollout works on the clusters themselves, not only on the hub.
 func worksOnClusters(cgu *ranv1.ClusterGroupUpgrade) bool {
 	return rollout.RemediationOf(cgu) == rollout.NodeMaintenance || cgu.Spec.PreCaching || cgu.Spec.Backup
 }
@@ -70,8 +70,8 @@ func (r *Rollouts) choosePrecacheImage(plan *RolloutPlan, cgu *ranv1.ClusterGrou
 	}
 }
 
-// serve finds who works on clusters: the task queues of those that the common one does not serve, and the clusters that no worker reaches.
-func (r *Rollouts) serve(ctx context.Context, clusters []string) (queues map[string]string, unreachable []string, err error) {
+// findWorkers returns the task queues of clusters that the common one does not serve, and the clusters that no worker reaches.
+func (r *Rollouts) findWorkers(ctx context.Context, clusters []string) (queues map[string]string, unreachable []string, err error) {
 	queues = map[string]string{}
 	for _, cluster := range clusters {
 		queue, served, err := r.taskQueue(ctx, cluster)
@@ -91,16 +91,16 @@ func notServed(clusters []string) string {
 	return "no worker has credentials for " + strings.Join(clusters, ", ") + ": " + howToServe
 }
 
-// howToServe is what to do about a cluster that no worker reaches.
+// howToServe tells a person what to do about a cluster that no worker reaches.
 const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
 	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
-// WorkersAsked is how many must have been asked before it is taken for sure that no worker has what those have not. They may know different clusters, as
-// while one after the other is restarted with another clusters file, and whichever is free takes the next attempt.
+// WorkersAsked is the number of attempts before a cluster counts as unknown to all workers. Workers may know different clusters, for example
+// while they are restarted one by one with a new clusters file, and any of them may take an attempt.
 const WorkersAsked = 6
 
-// askAnother is the error by which another worker is asked what this one does not know; nil: enough were. An attempt that failed for another reason, such as a hub
-// that did not answer, has asked nobody: heartbeats carry the number on.
+// askAnother returns the error that retries the activity, perhaps on another worker; nil: enough attempts were made. Heartbeat details count them,
+// since attempts that fail for other reasons, such as a hub that does not answer, do not count.
 func askAnother(ctx context.Context, message string) error {
 	if !activity.IsActivity(ctx) {
 		return nil
@@ -131,8 +131,8 @@ func (r *Rollouts) LocateCluster(ctx context.Context, cluster string) (string, e
 	return "", temporal.Error(temporal.ErrNotFound, message, nil)
 }
 
-// taskQueue chooses where the activities of a cluster run, and reports whether anyone can run them. The annotation of the ManagedCluster
-// goes before the clusters file.
+// taskQueue returns the task queue of the activities of a cluster, and reports whether a worker can run them. The annotation of the ManagedCluster
+// has precedence over the clusters file.
 func (r *Rollouts) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
 	annotations, err := r.annotations(ctx, cluster)
 	known, inClusterWorker := r.Clusters.Knows(cluster)
@@ -142,7 +142,7 @@ func (r *Rollouts) taskQueue(ctx context.Context, cluster string) (queue string,
 	return temporal.TaskQueue, known, err
 }
 
-// annotations of a ManagedCluster; none if the hub does not have it, or there is no hub: a cluster can be maintained without.
+// annotations of a ManagedCluster; none if the hub does not have it or there is no hub: node maintenance needs none.
 func (r *Rollouts) annotations(ctx context.Context, cluster string) (map[string]string, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if temporal.ErrorType(err) == temporal.ErrNoHub {

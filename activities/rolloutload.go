@@ -14,67 +14,67 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// RecallRolloutInput names a rollout that is over, and says what of it is done once more.
-type RecallRolloutInput struct {
+// LoadRolloutInput is the retry of a saved rollout.
+type LoadRolloutInput struct {
 	Namespace string               `json:"namespace"`
 	Name      string               `json:"name"`
 	Request   rollout.RetryRequest `json:"request"`
 }
 
-// RecalledRollout is a rollout that begins once more.
-type RecalledRollout struct {
-	// Object has the status that it begins with, compact.
+// LoadedRollout is a saved rollout, ready for a retry.
+type LoadedRollout struct {
+	// Object has the status with which the retry starts, compact.
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	// NotBound are the policies for the upgrade, by number, that are not bound to a cluster that is done once more, by its place in the status.
+	// NotBound lists, by the index of a retried cluster in the status, the indexes of the policies that are not bound to it.
 	NotBound map[int][]int `json:"notBound,omitempty"`
 	// TaskQueues of clusters that are not served by the common queue.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 }
 
-// RecallRollout reads what the hub has kept of a rollout, and finds who works on its clusters. Errors: NotFound when nothing is kept;
-// InvalidSpec when nothing is to be done once more, or no worker reaches a cluster; ClusterUnknown while only some were asked.
-func (r *Rollouts) RecallRollout(ctx context.Context, in RecallRolloutInput) (RecalledRollout, error) {
+// LoadRollout reads a saved rollout from the hub for a retry, and finds the task queues of its clusters. Errors: NotFound if nothing is saved;
+// InvalidSpec if nothing can be retried, or no worker reaches a cluster; ClusterUnknown to ask another worker.
+func (r *Rollouts) LoadRollout(ctx context.Context, in LoadRolloutInput) (LoadedRollout, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
-		return RecalledRollout{}, err
+		return LoadedRollout{}, err
 	}
 	name := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
-	object, err := readKept(ctx, hub, name)
+	object, err := readSaved(ctx, hub, name)
 	if err != nil {
-		return RecalledRollout{}, err
+		return LoadedRollout{}, err
 	}
 	if object == nil {
-		return RecalledRollout{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("the hub keeps nothing of rollout %s: start it", name), nil)
+		return LoadedRollout{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("rollout %s is not saved on the hub: start it", name), nil)
 	}
 	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
-		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
+		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
 	}
 	unfinished := pendingClusters(object.Status.Clusters)
 	object.Status = rollout.Compact(object.Status)
-	recalled := RecalledRollout{Object: *object}
+	recalled := LoadedRollout{Object: *object}
 	notBound, err := snapshot.NotBound(ctx, hub.Client, &object.Status, unfinished)
 	if err != nil {
-		return RecalledRollout{}, explain(hub, "read which policies are bound", err)
+		return LoadedRollout{}, explain(hub, "read which policies are bound", err)
 	}
 	recalled.NotBound = rollout.CompactNotBound(notBound, rollout.NamesOf(object.Status.Clusters))
 	if !worksOnClusters(object) {
 		return recalled, nil
 	}
 	var unreachable []string
-	if recalled.TaskQueues, unreachable, err = r.serve(ctx, unfinished); err != nil {
-		return RecalledRollout{}, err
+	if recalled.TaskQueues, unreachable, err = r.findWorkers(ctx, unfinished); err != nil {
+		return LoadedRollout{}, err
 	}
 	if len(unreachable) > 0 {
 		message := fmt.Sprintf("rollout %s: %s", name, notServed(unreachable))
 		if err := askAnother(ctx, message); err != nil {
-			return RecalledRollout{}, err
+			return LoadedRollout{}, err
 		}
-		return RecalledRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)
+		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)
 	}
 	return recalled, nil
 }
 
-// pendingClusters are those that are done once more.
+// pendingClusters are the clusters that are retried.
 func pendingClusters(clusters []ranv1.ClusterStatus) []string {
 	var names []string
 	for i := range clusters {
@@ -85,8 +85,8 @@ func pendingClusters(clusters []ranv1.ClusterStatus) []string {
 	return names
 }
 
-// CheckRollout sets the defaults of a rollout and refuses one that cannot be carried out: it need not come through the CLI. Errors: InvalidSpec,
-// naming every field that is wrong.
+// CheckRollout sets the defaults of a rollout and validates it, since not every rollout comes through the CLI. Errors: InvalidSpec, naming every
+// invalid field.
 func (r *Rollouts) CheckRollout(_ context.Context, object ranv1.ClusterGroupUpgrade) (ranv1.ClusterGroupUpgrade, error) {
 	err := manifest.Complete(&object)
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {

@@ -48,13 +48,13 @@ func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
 		queue, err := rollouts.LocateCluster(t.Context(), "inward")
 		return err == nil && queue == "drydock.inward"
 	}, newsLimit, 20*time.Millisecond)
-	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (RecalledRollout, error) {
+	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (LoadedRollout, error) {
 		in := finalStatus("default", "again-"+failed, ranv1.ReasonFailed)
 		in.Object.Spec = spec
 		in.Object.Status.RemediationPlan = [][]string{{failed}, {"gone"}}
 		in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: failed, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
-		require.NoError(t, rollouts.KeepRollout(t.Context(), in))
-		return rollouts.RecallRollout(t.Context(), RecallRolloutInput{Namespace: "default", Name: in.Object.Name})
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+		return rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: in.Object.Name})
 	}
 	for name, spec := range map[string]ranv1.ClusterGroupUpgradeSpec{
 		"nodes":                  {NodeMaintenance: &ranv1.NodeMaintenanceRemediation{}},
@@ -68,7 +68,7 @@ func TestARolloutIsDoneOnceMoreByThoseWhoServeItsClusters(t *testing.T) {
 			_, err = recall(t, spec, "elsewhere")
 			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
-			_, err = asAnActivity(t, 0, rollouts.RecallRollout, RecallRolloutInput{Namespace: "default", Name: "again-elsewhere"})
+			_, err = asAnActivity(t, 0, rollouts.LoadRollout, LoadRolloutInput{Namespace: "default", Name: "again-elsewhere"})
 			require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker is asked first: %v", err)
 		})
 	}
