@@ -146,7 +146,7 @@ func invalidBudgets() []invalidCase {
 		},
 		{
 			name: "a budget that can never cover a node", text: selecting("matchLabels: {gpu: a}, matchExpressions: [{key: gpu, operator: NotIn, values: [a]}]"),
-			lines: []string{config + `budgets[0].nodeSelector: Invalid value: "gpu=a,gpu notin (a)": can never pick anything: nothing meets all that it asks of the label gpu`}, onlyHere: true,
+			lines: []string{config + `budgets[0].nodeSelector: Invalid value: "gpu=a,gpu notin (a)": can never match: its requirements for label gpu contradict each other`}, onlyHere: true,
 		},
 	}
 }

@@ -138,9 +138,9 @@ waitForPodCompletion: {podSelector: 'job,!job'}
 drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (front),tier notin (front,back)', order: 1}]}
 `),
 			lines: []string{
-				nm + `drainSpec.podOrder[0].podSelector: Invalid value: "tier in (front),tier notin (front,back)": can never pick anything: nothing meets all that it asks of the label tier`,
-				nm + `drainSpec.podSelector: Invalid value: "app=web,app=db": can never pick anything: nothing meets all that it asks of the label app`,
-				nm + `waitForPodCompletion.podSelector: Invalid value: "job,!job": can never pick anything: nothing meets all that it asks of the label job`,
+				nm + `drainSpec.podOrder[0].podSelector: Invalid value: "tier in (front),tier notin (front,back)": can never match: its requirements for label tier contradict each other`,
+				nm + `drainSpec.podSelector: Invalid value: "app=web,app=db": can never match: its requirements for label app contradict each other`,
+				nm + `waitForPodCompletion.podSelector: Invalid value: "job,!job": can never match: its requirements for label job contradict each other`,
 			},
 		},
 		{
@@ -263,7 +263,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 		},
 		{
 			name: "a health check of workloads that can never be", text: request("healthChecks: [{name: w, workload: {namespace: shop, selector: {matchLabels: {b: c}, matchExpressions: [{key: b, operator: DoesNotExist}]}}}]"),
-			lines: []string{nm + `healthChecks[0].workload.selector: Invalid value: "b=c,!b": can never pick anything: nothing meets all that it asks of the label b`}, onlyHere: true,
+			lines: []string{nm + `healthChecks[0].workload.selector: Invalid value: "b=c,!b": can never match: its requirements for label b contradict each other`}, onlyHere: true,
 		},
 
 		// The Job that does the work.
@@ -319,9 +319,9 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 		{
 			name: "a Job that would run elsewhere", text: jobPod("nodeName: n2, nodeSelector: {a: b}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}"),
 			lines: []string{
-				template + "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: Forbidden: the Job runs on the node under maintenance, whatever its labels",
+				template + "spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: Forbidden: the Job always runs on the node under maintenance",
 				template + "spec.template.spec.nodeName: Forbidden: the Job runs on the node under maintenance",
-				template + "spec.template.spec.nodeSelector: Forbidden: the Job runs on the node under maintenance, whatever its labels",
+				template + "spec.template.spec.nodeSelector: Forbidden: the Job always runs on the node under maintenance",
 			}, onlyHere: true,
 		},
 		{
@@ -329,7 +329,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 			lines: []string{
 				template + "spec.parallelism: Invalid value: 0: must be at least 1: the Job would never run",
 				template + "spec.suspend: Invalid value: true: the Job would never run",
-				template + "spec.template.spec.schedulingGates: Forbidden: nobody opens them, so the Job would never run",
+				template + "spec.template.spec.schedulingGates: Forbidden: no controller removes them, so the Job would never run",
 			}, onlyHere: true,
 		},
 		{

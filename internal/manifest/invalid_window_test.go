@@ -149,7 +149,7 @@ func invalidWindows() []invalidCase {
 		},
 		{
 			name: "a selector of a window that picks nothing", text: window(nightly + "duration: 4h\nselector: {matchExpressions: [{key: a, operator: Exists}, {key: a, operator: DoesNotExist}]}"),
-			lines: []string{w + `spec.selector: Invalid value: "a,!a": can never pick anything: nothing meets all that it asks of the label a`}, onlyHere: true,
+			lines: []string{w + `spec.selector: Invalid value: "a,!a": can never match: its requirements for label a contradict each other`}, onlyHere: true,
 		},
 		{
 			name: "a webhook that is no address", text: window(nightly + "duration: 4h\nnotify: [{url: 'ftp://a'}]"),
@@ -200,5 +200,5 @@ spec: {displayName: "", group: g, portalRef: main, link: "file:///etc", status: 
 
 func TestATimeThatOnlyTheSchemaAcceptsIsNamedWithItsPath(t *testing.T) {
 	_, err := manifest.Decode("f", []byte(announced("scheduledStart: 2026-03-28t02:30:00z\nscheduledEnd: 2026-03-29T03:00:00Z")))
-	require.EqualError(t, err, `f: Maintenance m: spec.scheduledStart: "2026-03-28t02:30:00z" is not a time as in 2026-11-20T22:00:00Z`)
+	require.EqualError(t, err, `f: Maintenance m: spec.scheduledStart: "2026-03-28t02:30:00z" is not a time such as 2026-11-20T22:00:00Z`)
 }

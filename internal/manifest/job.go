@@ -33,7 +33,7 @@ func validateJobTemplates(object map[string]any) []Problem {
 	return problems
 }
 
-// validateJobTemplate returns what is wrong with a template. The decoder stops at the first value of a wrong type, so it goes on without
+// validateJobTemplate returns what is wrong with a template. The decoder stops at the first value of a wrong type, so it continues without
 // that field until it finds no more.
 func validateJobTemplate(template map[string]any) []Problem {
 	problems := removeBadQuantities(template)

@@ -72,13 +72,13 @@ func validatePod(pod corev1.PodSpec, path *field.Path) field.ErrorList {
 		why  string
 	}{
 		{pod.NodeName != "", path.Child("nodeName"), "the Job runs on the node under maintenance"},
-		{len(pod.NodeSelector) > 0, path.Child("nodeSelector"), "the Job runs on the node under maintenance, whatever its labels"},
+		{len(pod.NodeSelector) > 0, path.Child("nodeSelector"), "the Job always runs on the node under maintenance"},
 		{
 			pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil,
 			path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
-			"the Job runs on the node under maintenance, whatever its labels",
+			"the Job always runs on the node under maintenance",
 		},
-		{len(pod.SchedulingGates) > 0, path.Child("schedulingGates"), "nobody opens them, so the Job would never run"},
+		{len(pod.SchedulingGates) > 0, path.Child("schedulingGates"), "no controller removes them, so the Job would never run"},
 	} {
 		if forbidden.is {
 			invalid = append(invalid, field.Forbidden(forbidden.path, forbidden.why))

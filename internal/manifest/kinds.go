@@ -31,18 +31,18 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
-// kind is a kind of object that users write: its Go type, and the rules that the API server holds it to.
+// kind is a kind of object that users write: its Go type and the rules of its CRD.
 type kind struct {
 	gvk        schema.GroupVersionKind
 	namespaced bool
 	structural *structuralschema.Structural
 	schema     validation.SchemaValidator
 	rules      *cel.Validator
-	// ruleMessages are what the CEL rules say when they are broken.
+	// ruleMessages are the messages of the CEL rules.
 	ruleMessages map[string]bool
 }
 
-// kinds are those that users write.
+// kinds holds the kinds that users write.
 type kinds struct {
 	scheme *runtime.Scheme
 	// rules are those of each kind. They are compiled when the first object of it is seen.

@@ -1,5 +1,5 @@
-// Package manifest reads what users write: files of objects, held to the same schema and rules that a cluster holds them to, and to
-// those that no schema can express. Whatever is wrong is told at once, each with the path to its field.
+// Package manifest reads the files of users. It validates objects with the schema and rules of their CRDs, and with rules that no schema can
+// express. It reports all problems at once, each with the path of its field.
 package manifest
 
 import (
@@ -163,13 +163,13 @@ func Complete(object client.Object) error {
 	return nil
 }
 
-// Check returns what is wrong with an object of a kind of ours as it is kept in a cluster, by the rules for files. Its status is not looked at.
+// Check returns the problems of an object of a known kind from a cluster, by the rules for files. It ignores the status.
 func Check(object *unstructured.Unstructured) []Problem {
 	kinds, err := allKinds()
 	if err != nil {
 		return []Problem{{Message: err.Error()}}
 	}
-	written := object.DeepCopy() // completing it would remove what it does not know
+	written := object.DeepCopy() // complete removes unknown fields
 	delete(written.Object, "status")
 	_, problems := kinds.complete(written)
 	return problems
@@ -188,7 +188,7 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 	if err != nil {
 		return nil, append(problems, Problem{Message: err.Error()})
 	}
-	// What has the right type is filled in whatever else is wrong, and judged.
+	// Fields of the right type are validated even if others are invalid.
 	wrong := Convert(object.Object, typed)
 	shape, rules := kind.validate(object.Object)
 	if wrong != nil {
@@ -215,7 +215,7 @@ func Convert(fields map[string]any, typed any) *Problem {
 		return &Problem{Field: wrong.Field + wrongKey(fields, wrong), Message: wrongType(wrong)}
 	}
 	if unreadable, ok := errors.AsType[*time.ParseError](err); ok {
-		return &Problem{Field: fieldOf(unreadable.Value, fields, ""), Message: fmt.Sprintf("%q is not a time as in 2026-11-20T22:00:00Z", unreadable.Value)}
+		return &Problem{Field: fieldOf(unreadable.Value, fields, ""), Message: fmt.Sprintf("%q is not a time such as 2026-11-20T22:00:00Z", unreadable.Value)}
 	}
 	if err != nil {
 		return &Problem{Message: err.Error()}
@@ -262,7 +262,7 @@ func fieldOf(text string, value any, path string) string {
 	return ""
 }
 
-// validateMetadata holds the metadata to what the API server wants of it. The namespace may be left out: the caller knows the default.
+// validateMetadata validates the metadata as the API server does. The namespace is optional: the caller sets the default.
 func validateMetadata(object map[string]any, namespaced bool) []Problem {
 	metadata, _, unknown, err := objectmeta.GetObjectMetaWithOptions(object, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
 	if err != nil {

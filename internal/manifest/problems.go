@@ -12,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Problem is one thing that is wrong with what a user wrote.
+// Problem is one problem in an object.
 type Problem struct {
-	// File it is in; empty for an object that did not come from a file.
+	// File is empty for an object that did not come from a file.
 	File string
-	// Object says which, e.g. "ClusterGroupUpgrade prod/os-update", or "document 2" when it has no name.
+	// Object names the object, e.g. "ClusterGroupUpgrade prod/os-update", or "document 2" when it has no name.
 	Object string
 	// Field is the path to the field; empty when the whole object is meant.
 	Field string
-	// Message says what was found and what is allowed.
+	// Message is what was found and what is allowed.
 	Message string
 
 	// wrongType: the value is of another type than the field.
@@ -41,7 +41,7 @@ func (p Problem) String() string {
 	return strings.Join(parts, ": ")
 }
 
-// Invalid is everything that is wrong with what a user wrote. Nothing may be started with it.
+// Invalid lists all problems of an input. Nothing may be started with it.
 type Invalid []Problem
 
 // Error prints one line a problem.
@@ -61,8 +61,8 @@ func (i Invalid) orNil() error {
 	return i
 }
 
-// clearest joins what several judges say. Of each field those that come first say it best; what the later ones say of it too is left
-// out, and whatever is said of what is beneath a value of the wrong type.
+// clearest joins the problems from several validators. For each field it keeps those of the first validator, which has the best messages. It
+// drops problems within a value of the wrong type.
 func clearest(judges ...[]Problem) []Problem {
 	var told []Problem
 	for _, judge := range judges {
@@ -118,7 +118,7 @@ func problemOf(err *field.Error) Problem {
 	return Problem{Field: err.Field, Message: shorter.ErrorBody()}
 }
 
-// wordsOfTypes are what a person calls the types that the validators name.
+// wordsOfTypes replaces the type names of the validators by plain ones.
 var wordsOfTypes = strings.NewReplacer("int32", "integer", "int64", "integer", "float64", "number", "integer,string", "integer or string")
 
 // problemWithin reads the path from a message. The validators give it nowhere else for a number that does not fit its field, and for a

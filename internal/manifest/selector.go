@@ -37,7 +37,7 @@ func validatePicks(selector string, path *field.Path) field.ErrorList {
 	var invalid field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(asked)) {
 		if !satisfiable(key, asked[key]) {
-			invalid = append(invalid, field.Invalid(path, selector, fmt.Sprintf("can never pick anything: nothing meets all that it asks of the label %s", key)))
+			invalid = append(invalid, field.Invalid(path, selector, fmt.Sprintf("can never match: its requirements for label %s contradict each other", key)))
 		}
 	}
 	return invalid

@@ -21,7 +21,7 @@ func (k *kind) unknownFields(object map[string]any) []Problem {
 	return problems
 }
 
-// meant returns the field that somebody meant who wrote the one at path; empty: none is near enough.
+// meant returns the known field closest to the misspelled one at path; empty if none is close.
 func (k *kind) meant(path string) string {
 	steps := strings.Split(path, ".")
 	parent := k.structural

@@ -1,4 +1,4 @@
-// Package observe reads how workflows stand, for those who look on: what Temporal lists, what workers answer, and when there is something new.
+// Package observe reads the status of workflows: what visibility lists, what workers answer to queries, and when a history grows.
 package observe
 
 import (
@@ -9,32 +9,31 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// lookInterval is the least time between two looks at a workflow that changes all the time.
+// lookInterval is the minimum time between two looks at a workflow.
 const lookInterval = 200 * time.Millisecond
 
-// Histories is what is asked of Temporal to follow a workflow; its client answers it.
+// Histories is the part of Temporal's client that Follower needs.
 type Histories interface {
 	GetWorkflowHistory(ctx context.Context, workflowID, runID string, isLongPoll bool, filter enumspb.HistoryEventFilterType) client.HistoryEventIterator
 }
 
-// Follower looks at a workflow whenever there may be something new. Temporal tells of new events by a long poll, so that nothing is asked of a
-// workflow that does not change.
+// Follower calls Look whenever the history of a workflow has grown. It uses a long poll, so that an idle workflow causes no queries.
 type Follower struct {
 	Server     Histories
 	WorkflowID string
 	// Look looks at a run. An error ends following.
 	Look func(ctx context.Context, runID string) error
-	// Tick, if there is one, is called every second, for what changes with time alone.
+	// Tick is called every second, for text that changes with time; it may be nil.
 	Tick func()
 }
 
-// HistoryError says that a workflow cannot be followed, because its history cannot be read.
+// HistoryError is a failure to read the history of a followed workflow.
 type HistoryError struct{ error }
 
 func (e HistoryError) Unwrap() error { return e.error }
 
-// Follow looks at a run now and whenever its history has grown, then at those that continue it, until the last is over. The error may be that
-// of a look, a HistoryError, or ctx's.
+// Follow looks at a run now and whenever its history grows, then at the runs that continue it, until the last one closes. The error is that of
+// Look, a HistoryError, or ctx's.
 func (f Follower) Follow(ctx context.Context, runID string) error {
 	for runID != "" {
 		next, err := f.followRun(ctx, runID)
@@ -46,7 +45,7 @@ func (f Follower) Follow(ctx context.Context, runID string) error {
 	return nil
 }
 
-// followRun looks at a run until it is over, and returns the one that continues it, if one does.
+// followRun follows a run until it closes, and returns the run that continues it, if any.
 func (f Follower) followRun(ctx context.Context, runID string) (next string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -76,7 +75,7 @@ func (f Follower) followRun(ctx context.Context, runID string) (next string, err
 	}
 }
 
-// seconds is a clock for Tick; one that stands still when there is none.
+// seconds is a ticker for Tick; a nil channel without Tick.
 func (f Follower) seconds() (<-chan time.Time, func()) {
 	if f.Tick == nil {
 		return nil, func() {}
@@ -85,7 +84,7 @@ func (f Follower) seconds() (<-chan time.Time, func()) {
 	return ticker.C, ticker.Stop
 }
 
-// Pause waits, so that what changes all the time changes a little more before the next look.
+// Pause waits for a duration or until ctx is done.
 func Pause(ctx context.Context, pause time.Duration) error {
 	over := time.NewTimer(pause)
 	defer over.Stop()
@@ -99,12 +98,12 @@ func Pause(ctx context.Context, pause time.Duration) error {
 
 // runEnd is how following a run ended.
 type runEnd struct {
-	// next is the run that continues it; empty: none.
+	// next is the run that continues it; empty without one.
 	next string
 	err  error
 }
 
-// readHistory tells grown about new events until the run is over.
+// readHistory signals grown for new events until the run closes.
 func (f Follower) readHistory(ctx context.Context, runID string, grown chan<- struct{}) runEnd {
 	events := f.Server.GetWorkflowHistory(ctx, f.WorkflowID, runID, true, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	var end runEnd

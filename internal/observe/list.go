@@ -22,7 +22,7 @@ type Ref struct {
 	RunID      string `json:"runID"`
 }
 
-// RefOf takes a workflow id of Drydock apart.
+// RefOf parses a workflow id of Drydock.
 func RefOf(workflowID, runID string) Ref {
 	ref := Ref{Name: workflowID, WorkflowID: workflowID, RunID: runID}
 	switch parts := strings.Split(workflowID, "/"); {
@@ -42,10 +42,10 @@ func RefOf(workflowID, runID string) Ref {
 	return ref
 }
 
-// Row is one workflow as Temporal's visibility shows it. It may lag behind by moments.
+// Row is a workflow from Temporal's visibility, which may lag by a moment.
 type Row struct {
 	Ref
-	// Execution is Temporal's word for how the workflow stands: Running, Completed, Failed, Canceled, ...
+	// Execution is Temporal's execution status: Running, Completed, Failed, Canceled, ...
 	Execution   string     `json:"execution"`
 	Node        string     `json:"node,omitempty"`
 	Requestor   string     `json:"requestor,omitempty"`
@@ -57,7 +57,7 @@ type Row struct {
 	CompletedAt *time.Time `json:"completedAt,omitempty"`
 }
 
-// NewRow reads what visibility says of a workflow.
+// NewRow converts a workflow from visibility.
 func NewRow(execution *workflowpb.WorkflowExecutionInfo) Row {
 	row := Row{
 		Ref:       RefOf(execution.GetExecution().GetWorkflowId(), execution.GetExecution().GetRunId()),
@@ -77,7 +77,7 @@ func NewRow(execution *workflowpb.WorkflowExecutionInfo) Row {
 		temporal.AttributePaused.GetName():    &row.Paused,
 	} {
 		if payload := execution.GetSearchAttributes().GetIndexedFields()[name]; payload != nil {
-			// A value that cannot be read is of another program; the row is of use without it.
+			// An undecodable value is from another program; the row is useful without it.
 			_ = converter.GetDefaultDataConverter().FromPayload(payload, field)
 		}
 	}
@@ -87,12 +87,12 @@ func NewRow(execution *workflowpb.WorkflowExecutionInfo) Row {
 // pageSize is how many executions one answer of Temporal has.
 const pageSize = 1000
 
-// Lists is what is asked of Temporal's visibility; its client answers it.
+// Lists is the part of Temporal's client that Executions needs.
 type Lists interface {
 	ListWorkflow(ctx context.Context, request *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error)
 }
 
-// Executions returns the runs of workflows that a visibility query finds, newest first: at most so many, 0 is all.
+// Executions returns the runs of workflows that a visibility query finds, newest first, at most limit; 0 returns all.
 func Executions(ctx context.Context, server Lists, query string, limit int) ([]*workflowpb.WorkflowExecutionInfo, error) {
 	var executions []*workflowpb.WorkflowExecutionInfo
 	request := &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: pageSize}

@@ -16,28 +16,28 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AnswerTimeout is how long a worker may take to answer a query before it is taken to be absent.
+// AnswerTimeout limits a query. A worker that takes longer counts as absent.
 const AnswerTimeout = 5 * time.Second
 
 var (
 	// ErrNoWorker: Temporal answers, but no worker does.
 	ErrNoWorker = errors.New("no worker answers on task queue " + temporal.TaskQueue + ": start drydock-worker, or see `drydock doctor`")
-	// ErrNotUnderstood: a workflow answers in the manner of another version.
+	// ErrNotUnderstood: the answer of a workflow has the format of another version.
 	ErrNotUnderstood = errors.New("answers with a status that this version of drydock does not understand")
 )
 
-// ErrTaskFails: workers take up the workflow, and fail at it each time. Whoever does not tell them apart sees ErrNoWorker.
+// ErrTaskFails: workers fail the workflow task repeatedly. It also matches ErrNoWorker.
 var ErrTaskFails error = taskFails{}
 
 type taskFails struct{}
 
 func (taskFails) Error() string {
-	return "the workers fail at its next step again and again, so it neither goes on nor answers: see their log, or the failed Workflow Task in the Web UI"
+	return "the workers repeatedly fail its next workflow task, so it neither continues nor answers: see the worker log or the failed Workflow Task in the Web UI"
 }
 
 func (taskFails) Is(target error) bool { return target == ErrNoWorker }
 
-// Unanswered says why an error means that nobody has answered: ErrTaskFails or ErrNoWorker.
+// Unanswered returns why no worker has answered: ErrTaskFails or ErrNoWorker.
 func Unanswered(err error) error {
 	if refused, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok && strings.Contains(refused.Message, "failed state") {
 		return ErrTaskFails
@@ -45,12 +45,12 @@ func Unanswered(err error) error {
 	return ErrNoWorker
 }
 
-// Queries is what is asked of Temporal for the status of a workflow; its client answers it.
+// Queries is the part of Temporal's client that Status needs.
 type Queries interface {
 	QueryWorkflow(ctx context.Context, workflowID, runID, query string, args ...any) (converter.EncodedValue, error)
 }
 
-// Status asks a workflow for its status. Without an answer the error is that of Unanswered.
+// Status queries a workflow for its status. Without an answer the error is that of Unanswered.
 func Status(ctx context.Context, server Queries, workflowID, runID string, into any, args ...any) error {
 	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func Status(ctx context.Context, server Queries, workflowID, runID string, into 
 	return nil
 }
 
-// NoWorker reports whether the error says that nobody has answered.
+// NoWorker reports whether an error means that no worker has answered.
 func NoWorker(err error) bool {
 	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
 		return true
@@ -75,18 +75,18 @@ func NoWorker(err error) bool {
 	if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok {
 		return true
 	}
-	// What the server says once nobody has asked for work for 20 s.
+	// The server returns this when no worker has polled for 20 s.
 	unpolled, ok := errors.AsType[*serviceerror.FailedPrecondition](err)
 	return errors.Is(err, context.DeadlineExceeded) || ok && strings.Contains(unpolled.Message, "no poller")
 }
 
-// Cut reports whether a workflow did not come to an end of its own, as by Temporal's word for how it stands: it was terminated, or timed out. What such a
-// workflow still answers is of its last moment, as if it went on.
+// Cut reports whether an execution status means that a workflow was cut off: terminated or timed out. Such a workflow still answers queries, as
+// if it were running.
 func Cut(execution string) bool {
 	return execution == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String() || execution == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String()
 }
 
-// Away reports whether an error says that Temporal could not be asked, or not now, rather than what it has answered.
+// Away reports whether an error means that Temporal did not answer, now or at all.
 func Away(err error) bool {
 	if _, unavailable := errors.AsType[*serviceerror.Unavailable](err); unavailable {
 		return true
@@ -98,13 +98,13 @@ func Away(err error) bool {
 	return busy || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Ends is what is asked of Temporal for how a workflow ended; its client answers it.
+// Ends is the part of Temporal's client that LastStatus needs.
 type Ends interface {
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
 }
 
-// LastStatus reads the status that a workflow ended with, without a worker: its result, or the details of its failure or cancellation. A
-// workflow that goes on is waited for. The error says that there is none, as of one that was terminated.
+// LastStatus reads the last status of a workflow without a worker: from its result, or from the details of its failure or cancellation. It waits
+// for a running workflow. It fails for a workflow without one, such as a terminated one.
 func LastStatus(ctx context.Context, server Ends, workflowID, runID string, into any) error {
 	err := server.GetWorkflow(ctx, workflowID, runID).Get(ctx, into)
 	if err == nil {

@@ -24,7 +24,7 @@ func TestWhoDoesNotAnswerIsToldApart(t *testing.T) {
 	fails := ask(serviceerror.NewWorkflowNotReady("Unable to query workflow due to Workflow Task in failed state."))
 	require.ErrorIs(t, fails, ErrTaskFails)
 	require.ErrorIs(t, fails, ErrNoWorker, "nobody has answered")
-	require.ErrorContains(t, fails, "fail at its next step again and again")
+	require.ErrorContains(t, fails, "repeatedly fail its next workflow task")
 	require.ErrorIs(t, ask(serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down")), ErrNoWorker)
 	gone := serviceerror.NewNotFound("no such workflow")
 	require.Equal(t, gone, ask(gone))

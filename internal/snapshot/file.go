@@ -33,15 +33,15 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// File is a cluster's objects, read from a file. It answers like an API server that serves every kind and has no objects but these.
+// File holds the objects of a cluster, read from a file. It answers like an API server that serves all kinds and has only these objects.
 type File struct {
 	scheme  *runtime.Scheme
 	objects map[schema.GroupVersionKind][]*unstructured.Unstructured
 }
 
-// Open reads a file of YAML documents, JSON, or lists, compressed with gzip or not; "-" is stdin. An object that is there twice is
-// refused, as is a version of a kind that no decision reads: it would be overlooked. Kinds that are not known do no harm. What is wrong
-// with the file's content is a manifest.Invalid.
+// Open reads a file of YAML documents, JSON, or lists, compressed with gzip or not; "-" is stdin. An object that appears twice is
+// refused, and so is an unsupported version of a known kind, which decisions would overlook. Unknown kinds are ignored. Problems in the
+// content are a manifest.Invalid.
 func Open(path string, stdin io.Reader) (*File, error) {
 	name, text, err := read(path, stdin)
 	if err != nil {
@@ -71,7 +71,7 @@ func Parse(name string, text []byte) (*File, error) {
 		identity := describe(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
 		problems := file.refuse(object)
 		if seen[identity] {
-			problems = []manifest.Problem{{Message: "is there twice"}}
+			problems = []manifest.Problem{{Message: "appears twice"}}
 		}
 		for _, problem := range problems {
 			problem.File, problem.Object = name, identity

@@ -132,8 +132,8 @@ func TestAFileMayBeCompressedOrStandardInput(t *testing.T) {
 func TestAFileThatCannotBeTrustedIsRefused(t *testing.T) {
 	tests := []struct{ name, text, message string }{
 		{
-			"an object that is there twice", pods + "---\n{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web-1}}",
-			"cluster.yaml: Pod shop/web-1: is there twice",
+			"an object that appears twice", pods + "---\n{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web-1}}",
+			"cluster.yaml: Pod shop/web-1: appears twice",
 		},
 		{
 			"a version that no decision reads, so that it would be overlooked",

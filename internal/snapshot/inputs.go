@@ -91,8 +91,8 @@ func preCachingConfig(ctx context.Context, reader client.Reader, cgu *ranv1.Clus
 // policiesAtOnce is how many policies are read at the same time.
 const policiesAtOnce = 16
 
-// rootPolicies reads the root policies of these names, in whatever namespace. No other is read whole, as the status of each grows with the fleet; nor are their
-// replicas in the clusters' namespaces, of which there are as many as clusters.
+// rootPolicies reads the root policies with these names, in all namespaces. It reads no other policies in full, because their status grows with
+// the fleet, and no replicas in the clusters' namespaces.
 func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]rollout.Policy, error) {
 	list := metadataList(policies.Policies)
 	roots, err := labels.Parse(policies.Roots)
@@ -124,7 +124,7 @@ func rootPolicies(ctx context.Context, reader client.Reader, names []string) ([]
 	return found, nil
 }
 
-// rootPolicy reads a policy; nil: it is not there any more.
+// rootPolicy reads a policy; nil if it no longer exists.
 func rootPolicy(ctx context.Context, reader client.Reader, name client.ObjectKey) (*rollout.Policy, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(policies.Policies)
@@ -137,8 +137,7 @@ func rootPolicy(ctx context.Context, reader client.Reader, name client.ObjectKey
 	return &policy, err
 }
 
-// NotBound reads which of the policies that a rollout enforces are not bound to clusters, by their numbers. One that is not there any more is not told
-// of: whoever enforces it will find that.
+// NotBound returns the indexes of the policies that are not bound to clusters. It ignores deleted policies, which enforcement reports.
 func NotBound(ctx context.Context, reader client.Reader, status *ranv1.ClusterGroupUpgradeStatus, clusters []string) (map[string][]int, error) {
 	names := status.ManagedPoliciesForUpgrade
 	if len(names) == 0 {
@@ -209,7 +208,7 @@ func Scheduling(
 	return in, nil
 }
 
-// marked are the maintenances whose marks nodes bear, where no request in progress is known: they hold their slots all the same.
+// marked are the maintenances with ownership marks on nodes but without a known request: they still hold their slots.
 func marked(nodes []corev1.Node, known []scheduling.Ask) []scheduling.Ask {
 	held := map[string]bool{}
 	for _, ask := range known {
@@ -230,7 +229,7 @@ type SeveralConfigs []string
 
 // Error implements error.
 func (s SeveralConfigs) Error() string {
-	return fmt.Sprintf("there are %d MaintenanceOperatorConfigs (%s), and there may be one: delete the others", len(s), strings.Join(s, ", "))
+	return fmt.Sprintf("%d MaintenanceOperatorConfigs found (%s): delete all but one", len(s), strings.Join(s, ", "))
 }
 
 // MaintenanceConfig reads the budgets of a cluster, which has one configuration or none: then the defaults hold. Errors: SeveralConfigs,

@@ -90,7 +90,7 @@ func TestAClusterHasOneConfiguration(t *testing.T) {
 		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}"))
 	require.NoError(t, err)
 	_, err = snapshot.Scheduling(t.Context(), file, nil, noon)
-	require.EqualError(t, err, "there are 2 MaintenanceOperatorConfigs (a/default, b/default), and there may be one: delete the others")
+	require.EqualError(t, err, "2 MaintenanceOperatorConfigs found (a/default, b/default): delete all but one")
 }
 
 // TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster reads one cluster in every way there is.

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/locks"
 )
 
-// Locks reads the workload locks of a cluster and the requests that ask them to let go. A cluster that does not serve these kinds has none.
+// Locks reads the workload locks of a cluster and the requests to release them. A cluster that does not serve these kinds has none.
 func Locks(ctx context.Context, reader client.Reader) (locks.Snapshot, error) {
 	var clusterRequests lcmv1.ClusterMaintenanceRequestList
 	var nodeRequests lcmv1.NodeMaintenanceRequestList

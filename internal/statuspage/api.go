@@ -17,7 +17,7 @@ import (
 func (s *Server) handleAPI(mux *http.ServeMux) {
 	path, handler := statusv1connect.NewStatusServiceHandler(&api{s}, connect.WithReadMaxBytes(bodyBytes))
 	mux.Handle(path, handler)
-	// A stream has no end by time, and needs the connection for that.
+	// A stream has no time limit, which must be set on its connection.
 	mux.HandleFunc(statusv1connect.StatusServiceWatchProcedure, func(w http.ResponseWriter, r *http.Request) {
 		opened, err := s.openStream(w)
 		if err != nil {
@@ -40,11 +40,11 @@ func (a *api) view() *View {
 	return view
 }
 
-// worksView is the view, unless it is not for those who ask for rollouts and nodes.
+// worksView returns the view, or an error if the server shows only the portal.
 func (a *api) worksView() (*View, error) {
 	view := a.view()
 	if view.PortalOnly {
-		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("this server shows only what belongs to portal "+a.server.options.Portal+": rollouts and nodes belong to none"))
+		return nil, connect.NewError(connect.CodePermissionDenied, errors.New("this server shows only portal "+a.server.options.Portal+", without rollouts and nodes"))
 	}
 	return view, nil
 }
@@ -77,7 +77,7 @@ func (a *api) GetUpgrade(_ context.Context, in *connect.Request[statusv1.GetUpgr
 		return nil, connect.NewError(connect.CodeUnavailable, errUnread)
 	}
 	if !known {
-		return nil, connect.NewError(connect.CodeNotFound, errors.New("there is no rollout "+in.Msg.GetNamespace()+"/"+in.Msg.GetName()+", or it is over for long"))
+		return nil, connect.NewError(connect.CodeNotFound, errors.New("rollout "+in.Msg.GetNamespace()+"/"+in.Msg.GetName()+" not found, or it ended long ago"))
 	}
 	answer := &statusv1.GetUpgradeResponse{Freshness: freshnessOf(view), Upgrade: upgradeMessage(upgrade, a.ui())}
 	for _, cluster := range upgrade.Status.Clusters {
@@ -94,7 +94,7 @@ func (a *api) ListNodes(_ context.Context, in *connect.Request[statusv1.ListNode
 	return connect.NewResponse(listNodes(view, in.Msg, a.ui())), nil
 }
 
-// Watch sends what has changed since the message before, some changes together.
+// Watch sends changes since the previous message, several at once.
 func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchRequest], out *connect.ServerStream[statusv1.WatchResponse]) error {
 	opened, ok := ctx.Value(streamKey{}).(stream)
 	if !ok {
@@ -111,7 +111,7 @@ func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchReques
 		number = view.Number
 		message := changedSince(told, view, a.ui())
 		if message == nil && time.Since(at) >= beat {
-			message = &statusv1.WatchResponse{Freshness: freshnessOf(view)} // so that who reads knows that the stream lives
+			message = &statusv1.WatchResponse{Freshness: freshnessOf(view)} // shows that the stream is alive
 		}
 		if message != nil {
 			opened.hurry()
@@ -126,7 +126,7 @@ func (a *api) Watch(ctx context.Context, _ *connect.Request[statusv1.WatchReques
 	}
 }
 
-// changedSince is what a client that has an earlier view must be told; nil: nothing. One without a view is told all.
+// changedSince is the message for a client with an earlier view; nil without changes. A client without a view gets everything.
 func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
 	first := last == nil
 	if first {

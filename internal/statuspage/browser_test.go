@@ -318,7 +318,7 @@ func (b *browser) comesAndGoes(t *testing.T) {
 	forgotten := fleet()
 	forgotten.Nodes = nil
 	b.server.show(forgotten)
-	b.becomes(t, "document.querySelector('h1').textContent", "There is no such page")
+	b.becomes(t, "document.querySelector('h1').textContent", "Page not found")
 	b.server.show(fleet())
 	b.becomes(t, "document.querySelector('[aria-current=step] .state')?.textContent", "Draining")
 }
@@ -370,7 +370,7 @@ func (b *browser) fits(t *testing.T) {
 	everything.Portal.Components[2].DisplayName = "A-component-with-a-very-long-name-and-no-place-to-break-it-anywhere"
 	everything.Portal.Status = sreportalv1.StatusMajorOutage
 	everything.Portal.Problems = []string{"window prod/sunday-night is not shown: portal main would have 201 windows, and can have 200: delete some, or use another portal"}
-	everything.Trouble = &Trouble{Message: "No worker of Drydock answers", Since: noon}
+	everything.Trouble = &Trouble{Message: "No Drydock worker answers", Since: noon}
 	b.server.show(everything)
 	defer b.server.show(fleet())
 	for path, name := range map[string]string{"/": "overview", "/upgrades/prod/november": "upgrade", "/nodes/spoke-2/worker-3": "node"} {
@@ -446,6 +446,6 @@ func (b *browser) losesServer(t *testing.T) {
 	b.web.Close()
 	b.becomes(t, "document.getElementById('cut').hidden", false)
 	require.Equal(t, before, ask[string](t, b, places), "nothing jumps")
-	require.Contains(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "This page has lost its server.")
+	require.Contains(t, ask[string](t, b, "document.getElementById('announcer').textContent"), "Connection to the server lost.")
 	b.picture(t, "overview-cut")
 }

@@ -16,7 +16,7 @@ func forOwnNames(hosts []string, next http.Handler) http.Handler {
 		name := hostName(r.Host)
 		isOwn := slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, name) })
 		if at != nil && isLoopback(hostName(at.String())) && !isLoopback(name) && !isOwn {
-			http.Error(w, "this server does not know itself by that host name: --host names it", http.StatusForbidden)
+			http.Error(w, "unknown host name: add it with --host", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -16,19 +16,19 @@ import (
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 )
 
-// mcpHandler serves the tools of the Model Context Protocol, by streamable HTTP. Nothing is kept of a client from one request to the next.
+// mcpHandler serves the tools of the Model Context Protocol, by streamable HTTP. It is stateless.
 func (s *Server) mcpHandler() http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "drydock", Title: "Drydock status", Version: cmp.Or(s.options.Version, "unknown")}, &mcp.ServerOptions{
-		Instructions: "What is going on on the platform: components and their maintenances, rollouts over clusters, and nodes out of service. " +
-			"Every answer says whether it is stale; one that is says how things were, not how they are.",
+		Instructions: "The status of the platform: components and their maintenances, rollouts to clusters, and nodes out of service. " +
+			"Every answer has its freshness; a stale answer shows an earlier status.",
 	})
 	tools := mcpTools{s}
-	addTool(server, "list_components", "List the components of the platform, how they are, and how the last 30 days were.", tools.listComponents)
+	addTool(server, "list_components", "List the components of the platform with their status now and in the last 30 days.", tools.listComponents)
 	addTool(server, "list_maintenances", "List maintenances of components: upcoming, in_progress or completed ones, or all.", tools.listMaintenances)
-	addTool(server, "get_platform_status", "Say how the platform is as a whole, and what is going on there now.", tools.platformStatus)
+	addTool(server, "get_platform_status", "Get the status of the whole platform, and the current maintenances and rollouts.", tools.platformStatus)
 	if !s.options.PortalOnly {
-		addTool(server, "list_upgrades", "List rollouts over clusters: batches, progress, and what each waits for.", tools.listUpgrades)
-		addTool(server, "explain_wait", "Say why rollouts and maintenances of nodes do not go on: the reason, since when, until when, and who or what stands in the way.", tools.explainWait)
+		addTool(server, "list_upgrades", "List rollouts to clusters: batches, progress, and what each waits for.", tools.listUpgrades)
+		addTool(server, "explain_wait", "Explain why rollouts and node maintenances wait: the reason, since when, until when, and what blocks them.", tools.explainWait)
 	}
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, Logger: s.options.Log,
@@ -104,7 +104,7 @@ type platformStatus struct {
 	Upgrades     []string            `json:"upgradesRunning"`
 	Nodes        []string            `json:"nodesUnderMaintenance"`
 	NodesWaiting []string            `json:"nodesWaitingForMaintenance"`
-	Unread       []string            `json:"unread" jsonschema:"what is at work, but how it stands cannot be said"`
+	Unread       []string            `json:"unread" jsonschema:"running work whose status is unknown"`
 	Freshness    freshness           `json:"freshness"`
 }
 
@@ -113,10 +113,10 @@ type impairedComponent struct {
 	Status sreportalv1.ServiceStatus `json:"status"`
 }
 
-// freshness says whether an answer is how things are.
+// freshness tells whether an answer is current.
 type freshness struct {
-	AsOf    time.Time `json:"asOf" jsonschema:"when the answer was true last"`
-	Stale   bool      `json:"stale" jsonschema:"the answer is how things were, not how they are"`
+	AsOf    time.Time `json:"asOf" jsonschema:"when the answer was last current"`
+	Stale   bool      `json:"stale" jsonschema:"the answer may be outdated"`
 	Trouble string    `json:"trouble,omitempty"`
 }
 
@@ -147,8 +147,8 @@ func (t mcpTools) platformStatus(nothingAsked) (platformStatus, error) {
 			status.Upgrades = append(status.Upgrades, u.Namespace+"/"+u.Name)
 		}
 	}
-	atWork, waiting := v.maintained()
-	status.Nodes, status.NodesWaiting = append(status.Nodes, atWork...), append(status.NodesWaiting, waiting...)
+	active, waiting := v.maintained()
+	status.Nodes, status.NodesWaiting = append(status.Nodes, active...), append(status.NodesWaiting, waiting...)
 	return status, nil
 }
 
@@ -160,8 +160,8 @@ type waitAsked struct {
 
 // explanation is the answer of explain_wait.
 type explanation struct {
-	Waits     []explainedWait `json:"waits" jsonschema:"what does not go on, and why; empty: nothing of what could be read waits"`
-	Unread    []string        `json:"unread" jsonschema:"what may wait as well: how it stands cannot be said"`
+	Waits     []explainedWait `json:"waits" jsonschema:"what waits, and why; empty if nothing that could be read waits"`
+	Unread    []string        `json:"unread" jsonschema:"work that may also wait; its status is unknown"`
 	Freshness freshness       `json:"freshness"`
 }
 
@@ -172,8 +172,8 @@ type explainedWait struct {
 	Reason   string     `json:"reason"`
 	Message  string     `json:"message,omitempty"`
 	Since    time.Time  `json:"since"`
-	Until    *time.Time `json:"until,omitempty" jsonschema:"when the wait ends by itself"`
-	Blockers []string   `json:"blockers,omitempty" jsonschema:"what stands in the way"`
+	Until    *time.Time `json:"until,omitempty" jsonschema:"when the wait ends at the latest"`
+	Blockers []string   `json:"blockers,omitempty" jsonschema:"what blocks it"`
 	URL      string     `json:"url,omitempty" jsonschema:"its workflow in Temporal's Web UI"`
 }
 
@@ -204,7 +204,7 @@ func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
 		return answer, errUnread
 	}
 	if !found {
-		return answer, fmt.Errorf("nothing is known of that: list_upgrades and get_platform_status say what there is")
+		return answer, fmt.Errorf("not found: use list_upgrades and get_platform_status to list what exists")
 	}
 	if answer.Unread = unread(upgrades, nodes, 0, 0); !named {
 		answer.Unread = unread(upgrades, nodes, v.MoreUpgrades, v.MoreNodes)
@@ -212,7 +212,7 @@ func (t mcpTools) explainWait(in waitAsked) (explanation, error) {
 	return answer, nil
 }
 
-// unread names what is at work and has not been read, or cannot be at present, and counts what is not even listed.
+// unread names running work whose status is unknown, and counts running work that is not listed.
 func unread(upgrades []Upgrade, nodes []Node, moreUpgrades, moreNodes int) []string {
 	names := []string{}
 	add := func(name string, known bool, trouble *Trouble) {
@@ -242,7 +242,7 @@ func unread(upgrades []Upgrade, nodes []Node, moreUpgrades, moreNodes int) []str
 	return names
 }
 
-// add puts in what waits; what does not is nothing to explain.
+// add adds the explanation of a wait; without a wait it adds nothing.
 func (e *explanation) add(what, state string, wait *waitModel, url string) {
 	if wait == nil {
 		return

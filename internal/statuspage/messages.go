@@ -13,7 +13,7 @@ import (
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 )
 
-// How the API says what is known.
+// Conversions of the view to API messages.
 
 // statusMessages are the statuses as the API has them; one that is not among them is unspecified.
 var statusMessages = map[sreportalv1.ServiceStatus]statusv1.ServiceStatus{
@@ -25,7 +25,7 @@ var statusMessages = map[sreportalv1.ServiceStatus]statusv1.ServiceStatus{
 	sreportalv1.StatusMajorOutage:   statusv1.ServiceStatus_SERVICE_STATUS_MAJOR_OUTAGE,
 }
 
-// heldText says that something is held, by whom and why; empty: it is not.
+// heldText describes a hold; empty without one.
 func heldText(hold *drydockv1.Hold) string {
 	if hold == nil {
 		return ""
@@ -154,7 +154,7 @@ func troubleText(trouble *Trouble) string {
 	return trouble.Message + " since " + trouble.Since.UTC().Format(time.RFC3339)
 }
 
-// instant is absent for a time that is not known.
+// instant converts a time; nil for an unknown one.
 func instant(at time.Time) *timestamppb.Timestamp {
 	if at.IsZero() {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// What templates show. They only choose and place; what things are called is decided here.
+// Models of the templates, with all texts. Templates only place them.
 
 // pill is a state in a word, with its colour.
 type pill struct{ Tone, Words string }
@@ -28,7 +28,7 @@ func statusPill(status sreportalv1.ServiceStatus) pill {
 
 func statePill(state string) pill { return pill{toneOfState(state), stateWords(state)} }
 
-// summaryModel is how all is.
+// summaryModel is the overall status.
 type summaryModel struct {
 	Pill     pill
 	Headline string
@@ -38,14 +38,14 @@ type summaryModel struct {
 
 func newSummary(v *View) summaryModel {
 	summary := summaryModel{Pill: statusPill(v.status()), Headline: headline(v), Stale: v.Trouble != nil && !v.unread()}
-	atWork, waiting := v.maintained()
+	active, waiting := v.maintained()
 	counts := []struct {
 		n     int
 		words string
 	}{
 		{len(v.maintenances(sreportalv1.PhaseInProgress)), "maintenance in progress"},
 		{len(slices.DeleteFunc(slices.Clone(v.Upgrades), func(u Upgrade) bool { return !u.Running() })), "rollout running"},
-		{len(atWork), "node under maintenance"},
+		{len(active), "node under maintenance"},
 		{len(waiting), "node waiting for maintenance"},
 	}
 	for _, count := range counts {
@@ -68,7 +68,7 @@ type componentModel struct {
 	Pill     pill
 	Runs     []run
 	DaysText string
-	// Reasons are the titles of the maintenances that replace what is declared.
+	// Reasons are the titles of the maintenances that override the declared status.
 	Reasons []string
 }
 
@@ -110,7 +110,7 @@ type maintenanceModel struct {
 	Names []string
 }
 
-// shownCompleted is how many maintenances that are over the page has.
+// shownCompleted is the number of completed maintenances on the page.
 const shownCompleted = 5
 
 func maintenancesOf(v *View, phase sreportalv1.MaintenancePhase) []maintenanceModel {
@@ -149,7 +149,7 @@ type upgradeModel struct {
 	Of      Upgrade
 	Pill    pill
 	Message string
-	// Unread is why there are no numbers; empty: there are.
+	// Unread is why progress is unknown; empty if it is known.
 	Unread string
 	// Batch is e.g. "Batch 2 of 5".
 	Batch, Counts string
@@ -159,7 +159,7 @@ type upgradeModel struct {
 	Path, URL     string
 }
 
-// waitModel is why something does not go on.
+// waitModel explains a wait.
 type waitModel struct {
 	Reason, Message string
 	Since           time.Time
@@ -223,7 +223,7 @@ type clusterModel struct {
 	Pill     pill
 	NodeText string
 	Now      string
-	// NodePaths lead to the nodes at work.
+	// NodePaths link to the nodes under maintenance.
 	NodePaths []nodeLink
 }
 
@@ -268,7 +268,7 @@ func batchRank(c ranv1.ClusterStatus) int32 {
 	return c.Batch
 }
 
-// newCluster is a cluster of a rollout, which asks for nodes as that requestor.
+// newCluster is a cluster of a rollout; requestor is the rollout's requestor of nodes.
 func newCluster(c ranv1.ClusterStatus, v *View, requestor string) clusterModel {
 	model := clusterModel{ClusterStatus: c, Pill: statePill(string(c.State))}
 	if c.Nodes.Total > 0 {

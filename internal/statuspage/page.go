@@ -21,24 +21,24 @@ import (
 var files embed.FS
 
 var (
-	// errNoPage: there is nothing to show under that path.
+	// errNoPage: the path has no page.
 	errNoPage = errors.New("no such page")
-	// errUnread: whether there is, nobody knows yet.
+	// errUnread: the view has not been read yet, so the page is unknown.
 	errUnread = errors.New("nothing has been read yet")
 )
 
-// nowhere is a path under which there is no page.
+// nowhere is a path without a page.
 const nowhere = ""
 
-// section is a part of a page that is shown anew when it has changed.
+// section is a part of a page that is updated separately.
 type section struct {
 	ID   string        `json:"id"`
 	HTML template.HTML `json:"html"`
-	// Hash tells whether a client has it already.
+	// Hash identifies the content, to skip sections that a client already has.
 	Hash string `json:"hash"`
 }
 
-// page is what is shown under a path.
+// page is the content of a path.
 type page struct {
 	// Status is that of HTTP.
 	Status   int
@@ -86,12 +86,12 @@ func newPages(portal string, ui webUI) (*pages, error) {
 	return &pages{templates: templates, portal: portal, ui: ui, rendered: map[string]page{}}, nil
 }
 
-// page returns the page of a path as a view has it; where there is none, one that says so.
+// page returns the page of a path in a view, or a page for a missing path.
 func (p *pages) page(path string, v *View) (page, error) {
 	key := canonical(path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Who has waited for others does not need what is of before.
+	// Another request may have rendered a newer view meanwhile.
 	if newest := p.newest(); newest.Number > v.Number {
 		v = newest
 	}
@@ -105,7 +105,7 @@ func (p *pages) page(path string, v *View) (page, error) {
 		return done, nil
 	}
 	made, err := p.render(path, v)
-	if err == nil && made.Status == http.StatusOK { // of other paths there is no end
+	if err == nil && made.Status == http.StatusOK { // the number of other paths is unlimited
 		p.rendered[key] = made
 	}
 	return made, err
@@ -176,7 +176,7 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 	return "", nil, errNoPage
 }
 
-// notKnown is why a view does not have something.
+// notKnown is the error for something that is not in a view.
 func notKnown(v *View) error {
 	if v.AsOf.IsZero() && !v.PortalOnly {
 		return errUnread
@@ -217,13 +217,13 @@ type componentsModel struct {
 	Unread bool
 }
 
-// upgradesModel are rollouts; so many More run.
+// upgradesModel lists rollouts; More counts running ones left out.
 type upgradesModel struct {
 	Running, Over []upgradeModel
 	More          int
 }
 
-// nodesModel are nodes under maintenance, and how many More there are.
+// nodesModel lists nodes under maintenance; More counts those left out.
 type nodesModel struct {
 	Nodes []nodeModel
 	More  int
@@ -231,7 +231,7 @@ type nodesModel struct {
 
 type batchesModel struct {
 	Batches []batchModel
-	// Rest is how many clusters are not shown.
+	// Rest is the number of clusters left out.
 	Rest int
 }
 
@@ -242,7 +242,7 @@ type nodePageModel struct {
 	Maintenances  []nodeModel
 }
 
-// canonical is one of the many ways to escape a path: the same for all.
+// canonical escapes a path in one fixed way.
 func canonical(path string) string {
 	segments, err := segmentsOf(path)
 	if err != nil {
@@ -254,7 +254,7 @@ func canonical(path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// segmentsOf takes a path apart; names may have been escaped in it.
+// segmentsOf splits a path and unescapes its names.
 func segmentsOf(path string) ([]string, error) {
 	if path == "/" {
 		return nil, nil
@@ -270,7 +270,7 @@ func segmentsOf(path string) ([]string, error) {
 	return segments, nil
 }
 
-// webUI is where Temporal's Web UI shows workflows; without an address there are no links.
+// webUI makes links to workflows in Temporal's Web UI; without an address there are none.
 type webUI struct{ address, namespace string }
 
 // link leads to a run of a workflow.

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// askInterval is how often it is asked whether workers answer at all. What changes is not waited for so.
+	// askInterval is how often the reader checks that workers answer. Changes arrive by long poll, not by these checks.
 	askInterval = 5 * time.Second
-	// healthTimeout is how long Temporal itself may take to answer.
+	// healthTimeout limits the health check of Temporal.
 	healthTimeout = 2 * time.Second
 	// queryMetadata is a query that every workflow answers.
 	queryMetadata = "__temporal_workflow_metadata"
 )
 
-// followPortal keeps what the portal shows.
+// followPortal keeps the portal in the view up to date.
 func (r *Reader) followPortal(ctx context.Context) {
 	r.keepFollowing(ctx, temporal.StatusPortalID(r.portal), r.closePortal, r.readPortal)
 }
 
-// closePortal takes away what a portal has shown that is there no more.
+// closePortal removes a deleted portal from the view.
 func (r *Reader) closePortal(open bool) {
 	if before, _ := r.View(); open || before.Portal == nil {
 		return
@@ -45,14 +45,14 @@ func (r *Reader) readPortal(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case r.portalTurn <- struct{}{}:
+	case r.portalLock <- struct{}{}:
 	}
-	defer func() { <-r.portalTurn }()
+	defer func() { <-r.portalLock }()
 	var shown portal.View
 	if err := observe.Status(ctx, r.temporal, temporal.StatusPortalID(r.portal), "", &shown); err != nil {
 		return err
 	}
-	shown = shown.At(time.Now()) // the day goes on while nothing changes
+	shown = shown.At(time.Now()) // shares of the day change with time
 	r.publish(func(v *View) bool {
 		if v.Portal != nil && reflect.DeepEqual(visible(*v.Portal), visible(shown)) {
 			return false
@@ -64,7 +64,7 @@ func (r *Reader) readPortal(ctx context.Context) error {
 	return nil
 }
 
-// visible is what clients see of a portal: not how many seconds of the day have passed.
+// visible is a portal without the seconds of the day, which clients do not see.
 func visible(shown portal.View) portal.View {
 	shown.AsOf = time.Time{}
 	shown.Components = slices.Clone(shown.Components)
@@ -78,19 +78,19 @@ func visible(shown portal.View) portal.View {
 	return shown
 }
 
-// keepAsking finds out when Temporal or the workers do not answer any more: one that is followed and silent may be dead. It also reads what
-// only time changes in a portal, such as the day.
+// keepAsking checks at intervals that Temporal and the workers answer, since a long poll cannot tell an idle server from a dead one. It also
+// reads what changes in a portal with time alone.
 func (r *Reader) keepAsking(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-r.listed: // what is not known yet is not how things are
+	case <-r.listed: // the view is not current before the first list
 	}
 	for {
 		began := time.Now()
 		err := r.ask(ctx)
 		if err != nil && observe.Pause(ctx, listPause) == nil {
-			err = r.ask(ctx) // a workflow that is being continued does not answer for a moment
+			err = r.ask(ctx) // a workflow does not answer for a moment while it continues as new
 		}
 		if ctx.Err() != nil {
 			return
@@ -102,7 +102,7 @@ func (r *Reader) keepAsking(ctx context.Context) {
 	}
 }
 
-// ask asks a workflow that is always there. Without one there is nothing that workers could know.
+// ask queries the portal or the emergency stop. If neither exists, there is nothing to query.
 func (r *Reader) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, observe.AnswerTimeout)
 	defer cancel()
@@ -120,7 +120,7 @@ func (r *Reader) ask(ctx context.Context) error {
 	return err
 }
 
-// note makes part of the view whether all that is shown is true: whether workers answer, and it is known what runs.
+// note records in the view whether it is current: workers answer, and the last list succeeded.
 func (r *Reader) note(at time.Time, err error) {
 	r.mu.Lock()
 	before, listTrouble := r.view, r.listTrouble
@@ -130,14 +130,14 @@ func (r *Reader) note(at time.Time, err error) {
 	case err != nil:
 		message = r.troubleOf(err)
 	case listTrouble != nil:
-		message, err = "Rollouts and nodes cannot be listed", listTrouble
+		message, err = "Cannot list rollouts and nodes", listTrouble
 	default:
 		r.publish(func(v *View) bool {
 			v.Trouble, v.AsOf = nil, time.Now()
 			return true
 		})
 		if before.Trouble != nil && !before.AsOf.IsZero() {
-			r.log.Info("all answers again")
+			r.log.Info("the view is current again")
 			tell(r.recovered)
 		}
 		return
@@ -147,7 +147,7 @@ func (r *Reader) note(at time.Time, err error) {
 		trouble.Since = before.Trouble.Since
 	}
 	if before.Trouble == nil || before.Trouble.Message != trouble.Message {
-		r.log.Warn("what is shown is stale", "trouble", trouble.Message, "error", err)
+		r.log.Warn("the view is stale", "trouble", trouble.Message, "error", err)
 	}
 	r.publish(func(v *View) bool {
 		known := v.Trouble != nil && *v.Trouble == *trouble
@@ -156,7 +156,7 @@ func (r *Reader) note(at time.Time, err error) {
 	})
 }
 
-// troubleOf says what does not answer. How it fails is for the log: the page may be read by anybody.
+// troubleOf describes what does not answer. The details go only to the log, because the page may be public.
 func (r *Reader) troubleOf(err error) string {
 	ctx, cancel := context.WithTimeout(context.Background(), healthTimeout)
 	defer cancel()
@@ -164,7 +164,7 @@ func (r *Reader) troubleOf(err error) string {
 		return "Temporal does not answer"
 	}
 	if errors.Is(err, observe.ErrNoWorker) || observe.NoWorker(err) {
-		return "No worker of Drydock answers"
+		return "No Drydock worker answers"
 	}
-	return "The portal cannot be read"
+	return "Cannot read the portal"
 }

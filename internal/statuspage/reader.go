@@ -15,7 +15,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// What is kept: of what is over the last ones, of a rollout so many clusters, those first that matter.
+// Limits of what the view keeps: ended rollouts, ended maintenances, and clusters of a rollout, the most important first.
 const (
 	endedUpgrades = 20
 	endedNodes    = 50
@@ -23,55 +23,54 @@ const (
 )
 
 const (
-	// askedAtOnce is how many workflows are asked for their status at a time.
+	// askedAtOnce limits concurrent status queries.
 	askedAtOnce = 8
-	// listPause is the least time between two lists, and listAgain when a list is made once more after news: lists lag behind by moments.
+	// listPause is the minimum time between two lists. listAgain is the delay of a second list after a change, since visibility lags.
 	listPause = 500 * time.Millisecond
 	listAgain = 2 * time.Second
-	// listAnyway is how long it may take until something is found that was not heard of.
+	// listAnyway is the maximum time between two lists.
 	listAnyway = 30 * time.Second
-	// retryPause is how long what has failed is left alone; what fails again and again longer and longer, up to retryAtMost: its questions take the
-	// places of others.
+	// retryPause is the first pause after a failure. The pause grows up to retryAtMost, so that failing queries do not crowd out others.
 	retryPause  = 2 * time.Second
 	retryAtMost = time.Minute
 )
 
-// Reader reads for all clients together. It follows the portal and what runs by Temporal's long poll, and keeps what it has read.
+// Reader reads the view for all clients. It follows the portal and running workflows by long poll.
 type Reader struct {
 	temporal client.Client
 	portal   string
 	log      *slog.Logger
 	asking   chan struct{}
-	// news: something has happened, there may be workflows that are new. recovered: all answers again, and may have changed unseen.
+	// news signals that there may be new workflows. recovered signals that Temporal answers again, so that all may have changed.
 	news, recovered chan struct{}
-	// listed is closed when it has been tried to find out what runs.
+	// listed is closed after the first list.
 	listed   chan struct{}
 	once     sync.Once
 	upgrades *kind[ranv1.ClusterGroupUpgradeStatus]
 	nodes    *kind[maintenancev1.NodeMaintenanceStatus]
 
-	// portalTurn is taken while the portal is read: of two answers the one that came last might be the older one.
-	portalTurn chan struct{}
+	// portalLock serialises reads of the portal, so that an older answer cannot replace a newer one.
+	portalLock chan struct{}
 
 	mu   sync.Mutex
 	view *View
-	// listTrouble is why it is not known what runs; nil: it is.
+	// listTrouble is why the last list failed; nil if it succeeded.
 	listTrouble error
 	// changed is closed when view is replaced.
 	changed chan struct{}
 }
 
-// NewReader returns a reader of a portal and, unless it is of the portal only, of all that runs in the Temporal namespace of the client.
+// NewReader returns a reader of a portal and, unless portalOnly is set, of all rollouts and maintenances in the Temporal namespace.
 func NewReader(server client.Client, portalName string, portalOnly bool, log *slog.Logger) *Reader {
 	r := &Reader{
 		temporal: server, portal: portalName, log: log,
 		asking: make(chan struct{}, askedAtOnce), news: make(chan struct{}, 1), recovered: make(chan struct{}, 1), listed: make(chan struct{}),
-		portalTurn: make(chan struct{}, 1),
+		portalLock: make(chan struct{}, 1),
 		view:       &View{Number: 1, PortalOnly: portalOnly, Trouble: &Trouble{Message: "Nothing has been read yet", Since: time.Now()}},
 		changed:    make(chan struct{}),
 	}
 	r.upgrades = &kind[ranv1.ClusterGroupUpgradeStatus]{
-		reader: r, workflow: temporal.ClusterGroupUpgrade, keep: endedUpgrades, brings: true, works: map[string]Upgrade{},
+		reader: r, workflow: temporal.ClusterGroupUpgrade, keep: endedUpgrades, startsOthers: true, works: map[string]Upgrade{},
 		request: []any{temporal.StatusRequest{Limit: shownClusters}},
 		show: func(v *View, all []Upgrade, more int) {
 			v.Upgrades, v.MoreUpgrades = all, more
@@ -124,7 +123,7 @@ func (r *Reader) publish(change func(*View) bool) {
 	r.changed = make(chan struct{})
 }
 
-// tell puts a token into a channel that has room for one: who takes it needs to know only that there was one.
+// tell sends a signal without blocking; one pending signal is enough.
 func tell(about chan<- struct{}) {
 	select {
 	case about <- struct{}{}:
@@ -132,7 +131,7 @@ func tell(about chan<- struct{}) {
 	}
 }
 
-// followHolds hears of what begins: whatever disrupts anything asks the emergency stop first.
+// followHolds follows the emergency stop, which every new rollout and maintenance subscribes to.
 func (r *Reader) followHolds(ctx context.Context) {
 	r.keepFollowing(ctx, temporal.EmergencyStopID, func(bool) {}, func(context.Context) error {
 		tell(r.news)
@@ -140,7 +139,7 @@ func (r *Reader) followHolds(ctx context.Context) {
 	})
 }
 
-// keepFollowing follows a workflow that never ends, whatever becomes of it, and says whether it is there.
+// keepFollowing follows an entity workflow across restarts, and reports whether it exists.
 func (r *Reader) keepFollowing(ctx context.Context, id string, present func(bool), look func(context.Context) error) {
 	for {
 		if err := r.followEntity(ctx, id, present, look); err != nil && ctx.Err() == nil {
@@ -168,8 +167,7 @@ func (r *Reader) followEntity(ctx context.Context, id string, present func(bool)
 	return follower.Follow(ctx, execution.WorkflowExecution.RunID)
 }
 
-// discover finds what runs and is not followed yet: when there may be something, and now and then without being told. When what did not answer does
-// again, what is followed is looked at, too.
+// discover lists workflows after news and at intervals, and follows new ones. After an outage it also reads the status of followed ones again.
 func (r *Reader) discover(ctx context.Context) {
 	defer r.nodes.wait()
 	defer r.upgrades.wait()
@@ -193,7 +191,7 @@ func (r *Reader) discover(ctx context.Context) {
 	}
 }
 
-// listAll lists all that is shown and follows what runs, and returns when to do so again.
+// listAll lists all workflows, follows running ones, and returns when to list again.
 func (r *Reader) listAll(ctx context.Context) time.Duration {
 	err := errors.Join(r.upgrades.list(ctx), r.nodes.list(ctx))
 	if ctx.Err() != nil {

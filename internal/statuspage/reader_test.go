@@ -123,7 +123,7 @@ func TestWhatCannotBeListedMakesTheViewStale(t *testing.T) {
 		time.Sleep(2 * askInterval)
 		view, _ := r.View()
 		require.NotNil(t, view.Trouble)
-		require.Equal(t, "Rollouts and nodes cannot be listed", view.Trouble.Message)
+		require.Equal(t, "Cannot list rollouts and nodes", view.Trouble.Message)
 		require.Zero(t, view.AsOf)
 
 		fails.Store(false)
@@ -218,7 +218,7 @@ func TestWhatFailsAgainAndAgainIsAskedLessAndLess(t *testing.T) {
 		time.Sleep(time.Second)
 		r.upgrades.lookAgain(t.Context())
 		synctest.Wait()
-		require.Equal(t, asked+1, server.described.Load(), "all answers again")
+		require.Equal(t, asked+1, server.described.Load(), "the view is current again")
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Limits of requests. What a client sends is small, and it must not take long to send or to read.
+// Limits of requests, which are small and fast.
 const (
 	headerTimeout   = 5 * time.Second
 	requestTimeout  = 15 * time.Second
@@ -23,26 +23,26 @@ const (
 	shutdownTimeout = 5 * time.Second
 )
 
-// Options are what a server is started with.
+// Options configure a server.
 type Options struct {
 	Temporal client.Client
-	// Namespace is Temporal's, Portal the name of the portal that is shown.
+	// Namespace is the Temporal namespace, Portal the name of the portal to show.
 	Namespace, Portal string
-	// PortalOnly: what belongs to no portal is not shown, which are all rollouts and nodes.
+	// PortalOnly leaves out rollouts and nodes, which belong to no portal.
 	PortalOnly bool
-	// WebUI is the address of Temporal's Web UI; empty: no links there.
+	// WebUI is the address of Temporal's Web UI; empty for no links.
 	WebUI string
-	// Token lets its bearer announce and cancel maintenances; empty: nobody may.
+	// Token lets its bearer announce and cancel maintenances; empty for a read-only server.
 	Token string
-	// Hosts are names by which a proxy on the same machine may pass on requests.
+	// Hosts are additional host names that a proxy on the same machine may use.
 	Hosts []string
-	// Streams is how many clients may be kept up to date at once; 0 is DefaultStreams.
+	// Streams is the maximum number of concurrent streams; 0 is DefaultStreams.
 	Streams int
 	Version string
 	Log     *slog.Logger
 }
 
-// DefaultStreams is how many clients are kept up to date at once.
+// DefaultStreams is the default of Options.Streams.
 const DefaultStreams = 500
 
 // Server serves the page, the API and MCP.
@@ -108,7 +108,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(leaving); err != nil {
-		_ = server.Close() // whoever is left has had time enough
+		_ = server.Close() // remaining requests have exceeded their time
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -125,7 +125,7 @@ func (s *Server) Handler() http.Handler {
 	s.handleAPI(mux)
 	mux.Handle("/mcp", s.mcpHandler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	// A browser sends what other sites ask it to; only reading is for everybody.
+	// A browser sends requests on behalf of other sites, so those may only read.
 	return secured(forOwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes))))
 }
 
@@ -151,16 +151,16 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// stream is a place among the clients that are kept up to date.
+// stream is a client with live updates.
 type stream struct {
 	server     *Server
 	controller *http.ResponseController
 }
 
-// errFull: as many clients as there may be are kept up to date already.
-var errFull = errors.New("too many clients are being kept up to date: try again later")
+// errFull: the maximum number of streams is open.
+var errFull = errors.New("too many open streams: retry later")
 
-// openStream takes a place. A stream has no end by time, but each write has, and so has the reading of the request: see read.
+// openStream opens a stream. It has no time limit, but each write and the reading of the request have one: see read.
 func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
 	select {
 	case s.streams <- struct{}{}:
@@ -174,17 +174,17 @@ func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
 
 func (s stream) close() { <-s.server.streams }
 
-// read is called when the whole request has been read: who is silent from then on may stay.
+// read removes the read deadline after the whole request has been read.
 func (s stream) read() {
-	// Connections that know no deadlines have none to take away.
+	// Connections without deadlines need nothing.
 	_ = s.controller.SetReadDeadline(time.Time{})
 }
 
-// hurry gives the next write its time: who does not read loses the stream, and holds up nobody. The time lasts until there is another write, since
-// HTTP/2 ends a stream when it is over, whether anything is written or not.
+// hurry sets the deadline of the next write, so that a client that does not read loses its stream. It is renewed before each write, because
+// HTTP/2 ends a stream at the deadline even if nothing is written.
 func (s stream) hurry() { _ = s.controller.SetWriteDeadline(time.Now().Add(2*beat + requestTimeout)) }
 
-// next waits for a view that is newer than the one with that number, at most for a while, and lets some changes come together. False: the stream is over.
+// next waits for a newer view, at most for a beat, and collects several changes. It returns false if the stream has ended.
 func (s *Server) next(ctx context.Context, after int64, atMost time.Duration) (*View, bool) {
 	over := time.NewTimer(atMost)
 	defer over.Stop()

@@ -414,7 +414,7 @@ func (s *stage) testMCP(t *testing.T) {
 	require.Contains(t, text, "PodDisruptionBudget shop/web: needs 3 healthy")
 	result, text := call("explain_wait", map[string]any{"upgrade": "prod/december"})
 	require.True(t, result.IsError)
-	require.Contains(t, text, "nothing is known of that")
+	require.Contains(t, text, "not found")
 	result, _ = call("list_maintenances", map[string]any{"phase": "soon"})
 	require.True(t, result.IsError)
 }
@@ -544,13 +544,13 @@ func (s *stage) testStale(t *testing.T) {
 	s.worker.Stop()
 	// Whoever asks while the worker stops may be answered by it that it does.
 	answer := eventually(t, s.components, func(a *statusv1.ListComponentsResponse) bool {
-		return a.GetFreshness().GetTrouble() == "No worker of Drydock answers"
+		return a.GetFreshness().GetTrouble() == "No Drydock worker answers"
 	})
 	require.True(t, answer.GetFreshness().GetStale())
 	require.NotNil(t, answer.GetFreshness().GetStaleSince())
 	require.NotEmpty(t, answer.GetComponents(), "what was known is shown")
 	_, _, body := get(t, s.url)
-	require.Contains(t, body, "No worker of Drydock answers since")
+	require.Contains(t, body, "No Drydock worker answers since")
 	require.Contains(t, body, "Last known: ")
 
 	// The server itself finds out, and says it in words of its own.

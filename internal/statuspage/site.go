@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// together is how long changes wait for others before clients are told of them.
+	// together is how long a change waits for others before clients are updated.
 	together = 200 * time.Millisecond
-	// beat is how often a stream says that it lives.
+	// beat is the interval of keep-alive messages.
 	beat = 15 * time.Second
 )
 
@@ -81,7 +81,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, path string) {
 	made, err := s.pages.page(path, view)
 	if err != nil {
 		s.options.Log.Error("cannot render a page", "path", r.URL.Path, "error", err)
-		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+		http.Error(w, "cannot render the page", http.StatusInternalServerError)
 		return
 	}
 	if made.Status == http.StatusServiceUnavailable {
@@ -100,12 +100,12 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, made page) {
 	}{made, r.URL.EscapedPath(), s.assets})
 	if err != nil {
 		s.options.Log.Error("cannot render a page", "path", r.URL.Path, "error", err)
-		http.Error(w, "the page cannot be made", http.StatusInternalServerError)
+		http.Error(w, "cannot render the page", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(made.Status)
-	_, _ = w.Write(html.Bytes()) // who has gone does not miss it
+	_, _ = w.Write(html.Bytes()) // the client may have gone
 }
 
 // serveEvents keeps a page up to date: it sends the sections that the page does not have as they are.
@@ -140,9 +140,9 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 			s.options.Log.Error("cannot render a page", "path", at, "error", err)
 			return
 		}
-		// What the page is about has come or gone, or the server is another: sections cannot say that.
+		// The subject of the page has appeared or disappeared, or the server is new: the client must reload.
 		if len(has) > 0 && !made.consistsOf(has) {
-			_ = events.send("reload", struct{}{}) // who has gone does not miss it
+			_ = events.send("reload", struct{}{}) // the client may have gone
 			return
 		}
 		if events.sendChanged(made, has, &title) != nil || observe.Pause(r.Context(), together) != nil {
@@ -151,7 +151,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sectionsHad are the hashes of the sections that a client has, as id:hash,id:hash.
+// sectionsHad parses the hashes of the sections that a client has: id:hash,id:hash.
 func sectionsHad(list string) map[string]string {
 	had := map[string]string{}
 	for item := range strings.SplitSeq(list, ",") {
@@ -168,7 +168,7 @@ type eventWriter struct {
 	stream stream
 }
 
-// sendChanged sends what a client does not have, and notes that it has it.
+// sendChanged sends sections that a client does not have, and records them.
 func (e eventWriter) sendChanged(made page, has map[string]string, title *string) error {
 	if made.Title != *title {
 		*title = made.Title

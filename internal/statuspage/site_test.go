@@ -181,7 +181,7 @@ func unreadFleet() View {
 	view := fleet()
 	upgrade, node := &view.Upgrades[0], &view.Nodes[0]
 	upgrade.Known, upgrade.Status = false, ranv1.ClusterGroupUpgradeStatus{}
-	node.Trouble = &Trouble{Message: "Its status cannot be read", Since: noon}
+	node.Trouble = &Trouble{Message: "Cannot read its status", Since: noon}
 	view.MoreUpgrades, view.MoreNodes = 7, 8
 	return view
 }
@@ -189,7 +189,7 @@ func unreadFleet() View {
 func TestWhatHasNotBeenReadIsNotShownAsFact(t *testing.T) {
 	_, web := shown(t, unreadFleet())
 	_, _, body := get(t, web.URL)
-	for _, text := range []string{"Not read yet", "Its status cannot be read", "and 7 more", "and 8 more"} {
+	for _, text := range []string{"Not read yet", "Cannot read its status", "and 7 more", "and 8 more"} {
 		require.Contains(t, body, text)
 	}
 	for _, text := range []string{"0%", "0 of 0", "Planning"} {
@@ -243,11 +243,11 @@ func TestAFailureThatWasRecoveredFromIsNoneThatIsWell(t *testing.T) {
 func TestAgentsAreToldWhatHasNotBeenRead(t *testing.T) {
 	s, web := shown(t, unreadFleet())
 	_, _, body := get(t, web.URL)
-	require.Contains(t, body, `<span>Its status cannot be read since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
+	require.Contains(t, body, `<span>Cannot read its status since <time datetime="2026-11-21T12:00:00Z" data-as="moment">`, "people are, too")
 	status, err := mcpTools{s}.platformStatus(nothingAsked{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"rollout prod/november: not read yet", "node worker-3 of cluster spoke-2: Its status cannot be read since 2026-11-21T12:00:00Z", "7 more rollouts", "8 more nodes",
+		"rollout prod/november: not read yet", "node worker-3 of cluster spoke-2: Cannot read its status since 2026-11-21T12:00:00Z", "7 more rollouts", "8 more nodes",
 	}, status.Unread)
 	all, err := mcpTools{s}.explainWait(waitAsked{})
 	require.NoError(t, err)
@@ -444,7 +444,7 @@ func TestThereIsAnEndToHowManyAreKeptUpToDate(t *testing.T) {
 	status, header, body := get(t, web.URL+"/events?page=/")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.NotEmpty(t, header.Get("Retry-After"))
-	require.Contains(t, body, "try again later")
+	require.Contains(t, body, "retry later")
 	_ = answer.Body.Close()
 	require.Eventually(t, func() bool { return len(s.streams) == 0 }, patience, tick, "the place of who has left is free")
 }

@@ -1,5 +1,5 @@
-// Package statuspage serves what is going on: the components of a portal and their maintenances, rollouts, and nodes out of service. A page for
-// people, an API and an MCP server for programs; all of them answer from one view, which one reader keeps.
+// Package statuspage serves the status of a portal: its components and their maintenances, rollouts, and nodes out of service. It has a page
+// for people, and an API and an MCP server for programs. All answer from one view, which one reader updates.
 package statuspage
 
 import (
@@ -15,22 +15,22 @@ import (
 	"drydock.dev/drydock/internal/portal"
 )
 
-// View is all that is known at a moment. It is never changed: whoever has it reads it without a lock.
+// View is an immutable snapshot of the status, which is read without a lock.
 type View struct {
 	// Number grows with every view.
 	Number int64
-	// Portal is what the portal shows; nil while nobody has declared anything of it.
+	// Portal is what the portal shows; nil while it has no components or maintenances.
 	Portal *portal.View
-	// PortalOnly: nothing is read but that. Rollouts and nodes belong to no portal.
+	// PortalOnly means that rollouts and nodes, which belong to no portal, are not read.
 	PortalOnly bool
 	// Upgrades and Nodes, those that run first, then those that ended last.
 	Upgrades []Upgrade
 	Nodes    []Node
-	// MoreUpgrades and MoreNodes are how many run that are not among them, because there are very many.
+	// MoreUpgrades and MoreNodes count the running ones that are left out.
 	MoreUpgrades, MoreNodes int
-	// AsOf is when all that was true last.
+	// AsOf is when the view was last current.
 	AsOf time.Time
-	// Trouble is why it may be true no longer; nil: it is how things are.
+	// Trouble is why the view may be stale; nil if it is current.
 	Trouble *Trouble
 	// revisions tell whether a part is that of an earlier view.
 	revisions revisions
@@ -39,7 +39,7 @@ type View struct {
 // revisions count the changes of the parts of a view.
 type revisions struct{ portal, upgrades, nodes int64 }
 
-// Trouble is what does not answer, and since when.
+// Trouble describes what does not answer, and since when.
 type Trouble struct {
 	Message string
 	Since   time.Time
@@ -51,25 +51,25 @@ type Work[S any] struct {
 	// Status as it was read last, if it is Known.
 	Status S
 	Known  bool
-	// Trouble is why Status may not be how the work stands.
+	// Trouble is why Status may be stale.
 	Trouble *Trouble
-	// chain names all runs that continue each other, by the first. settled: the work is over, and there is nothing more to read of it.
+	// chain is the first run of a continue-as-new chain. settled means that the work has ended and its final status is known.
 	chain   string
 	settled bool
-	// dumb: it has ended without a status of its own.
-	dumb bool
+	// noStatus means that the work has ended without a status.
+	noStatus bool
 }
 
-// take takes over what Temporal says of a run. What was read of others under the same id is not true of this one.
-func (w *Work[S]) take(row observe.Row, chain string) {
+// update sets the row of a run. It drops the status of another run with the same id.
+func (w *Work[S]) update(row observe.Row, chain string) {
 	if w.chain != "" && w.chain != chain || w.CompletedAt != nil && row.CompletedAt == nil {
 		*w = Work[S]{}
 	}
 	w.Row, w.chain = row, chain
 }
 
-// outdatedBy reports whether what Temporal lists says more than what is known. Lists lag behind: of a run that has been read they count only when
-// they say that it is over.
+// outdatedBy reports whether a row from visibility is newer. Visibility lags, so for a run that has been read it counts only if it shows that
+// the run has closed.
 func (w Work[S]) outdatedBy(row observe.Row) bool {
 	switch {
 	case row.StartedAt.After(w.StartedAt):
@@ -82,12 +82,12 @@ func (w Work[S]) outdatedBy(row observe.Row) bool {
 	return !w.Known && !reflect.DeepEqual(row, w.Row)
 }
 
-// Running reports whether the work is not over.
+// Running reports whether the work has not ended.
 func (w Work[S]) Running() bool { return w.CompletedAt == nil }
 
-// Cut reports whether the work did not come to an end of its own: it was terminated, or timed out, or failed without a word.
+// Cut reports whether the work was cut off: terminated, timed out, or failed without a status.
 func (w Work[S]) Cut() bool {
-	return w.dumb || observe.Cut(w.Execution)
+	return w.noStatus || observe.Cut(w.Execution)
 }
 
 // Upgrade is a rollout.
@@ -96,7 +96,7 @@ type Upgrade = Work[ranv1.ClusterGroupUpgradeStatus]
 // Node is one maintenance of a node.
 type Node = Work[maintenancev1.NodeMaintenanceStatus]
 
-// stateOf is where the maintenance of a node stands, in one word.
+// stateOf is the state of a maintenance in one word.
 func stateOf(n Node) string {
 	if n.Cut() {
 		return n.Execution
@@ -124,8 +124,8 @@ func (v *View) nodesOf(cluster, node string) []Node {
 	return found
 }
 
-// maintained are the nodes that are under maintenance, and those that wait for their turn, as CLUSTER/NODE: each once, however many have asked for it.
-func (v *View) maintained() (atWork, waiting []string) {
+// maintained returns the nodes under maintenance and the nodes that wait for it, as CLUSTER/NODE, each once.
+func (v *View) maintained() (active, waiting []string) {
 	seen := map[string]bool{}
 	for _, pending := range []bool{false, true} {
 		for _, n := range v.Nodes {
@@ -136,14 +136,14 @@ func (v *View) maintained() (atWork, waiting []string) {
 			if seen[name] = true; pending {
 				waiting = append(waiting, name)
 			} else {
-				atWork = append(atWork, name)
+				active = append(active, name)
 			}
 		}
 	}
-	return atWork, waiting
+	return active, waiting
 }
 
-// unread reports whether nobody knows yet what the portal shows, if anything.
+// unread reports whether the portal has not been read yet.
 func (v *View) unread() bool { return v.AsOf.IsZero() && v.Portal == nil }
 
 // components of the portal.

@@ -14,7 +14,7 @@ import (
 	"drydock.dev/drydock/internal/portal"
 )
 
-// statusWords are what the page calls a status.
+// statusWords is the display text of a status.
 func statusWords(status sreportalv1.ServiceStatus) string {
 	switch status {
 	case sreportalv1.StatusOperational:
@@ -31,7 +31,7 @@ func statusWords(status sreportalv1.ServiceStatus) string {
 	return "Unknown"
 }
 
-// headline says in one sentence how the whole portal is, or was when that could be seen last.
+// headline is the status of the whole portal in one sentence.
 func headline(v *View) string {
 	switch {
 	case v.unread():
@@ -107,7 +107,7 @@ func stateWords(state string) string {
 	return words.String()
 }
 
-// daysText says to who cannot see the bars what they show: how many days were how, and which of them were not good.
+// daysText describes the bar of days for screen readers: the number of days in each status, and the dates of bad ones.
 func daysText(days []portal.Day) string {
 	counts, dates, order := map[string]int{}, map[string][]string{}, []string{}
 	for _, run := range runsOf(days) {
@@ -176,7 +176,7 @@ func dayText(date string) string {
 	return day.Format("2 Jan")
 }
 
-// verdict is how a rollout stands or ended, in a condition's words.
+// verdict is the reason and message of the condition that describes a rollout best.
 func verdict(u Upgrade) (state, message string) {
 	if u.Cut() {
 		return u.Execution, cutWords(u.Execution)
@@ -200,21 +200,21 @@ func verdict(u Upgrade) (state, message string) {
 	return "Planning", ""
 }
 
-// notReadYet is the state of what Temporal lists, and says no more of.
+// notReadYet is the state of a workflow whose status has not been read.
 const notReadYet = "NotReadYet"
 
-// cutWords say how something ended that has said nothing of it.
+// cutWords describes the end of a workflow without a status.
 func cutWords(execution string) string {
 	switch execution {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED.String():
-		return "Somebody ended it, without a word of its own"
+		return "It was terminated and left no status"
 	case enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT.String():
-		return "Its time in Temporal was over, without a word of its own"
+		return "It timed out in Temporal and left no status"
 	}
-	return "It ended without a word of its own"
+	return "It ended and left no status"
 }
 
-// unreadWords say why there are no numbers of something; empty: there are.
+// unreadWords is why progress is unknown; empty if it is known.
 func unreadWords(known, running bool) string {
 	switch {
 	case known:
@@ -222,7 +222,7 @@ func unreadWords(known, running bool) string {
 	case running:
 		return "Not read yet"
 	}
-	return "How far it got is not known"
+	return "Progress unknown"
 }
 
 // countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed".

@@ -97,8 +97,8 @@ func TestWhatWasTerminatedDoesNotPassForAtWork(t *testing.T) {
 
 func TestHowSomethingWasCutIsSaid(t *testing.T) {
 	upgrade := november()
-	for execution, words := range map[string]string{"Terminated": "Somebody ended it", "TimedOut": "Its time in Temporal was over", "Failed": "It ended without a word"} {
-		upgrade.Execution, upgrade.dumb = execution, true
+	for execution, words := range map[string]string{"Terminated": "It was terminated", "TimedOut": "Its time in Temporal was over", "Failed": "It ended without a word"} {
+		upgrade.Execution, upgrade.noStatus = execution, true
 		state, message := verdict(upgrade)
 		require.Equal(t, execution, state)
 		require.Contains(t, message, words)

@@ -17,37 +17,37 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// Of very many workflows of a kind that run so many are shown, and so many of those are followed; of the others there is what Temporal lists.
+// Limits per kind of workflow: how many running ones are shown, and how many of those are followed. The others show only their row.
 const (
 	listed   = 1000
 	followed = 200
 )
 
-// kind is a kind of workflows that are shown.
+// kind holds the workflows of one type.
 type kind[S any] struct {
 	reader *Reader
 	// workflow is the type, request what their status query gets.
 	workflow string
 	request  []any
-	// keep is how many are kept of those that are over.
+	// keep is the number of ended workflows to keep.
 	keep int
-	// brings: when one gets on, others may begin.
-	brings bool
-	// show makes them part of a view, with how many more run.
+	// startsOthers means that progress of one may start other workflows.
+	startsOthers bool
+	// show sets them in a view, with the number of running ones left out.
 	show func(v *View, all []Work[S], more int)
 
-	// works by workflow id, and how many more run; guarded by the reader's lock.
+	// works by workflow id, and the number of running ones left out; guarded by the reader's lock.
 	works map[string]Work[S]
 	more  int
-	// followers at work.
+	// following has the ids of followed workflows; guarded by mu.
 	mu        sync.Mutex
 	following map[string]bool
-	// again is closed when what has failed is to be tried again; nil: nothing has.
+	// again is closed to retry failed ones at once; nil if none has failed.
 	again   chan struct{}
 	running sync.WaitGroup
 }
 
-// change changes one of them. One that is not there, because it was over for long, does not come back so.
+// change changes one workflow. It ignores one that is no longer kept.
 func (k *kind[S]) change(id string, change func(*Work[S])) {
 	k.reader.publish(func(v *View) bool {
 		before, shown := k.works[id]
@@ -61,7 +61,7 @@ func (k *kind[S]) change(id string, change func(*Work[S])) {
 	})
 }
 
-// sorted are those that run, the newest first, then those that ended last. The others are forgotten.
+// sorted returns running workflows, newest first, then the last ended ones. It drops the others.
 func (k *kind[S]) sorted() []Work[S] {
 	sorted := make([]Work[S], 0, len(k.works))
 	for _, work := range k.works {
@@ -90,7 +90,7 @@ func newestFirst(a, b observe.Row) int {
 	return cmp.Or(b.CompletedAt.Compare(*a.CompletedAt), cmp.Compare(a.WorkflowID, b.WorkflowID))
 }
 
-// list finds out which there are, and follows those that run.
+// list lists the workflows and follows running ones.
 func (k *kind[S]) list(ctx context.Context) error {
 	rows, more, err := k.rows(ctx)
 	if err != nil {
@@ -109,8 +109,7 @@ func (k *kind[S]) list(ctx context.Context) error {
 	return nil
 }
 
-// rows are those that run and those that ended last, as Temporal lists them: of each id the newest run. Of very many that run the newest are listed,
-// and the others counted.
+// rows returns the newest run of each id that is running or ended last. It lists the newest running workflows and counts the others.
 func (k *kind[S]) rows(ctx context.Context) (rows []observe.Row, more int, err error) {
 	ofType := observe.WorkflowsOf(k.workflow, false)
 	areRunning := observe.WorkflowsOf(k.workflow, true)
@@ -139,7 +138,7 @@ func (k *kind[S]) rows(ctx context.Context) (rows []observe.Row, more int, err e
 	return rows, more, nil
 }
 
-// merge takes over what was listed, and reports whether that is news. Lists lag behind: what a follower has seen counts more.
+// merge merges listed rows, and reports whether they changed anything. Visibility lags, so it ignores rows of followed workflows.
 func (k *kind[S]) merge(rows []observe.Row) (news bool) {
 	found := map[string]bool{}
 	for _, row := range rows {
@@ -163,14 +162,14 @@ func (k *kind[S]) merge(rows []observe.Row) (news bool) {
 	return news
 }
 
-// attended reports whether somebody follows a workflow.
+// attended reports whether a workflow is followed.
 func (k *kind[S]) attended(id string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.following[id]
 }
 
-// attend follows a workflow, or reads how it ended, unless somebody does or that is known.
+// attend follows a workflow, or reads its last status, unless it is followed or settled.
 func (k *kind[S]) attend(ctx context.Context, row observe.Row) {
 	k.reader.mu.Lock()
 	work := k.works[row.WorkflowID]
@@ -195,10 +194,10 @@ func (k *kind[S]) attend(ctx context.Context, row observe.Row) {
 	})
 }
 
-// wait returns when nobody follows any more.
+// wait returns when all followers have stopped.
 func (k *kind[S]) wait() { k.running.Wait() }
 
-// follow keeps the status of a workflow until it is over.
+// follow keeps the status of a workflow up to date until it ends.
 func (k *kind[S]) follow(ctx context.Context, id string) {
 	pause := retryPause
 	for {
@@ -212,7 +211,7 @@ func (k *kind[S]) follow(ctx context.Context, id string) {
 				return
 			}
 			k.reader.log.Warn("cannot read the status", "workflow", id, "error", err)
-			w.Trouble, pause = &Trouble{Message: "Its status cannot be read", Since: time.Now()}, retryPause
+			w.Trouble, pause = &Trouble{Message: "Cannot read its status", Since: time.Now()}, retryPause
 		})
 		if !k.waitToRetry(ctx, pause) {
 			return
@@ -220,7 +219,7 @@ func (k *kind[S]) follow(ctx context.Context, id string) {
 	}
 }
 
-// waitToRetry waits until something that has failed may be tried again. False: ctx is done.
+// waitToRetry waits until the next retry. It returns false if ctx is done.
 func (k *kind[S]) waitToRetry(ctx context.Context, pause time.Duration) bool {
 	k.mu.Lock()
 	if k.again == nil {
@@ -239,7 +238,7 @@ func (k *kind[S]) waitToRetry(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// lookAgain looks at all that run: they may have changed while nothing answered. What has failed is tried again at once.
+// lookAgain reads all running workflows again after an outage, and retries failed ones at once.
 func (k *kind[S]) lookAgain(ctx context.Context) {
 	k.mu.Lock()
 	if k.again != nil {
@@ -273,7 +272,7 @@ func (k *kind[S]) followToEnd(ctx context.Context, id string) error {
 	}
 	info := described.GetWorkflowExecutionInfo()
 	row := observe.NewRow(info)
-	k.change(id, func(w *Work[S]) { w.take(row, info.GetFirstRunId()) })
+	k.change(id, func(w *Work[S]) { w.update(row, info.GetFirstRunId()) })
 	if info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
 		return k.end(ctx, row, info.GetStatus())
 	}
@@ -297,14 +296,13 @@ func (k *kind[S]) look(ctx context.Context, id, runID string) error {
 		return err
 	}
 	k.change(id, func(w *Work[S]) { w.RunID, w.Status, w.Known, w.Trouble = runID, status, true, nil })
-	if k.brings {
+	if k.startsOthers {
 		tell(k.reader.news)
 	}
 	return nil
 }
 
-// end reads how a workflow ended. One that was terminated, or timed out, or failed without a word, has left no status: the last one that was seen
-// is all there is.
+// end reads the last status of an ended workflow. One that was cut off or failed without a status keeps the last status that was read.
 func (k *kind[S]) end(ctx context.Context, row observe.Row, as enumspb.WorkflowExecutionStatus) error {
 	var status S
 	left := as != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED && as != enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT
@@ -318,20 +316,20 @@ func (k *kind[S]) end(ctx context.Context, row observe.Row, as enumspb.WorkflowE
 		}
 	}
 	k.change(row.WorkflowID, func(w *Work[S]) {
-		if w.Trouble, w.settled, w.dumb = nil, true, !left; left {
+		if w.Trouble, w.settled, w.noStatus = nil, true, !left; left {
 			w.Status, w.Known = status, true
 		}
 	})
 	return nil
 }
 
-// passing reports whether it was Temporal that failed, and not the workflow: what it says of the workflow does not change.
+// passing reports whether an error comes from Temporal, so that a retry may succeed, and not from the workflow.
 func passing(err error) bool {
 	_, ofTemporal := errors.AsType[serviceerror.ServiceError](err)
 	return ofTemporal || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// forget takes away a workflow that Temporal does not know any more.
+// forget removes a workflow that Temporal no longer retains.
 func (k *kind[S]) forget(id string) {
 	k.reader.publish(func(v *View) bool {
 		delete(k.works, id)

@@ -95,18 +95,18 @@ func TestARolloutWhoseEndCannotBeReadNowIsOverAndReadLater(t *testing.T) {
 
 func TestARolloutThatIsStartedAnewHasNothingOfTheOneBefore(t *testing.T) {
 	var u Upgrade
-	u.take(observe.NewRow(recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)), "run-1")
+	u.update(observe.NewRow(recorded(0, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)), "run-1")
 	u.Status.Percentage, u.Known = 42, true
 	continued := recorded(time.Hour, "run-1", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	u.take(observe.NewRow(continued), continued.GetFirstRunId())
+	u.update(observe.NewRow(continued), continued.GetFirstRunId())
 	require.True(t, u.Known, "the same one, continued")
 	anew := recorded(2*time.Hour, "run-2", enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	u.take(observe.NewRow(anew), anew.GetFirstRunId())
+	u.update(observe.NewRow(anew), anew.GetFirstRunId())
 	require.False(t, u.Known)
 	require.Zero(t, u.Status.Percentage)
 
 	ended := october()
-	ended.take(observe.NewRow(anew), "")
+	ended.update(observe.NewRow(anew), "")
 	require.False(t, ended.Known, "what was over runs again")
 }
 

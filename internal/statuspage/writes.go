@@ -24,16 +24,16 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// writeTimeout is how long the portal may take to take a change.
+// writeTimeout limits a change of the portal.
 const writeTimeout = 10 * time.Second
 
-// someone is who has changed something without saying who.
+// someone is the default actor of a change.
 const someone = "status page API"
 
-// authorize lets only the bearer of the token go on.
+// authorize refuses requests without the token.
 func (s *Server) authorize(header http.Header) error {
 	if s.options.Token == "" {
-		return connect.NewError(connect.CodePermissionDenied, errors.New("this server changes nothing: it was started without --token-file"))
+		return connect.NewError(connect.CodePermissionDenied, errors.New("this server is read-only: start it with --token-file to allow changes"))
 	}
 	scheme, token, _ := strings.Cut(header.Get("Authorization"), " ")
 	given, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.options.Token))
@@ -70,7 +70,7 @@ func (a *api) CreateMaintenance(ctx context.Context, in *connect.Request[statusv
 	return connect.NewResponse(&statusv1.CreateMaintenanceResponse{}), nil
 }
 
-// checkTimes refuses times that are absent: they would be those of 1970.
+// checkTimes refuses missing times, which would decode as 1970.
 func checkTimes(in *statusv1.CreateMaintenanceRequest) error {
 	switch {
 	case in.GetStart() == nil:
@@ -81,7 +81,7 @@ func checkTimes(in *statusv1.CreateMaintenanceRequest) error {
 	return errors.Join(in.GetStart().CheckValid(), in.GetEnd().CheckValid())
 }
 
-// CancelMaintenance ends a maintenance, or takes it back.
+// CancelMaintenance ends a maintenance in progress, or cancels an upcoming one.
 func (a *api) CancelMaintenance(ctx context.Context, in *connect.Request[statusv1.CancelMaintenanceRequest]) (*connect.Response[statusv1.CancelMaintenanceResponse], error) {
 	if err := a.server.authorize(in.Header()); err != nil {
 		return nil, err
@@ -96,10 +96,10 @@ func (a *api) CancelMaintenance(ctx context.Context, in *connect.Request[statusv
 	return connect.NewResponse(&statusv1.CancelMaintenanceResponse{}), nil
 }
 
-// asking asks a workflow for a change.
+// asking sends an update to a workflow.
 type asking func(context.Context, client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error)
 
-// applying starts the portal if it does not run: it is there as soon as something is to be shown.
+// applying sends an update to the portal, and starts it if it is not running.
 func (s *Server) applying(ctx context.Context, update client.UpdateWorkflowOptions) (client.WorkflowUpdateHandle, error) {
 	server := s.options.Temporal
 	return server.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
@@ -108,7 +108,7 @@ func (s *Server) applying(ctx context.Context, update client.UpdateWorkflowOptio
 	})
 }
 
-// change asks the portal for a change, and returns when it has taken it.
+// change sends an update to the portal and waits for the answer.
 func (s *Server) change(ctx context.Context, ask asking, update string, request any) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -122,14 +122,14 @@ func (s *Server) change(ctx context.Context, ask asking, update string, request 
 		return nil
 	}
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
-		return connect.NewError(connect.CodeFailedPrecondition, errors.New("portal "+s.options.Portal+" shows nothing yet"))
+		return connect.NewError(connect.CodeFailedPrecondition, errors.New("portal "+s.options.Portal+" does not exist yet"))
 	}
 	if refused, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
 		return connect.NewError(connect.CodeInvalidArgument, errors.New(refused.Message()))
 	}
 	s.options.Log.Warn("cannot change the portal", "update", update, "error", err)
 	if observe.NoWorker(err) || ctx.Err() != nil {
-		return connect.NewError(connect.CodeUnavailable, errors.New("the portal does not answer; it may take the change later"))
+		return connect.NewError(connect.CodeUnavailable, errors.New("the portal does not answer; the change may still take effect"))
 	}
 	return connect.NewError(connect.CodeUnavailable, errors.New("the portal cannot be changed now"))
 }
