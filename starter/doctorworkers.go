@@ -46,7 +46,7 @@ func (s *server) examineWorkers(ctx context.Context) finding {
 		case polls > 0:
 		case len(idle) > 0:
 			return finding{
-				Check: check, Detail: fmt.Sprintf("no worker of the current version %s polls task queue %s for %s tasks, only %s", describeVersion(current),
+				Check: check, Detail: fmt.Sprintf("no worker of the current version (%s) polls task queue %s for %s tasks, only %s", describeVersion(current),
 					temporal.TaskQueue, tasks, strings.Join(slices.Sorted(maps.Keys(idle)), ", ")),
 				Fix: makeCurrent(idle),
 			}
@@ -70,7 +70,7 @@ func versionOf(options *deploymentpb.WorkerDeploymentOptions) *deploymentpb.Work
 
 func describeVersion(version *deploymentpb.WorkerDeploymentVersion) string {
 	if version == nil {
-		return "of workers without --build-id"
+		return "workers without --build-id"
 	}
 	return version.GetDeploymentName() + "/" + version.GetBuildId()
 }

@@ -125,5 +125,5 @@ status:
 		RunID: "0a1b", KeptBy: "hub", Outcome: ranv1.ReasonTimedOut, Message: "Policy remediation took too long; timed out: c2",
 		Clusters: &ranv1.ClusterCounts{Total: 2, Complete: 1, TimedOut: 1},
 	}, runs[0])
-	require.Contains(t, drydock(t, "upgrade", "history", "june", "--hub-context", "hub").stderr, "error: temporal knows no run of rollout default/june (any more)")
+	require.Contains(t, drydock(t, "upgrade", "history", "june", "--hub-context", "hub").stderr, "error: temporal has no run of rollout default/june")
 }

@@ -83,7 +83,7 @@ func holdWithoutWorker(t *testing.T) {
 	require.Equal(t, outcome{status: exitFailed, stderr: "error: release: nothing is held\n"}, drydock(t, "release", "--all"))
 	got := drydock(t, "hold", "--cluster", "spoke-9", "--reason", "night")
 	require.Equal(t, exitDone, got.status, got.stderr)
-	require.Contains(t, got.stderr, "no worker answers, and while none does nothing new starts. The hold is kept")
+	require.Contains(t, got.stderr, "no worker answers, so nothing new starts now. The hold is saved")
 	require.Contains(t, drydock(t, "doctor").stdout, "the holds are unknown while no worker answers")
 }
 
@@ -94,7 +94,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	held := succeeds(t, "hold", "--all", "--reason", "flood in hall 2")
 	require.Regexp(t, `^every cluster is held since \S+ \S+Z by \S+: flood in hall 2; steps at work finish, no new one starts; `+
 		"`drydock release --all` goes on\n", held)
-	require.Contains(t, held, "told; see `drydock hold status`\n")
+	require.Contains(t, held, "notified; see `drydock hold status`\n")
 	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; now held by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
 	require.Regexp(t, `(?m)^every cluster +\S+ ago +\S+ +fire +drydock release --all$`, succeeds(t, "hold", "status"))
 	require.Equal(t, "all\n", succeeds(t, "hold", "status", "-o", "name"))

@@ -88,7 +88,7 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	require.Zero(t, queue.Queue[0].Rank, "it has a slot")
 	require.Equal(t, "lee.example.com", queue.Queue[1].Requestor)
 	require.Equal(t, 1, queue.Queue[1].Rank)
-	require.Regexp(t, `^error: node worker-1 is under several maintenances: name one of default/\S+ \(requestor \S+\), default/\S+ \(requestor \S+\)\n$`,
+	require.Regexp(t, `^error: node worker-1 has several maintenances: name one of default/\S+ \(requestor \S+\), default/\S+ \(requestor \S+\)\n$`,
 		drydock(t, "node", "done", "worker-1").stderr)
 	table := succeeds(t, "node", "list")
 	require.Regexp(t, `(?m)^spoke-1 +slot +worker-1 +default/worker-1-kim.example.com +kim.example.com +\S+ ago$`, table)

@@ -79,7 +79,7 @@ var complete = ranv1.ClusterStatus{State: ranv1.ClusterComplete, Nodes: ranv1.No
 func startBeforeSetup(t *testing.T) {
 	got := drydockWith(t, validRollout, "upgrade", "start", "-f", "-")
 	require.Equal(t, exitFailed, got.status)
-	require.Contains(t, got.stderr, "error: start rollout prod/november: Temporal namespace default lacks search attributes of Drydock: run `drydock setup`")
+	require.Contains(t, got.stderr, "error: start rollout prod/november: Temporal namespace default lacks the search attributes of Drydock: run `drydock setup`")
 
 	doctor := drydock(t, "doctor")
 	require.Equal(t, exitFailed, doctor.status)
@@ -121,7 +121,7 @@ func (s *stage) startsWorkerOfAVersion(t *testing.T) {
 		says = drydock(t, "doctor").stdout
 		return strings.Contains(says, "only drydock/v1")
 	}, patience, tick)
-	require.Contains(t, says, "the current version of task queue drydock is that of workers without --build-id; nobody of that polls for workflow tasks, only drydock/v1")
+	require.Contains(t, says, "no worker of the current version (workers without --build-id) polls task queue drydock for workflow tasks, only drydock/v1")
 	require.Contains(t, says, "fix: `temporal worker deployment set-current-version --deployment-name drydock --build-id v1`")
 }
 

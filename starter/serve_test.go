@@ -74,7 +74,7 @@ func TestEveryFlagOfServeCounts(t *testing.T) {
 		_, address = served(t, append(away, "--portal-only")...)
 		status, body := asked(t, address, calling("ListUpgrades", ""))
 		require.Equal(t, http.StatusForbidden, status)
-		require.Contains(t, body, "this server shows only what belongs to portal main: rollouts and nodes belong to none")
+		require.Contains(t, body, "this server shows only portal main, without rollouts and nodes")
 		status, _ = asked(t, address, calling("ListComponents", ""))
 		require.Equal(t, http.StatusOK, status)
 	})

@@ -97,7 +97,7 @@ func TestWhatWasTerminatedDoesNotPassForAtWork(t *testing.T) {
 
 func TestHowSomethingWasCutIsSaid(t *testing.T) {
 	upgrade := november()
-	for execution, words := range map[string]string{"Terminated": "It was terminated", "TimedOut": "Its time in Temporal was over", "Failed": "It ended without a word"} {
+	for execution, words := range map[string]string{"Terminated": "It was terminated", "TimedOut": "It timed out", "Failed": "It ended and left no status"} {
 		upgrade.Execution, upgrade.noStatus = execution, true
 		state, message := verdict(upgrade)
 		require.Equal(t, execution, state)
