@@ -93,7 +93,7 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	table := succeeds(t, "node", "list")
 	require.Regexp(t, `(?m)^spoke-1 +slot +worker-1 +default/worker-1-kim.example.com +kim.example.com +\S+ ago$`, table)
 	require.Regexp(t, `(?m)^spoke-1 +1 +worker-1 +default/second +lee.example.com +\S+ ago +NodeBusy: `, table)
-	require.Contains(t, succeeds(t, "doctor"), "1 node running, 1 waiting")
+	require.Contains(t, succeeds(t, "doctor"), "1 node under maintenance, 1 waiting")
 
 	succeeds(t, "node", "cancel", "second")
 	becomes(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
