@@ -68,9 +68,9 @@ func (m *nodeMaintenance) runLockClock(ctx workflow.Context, clock *lockClock) *
 
 // stopLockClocks lets the clocks stand still until the locks are asked once more, and shows what is left.
 func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
-	m.clusterLockClock.stop(ctx)
-	m.nodeLockClock.stop(ctx)
-	left := maintenancev1.LockTimeLeft{ClusterSeconds: m.clusterLockClock.seconds(), NodeSeconds: m.nodeLockClock.seconds()}
+	m.lockState.ClusterClock.stop(ctx)
+	m.lockState.NodeClock.stop(ctx)
+	left := maintenancev1.LockTimeLeft{ClusterSeconds: m.lockState.ClusterClock.seconds(), NodeSeconds: m.lockState.NodeClock.seconds()}
 	if left != (maintenancev1.LockTimeLeft{}) {
 		m.status.LockTimeLeft = &left
 	}
@@ -78,5 +78,5 @@ func (m *nodeMaintenance) stopLockClocks(ctx workflow.Context) {
 
 // locksLetGo: whoever is asked once more after that has all the time again.
 func (m *nodeMaintenance) locksLetGo() {
-	m.clusterLockClock, m.nodeLockClock, m.status.LockTimeLeft = lockClock{}, lockClock{}, nil
+	m.lockState.ClusterClock, m.lockState.NodeClock, m.status.LockTimeLeft = lockClock{}, lockClock{}, nil
 }

@@ -53,19 +53,8 @@ type nodeMaintenance struct {
 	observed bool
 	// draining is the input of the drain; every attempt goes on from what was observed of those before.
 	draining *activities.DrainInput
-	// requested: our NodeMaintenanceRequest may exist. answered: the cluster has said whether it serves workload locks; locked: the node's were asked; skipped:
-	// it may not be asked for.
-	requested, answered, locked, skipped bool
-	// requestUID is that of our NodeMaintenanceRequest, if known.
-	requestUID types.UID
-	// clusterRequested: our ClusterMaintenanceRequest may exist; clusterRequestUID is its, if known. A rollout makes its own, and
-	// that of a node only when a lock holds the cluster all the same.
-	clusterRequested  bool
-	clusterRequestUID types.UID
-	// clusterHeld: a lock of the cluster had not let go when it was asked.
-	clusterHeld bool
-	// nodeLockClock and clusterLockClock measure how long the locks of the node and those of the cluster have been asked to let go.
-	nodeLockClock, clusterLockClock lockClock
+	// lockState is what is known of the workload locks that were asked to let go.
+	lockState lockState
 	// mayBeHeldAgain: the node has locks, which have let go of it. heldAgain are those that have taken that back since.
 	mayBeHeldAgain bool
 	heldAgain      []string
@@ -109,9 +98,9 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		node: activities.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: owner(ctx)},
 	}
 	if left := in.LockTimeLeft; left != nil {
-		m.nodeLockClock, m.clusterLockClock, m.status.LockTimeLeft = lockClockOf(left.NodeSeconds), lockClockOf(left.ClusterSeconds), left
+		m.lockState.NodeClock, m.lockState.ClusterClock, m.status.LockTimeLeft = lockClockOf(left.NodeSeconds), lockClockOf(left.ClusterSeconds), left
 	}
-	m.record = newNodeRecord(ctx, &m.status, m.node)
+	m.record = newNodeRecord(ctx, &m.status, m.node, in.Object.Spec.RequestorID)
 	m.slots = newSlotKeeper(ctx, in.Cluster)
 	m.requestors = newRequestorKeeper(in.Object.Spec, &m.status, m.record.show)
 	if in.Carried != nil {
@@ -159,7 +148,7 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if had, err := m.awaitAndTake(ctx); !had || err != nil {
+	if acquired, err := m.acquire(ctx); !acquired || err != nil {
 		return err
 	}
 	steps := []func(workflow.Context) error{
@@ -177,35 +166,6 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 		}
 		return nil
 	})
-}
-
-// awaitAndTake waits for the turn of the node, unless a run before has had that, and takes it out of service, once more after each time that it had to give way,
-// or that its window closed before. It returns false when a rollout waits for the next turn of the node.
-func (m *nodeMaintenance) awaitAndTake(ctx workflow.Context) (taken bool, err error) {
-	for {
-		if !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name) {
-			if err := m.awaitNode(ctx); err != nil {
-				return false, err
-			}
-		}
-		err := m.takeOutOfService(ctx)
-		switch {
-		case errors.Is(err, errLong):
-			if err := m.continueAsNew(ctx, m.takes); err != nil {
-				return false, err
-			}
-			continue
-		case errors.Is(err, errShut):
-			err = m.standBack(ctx)
-		case temporal.ErrorType(err) == temporal.ErrLockCycle:
-			err = m.giveWay(ctx, err)
-		default:
-			return err == nil, err
-		}
-		if err != nil || m.in.Slot != nil {
-			return false, err
-		}
-	}
 }
 
 // prepare checks the request and finds who works on its cluster, before anything is touched; whoever takes it back if we

@@ -7,50 +7,33 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// takeAfterCluster is take, once the workloads of the cluster have let go, whoever has asked them to.
-func (m *nodeMaintenance) takeAfterCluster(ctx workflow.Context) (taken bool, err error) {
-	taken, err = m.take(ctx)
-	for err == nil && m.clusterHeld {
-		if m.clusterRequested {
-			err = m.whileOpen(ctx, m.awaitClusterLocks)
-		}
-		if err == nil {
-			err = m.whileOpen(ctx, m.awaitRelease)
-		}
-		if err == nil {
-			taken, err = m.take(ctx)
-		}
-	}
-	return taken, err
-}
-
 // recordClusterAsked records that the workloads of the cluster were asked to let go together with those of the node, and had if none holds it.
 func (m *nodeMaintenance) recordClusterAsked(ctx workflow.Context, err error) {
-	if err == nil && m.clusterRequestUID == "" {
+	if err == nil && m.lockState.ClusterRequestUID == "" {
 		m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, nil, m.lockNote())
 		return
 	}
 	m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRequested, err, "")
-	if err == nil && !m.clusterHeld {
+	if err == nil && !m.lockState.ClusterHeld {
 		m.record.stages.begin(ctx, ranv1.StageClusterWorkloadLocksInactive)
 		m.record.stages.end(ctx, ranv1.StageClusterWorkloadLocksInactive, nil, "")
 	}
 }
 
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) error {
-	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.clusterLockClock), Requested: true}
+	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.lockState.ClusterClock), Requested: true}
 	return m.awaitLetGo(ctx, ranv1.StageClusterWorkloadLocksInactive, "AwaitClusterLocks", m.in.Cluster, in.Deadline, m.locks.AwaitClusterLocks, in)
 }
 
 // withdrawCluster lets the workloads of the cluster go back to work, once those of the node were asked to. While that could not be done, the request is
 // left to the sweeper, which keeps to the order.
 func (m *nodeMaintenance) withdrawCluster(ctx workflow.Context, insist insistence) {
-	if !m.clusterRequested || m.requested {
+	if !m.lockState.ClusterRequested || m.lockState.Requested {
 		return
 	}
 	in := activities.ClusterLockInput{Cluster: m.in.Cluster, Owner: m.node.Owner}
 	m.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
 	err := m.undo(ctx, insist, "withdraw the request for "+m.in.Cluster, m.locks.WithdrawClusterMaintenance, in, nil)
 	m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRemoved, err, "")
-	m.clusterRequested = err != nil
+	m.lockState.ClusterRequested = err != nil
 }

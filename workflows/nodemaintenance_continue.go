@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/types"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
@@ -18,8 +17,10 @@ import (
 type NodeMaintenanceCarried struct {
 	Status     maintenancev1.NodeMaintenanceStatus `json:"status"`
 	Requestors []maintenancev1.RequestorStatus     `json:"requestors"`
-	// Taking is how far it has come with taking the node; nil: it has not begun.
-	Taking    *CarriedTaking          `json:"taking,omitempty"`
+	// Slots that were requested: that of the node, unless it is the parent's.
+	Slots     []scheduling.Slot       `json:"slots,omitempty"`
+	Locks     lockState               `json:"locks,omitzero"`
+	Cordoned  bool                    `json:"cordoned,omitempty"`
 	Withdrawn *temporal.SignalRequest `json:"withdrawn,omitempty"`
 	Windows   CarriedWindows          `json:"windows"`
 	// Asked, Turn and Scheduler are the number of the last slot, that of the last answer, and when the scheduler began that gave it.
@@ -28,23 +29,6 @@ type NodeMaintenanceCarried struct {
 	Scheduler time.Time `json:"scheduler"`
 	// Announced is how many states were announced on the node.
 	Announced int32 `json:"announced,omitempty"`
-}
-
-// CarriedTaking is how far a run has come with taking the node. Its fields are those of nodeMaintenance.
-type CarriedTaking struct {
-	// Slots that were asked for, and granted: that of the node, unless it is the parent's.
-	Slots             []scheduling.Slot `json:"slots,omitempty"`
-	Requested         bool              `json:"requested,omitempty"`
-	RequestUID        types.UID         `json:"requestUID,omitempty"`
-	Answered          bool              `json:"answered,omitempty"`
-	Locked            bool              `json:"locked,omitempty"`
-	Skipped           bool              `json:"skipped,omitempty"`
-	ClusterRequested  bool              `json:"clusterRequested,omitempty"`
-	ClusterRequestUID types.UID         `json:"clusterRequestUID,omitempty"`
-	ClusterHeld       bool              `json:"clusterHeld,omitempty"`
-	Cordoned          bool              `json:"cordoned,omitempty"`
-	NodeLockClock     lockClock         `json:"nodeLockClock,omitzero"`
-	ClusterLockClock  lockClock         `json:"clusterLockClock,omitzero"`
 }
 
 func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
@@ -58,25 +42,7 @@ func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
 		m.requestors.all = append(m.requestors.all, &requestor{RequestorStatus: carried})
 	}
 	m.requestors.publish()
-	if c.Taking != nil {
-		m.restoreTaking(*c.Taking)
-	}
-}
-
-func (m *nodeMaintenance) restoreTaking(t CarriedTaking) {
-	m.slots.slots = t.Slots
-	m.requested, m.requestUID, m.answered, m.locked, m.skipped = t.Requested, t.RequestUID, t.Answered, t.Locked, t.Skipped
-	m.clusterRequested, m.clusterRequestUID, m.clusterHeld = t.ClusterRequested, t.ClusterRequestUID, t.ClusterHeld
-	m.cordoned, m.nodeLockClock, m.clusterLockClock = t.Cordoned, t.NodeLockClock, t.ClusterLockClock
-}
-
-func (m *nodeMaintenance) taking() *CarriedTaking {
-	return &CarriedTaking{
-		Slots:     m.slots.slots,
-		Requested: m.requested, RequestUID: m.requestUID, Answered: m.answered, Locked: m.locked, Skipped: m.skipped,
-		ClusterRequested: m.clusterRequested, ClusterRequestUID: m.clusterRequestUID, ClusterHeld: m.clusterHeld,
-		Cordoned: m.cordoned, NodeLockClock: m.nodeLockClock, ClusterLockClock: m.clusterLockClock,
-	}
+	m.slots.slots, m.lockState, m.cordoned = c.Slots, c.Locks, c.Cordoned
 }
 
 // errLong ends an attempt at taking the node, for the next run to go on with: the history has grown long by those before, or by what was told of this one.
@@ -104,7 +70,7 @@ func (m *nodeMaintenance) takes(ctx workflow.Context) bool { return ctx.Err() ==
 // rests reports whether the run may end here: its history is long enough, its window is closed, and it has nothing in hand that only this run knows of.
 func (m *nodeMaintenance) rests(ctx workflow.Context) bool {
 	return mustContinueAsNew(ctx, 0) && m.closed() != nil && ctx.Err() == nil &&
-		!m.requested && !m.clusterRequested && !m.cordoned
+		!m.lockState.Requested && !m.lockState.ClusterRequested && !m.cordoned
 }
 
 // continueAsNew hands everything to a new run, unless something was said in the last moment by which it may not: then it returns nil.
@@ -122,7 +88,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	in.Carried = &NodeMaintenanceCarried{
 		Status: m.status, Withdrawn: m.withdrawn, Windows: m.holds.windows.carry(),
 		Asked: m.slots.number, Turn: m.slots.turn, Scheduler: m.slots.scheduler,
-		Announced: m.announced, Taking: m.taking(),
+		Announced: m.announced, Slots: m.slots.slots, Locks: m.lockState, Cordoned: m.cordoned,
 	}
 	in.Carried.Status.States, in.Carried.Status.Notes = latest(m.status.States), latest(m.status.Notes)
 	for _, r := range m.requestors.all {

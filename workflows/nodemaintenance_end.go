@@ -81,7 +81,7 @@ func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	if m.marked {
 		found = m.returnNode(ctx, insist, err, mayHaveLetGo)
 	}
-	if m.requested {
+	if m.lockState.Requested {
 		found = m.withdrawRequest(ctx, insist)
 	}
 	if mayHaveLetGo && !found.Active {
@@ -126,8 +126,8 @@ func (m *nodeMaintenance) cleanUpInsistence(ctx workflow.Context) insistence {
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, err error, mayHaveLetGo bool) activities.NodeLocks {
 	keep := m.status.Failure != nil && m.keepsOnFailure()
 	in := activities.ReturnNodeInput{
-		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.requested, RequestUID: m.requestUID, Ended: m.end(err),
-		WithdrawCluster: m.clusterRequested, ClusterRequestUID: m.clusterRequestUID, Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,
+		NodeRef: m.node, KeepCordoned: keep, Withdraw: m.lockState.Requested, RequestUID: m.lockState.RequestUID, Ended: m.end(err),
+		WithdrawCluster: m.lockState.ClusterRequested, ClusterRequestUID: m.lockState.ClusterRequestUID, Slot: m.parentsSlot(err), AwaitLocks: mayHaveLetGo,
 	}
 	if m.jobFinished {
 		in.FinishedJob = new(m.jobInput())
@@ -135,7 +135,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	if m.cordoned {
 		m.record.stages.begin(ctx, maintenancev1.StageKubernetesUncordoned)
 	}
-	if m.requested {
+	if m.lockState.Requested {
 		m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
 	}
 	var result activities.ReturnNodeResult
@@ -153,12 +153,12 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, insist insistence, er
 	}
 	if undone == nil && !result.NotWithdrawn {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, nil, m.lockNote())
-		m.requested = false
+		m.lockState.Requested = false
 	}
 	if result.ClusterWithdrawn {
 		m.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRemoved)
 		m.record.stages.end(ctx, ranv1.StageClusterMaintenanceRemoved, nil, "")
-		m.clusterRequested = false
+		m.lockState.ClusterRequested = false
 	}
 	return result.Locks
 }
@@ -215,7 +215,7 @@ func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistenc
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRemoved)
 	err := m.undo(ctx, insist, "withdraw the request for "+m.node.Node, m.locks.WithdrawNodeMaintenance, in, &found)
 	m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRemoved, err, m.lockNote())
-	m.requested = err != nil
+	m.lockState.Requested = err != nil
 	return found
 }
 

@@ -21,14 +21,15 @@ type nodeRecord struct {
 	ctx        workflow.Context
 	status     *maintenancev1.NodeMaintenanceStatus
 	node       activities.NodeRef
+	requestor  string
 	reason     reasonKeeper
 	attributes *attributeKeeper
 	stages     stageKeeper
 	progress   progress
 }
 
-func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef) *nodeRecord {
-	r := &nodeRecord{ctx: ctx, status: status, node: node}
+func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activities.NodeRef, requestor string) *nodeRecord {
+	r := &nodeRecord{ctx: ctx, status: status, node: node, requestor: requestor}
 	r.attributes = &attributeKeeper{ctx: ctx}
 	r.attributes.gather()
 	r.reason = reasonKeeper{attributes: r.attributes, wait: &status.Wait, show: r.show}
@@ -45,6 +46,8 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	if r.status.State == state {
 		return
 	}
+	workflow.GetLogger(ctx).Info("node maintenance changed state",
+		"cluster", r.node.Cluster, "node", r.node.Node, "requestor", r.requestor, "from", r.status.State, "to", state)
 	r.status.State = state
 	r.reason.replace(nil)
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})

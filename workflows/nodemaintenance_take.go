@@ -15,88 +15,39 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// takeOutOfService waits for the locks of the node to let go, and cordons it. Whoever else was faster, and a lock that was taken back in the last
-// moment, send it back to wait again, perhaps for weeks: then it returns errLong from time to time.
-func (m *nodeMaintenance) takeOutOfService(ctx workflow.Context) error {
-	pause := lockRefusedPause
-	for {
-		err := m.tryToTake(ctx)
-		switch temporal.ErrorType(err) {
-		case temporal.ErrNodeBusy:
-			m.record.note("queued again: " + temporal.ErrorMessage(err))
-			m.queueAgain(ctx, false)
-			m.stopLockClocks(ctx)
-			if err := m.whileOpen(ctx, m.awaitNodeFree); err != nil {
-				return err
-			}
-		case temporal.ErrLockRefused:
-			if !m.locked {
-				return err
-			}
-			m.record.note("waiting for locks again: " + temporal.ErrorMessage(err))
-			if err := awaitRefused(ctx, m.record.reason, err, pause, "before looking at the locks of "+m.node.Node+" again"); err != nil {
-				return err
-			}
-			pause = min(2*pause, lockRefusedPauseLimit)
-		case temporal.ErrHeld:
-			// The release is waited for before it is tried again.
-		default:
-			return err
-		}
-		if m.isLong(ctx) {
-			return errLong
-		}
-	}
-}
-
-func (m *nodeMaintenance) tryToTake(ctx workflow.Context) error {
-	if err := m.whileOpen(ctx, m.awaitRelease); err != nil {
-		return err
-	}
-	if taken, err := m.takeAfterCluster(ctx); taken || err != nil {
-		return err
-	}
-	for _, wait := range []func(workflow.Context) error{m.awaitLocks, m.awaitRelease} {
-		if err := m.whileOpen(ctx, wait); err != nil {
-			return err
-		}
-	}
-	return m.cordon(ctx)
-}
-
 // take asks the locks of the node to let go. When none holds it, the node is cordoned at once: then it returns true.
 func (m *nodeMaintenance) take(ctx workflow.Context) (taken bool, err error) {
 	m.record.enter(ctx, maintenancev1.NodeScheduled)
-	m.marked, m.requested, m.cordoned = true, true, true
+	m.marked, m.lockState.Requested, m.cordoned = true, true, true
 	in := activities.TakeNodeInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Departure: m.departure(),
 		Closes: m.holds.closes(m.in.Cluster),
 	}
 	// A rollout has asked the locks of the cluster. When one holds all the same, that request may be gone.
-	in.WithCluster = m.in.Parent == "" || m.clusterHeld || m.clusterRequested
-	m.clusterRequested = in.WithCluster
+	in.WithCluster = m.in.Parent == "" || m.lockState.ClusterHeld || m.lockState.ClusterRequested
+	m.lockState.ClusterRequested = in.WithCluster
 	if in.WithCluster {
 		m.record.stages.begin(ctx, ranv1.StageClusterMaintenanceRequested)
 	}
 	m.record.stages.begin(ctx, maintenancev1.StageNodeMaintenanceRequested)
 	var found activities.TakeNodeResult
 	err = m.insistUntilHeld().effect(ctx, "take "+m.node.Node, m.nodes.TakeNode, in, &found)
-	m.answered, m.locked, m.skipped, m.requestUID = err == nil, found.Locks.Asked, found.Locks.Skipped, found.Locks.RequestUID
-	m.clusterHeld, m.clusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
-	m.clusterRequested = m.clusterRequested && (err != nil || m.locked || m.clusterRequestUID != "")
+	m.lockState.Answered, m.lockState.Asked, m.lockState.Skipped, m.lockState.RequestUID = err == nil, found.Locks.Asked, found.Locks.Skipped, found.Locks.RequestUID
+	m.lockState.ClusterHeld, m.lockState.ClusterRequestUID = found.Locks.ClusterHeld, found.Locks.ClusterRequestUID
+	m.lockState.ClusterRequested = m.lockState.ClusterRequested && (err != nil || m.lockState.Asked || m.lockState.ClusterRequestUID != "")
 	m.record.note(found.Warning)
 	m.record.lockProgress(found.LockProgress)
 	if in.WithCluster {
 		m.recordClusterAsked(ctx, err)
 	}
-	if !m.clusterHeld {
+	if !m.lockState.ClusterHeld {
 		m.record.stages.end(ctx, maintenancev1.StageNodeMaintenanceRequested, err, m.lockNote())
 	}
 	if err != nil || found.Cordon == nil {
 		m.cordoned = err != nil && mayHaveTaken(err)
 		return false, err
 	}
-	if m.locked {
+	if m.lockState.Asked {
 		m.record.stages.begin(ctx, maintenancev1.StageNodeWorkloadLocksInactive)
 		m.record.stages.end(ctx, maintenancev1.StageNodeWorkloadLocksInactive, nil, "")
 	}
@@ -142,7 +93,7 @@ func (m *nodeMaintenance) queueAgain(ctx workflow.Context, mayHaveLetGo bool) {
 	m.withdrawRequest(clean, insist)
 	if mayHaveLetGo {
 		if m.awaitLocksActive(ctx); ctx.Err() != nil {
-			m.locked = true // the clean-up waits for them, and goes on from there
+			m.lockState.Asked = true // the clean-up waits for them, and goes on from there
 			return
 		}
 	}
@@ -158,7 +109,7 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 	if err := m.requeue(ctx); err != nil {
 		return err
 	}
-	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.nodeLockClock.RunsOut}
+	in := activities.RequestsServedInput{Cluster: m.in.Cluster, Deadline: m.lockState.NodeClock.RunsOut}
 	for _, first := range temporal.Blockers(cycle) {
 		in.Requests = append(in.Requests, first.Name)
 	}
@@ -170,7 +121,7 @@ func (m *nodeMaintenance) giveWay(ctx workflow.Context, cycle error) error {
 // requeue lets the node's locks hold it again, and gives its slot back.
 func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 	switch mayHaveLetGo := m.mayHaveLetGo(); {
-	case m.requested:
+	case m.lockState.Requested:
 		m.queueAgain(ctx, mayHaveLetGo)
 	case mayHaveLetGo:
 		m.awaitLocksActive(ctx)
@@ -189,10 +140,12 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 
 // mayHaveLetGo reports whether locks may have let go of the node: there are some, or nobody knows, for a request may have been made whose answer was not
 // waited for.
-func (m *nodeMaintenance) mayHaveLetGo() bool { return m.locked || m.requested && !m.answered }
+func (m *nodeMaintenance) mayHaveLetGo() bool {
+	return m.lockState.Asked || m.lockState.Requested && !m.lockState.Answered
+}
 
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) error {
-	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.nodeLockClock), Requested: true}
+	in := activities.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.lockState.NodeClock), Requested: true}
 	return m.awaitLetGo(ctx, maintenancev1.StageNodeWorkloadLocksInactive, "AwaitNodeLocks", m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in)
 }
 
@@ -210,9 +163,9 @@ func (m *nodeMaintenance) awaitLetGo(ctx workflow.Context, stage drydockv1.Stage
 
 func (m *nodeMaintenance) lockNote() string {
 	switch {
-	case m.skipped:
+	case m.lockState.Skipped:
 		return "no lock holds the node, and annotation " + lcmv1.AnnotationSkipMaintenance + " forbids to ask for it"
-	case m.answered && !m.locked:
+	case m.lockState.Answered && !m.lockState.Asked:
 		return "the cluster has no workload locks"
 	}
 	return ""
@@ -222,7 +175,7 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) error {
 	m.record.enter(ctx, maintenancev1.NodeCordon)
 	m.cordoned = true
 	in := activities.CordonInput{
-		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.locked, Departure: m.departure(), Closes: m.holds.closes(m.in.Cluster),
+		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.lockState.Asked, Departure: m.departure(), Closes: m.holds.closes(m.in.Cluster),
 	}
 	var result activities.CordonResult
 	err := m.insistUntilHeld().effect(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
