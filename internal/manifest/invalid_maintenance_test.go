@@ -88,7 +88,7 @@ func invalidMaintenances() []invalidCase {
 		},
 		{
 			name: "an additional requestor that is the requestor", text: request("additionalRequestors: [ab, me.example.com]"),
-			lines: []string{nm + `additionalRequestors: Invalid value: must not name requestorID once more`},
+			lines: []string{nm + `additionalRequestors: Invalid value: must not repeat requestorID`},
 		},
 		{
 			name: "no additional requestor but text", text: request("additionalRequestors: ab"),

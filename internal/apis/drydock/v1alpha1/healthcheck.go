@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HealthCheck is one thing that must be true before work goes on. Exactly one of Condition, Workload, Pods, Node, CEL, Prometheus, HTTP and
+// HealthCheck is one condition that must hold before work continues. Exactly one of Condition, Workload, Pods, Node, CEL, Prometheus, HTTP and
 // HarborCluster says what is checked.
 // +kubebuilder:validation:XValidation:rule="(has(self.condition) ? 1 : 0) + (has(self.workload) ? 1 : 0) + (has(self.pods) ? 1 : 0) + (has(self.node) ? 1 : 0) + (has(self.cel) ? 1 : 0) + (has(self.prometheus) ? 1 : 0) + (has(self.http) ? 1 : 0) + (has(self.harborCluster) ? 1 : 0) == 1",message="exactly one of condition, workload, pods, node, cel, prometheus, http and harborCluster must be set"
 type HealthCheck struct {

@@ -16,13 +16,13 @@ type Hold struct {
 	Reason string `json:"reason,omitempty"`
 	// Since is when it was held first.
 	Since metav1.Time `json:"since"`
-	// Window names the maintenance windows that hold it because they are closed; empty: somebody holds it.
+	// Window names the closed maintenance windows that hold it; empty for an emergency stop.
 	// +optional
 	Window string `json:"window,omitempty"`
-	// Until is when they open next; absent: no such time is in sight, or somebody holds it.
+	// Until is when they open next; absent if no opening is known, or for an emergency stop.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
-	// OnOverrun is what becomes of what is at work while they are closed.
+	// OnOverrun is the rule for running work while they are closed.
 	// +optional
 	OnOverrun OverrunAction `json:"onOverrun,omitempty"`
 }
@@ -33,7 +33,7 @@ func (h Hold) Same(other Hold) bool {
 		h.Until.Equal(other.Until) && h.OnOverrun == other.OnOverrun
 }
 
-// LetsFinish reports whether what is at work is finished: it is held by a window that says so.
+// LetsFinish reports whether running work may finish, as the window that holds it allows.
 func (h Hold) LetsFinish() bool {
 	return h.Window != "" && h.OnOverrun != OverrunPause && h.OnOverrun != OverrunCancel
 }

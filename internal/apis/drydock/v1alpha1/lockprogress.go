@@ -9,7 +9,7 @@ type LockProgress struct {
 	// Percentage is Updated of Total, rounded down; 100 without nodes. Description says the same in words.
 	Percentage  int32  `json:"percentage"`
 	Description string `json:"description"`
-	// InactiveNow are the nodes that it has let go of now, Updated those and the ones that it had let go of before in this maintenance.
+	// InactiveNow counts the nodes that are released now, Updated also those that were released earlier in this maintenance.
 	InactiveNow int32 `json:"inactiveNow"`
 	Updated     int32 `json:"updated"`
 	// Total nodes that it holds locks on.

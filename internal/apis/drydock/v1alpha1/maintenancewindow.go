@@ -21,7 +21,7 @@ type MaintenanceWindow struct {
 // MaintenanceWindowSpec says when the window is open, for which clusters, and what happens when work outlasts it.
 // +kubebuilder:validation:XValidation:rule="!has(self.notBefore) || !has(self.notAfter) || self.notAfter > self.notBefore",message="must be after notBefore",fieldPath=".notAfter"
 type MaintenanceWindowSpec struct {
-	// TimeZone is the IANA name of the zone whose clocks count, e.g. Europe/Berlin.
+	// TimeZone is the IANA name of the time zone, e.g. Europe/Berlin.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone"`
@@ -34,13 +34,13 @@ type MaintenanceWindowSpec struct {
 	// NotAfter is where the calendar ends: nothing is open from then on.
 	// +optional
 	NotAfter *metav1.Time `json:"notAfter,omitempty"`
-	// Exclusions are times at which nothing is open whatever the rest says, e.g. a freeze over the holidays.
+	// Exclusions are times at which the window stays closed, e.g. a freeze over the holidays.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Exclusions []WindowExclusion `json:"exclusions,omitempty"`
-	// Cutoff is how long before its end nothing new starts in an opening any more.
+	// Cutoff is the time before the end of an opening in which nothing new starts.
 	// +optional
 	Cutoff Duration `json:"cutoff,omitempty"`
 	// OnOverrun is what happens to work that is not done when the window closes.
@@ -85,7 +85,7 @@ type WindowExclusion struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// TimeZone is the IANA name of the zone whose clocks count; absent: that of the window.
+	// TimeZone is the IANA name of the time zone; absent: that of the window.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
@@ -117,7 +117,7 @@ type OverrunAction string
 
 // The actions at the end of a window.
 const (
-	// OverrunFinish: nodes at work are finished, the rest pauses until the window opens again.
+	// OverrunFinish: nodes under maintenance are finished, the rest pauses until the window opens again.
 	OverrunFinish OverrunAction = "Finish"
 	// OverrunPause: work stops after the step that it is at.
 	OverrunPause OverrunAction = "Pause"
@@ -125,12 +125,12 @@ const (
 	OverrunCancel OverrunAction = "Cancel"
 )
 
-// WindowNotification says where to send word of a window.
+// WindowNotification says where to send notifications of a window.
 type WindowNotification struct {
 	// URL of the webhook.
 	// +kubebuilder:validation:Pattern=`^https?://.+`
 	URL string `json:"url"`
-	// Leads are how long before a start to send word of it.
+	// Leads are the times before a start at which to send a notification of it.
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
 	Leads []Duration `json:"leads,omitempty"`

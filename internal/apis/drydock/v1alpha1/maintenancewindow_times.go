@@ -18,7 +18,7 @@ type WindowTimes struct {
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Recurrence string `json:"recurrence,omitempty"`
-	// Duration is how much time passes from start to end, whatever the clocks do in between: at most 366 days.
+	// Duration is the elapsed time from start to end, also across daylight saving time changes: at most 366 days.
 	// +optional
 	Duration Duration `json:"duration,omitempty"`
 	// EndTime is the time of day at which it ends, e.g. 04:00: on the day of the start if that is before, otherwise on the next.
@@ -31,7 +31,7 @@ type WindowTimes struct {
 	// ScheduledEnd is its end.
 	// +optional
 	ScheduledEnd *metav1.Time `json:"scheduledEnd,omitempty"`
-	// OnGap is what becomes of a start at a time of day that the clocks skip.
+	// OnGap is the rule for a start at a local time that daylight saving time skips.
 	// +kubebuilder:default=Later
 	// +optional
 	OnGap GapRule `json:"onGap,omitempty"`
@@ -41,11 +41,11 @@ type WindowTimes struct {
 	OnRepeat RepeatRule `json:"onRepeat,omitempty"`
 }
 
-// GapRule is what becomes of a start at a time of day that does not exist, because clocks are put forward.
+// GapRule is the rule for a start at a local time that does not exist, because daylight saving time begins.
 // +kubebuilder:validation:Enum=Later;Earlier;Drop
 type GapRule string
 
-// The rules for a start at 02:30 when clocks go from 02:00 to 03:00.
+// The rules for a start at 02:30 when daylight saving time skips from 02:00 to 03:00.
 const (
 	// GapLater: by the clock as it was before, 03:30.
 	GapLater GapRule = "Later"
@@ -55,7 +55,7 @@ const (
 	GapDrop GapRule = "Drop"
 )
 
-// RepeatRule is which of two moments a time of day means that comes twice, because clocks are put back.
+// RepeatRule selects one of two moments with the same local time, because daylight saving time ends.
 // +kubebuilder:validation:Enum=First;Second
 type RepeatRule string
 

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Wait is the one current reason why something does not go on. Every status that can wait has one.
+// Wait is the one current reason why work waits. Every status that can wait has one.
 type Wait struct {
 	// Reason is a CamelCase word that programs can match.
 	Reason string `json:"reason"`
@@ -14,12 +14,12 @@ type Wait struct {
 	// Until is when the wait ends by itself: the deadline. Absent: it does not.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
-	// Blockers are the objects that stand in the way.
+	// Blockers are the objects that block it.
 	// +optional
 	Blockers []Blocker `json:"blockers,omitempty"`
 }
 
-// Blocker is one object that stands in the way, and how.
+// Blocker is an object that blocks work, and why.
 type Blocker struct {
 	Kind string `json:"kind"`
 	// +optional

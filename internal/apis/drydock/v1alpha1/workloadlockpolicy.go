@@ -12,7 +12,7 @@ type WorkloadLockPolicy struct {
 	Spec WorkloadLockPolicySpec `json:"spec"`
 }
 
-// WorkloadLockPolicySpec says which nodes the application holds locks on, and when it may let go.
+// WorkloadLockPolicySpec says which nodes the application holds locks on, and when it may release them.
 type WorkloadLockPolicySpec struct {
 	// ControllerName is written on every lock of the application and identifies them.
 	// +kubebuilder:validation:MinLength=1

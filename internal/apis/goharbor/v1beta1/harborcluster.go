@@ -34,13 +34,13 @@ type HarborClusterSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
-	// DeletionPolicy says what becomes of the data when the HarborCluster is deleted (addition).
+	// DeletionPolicy says whether the data is deleted with the HarborCluster (addition).
 	// +kubebuilder:default=Retain
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
-// DeletionPolicy says what becomes of data.
+// DeletionPolicy says whether data is deleted.
 // +kubebuilder:validation:Enum=Retain;Delete
 type DeletionPolicy string
 

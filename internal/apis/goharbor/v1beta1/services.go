@@ -25,7 +25,7 @@ type Database struct {
 	Spec DatabaseSpec `json:"spec"`
 }
 
-// DatabaseSpec holds the settings of each kind; those of other kinds are not heeded.
+// DatabaseSpec holds the settings of each kind; those of other kinds are ignored.
 type DatabaseSpec struct {
 	// PostgreSQL is passed on to Harbor: hosts[], username, passwordRef, sslMode, prefix.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -38,7 +38,7 @@ type DatabaseSpec struct {
 // ZalandoSpec is a PostgreSQL that the operator of Zalando runs.
 type ZalandoSpec struct {
 	Image `json:",inline"`
-	// OperatorVersion is not heeded; the operator that runs in the cluster does the work.
+	// OperatorVersion is ignored; the operator that runs in the cluster does the work.
 	// +optional
 	OperatorVersion string `json:"operatorVersion,omitempty"`
 	// Version of PostgreSQL (addition).
@@ -58,7 +58,7 @@ type ZalandoSpec struct {
 	// +kubebuilder:validation:Enum=disable;allow;prefer;require;verify-ca;verify-full
 	// +optional
 	SSLConfig string `json:"sslConfig,omitempty"`
-	// ConnectTimeout is not heeded: Harbor has no such setting.
+	// ConnectTimeout is ignored: Harbor has no such setting.
 	// +optional
 	ConnectTimeout int32 `json:"connectTimeout,omitempty"`
 }
@@ -95,7 +95,7 @@ type Cache struct {
 	Spec CacheSpec `json:"spec"`
 }
 
-// CacheSpec holds the settings of each kind; those of other kinds are not heeded.
+// CacheSpec holds the settings of each kind; those of other kinds are ignored.
 type CacheSpec struct {
 	// Redis is passed on to Harbor: host, port, sentinelMasterSet, passwordRef, certificateRef.
 	// +kubebuilder:pruning:PreserveUnknownFields
@@ -108,7 +108,7 @@ type CacheSpec struct {
 // RedisFailoverSpec is a Redis with sentinels that the operator of Spotahome runs.
 type RedisFailoverSpec struct {
 	Image `json:",inline"`
-	// OperatorVersion is not heeded; the operator that runs in the cluster does the work.
+	// OperatorVersion is ignored; the operator that runs in the cluster does the work.
 	// +optional
 	OperatorVersion string `json:"operatorVersion,omitempty"`
 	// +kubebuilder:default={}

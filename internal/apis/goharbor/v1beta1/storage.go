@@ -34,7 +34,7 @@ type Storage struct {
 	Spec StorageSpec `json:"spec"`
 }
 
-// StorageSpec holds the settings of each kind; those of other kinds are not heeded. Those of services that run elsewhere are passed on to
+// StorageSpec holds the settings of each kind; those of other kinds are ignored. Those of services that run elsewhere are passed on to
 // Harbor.
 type StorageSpec struct {
 	// +optional
@@ -83,7 +83,7 @@ type StorageExpose struct {
 type StorageIngress struct {
 	// +kubebuilder:validation:MinLength=1
 	Host string `json:"host"`
-	// Controller is not heeded: annotations and ingressClassName say the same.
+	// Controller is ignored: annotations and ingressClassName say the same.
 	// +optional
 	Controller string `json:"controller,omitempty"`
 	// +optional
@@ -103,7 +103,7 @@ type StorageTLS struct {
 // +kubebuilder:validation:XValidation:rule="self.replicas * self.volumesPerServer >= 4",message="replicas * volumesPerServer must be 4 or more: MinIO spreads its data over 4 volumes at least"
 type MinIOSpec struct {
 	Image `json:",inline"`
-	// OperatorVersion is not heeded; the operator that runs in the cluster does the work.
+	// OperatorVersion is ignored; the operator that runs in the cluster does the work.
 	// +optional
 	OperatorVersion string `json:"operatorVersion,omitempty"`
 	// Redirect is the older place of storage.spec.redirect, which wins.

@@ -2,16 +2,16 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// LockState is whether an application lets go.
+// LockState is whether an application releases its lock.
 type LockState string
 
 // The states of a lock. Anything else, and no state at all, counts as held.
 const (
 	// LockActive: the application does not allow disruption.
 	LockActive LockState = "active"
-	// LockInactive: the application has let go.
+	// LockInactive: the application has released the lock.
 	LockInactive LockState = "inactive"
-	// LockFailed: the application cannot let go, or did not come back; errorMessage says why.
+	// LockFailed: the application cannot release the lock, or did not recover; errorMessage says why.
 	LockFailed LockState = "failed"
 )
 
@@ -84,7 +84,7 @@ type WorkloadLockStatus struct {
 	InactivationProgress *InactivationProgress `json:"inactivationProgress,omitempty"`
 }
 
-// InactivationProgress is how far the application has come in letting go.
+// InactivationProgress is the progress of the application in releasing its locks.
 type InactivationProgress struct {
 	// +optional
 	Description string `json:"description,omitempty"`

@@ -30,7 +30,7 @@ type MaintenanceOperatorConfigSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="must be at most 2147483647"
 	// +optional
 	MaxParallelOperations *intstr.IntOrString `json:"maxParallelOperations,omitempty"`
-	// MaxUnavailable is how many nodes may be unavailable, for whatever reason: a number, or a percentage of all nodes, rounded
+	// MaxUnavailable is how many nodes may be unavailable, for any reason: a number, or a percentage of all nodes, rounded
 	// down. 0 means none; absent means no limit.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number of at least 0 or a percentage from 0% to 100%"
@@ -50,7 +50,7 @@ type MaintenanceOperatorConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
 	Budgets []Budget `json:"budgets,omitempty"`
-	// AgingSeconds: a request that has waited for longer goes before all that have not, so that a requestor that is always at work
+	// AgingSeconds: a request that has waited for longer goes before all that have not, so that a requestor with constant work
 	// cannot starve the others (addition). 0 or absent: no request does.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
@@ -65,7 +65,7 @@ type MaintenanceOperatorConfigSpec struct {
 // +kubebuilder:validation:XValidation:rule="has(self.maxUnavailable) || has(self.maxParallelOperations) || has(self.maxParallelZones)",message="limits nothing: set maxUnavailable, maxParallelOperations or maxParallelZones"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxParallelZones) || has(self.topologyKey)",fieldPath=".maxParallelZones",message="needs topologyKey, which says what a zone is"
 type Budget struct {
-	// Name of the budget: a request that waits for it says so by this name.
+	// Name of the budget: a request that waits for it has this name in its reason.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must consist of lower-case letters, digits and '-', beginning and ending with a letter or digit"
@@ -78,7 +78,7 @@ type Budget struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, e.g. topology.kubernetes.io/zone"
 	// +optional
 	TopologyKey string `json:"topologyKey,omitempty"`
-	// MaxUnavailable is how many of the nodes (of each zone, if there is a topologyKey) may be unavailable, for whatever reason: a number,
+	// MaxUnavailable is how many of the nodes (of each zone, if there is a topologyKey) may be unavailable, for any reason: a number,
 	// or a percentage, rounded down. 0 means none; absent means no limit.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16

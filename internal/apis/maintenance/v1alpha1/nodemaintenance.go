@@ -24,14 +24,14 @@ type NodeMaintenance struct {
 }
 
 // NodeMaintenanceSpec says which node, for whom, and what is done to it.
-// +kubebuilder:validation:XValidation:rule="!has(self.additionalRequestors) || !(self.requestorID in self.additionalRequestors)",fieldPath=".additionalRequestors",message="must not name requestorID once more"
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalRequestors) || !(self.requestorID in self.additionalRequestors)",fieldPath=".additionalRequestors",message="must not repeat requestorID"
 // +kubebuilder:validation:XValidation:rule="!has(self.onDrainTimeout) || self.onDrainTimeout != 'Retry' || has(self.drainSpec)",fieldPath=".onDrainTimeout",reason=FieldValueForbidden,message="there is no drain to retry: set drainSpec, {} drains with the defaults"
 // +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'KeepCordoned' || !has(self.cordon) || self.cordon",fieldPath=".onFailure",reason=FieldValueForbidden,message="a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon"
 type NodeMaintenanceSpec struct {
 	// RequestorID identifies who asks, e.g. driver.example.com.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: ask with another NodeMaintenance"
 	RequestorID RequestorID `json:"requestorID"`
-	// AdditionalRequestors also need the node: it is not given back while there are any.
+	// AdditionalRequestors also need the node: it stays out of service until all of them are done.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
@@ -53,7 +53,7 @@ type NodeMaintenanceSpec struct {
 	// +optional
 	DrainSpec *DrainSpec `json:"drainSpec,omitempty"`
 
-	// Action is the work on the node (Drydock's addition). Absent: the requestor works and then says done.
+	// Action is the work on the node (Drydock's addition). Absent: the requestor works and then sends done.
 	// +optional
 	Action *Action `json:"action,omitempty"`
 	// HealthChecks must hold after the work, beside the node being Ready and its DaemonSet pods ready (addition).
@@ -73,7 +73,7 @@ type NodeMaintenanceSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	MaintenanceWindows []drydockv1.WindowName `json:"maintenanceWindows,omitempty"`
-	// OnDrainTimeout: Fail ends the maintenance, Retry drains once more (addition).
+	// OnDrainTimeout: Fail ends the maintenance, Retry drains again (addition).
 	// +kubebuilder:default=Fail
 	// +optional
 	OnDrainTimeout DrainTimeoutAction `json:"onDrainTimeout,omitempty"`
@@ -109,7 +109,7 @@ const (
 	DrainTimeoutRetry DrainTimeoutAction = "Retry"
 )
 
-// FailureAction is what becomes of a node whose maintenance failed.
+// FailureAction is the action on a node whose maintenance failed.
 // +kubebuilder:validation:Enum=Uncordon;KeepCordoned
 type FailureAction string
 
@@ -124,7 +124,7 @@ type WaitForPodCompletionSpec struct {
 	// PodSelector is a label selector in its string form. Empty: every pod of the node except DaemonSet and static pods.
 	// +optional
 	PodSelector PodSelector `json:"podSelector,omitempty"`
-	// TimeoutSeconds after which the maintenance goes on without them. 0: no limit.
+	// TimeoutSeconds after which the maintenance continues without them. 0: no limit.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
@@ -190,7 +190,7 @@ type ActionType string
 
 // The kinds of work.
 const (
-	// ActionNone: the requestor works on the node and says done.
+	// ActionNone: the requestor works on the node and sends done.
 	ActionNone ActionType = "none"
 	// ActionJob: a Job runs on the node.
 	ActionJob ActionType = "job"

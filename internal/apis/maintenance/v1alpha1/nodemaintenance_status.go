@@ -81,10 +81,10 @@ type NodeMaintenanceStatus struct {
 	// State is where the maintenance stands (addition).
 	// +optional
 	State NodeState `json:"state,omitempty"`
-	// Wait is the one reason why it does not go on (addition).
+	// Wait is the one reason why it waits (addition).
 	// +optional
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Held is the emergency stop that holds the node's cluster: what is at work finishes, no further step that disrupts begins (addition).
+	// Held is the emergency stop that holds the node's cluster: running steps finish, no further disruptive step starts (addition).
 	// +optional
 	Held *drydockv1.Hold `json:"held,omitempty"`
 	// States with the time each was entered (addition).
@@ -96,17 +96,17 @@ type NodeMaintenanceStatus struct {
 	// CordonedByUs: the node was schedulable before, and is made so again afterwards (addition).
 	// +optional
 	CordonedByUs bool `json:"cordonedByUs,omitempty"`
-	// HandedOver: its requestors have the node, and done, fail and recover are about that. It is not while a Job is at work there, though the state is Ready
+	// HandedOver means that the node is ready for its requestors, which may send done, fail and recover. It is false while a Job runs there, although the state is Ready
 	// (addition).
 	// +optional
 	HandedOver bool `json:"handedOver,omitempty"`
 	// Requestors of the node where there are several: the one that asked, then the additional ones (addition).
 	// +optional
 	Requestors []RequestorStatus `json:"requestors,omitempty"`
-	// LeftCordoned: the maintenance is over, and no pod can be scheduled on the node still; the notes say why (addition).
+	// LeftCordoned means that the maintenance has ended and the node is still cordoned; the notes say why (addition).
 	// +optional
 	LeftCordoned bool `json:"leftCordoned,omitempty"`
-	// NotReturned: the maintenance is over, and could not return the node: it may bear its marks until the sweeper takes them back; the notes say why
+	// NotReturned means that the maintenance has ended and could not return the node: its marks may stay until the sweeper removes them; the notes say why
 	// (addition).
 	// +optional
 	NotReturned bool `json:"notReturned,omitempty"`
@@ -114,7 +114,7 @@ type NodeMaintenanceStatus struct {
 	// taken out of service or returned (addition).
 	// +optional
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
-	// LockTimeLeft is what is left of lockTimeoutSeconds to the workload locks that were asked to let go, while the maintenance waits for its turn again
+	// LockTimeLeft is the remainder of lockTimeoutSeconds for the requested workload locks, while the maintenance waits for a slot again
 	// (addition).
 	// +optional
 	LockTimeLeft *LockTimeLeft `json:"lockTimeLeft,omitempty"`
@@ -130,7 +130,7 @@ type NodeMaintenanceStatus struct {
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 }
 
-// LockTimeLeft is for how long workload locks may hold still when they are asked once more. They are not asked while the node waits for its turn.
+// LockTimeLeft is how long workload locks may still hold when they are requested again. They are not requested while the node waits for a slot.
 type LockTimeLeft struct {
 	// NodeSeconds are those of the node's locks; absent: all.
 	// +optional
@@ -161,7 +161,7 @@ func (s RequestorState) NeedsNode() bool { return s == RequestorAtWork || s == R
 type RequestorStatus struct {
 	RequestorID string         `json:"requestorID"`
 	State       RequestorState `json:"state"`
-	// Message is who said so, and why.
+	// Message is the actor and the reason.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -100,7 +100,7 @@ type RemediationStrategy struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +optional
 	Canaries []string `json:"canaries,omitempty"`
-	// MaxConcurrency is how many clusters are at work at once: a number of at least 1, or a percentage of the selected clusters,
+	// MaxConcurrency is how many clusters are upgraded at once: a number of at least 1, or a percentage of the selected clusters,
 	// rounded down, at least 1.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
@@ -112,8 +112,8 @@ type RemediationStrategy struct {
 	// +optional
 	Timeout int32 `json:"timeout,omitempty"`
 
-	// Rollout is how the clusters after the canaries are taken: batch after batch, or each as soon as another is over, so that as many as
-	// maxConcurrency are always at work (addition).
+	// Rollout is how the clusters after the canaries start: batch after batch, or each as soon as another has ended, so that as many as
+	// maxConcurrency are always running (addition).
 	// +kubebuilder:default=Batched
 	// +optional
 	Rollout RolloutMode `json:"rollout,omitempty"`
@@ -122,7 +122,7 @@ type RemediationStrategy struct {
 	// +optional
 	ClusterTimeout int32 `json:"clusterTimeout,omitempty"`
 	// MaxFailures is how many clusters may fail or time out: a number of at least 1, or a percentage of the selected clusters, rounded down,
-	// at least 1. No more clusters are at work than may still fail; when that many have failed, nothing else starts. Absent: no limit
+	// at least 1. No more clusters run than may still fail; when that many have failed, nothing else starts. Absent: no limit
 	// (addition).
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
@@ -144,7 +144,7 @@ const (
 	Rolling RolloutMode = "Rolling"
 )
 
-// Approvals say before what somebody has to approve.
+// Approvals are the points at which a rollout waits for an approval.
 type Approvals struct {
 	// BeforeCanaries: before the first batch.
 	// +optional
@@ -174,7 +174,7 @@ const (
 	BatchTimeoutAbort    BatchTimeoutAction = "Abort"
 )
 
-// PolicyEnforcement is how inform policies are enforced on the clusters whose turn it is.
+// PolicyEnforcement is how inform policies are enforced on the clusters of the current batch.
 // +kubebuilder:validation:Enum=Copy;Override
 type PolicyEnforcement string
 
@@ -204,11 +204,11 @@ type NodeMaintenanceRemediation struct {
 	WaitForPodCompletion *maintenancev1.WaitForPodCompletionSpec `json:"waitForPodCompletion,omitempty"`
 	// +optional
 	DrainSpec *maintenancev1.DrainSpec `json:"drainSpec,omitempty"`
-	// Action is the work on each node. Absent: a node is returned as soon as it is drained. Type none: each node is handed
-	// over, and returned when somebody says done.
+	// Action is the work on each node. Absent: a node is returned as soon as it is drained. Type none: each node
+	// becomes ready for a requestor, and is returned after its done.
 	// +optional
 	Action *maintenancev1.Action `json:"action,omitempty"`
-	// HealthChecks must hold after the work on each node, and once more when the cluster is done.
+	// HealthChecks must hold after the work on each node, and again when the cluster is done.
 	// +optional
 	HealthChecks []drydockv1.HealthCheck `json:"healthChecks,omitempty"`
 	// HealthTimeoutSeconds limits the checks that the node is Ready and its DaemonSet pods are. 0: no limit.

@@ -55,9 +55,9 @@ const (
 
 // Reasons why a rollout waits.
 const (
-	// ReasonBatchInProgress is what a rollout waits for while nothing else keeps it: its clusters at work.
+	// ReasonBatchInProgress is what a rollout waits for without another reason: its running clusters.
 	ReasonBatchInProgress = "BatchInProgress"
-	// ReasonWaitingForApproval: somebody has to approve what comes next.
+	// ReasonWaitingForApproval: the next batch needs an approval.
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonSoaking: what has been done to clusters must last for a while before others follow.
 	ReasonSoaking = "Soaking"
@@ -126,7 +126,7 @@ type ClusterGroupUpgradeStatus struct {
 	// LeftPlan, where Clusters does not have all, are the clusters that have left the plan: they could not be prepared, and have failed (addition).
 	// +optional
 	LeftPlan []string `json:"leftPlan,omitempty"`
-	// AfterCompletion is there once actions.afterCompletion is being done, in this run or one that this one does once more (addition).
+	// AfterCompletion is there once actions.afterCompletion is being done, in this run or in the one that this run retries (addition).
 	// +optional
 	AfterCompletion *AfterCompletionStatus `json:"afterCompletion,omitempty"`
 	// ComputedMaxFailures is maxFailures as a number of clusters (addition).
@@ -139,7 +139,7 @@ type ClusterGroupUpgradeStatus struct {
 	// +optional
 	Status RunStatus `json:"status,omitempty"`
 
-	// Wait is the one reason why the rollout does not go on (addition).
+	// Wait is the one reason why the rollout waits (addition).
 	// +optional
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// Counts of clusters by state (addition).
@@ -151,7 +151,7 @@ type ClusterGroupUpgradeStatus struct {
 	// Paused: nothing new is started (addition).
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// Held is the emergency stop that keeps the rollout from going on, and its clock still: that of every cluster, or of one of the
+	// Held is the emergency stop that holds the rollout and suspends its timeouts: that of every cluster, or of one of the
 	// current batch (addition).
 	// +optional
 	Held *drydockv1.Hold `json:"held,omitempty"`
@@ -169,7 +169,7 @@ type Outcome struct {
 	Clusters int32        `json:"clusters"`
 }
 
-// AfterCompletionStatus says what became of actions.afterCompletion.
+// AfterCompletionStatus is the result of actions.afterCompletion.
 type AfterCompletionStatus struct {
 	// NotDone are the clusters that are complete, or needed no work, and to which it was not done: they refused it, or the rollout did not wait for them. To all
 	// others it was.
@@ -177,7 +177,7 @@ type AfterCompletionStatus struct {
 	NotDone []string `json:"notDone,omitempty"`
 }
 
-// ApprovalPoint is where in a rollout somebody has to approve.
+// ApprovalPoint is where in a rollout an approval is required.
 // +kubebuilder:validation:Enum=beforeCanaries;afterCanaries;beforeEachBatch
 type ApprovalPoint string
 
@@ -188,7 +188,7 @@ const (
 	BeforeEachBatch ApprovalPoint = "beforeEachBatch"
 )
 
-// Approval is what somebody has approved.
+// Approval is an approval that was given.
 type Approval struct {
 	Point ApprovalPoint `json:"point"`
 	// Batch that was to start.
@@ -219,7 +219,7 @@ type RunStatus struct {
 	// Deadline is when the rollout times out; absent while paused or held (addition).
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
-	// Estimate of the end; absent while nothing can be said (addition).
+	// Estimate of the end; absent without an estimate (addition).
 	// +optional
 	Estimate *Estimate `json:"estimate,omitempty"`
 }
@@ -227,7 +227,7 @@ type RunStatus struct {
 // Estimate is when a rollout is expected to have gone through its plan, from how long its clusters have taken so far.
 type Estimate struct {
 	End metav1.Time `json:"end"`
-	// Earliest and Latest are the end if what is left goes as fast, or as slowly, as the fastest and the slowest cluster so far.
+	// Earliest and Latest are the end if the remaining clusters take as long as the fastest and the slowest cluster so far.
 	Earliest metav1.Time `json:"earliest"`
 	Latest   metav1.Time `json:"latest"`
 }
@@ -250,14 +250,14 @@ type ClusterStatus struct {
 	// Since is when that reason began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Held is the emergency stop that holds the cluster; for one whose turn has not come only that of its name.
+	// Held is the emergency stop that holds the cluster; for a pending cluster only a hold of that cluster.
 	// +optional
 	Held *drydockv1.Hold `json:"held,omitempty"`
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
-	// CurrentPolicy is the policy whose turn it is on the cluster, or was when the cluster ended without being complete.
+	// CurrentPolicy is the policy that is remediated on the cluster, or was when the cluster ended without being complete.
 	// +optional
 	CurrentPolicy *PolicyStatus `json:"currentPolicy,omitempty"`
 	// CurrentManifestWork is the same for manifest works.

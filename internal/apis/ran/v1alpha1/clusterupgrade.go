@@ -75,7 +75,7 @@ type ClusterNodeStatus struct {
 	// Evicted pods so far.
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
-	// LockTimeLeft is what is left of lockTimeoutSeconds to the workload locks of a node that waits for its turn again.
+	// LockTimeLeft is the remainder of lockTimeoutSeconds for the workload locks of a node that waits for a slot again.
 	// +optional
 	LockTimeLeft *maintenancev1.LockTimeLeft `json:"lockTimeLeft,omitempty"`
 	// LockProgress as the node reports it; it is kept for the cluster.

@@ -8,7 +8,7 @@ type PreparationState string
 // The states of precaching and backup. The last four are final.
 const (
 	PreparationNotStarted PreparationState = "NotStarted"
-	// PreparationPreparingToStart: its turn has come.
+	// PreparationPreparingToStart: its preparation is next.
 	PreparationPreparingToStart PreparationState = "PreparingToStart"
 	// PreparationStarting: its Job is there, and does not run yet.
 	PreparationStarting  PreparationState = "Starting"

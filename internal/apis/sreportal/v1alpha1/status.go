@@ -3,7 +3,7 @@ package v1alpha1
 // ServiceStatus is how well a component, or a whole portal, serves its users.
 type ServiceStatus string
 
-// The statuses, the worst first. Nobody declares maintenance: it comes of one that is in progress.
+// The statuses, the worst first. Maintenance cannot be declared: it follows from a maintenance in progress.
 const (
 	StatusMajorOutage   ServiceStatus = "major_outage"
 	StatusPartialOutage ServiceStatus = "partial_outage"
