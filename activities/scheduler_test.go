@@ -197,7 +197,7 @@ func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
 	}, newsLimit, 10*time.Millisecond)
 	nodes, wait := s.granted()
 	require.Empty(t, nodes)
-	require.Contains(t, wait, "cluster hub: there are 2 MaintenanceOperatorConfigs (default/config-")
+	require.Contains(t, wait, "cluster hub: 2 MaintenanceOperatorConfigs found (default/config-")
 	require.Contains(t, wait, first.Name)
 	require.NoError(t, cluster.Client.Delete(t.Context(), second))
 	s.requireGranted(t, "a")

@@ -162,7 +162,7 @@ func TestObjectsOfAFileThatCannotBeReadAreWrongInput(t *testing.T) {
 		"two configurations": {
 			[]string{"node", "schedule"},
 			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}\n---\n" +
-				"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}", "there are 2 MaintenanceOperatorConfigs (a/default, b/default)",
+				"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}", "2 MaintenanceOperatorConfigs found (a/default, b/default)",
 		},
 		"a configuration that says nothing": {
 			[]string{"node", "schedule"},

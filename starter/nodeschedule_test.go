@@ -125,7 +125,7 @@ func TestBudgetsAreTriedBeforeTheyAreApplied(t *testing.T) {
 		},
 		"a selector that can pick nothing": {
 			"{budgets: [{name: a, maxUnavailable: 1, nodeSelector: {matchLabels: {zone: a}, matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}}]}",
-			`spec.budgets[0].nodeSelector: Invalid value: "zone=a,zone notin (a)": can never pick anything: nothing meets all that it asks of the label zone`,
+			`spec.budgets[0].nodeSelector: Invalid value: "zone=a,zone notin (a)": can never match: its requirements for label zone contradict each other`,
 		},
 		"a limit that is none": {"{maxUnavailable: 5 %}", `spec.maxUnavailable: Invalid value: "5 %": must be a number of at least 0 or a percentage from 0% to 100%`},
 	} {
