@@ -60,7 +60,7 @@ func joinAndBeDone(t *testing.T) {
 	require.Equal(t, 1, count[fleet.ActionCordon], "cordoned once")
 	require.Equal(t, 1, count[fleet.ActionUncordon], "returned once")
 	requireNoPodEvictedTwice(t, actions)
-	require.Contains(t, drydock(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "late.example.com").err, "is over")
+	require.Contains(t, drydock(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "late.example.com").err, "has already ended")
 }
 
 // waitsForNode is for awaitNodeStatus.
