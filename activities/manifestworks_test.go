@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +32,6 @@ type workScene struct {
 	activities *ManifestWorks
 	rollout    WorkRollout
 	clusters   []string
-	pins       []string
 }
 
 func newWorkScene(t *testing.T) *workScene {
@@ -77,18 +77,22 @@ func (s *workScene) prepare() {
 	s.t.Helper()
 	prepared, err := s.activities.PrepareManifestWorks(s.t.Context(), s.rollout)
 	require.NoError(s.t, err)
-	s.pins = nil
+	s.rollout.Pins = nil
 	for _, one := range prepared {
-		s.pins = append(s.pins, one.Pin)
+		s.rollout.Pins = append(s.rollout.Pins, one.Pin)
 	}
 }
 
-func (s *workScene) place(template int, added, removed []string) ([]RefusedWork, error) {
-	return s.activities.PlaceManifestWorks(s.t.Context(), PlaceWorksInput{Rollout: s.rollout, Works: []PlacedWorks{{Template: template, Pin: s.pins[template], Added: added, Removed: removed}}})
+// place gives clusters the work of a template, and no other; policies.Nowhere: no work at all.
+func (s *workScene) place(template int, clusters ...string) ([]RefusedPlacement, error) {
+	placed, err := s.activities.PlaceManifestWorks(s.t.Context(), PlaceWorksInput{
+		Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: template, Clusters: slices.Sorted(slices.Values(clusters))}},
+	})
+	return placed.Refused, err
 }
 
-func (s *workScene) withdraw(keep ...string) error {
-	return s.activities.WithdrawManifestWorks(s.t.Context(), WithdrawWorksInput{WorkRollout: s.rollout, Keep: keep})
+func (s *workScene) cleanUp(keep ...string) error {
+	return s.activities.CleanUpManifestWorks(s.t.Context(), CleanUpWorksInput{WorkRollout: s.rollout, Keep: keep})
 }
 
 // say plays the agent of a cluster.
@@ -103,11 +107,11 @@ func (s *workScene) say(cluster, template, status string) {
 	require.NoError(s.t, s.hub.Client.Status().Patch(s.t.Context(), work, client.RawPatch(types.MergePatchType, patch)))
 }
 
-func (s *workScene) standing(cluster string) policies.Standing {
+func (s *workScene) compliance(cluster string) policies.ComplianceStatus {
 	s.t.Helper()
 	read, err := s.activities.ReadManifestWorks(s.t.Context(), ReadWorksInput{Rollout: s.rollout, Clusters: []string{cluster}})
 	require.NoError(s.t, err)
-	return read[0].Standing
+	return read[0].Status
 }
 
 const done = `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}]}`
@@ -115,32 +119,30 @@ const done = `{conditions: [{type: Applied, status: "True"}, {type: Available, s
 func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T) {
 	s := newWorkScene(t)
 	one, two := s.clusters[0], s.clusters[1]
-	news := make(chan []policies.ClusterStanding, 1)
+	news := make(chan []policies.ClusterCompliance, 1)
 	go func() {
 		found, err := s.activities.AwaitManifestWorks(t.Context(), AwaitWorksInput{
-			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: one, Standing: "PU"}, {Cluster: two, Standing: "UU"}}, Gather: 20 * time.Millisecond,
+			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: one, Status: "PU"}, {Cluster: two, Status: "UU"}}, Gather: 20 * time.Millisecond,
 		})
 		assert.NoError(t, err)
 		news <- found
 	}()
-	_, err := s.place(0, []string{one}, nil)
+	_, err := s.place(0, one)
 	require.NoError(t, err)
-	require.Equal(t, policies.Standing("PU"), s.standing(one))
-	require.Equal(t, policies.Standing("UU"), s.standing(two))
+	require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(one))
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
 	s.say(one, "os", done)
-	require.Eventually(t, func() bool { return s.standing(one) == "CU" }, newsLimit, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.compliance(one) == "CU" }, newsLimit, 20*time.Millisecond)
 
-	_, err = s.place(1, []string{one}, nil)
+	_, err = s.place(1, one)
 	require.NoError(t, err)
-	_, err = s.place(0, nil, []string{one})
-	require.NoError(t, err)
-	require.Equal(t, policies.Standing("UP"), s.standing(one))
+	require.Equal(t, policies.ComplianceStatus("UP"), s.compliance(one))
 	s.say(one, "firmware", done)
-	require.Equal(t, policies.Standing("UN"), s.standing(one), "the expected value is not fed back")
+	require.Equal(t, policies.ComplianceStatus("UN"), s.compliance(one), "the expected value is not fed back")
 	s.say(one, "firmware", `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}], resourceStatus: {manifests: [{resourceMeta: {ordinal: 0},
   conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}, {type: StatusFeedbackSynced, status: "True"}],
   statusFeedback: {values: [{name: done, fieldValue: {type: String, string: "True"}}]}}]}}`)
-	require.Equal(t, policies.Standing("UC"), s.standing(one))
+	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one))
 	select {
 	case found := <-news:
 		require.NotEmpty(t, found)
@@ -149,29 +151,50 @@ func TestWorksAreBroughtToTheClustersWhoseTurnItIsAndTheirEndIsSeen(t *testing.T
 		require.Fail(t, "no news")
 	}
 
-	for template, added := range [][]string{{one, two}, {two}} {
-		_, err = s.place(template, added, nil)
-		require.NoError(t, err)
-	}
-	require.NoError(t, s.withdraw(one))
-	require.Equal(t, policies.Standing("UC"), s.standing(one), "the last stays where it is to stay, and nothing else")
-	require.Equal(t, policies.Standing("UU"), s.standing(two))
-	require.NoError(t, s.withdraw())
-	require.NoError(t, s.withdraw(), "twice")
-	require.Equal(t, policies.Standing("UU"), s.standing(one))
+	_, err = s.place(0, two)
+	require.NoError(t, err)
+	require.NoError(t, s.cleanUp(one))
+	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one), "the last stays where it is to stay")
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
+	require.NoError(t, s.cleanUp())
+	require.NoError(t, s.cleanUp(), "twice")
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one))
 }
 
 func TestWhatAnEarlierRunHasBroughtSaysNothingUntilThisOneHasBroughtIt(t *testing.T) {
 	s := newWorkScene(t)
-	_, err := s.place(0, s.clusters[:1], nil)
+	_, err := s.place(0, s.clusters[0])
 	require.NoError(t, err)
 	s.say(s.clusters[0], "os", done)
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
-	require.Equal(t, policies.Standing("UU"), s.standing(s.clusters[0]))
-	require.NoError(t, s.withdraw())
-	_, err = s.place(0, s.clusters[:1], nil)
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(s.clusters[0]))
+	require.NoError(t, s.cleanUp())
+	_, err = s.place(0, s.clusters[0])
 	require.NoError(t, err)
-	require.Equal(t, policies.Standing("CU"), s.standing(s.clusters[0]), "the same, brought again, is there already")
+	require.Equal(t, policies.ComplianceStatus("CU"), s.compliance(s.clusters[0]), "the same, brought again, is there already")
+}
+
+// What is on a held cluster stays, and nothing new begins on it. The answer to an attempt may be lost: the next finds what the first has made.
+func TestAHeldClusterKeepsTheWorkThatItHasAndGetsNoOther(t *testing.T) {
+	s := newWorkScene(t)
+	one, two := s.clusters[0], s.clusters[1]
+	held := func(item int, clusters ...string) Placed {
+		t.Helper()
+		placed, err := s.activities.PlaceManifestWorks(t.Context(), PlaceWorksInput{
+			Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: item, Held: slices.Sorted(slices.Values(clusters))}},
+		})
+		require.NoError(t, err)
+		return placed
+	}
+	_, err := s.place(0, one)
+	require.NoError(t, err)
+	require.Equal(t, []string{two}, held(0, one, two).Waiting)
+	require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(one))
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(two))
+	require.Equal(t, []string{one}, held(1, one).Waiting)
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(one), "it should not have had the first any more")
+	_, err = s.place(policies.Nowhere, one, two)
+	require.NoError(t, err)
 }
 
 // One cluster whose work cannot be written keeps the others waiting as little as the rollout's end.
@@ -190,38 +213,38 @@ func TestWorksThatCannotBeMadeAreNamedAndTheOthersAreMade(t *testing.T) {
 	work.SetAnnotations(map[string]string{kube.AnnotationOwner: "cgu/elsewhere/july/first-run"})
 	require.NoError(t, s.hub.Client.Create(t.Context(), work))
 	// The work of an earlier run, which the agent of a cluster that is offline does not let go of.
-	_, err := s.place(0, []string{offline}, nil)
+	_, err := s.place(0, offline)
 	require.NoError(t, err)
 	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
 	work.SetFinalizers([]string{"test.drydock.dev/agent"})
 	require.NoError(t, s.hub.Client.Update(t.Context(), work))
-	require.NoError(t, s.withdraw())
-	require.NoError(t, s.withdraw(), "what is being deleted already keeps nobody")
+	require.NoError(t, s.cleanUp())
+	require.NoError(t, s.cleanUp(), "what is being deleted already keeps nobody")
 
-	refused, err := s.place(0, []string{s.clusters[0], "nowhere", leaving, theirs, offline, s.clusters[1]}, nil)
+	refused, err := s.place(0, s.clusters[0], "nowhere", leaving, theirs, offline, s.clusters[1])
 	require.NoError(t, err)
-	found := map[string]RefusedWork{}
+	found := map[string]RefusedPlacement{}
 	for _, r := range refused {
-		found[r.Cluster] = r
+		found[r.Clusters[0]] = r
 	}
 	require.Len(t, found, 4)
-	require.Equal(t, RefusedWork{Cluster: "nowhere", Reason: "ClusterVanished", Message: "the hub has no namespace for the cluster", Final: true}, found["nowhere"])
-	require.Equal(t, RefusedWork{Cluster: leaving, Reason: "NotPlaced", Message: "namespace " + leaving + " of the hub is being deleted"}, found[leaving])
+	require.Equal(t, RefusedPlacement{Clusters: []string{"nowhere"}, Reason: "ClusterVanished", Message: "the hub has no namespace for the cluster", Final: true}, found["nowhere"])
+	require.Equal(t, RefusedPlacement{Clusters: []string{leaving}, Reason: "NotPlaced", Message: "namespace " + leaving + " of the hub is being deleted"}, found[leaving])
 	require.Equal(t, temporal.ErrInvalidSpec, found[theirs].Reason)
 	require.True(t, found[theirs].Final)
 	require.Contains(t, found[theirs].Message, "it belongs to cgu/elsewhere/july")
-	require.Equal(t, RefusedWork{
-		Cluster: offline, Reason: "NotPlaced",
+	require.Equal(t, RefusedPlacement{
+		Clusters: []string{offline}, Reason: "NotPlaced",
 		Message: "ManifestWork " + key(offline).String() + " is still being deleted: one of its finalizers [test.drydock.dev/agent] holds it",
 	}, found[offline])
 	for _, cluster := range s.clusters {
-		require.Equal(t, policies.Standing("PU"), s.standing(cluster))
+		require.Equal(t, policies.ComplianceStatus("PU"), s.compliance(cluster))
 	}
 
 	require.NoError(t, s.hub.Client.Get(t.Context(), key(offline), work))
 	work.SetFinalizers(nil)
 	require.NoError(t, s.hub.Client.Update(t.Context(), work))
-	refused, err = s.place(0, []string{offline}, nil)
+	refused, err = s.place(0, offline)
 	require.NoError(t, err)
 	require.Empty(t, refused)
 }
@@ -233,7 +256,8 @@ func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
 		apierrors.NewForbidden(schema.GroupResource{Resource: "manifestworks"}, "os", errors.New("frozen")),
 	} {
 		refusal := make(chan struct{})
-		refused, err := PlacedWorks{Template: 1}.each(t.Context(), []string{"c1", "c2"}, func(ctx context.Context, cluster string) error {
+		var p workPlacing
+		err := p.each(t.Context(), []string{"c1", "c2"}, func(ctx context.Context, cluster string) error {
 			if cluster == "c1" {
 				defer close(refusal)
 				return explain(&kube.Cluster{Name: hubName}, "apply ManifestWork c1/os", answer)
@@ -242,21 +266,21 @@ func TestAWorkThatAWebhookRefusesKeepsNoOtherFromBeingMade(t *testing.T) {
 			return ctx.Err()
 		})
 		require.NoError(t, err)
-		require.Len(t, refused, 1)
-		require.Contains(t, refused[0].Message, answer.Error())
-		refused[0].Message = ""
-		require.Equal(t, RefusedWork{Cluster: "c1", Template: 1, Reason: "NotPlaced"}, refused[0])
+		require.Len(t, p.placed.Refused, 1)
+		require.Contains(t, p.placed.Refused[0].Message, answer.Error())
+		p.placed.Refused[0].Message = ""
+		require.Equal(t, RefusedPlacement{Clusters: []string{"c1"}, Reason: "NotPlaced"}, p.placed.Refused[0])
 	}
 }
 
 func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
 	s := newWorkScene(t)
-	_, err := s.place(0, s.clusters[:1], nil)
+	_, err := s.place(0, s.clusters[0])
 	require.NoError(t, err)
-	news := make(chan []policies.ClusterStanding, 1)
+	news := make(chan []policies.ClusterCompliance, 1)
 	go func() {
 		found, err := s.activities.AwaitManifestWorks(t.Context(), AwaitWorksInput{
-			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: s.clusters[0], Standing: "PU"}, {Cluster: s.clusters[1], Standing: "UU"}},
+			Rollout: s.rollout, Clusters: []policies.KnownCluster{{Cluster: s.clusters[0], Status: "PU"}, {Cluster: s.clusters[1], Status: "UU"}},
 		})
 		assert.NoError(t, err)
 		news <- found
@@ -265,7 +289,7 @@ func TestAClusterWhoseManagedClusterIsDeletedAtWorkIsSeen(t *testing.T) {
 	require.NoError(t, s.hub.Client.Delete(t.Context(), registeredCluster(s.clusters[0])))
 	select {
 	case found := <-news:
-		require.Equal(t, []policies.ClusterStanding{{Cluster: s.clusters[0], Standing: "PU", Vanished: true}}, found)
+		require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "PU", Vanished: true}}, found)
 	case <-time.After(newsLimit):
 		require.Fail(t, "no news")
 	}
@@ -296,12 +320,12 @@ func TestATemplateThatChangesOrGoesDuringARolloutIsBroughtToNoOtherCluster(t *te
 	require.NoError(t, s.hub.Client.Get(t.Context(), key, template))
 	require.NoError(t, unstructured.SetNestedSlice(template.Object, []any{}, "spec", "manifestWorkTemplate", "workload", "manifests"))
 	require.NoError(t, s.hub.Client.Update(t.Context(), template))
-	_, err := s.place(0, s.clusters, nil)
+	_, err := s.place(0, s.clusters...)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "has been changed since the rollout began")
 
 	require.NoError(t, s.hub.Client.Delete(context.Background(), template))
-	_, err = s.place(0, s.clusters, nil)
+	_, err = s.place(0, s.clusters...)
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	_, err = s.activities.PrepareManifestWorks(t.Context(), s.rollout)
 	require.ErrorContains(t, err, "manifest work template "+s.rollout.Namespace+"/os is not on the hub any more")

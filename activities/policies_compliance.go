@@ -7,7 +7,7 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// AwaitComplianceInput says how clusters stood to policies when that was last looked at.
+// AwaitComplianceInput is what is known of the compliance of clusters with policies.
 type AwaitComplianceInput struct {
 	Policies []policies.Ref          `json:"policies"`
 	Clusters []policies.KnownCluster `json:"clusters"`
@@ -15,13 +15,13 @@ type AwaitComplianceInput struct {
 	Gather time.Duration `json:"gather"`
 }
 
-// AwaitCompliance waits until some of the clusters stand in another way than is known to the policies whose turn it is, and says how.
-func (p *Policies) AwaitCompliance(ctx context.Context, in AwaitComplianceInput) ([]policies.ClusterStanding, error) {
-	standings, err := p.standings(ctx, in.Policies)
+// AwaitCompliance waits until the compliance of some clusters with their current policy is not the known one, and returns it.
+func (p *Policies) AwaitCompliance(ctx context.Context, in AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
+	reader, err := p.reader(ctx, in.Policies)
 	if err != nil {
 		return nil, err
 	}
-	return standings.await(ctx, in.Clusters, in.Gather)
+	return reader.await(ctx, in.Clusters, in.Gather)
 }
 
 // ReadComplianceInput names clusters and policies.
@@ -30,19 +30,19 @@ type ReadComplianceInput struct {
 	Clusters []string       `json:"clusters"`
 }
 
-// ReadCompliance asks the API server of the hub how clusters stand to policies.
-func (p *Policies) ReadCompliance(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterStanding, error) {
-	standings, err := p.standings(ctx, in.Policies)
+// ReadCompliance reads the compliance of clusters with policies from the API server of the hub.
+func (p *Policies) ReadCompliance(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterCompliance, error) {
+	reader, err := p.reader(ctx, in.Policies)
 	if err != nil {
 		return nil, err
 	}
-	return standings.read(ctx, in.Clusters)
+	return reader.read(ctx, in.Clusters)
 }
 
-// standings reads the replicas of policies. Those say how their cluster stands; the status of the policy itself grows with the fleet.
-func (p *Policies) standings(ctx context.Context, refs []policies.Ref) (standings, error) {
+// reader reads the replicas of policies. Each has the compliance of its cluster; the status of the policy itself grows with the fleet.
+func (p *Policies) reader(ctx context.Context, refs []policies.Ref) (complianceReader, error) {
 	hub, err := p.Clusters.Hub(ctx)
-	s := standings{hub: hub, kind: policies.Policies, judge: policies.ComplianceOf}
+	s := complianceReader{hub: hub, kind: policies.Policies, judge: policies.ComplianceOf}
 	for _, policy := range refs {
 		s.names = append(s.names, policy.Replica())
 	}

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes fun
 		s.create(informing(policy, ""))
 		s.bind(policy, s.clusters...)
 	}
-	s.awaitStanding("NN", s.clusters...)
+	s.awaitCompliance("NN", s.clusters...)
 	return s
 }
 
@@ -134,25 +135,25 @@ placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, n
 subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: %s}]`, policy.Namespace, policy.Name, policy.Name, policy.Name))
 }
 
-// standing is how clusters stand, by what the API server says.
-func (s *policyScene) standing(clusters ...string) map[string]policies.Standing {
+// compliance is the compliance status of clusters, as the API server has it.
+func (s *policyScene) compliance(clusters ...string) map[string]policies.ComplianceStatus {
 	s.t.Helper()
 	read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
 	require.NoError(s.t, err)
-	standings := map[string]policies.Standing{}
+	found := map[string]policies.ComplianceStatus{}
 	for _, one := range read {
-		standings[one.Cluster] = one.Standing
+		found[one.Cluster] = one.Status
 	}
-	return standings
+	return found
 }
 
-func (s *policyScene) awaitStanding(want policies.Standing, clusters ...string) {
+func (s *policyScene) awaitCompliance(want policies.ComplianceStatus, clusters ...string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
 		assert.NoError(c, err)
 		for _, one := range read {
-			assert.Equal(c, want, one.Standing, one.Cluster)
+			assert.Equal(c, want, one.Status, one.Cluster)
 		}
 		var known []policies.KnownCluster
 		for _, cluster := range clusters {
@@ -161,7 +162,7 @@ func (s *policyScene) awaitStanding(want policies.Standing, clusters ...string) 
 		seen, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known})
 		assert.NoError(c, err)
 		for _, one := range seen {
-			assert.Equal(c, want, one.Standing, "the watch of %s", one.Cluster)
+			assert.Equal(c, want, one.Status, "the watch of %s", one.Cluster)
 		}
 	}, newsLimit, 20*time.Millisecond)
 }
@@ -175,14 +176,21 @@ func (s *policyScene) prepare() []PreparedPolicy {
 
 func (s *policyScene) place(policy int, clusters ...string) {
 	s.t.Helper()
-	_, err := s.activities.PlaceClusters(s.t.Context(), PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: policy, Clusters: clusters}}})
-	require.NoError(s.t, err)
+	s.enforce(policies.DesiredPlacement{Item: policy, Clusters: clusters})
 }
 
-// withdraw removes what was made, and returns which policies have changed.
-func (s *policyScene) withdraw() []string {
+// enforce places policies on clusters, and nothing anywhere else.
+func (s *policyScene) enforce(desired ...policies.DesiredPlacement) Placed {
 	s.t.Helper()
-	changed, err := s.activities.WithdrawPolicies(s.t.Context(), s.rollout)
+	placed, err := s.activities.PlacePolicies(s.t.Context(), PlacePoliciesInput{Rollout: s.rollout, Desired: desired})
+	require.NoError(s.t, err)
+	return placed
+}
+
+// cleanUp removes what was made, and returns which policies have changed.
+func (s *policyScene) cleanUp() []int {
+	s.t.Helper()
+	changed, err := s.activities.CleanUpPolicies(s.t.Context(), s.rollout)
 	require.NoError(s.t, err)
 	return changed
 }
@@ -239,20 +247,19 @@ func TestPoliciesAreEnforcedOnlyOnTheClustersWhoseTurnItIs(t *testing.T) {
 				require.Equal(t, s.rollout.Owner, kube.Owner(&object), nameOf(&object))
 			}
 			s.place(0, s.clusters[0])
-			s.awaitStanding("CN", s.clusters[0])
-			require.Equal(t, map[string]policies.Standing{s.clusters[1]: "NN", s.clusters[2]: "NN"}, s.standing(s.clusters[1], s.clusters[2]))
+			s.awaitCompliance("CN", s.clusters[0])
+			require.Equal(t, map[string]policies.ComplianceStatus{s.clusters[1]: "NN", s.clusters[2]: "NN"}, s.compliance(s.clusters[1], s.clusters[2]))
 
-			s.place(0)
 			s.place(1, s.clusters[0], s.clusters[1])
-			s.awaitStanding("CC", s.clusters[0])
-			s.awaitStanding("NC", s.clusters[1])
-			require.Equal(t, map[string]policies.Standing{s.clusters[2]: "NN"}, s.standing(s.clusters[2]))
+			s.awaitCompliance("CC", s.clusters[0])
+			s.awaitCompliance("NC", s.clusters[1])
+			require.Equal(t, map[string]policies.ComplianceStatus{s.clusters[2]: "NN"}, s.compliance(s.clusters[2]))
 
 			s.prepare()
 			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, newsLimit, 20*time.Millisecond, "prepared anew, nothing is enforced")
 			s.place(0, s.clusters[1])
-			require.Empty(t, s.withdraw())
-			require.Empty(t, s.withdraw(), "twice")
+			require.Empty(t, s.cleanUp())
+			require.Empty(t, s.cleanUp(), "twice")
 			require.Empty(t, s.made())
 			require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, newsLimit, 20*time.Millisecond)
 		})
@@ -265,7 +272,7 @@ func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
 			s.prepare()
 			s.place(0, s.clusters[0])
-			s.awaitStanding("CN", s.clusters[0])
+			s.awaitCompliance("CN", s.clusters[0])
 			ref := s.rollout.Policies[0]
 			names, err := policies.NamesFor(s.rollout.name(), ref, enforcement)
 			require.NoError(t, err)
@@ -274,15 +281,10 @@ func TestWhatSomebodyHasDeletedIsMadeAgainForTheClustersThatCome(t *testing.T) {
 				require.NoError(t, s.hub.Client.Delete(t.Context(), object))
 				deleted = append(deleted, nameOf(object))
 			}
-			in := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters[1:], Added: s.clusters[1:]}}}
-			again, err := s.activities.PlaceClusters(t.Context(), in)
-			require.NoError(t, err)
-			require.Equal(t, deleted, again)
-			s.awaitStanding("CN", s.clusters[1:]...)
-
-			again, err = s.activities.PlaceClusters(t.Context(), in)
-			require.NoError(t, err)
-			require.Empty(t, again)
+			others := policies.DesiredPlacement{Item: 0, Clusters: s.clusters[1:]}
+			require.Equal(t, deleted, s.enforce(others).Recreated)
+			s.awaitCompliance("CN", s.clusters[1:]...)
+			require.Empty(t, s.enforce(others).Recreated)
 		})
 	}
 }
@@ -293,30 +295,32 @@ func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testin
 			s := newPolicyScene(t, enforcement, nil)
 			s.pin()
 			kernel, network := s.rollout.Policies[0], s.rollout.Policies[1]
-			place := func() ([]string, error) {
-				var all []PlacedClusters
-				for policy := range s.rollout.Policies {
-					all = append(all, PlacedClusters{Policy: policy, Clusters: s.clusters, Added: s.clusters})
+			place := func() (Placed, error) {
+				s.enforce() // so that they are placed anew
+				var all []policies.DesiredPlacement
+				for item := range s.rollout.Policies {
+					all = append(all, policies.DesiredPlacement{Item: item, Clusters: s.clusters})
 				}
-				return s.activities.PlaceClusters(t.Context(), PlaceClustersInput{Rollout: s.rollout, Placements: all})
+				return s.activities.PlacePolicies(t.Context(), PlacePoliciesInput{Rollout: s.rollout, Desired: all})
 			}
-			requireFound := func(want ...string) {
+			requireFound := func(recreated []string, changed ...int) {
 				t.Helper()
 				found, err := place()
 				require.NoError(t, err)
-				require.ElementsMatch(t, want, found)
+				require.Equal(t, recreated, found.Recreated)
+				require.Equal(t, changed, found.Changed)
 			}
 			s.patch(network, `[{"op":"add","path":"/metadata/annotations","value":{"somebody":"was here"}}]`)
-			requireFound()
+			requireFound(nil)
 
 			s.patch(kernel, `[{"op":"add","path":"/spec/policy-templates/0/objectDefinition/spec/severity","value":"high"}]`)
-			requireFound("Policy " + kernel.String())
+			requireFound(nil, 0)
 
 			names, err := policies.NamesFor(s.rollout.name(), kernel, enforcement)
 			require.NoError(t, err)
 			what := enforcing(s.rollout, kernel, names)
 			require.NoError(t, s.hub.Client.Delete(t.Context(), what[0]))
-			requireFound(nameOf(what[0]), "Policy "+kernel.String())
+			requireFound([]string{nameOf(what[0])}, 0)
 			if enforcement == ranv1.EnforceCopy {
 				require.NoError(t, s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(what[1]), what[1]))
 				require.NotContains(t, fmt.Sprint(what[1].Object["spec"]), "severity", "the copy stays what it was")
@@ -326,21 +330,99 @@ func TestAPolicyThatChangesMeanwhileIsNamedAndNoClusterGetsAnotherText(t *testin
 				require.ErrorContains(t, err, "policy "+kernel.String()+" has been changed since the rollout began, and the copy of what it was, "+s.rollout.Namespace+"/"+names.Copy+", has been deleted")
 			}
 			s.pin() // as another rollout does
-			requireFound()
+			requireFound(nil)
 			require.NoError(t, s.hub.Client.Delete(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": policies.Policies.GroupVersion().String(), "kind": policies.Policies.Kind,
 				"metadata": map[string]any{"namespace": network.Namespace, "name": network.Name},
 			}}))
-			requireFound("Policy " + network.String())
+			requireFound(nil, 1)
 			s.create(informing(network, ""))
 			changed, err := s.activities.ChangedPolicies(t.Context(), s.rollout)
 			require.NoError(t, err)
-			require.Equal(t, []string{"Policy " + network.String()}, changed, "it was made anew")
+			require.Equal(t, []int{1}, changed, "it was made anew")
 			require.NotEmpty(t, s.made(), "it only looks")
-			require.Equal(t, changed, s.withdraw())
+			require.Equal(t, changed, s.cleanUp())
 			require.Empty(t, s.made())
 		})
 	}
+}
+
+// A placement of a rollout that somebody edits or deletes is what the next placing makes it, and a placing that finds all as it should be writes nothing.
+func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
+	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
+		t.Run(string(enforcement), func(t *testing.T) {
+			s := newPolicyScene(t, enforcement, nil)
+			s.prepare()
+			placement := func(item int) *unstructured.Unstructured {
+				object, err := s.rollout.placement(s.rollout.Policies[item], nil)
+				require.NoError(t, err)
+				require.NoError(t, s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+				return object
+			}
+			one := policies.DesiredPlacement{Item: 0, Clusters: s.clusters[:1], Held: s.clusters[1:2]}
+			require.Equal(t, s.clusters[1:2], s.enforce(one).Waiting, "nothing begins on a held cluster")
+			before := []string{generationOf(placement(0)), generationOf(placement(1))}
+			s.enforce(one)
+			require.Equal(t, before, []string{generationOf(placement(0)), generationOf(placement(1))})
+
+			s.place(0, s.clusters[1])
+			held := policies.DesiredPlacement{Item: 0, Held: s.clusters[:2]}
+			require.Equal(t, s.clusters[:1], s.enforce(held).Waiting)
+			require.Equal(t, s.clusters[1:2], policies.PlacedClusters(placement(0)), "what is on a held cluster stays")
+
+			require.NoError(t, s.hub.Client.Delete(t.Context(), placement(0)))
+			s.place(0, s.clusters[2])
+			require.Equal(t, s.clusters[2:], policies.PlacedClusters(placement(0)))
+			s.enforce()
+			require.Empty(t, policies.PlacedClusters(placement(0)))
+		})
+	}
+}
+
+func generationOf(object client.Object) string { return policies.Pin(object) }
+
+// The hub does not allow the placement of the first policy to be changed: clusters with the other policy do not wait for it.
+func TestAPlacementThatTheHubRefusesStopsNoOther(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	refusing, err := client.New(refuseWrites(stack.Cluster(hubName).Config, "kernel-placement"), client.Options{})
+	require.NoError(t, err)
+	hub := &kube.Cluster{Name: hubName, Client: client.WithFieldOwner(refusing, "drydock")}
+	desired := []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters[:2]}, {Item: 1, Clusters: s.clusters[2:]}}
+	observed, err := observePlacements(t.Context(), hub, s.rollout)
+	require.NoError(t, err)
+	changes, _ := policies.Changes(desired, observed)
+	var placed Placed
+	require.NoError(t, placed.apply(t.Context(), hub, s.rollout, changes))
+	require.Len(t, placed.Refused, 1)
+	require.Equal(t, s.clusters[:2], placed.Refused[0].Clusters)
+	require.Equal(t, reasonNotPlaced, placed.Refused[0].Reason)
+	require.Contains(t, placed.Refused[0].Message, "frozen")
+	s.awaitCompliance("NC", s.clusters[2])
+	require.Equal(t, map[string]policies.ComplianceStatus{s.clusters[0]: "NN", s.clusters[1]: "NN"}, s.compliance(s.clusters[:2]...))
+}
+
+// refuseWrites answers writes of objects whose name has that in it as an admission webhook does.
+func refuseWrites(config *rest.Config, name string) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusingWrites{next, name} })
+	return config
+}
+
+type refusingWrites struct {
+	http.RoundTripper
+	name string
+}
+
+func (r refusingWrites) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet || !strings.Contains(request.URL.Path, r.name) {
+		return r.RoundTripper.RoundTrip(request)
+	}
+	body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"admission webhook denied the request: frozen"}`
+	return &http.Response{
+		StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": []string{"application/json"}},
+		Body: io.NopCloser(strings.NewReader(body)), Request: request,
+	}, nil
 }
 
 func TestWhatIsMadeForPoliciesIsNamedAndTheSoakIsRead(t *testing.T) {
@@ -377,7 +459,7 @@ func TestPoliciesArePreparedAndWithdrawnSideBySide(t *testing.T) {
 	for i, one := range prepared {
 		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of their turns")
 	}
-	_, err = withdrawPolicies(attempt, sideBySide(t), s.rollout)
+	_, err = cleanUpPolicies(attempt, sideBySide(t), s.rollout)
 	require.NoError(t, err)
 	require.Empty(t, s.made())
 }
@@ -432,7 +514,7 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 	_, err = s.activities.PreparePolicies(t.Context(), s.rollout)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "exists and is not of this rollout (it belongs to cgu/elsewhere/july)")
-	require.Empty(t, s.withdraw())
+	require.Empty(t, s.cleanUp())
 	require.Len(t, s.made(), 1, "what belongs to another stays")
 }
 
@@ -443,17 +525,17 @@ func TestAnotherRunOfTheRolloutTakesOverWhatTheLastOneLeft(t *testing.T) {
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
 	s.prepare()
 	require.Eventually(t, func() bool { return len(s.enforced()) == 0 }, newsLimit, 20*time.Millisecond)
-	require.Empty(t, s.withdraw())
+	require.Empty(t, s.cleanUp())
 	require.Empty(t, s.made())
 }
 
 // await waits for news in the background.
-func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterStanding {
+func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
 	return s.awaitFor(300*time.Millisecond, known...)
 }
 
-func (s *policyScene) awaitFor(gather time.Duration, known ...policies.KnownCluster) <-chan []policies.ClusterStanding {
-	news := make(chan []policies.ClusterStanding, 1)
+func (s *policyScene) awaitFor(gather time.Duration, known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
+	news := make(chan []policies.ClusterCompliance, 1)
 	go func() {
 		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: gather})
 		assert.NoError(s.t, err)
@@ -462,7 +544,7 @@ func (s *policyScene) awaitFor(gather time.Duration, known ...policies.KnownClus
 	return news
 }
 
-func (s *policyScene) requireNews(news <-chan []policies.ClusterStanding, want ...policies.ClusterStanding) {
+func (s *policyScene) requireNews(news <-chan []policies.ClusterCompliance, want ...policies.ClusterCompliance) {
 	s.t.Helper()
 	select {
 	case found := <-news:
@@ -476,33 +558,33 @@ func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	one, two, three := s.clusters[0], s.clusters[1], s.clusters[2]
 	s.requireNews(s.await(policies.KnownCluster{Cluster: one}, policies.KnownCluster{Cluster: two}),
-		policies.ClusterStanding{Cluster: one, Standing: "NN"}, policies.ClusterStanding{Cluster: two, Standing: "NN"})
+		policies.ClusterCompliance{Cluster: one, Status: "NN"}, policies.ClusterCompliance{Cluster: two, Status: "NN"})
 
-	news := s.await(policies.KnownCluster{Cluster: one, Standing: "NN"}, policies.KnownCluster{Cluster: two, Standing: "NN"}, policies.KnownCluster{Cluster: three, Standing: "NN"})
+	news := s.await(policies.KnownCluster{Cluster: one, Status: "NN"}, policies.KnownCluster{Cluster: two, Status: "NN"}, policies.KnownCluster{Cluster: three, Status: "NN"})
 	s.prepare()
 	s.place(0, one, two)
-	s.requireNews(news, policies.ClusterStanding{Cluster: one, Standing: "CN"}, policies.ClusterStanding{Cluster: two, Standing: "CN"})
+	s.requireNews(news, policies.ClusterCompliance{Cluster: one, Status: "CN"}, policies.ClusterCompliance{Cluster: two, Status: "CN"})
 }
 
 func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
 	s.prepare()
 	s.place(0, s.clusters[0])
-	s.awaitStanding("CN", s.clusters[0])
+	s.awaitCompliance("CN", s.clusters[0])
 	const beyondTheRelapse = 10 * time.Second
-	news := s.awaitFor(beyondTheRelapse, policies.KnownCluster{Cluster: s.clusters[0], Standing: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Standing: "NN"})
+	news := s.awaitFor(beyondTheRelapse, policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
 	require.Never(t, func() bool { return len(news) > 0 }, 200*time.Millisecond, 20*time.Millisecond, "nothing has changed")
 	require.NoError(t, s.propagator.Drift(t.Context(), s.clusters[0], s.rollout.Namespace, "kernel"))
-	s.requireNews(news, policies.ClusterStanding{Cluster: s.clusters[0], Standing: "CN", Dipped: true})
+	s.requireNews(news, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN", Relapsed: true})
 
 	// Nor is it lost with a watch that ends before it would report it.
-	standings, err := s.activities.standings(t.Context(), s.rollout.Policies)
+	reader, err := s.activities.reader(t.Context(), s.rollout.Policies)
 	require.NoError(t, err)
 	seen, looked, over := "", make(chan struct{}), make(chan struct{})
-	judge := standings.judge
-	standings.judge = func(replica *unstructured.Unstructured) policies.Compliance {
+	judge := reader.judge
+	reader.judge = func(replica *unstructured.Unstructured) policies.Compliance {
 		compliance := judge(replica)
-		if replica == nil || replica.GetNamespace() != s.clusters[0] || replica.GetName() != standings.names[0] {
+		if replica == nil || replica.GetNamespace() != s.clusters[0] || replica.GetName() != reader.names[0] {
 			return compliance
 		}
 		switch {
@@ -519,9 +601,9 @@ func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) 
 	}
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
-	relapsed := make(chan []policies.ClusterStanding, 1)
+	relapsed := make(chan []policies.ClusterCompliance, 1)
 	go func() {
-		found, err := standings.await(watching, []policies.KnownCluster{{Cluster: s.clusters[0], Standing: "CN"}, {Cluster: s.clusters[1], Standing: "NN"}}, time.Hour)
+		found, err := reader.await(watching, []policies.KnownCluster{{Cluster: s.clusters[0], Status: "CN"}, {Cluster: s.clusters[1], Status: "NN"}}, time.Hour)
 		assert.NoError(t, err)
 		relapsed <- found
 	}()
@@ -538,19 +620,19 @@ func TestARelapseThatIsOverBeforeItIsReportedIsReportedAllTheSame(t *testing.T) 
 	stop()
 	found := <-relapsed
 	require.Len(t, found, 1)
-	require.True(t, found[0].Dipped)
+	require.True(t, found[0].Relapsed)
 }
 
 func TestAClusterThatIsUnboundOrWhosePolicyIsDeletedIsSeen(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
-	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Standing: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Standing: "NN"})
+	news := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
 	policy := &unstructured.Unstructured{}
 	policy.SetGroupVersionKind(policies.Policies)
 	policy.SetNamespace(s.rollout.Namespace)
 	policy.SetName("network")
 	require.NoError(t, s.hub.Client.Delete(t.Context(), policy))
-	s.requireNews(news, policies.ClusterStanding{Cluster: s.clusters[0], Standing: "N-"}, policies.ClusterStanding{Cluster: s.clusters[1], Standing: "N-"})
-	require.Equal(t, policies.Standing("N-"), s.standing(s.clusters[2])[s.clusters[2]])
+	s.requireNews(news, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, policies.ClusterCompliance{Cluster: s.clusters[1], Status: "N-"})
+	require.Equal(t, policies.ComplianceStatus("N-"), s.compliance(s.clusters[2])[s.clusters[2]])
 }
 
 // The hub has as many replicas as clusters times policies.
@@ -558,7 +640,7 @@ func TestReplicasAreWatchedWithoutWhatThePoliciesSay(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters...)
-	s.awaitStanding("CN", s.clusters...)
+	s.awaitCompliance("CN", s.clusters...)
 	hub, err := clusters.Hub(t.Context())
 	require.NoError(t, err)
 	list := &unstructured.UnstructuredList{}
@@ -600,14 +682,13 @@ func TestAllWhoWaitForClustersToComplyShareOneWatch(t *testing.T) {
 		for policy := range s.rollout.Policies {
 			waits.Go(func() error {
 				_, err := (&Policies{Clusters: counted}).AwaitCompliance(t.Context(), AwaitComplianceInput{
-					Policies: s.rollout.Policies, Clusters: []policies.KnownCluster{{Cluster: cluster, Standing: "NN", Policy: policy}},
+					Policies: s.rollout.Policies, Clusters: []policies.KnownCluster{{Cluster: cluster, Status: "NN", Policy: policy}},
 				})
 				return err
 			})
 		}
 	}
-	s.place(0, s.clusters...)
-	s.place(1, s.clusters...)
+	s.enforce(policies.DesiredPlacement{Item: 0, Clusters: s.clusters}, policies.DesiredPlacement{Item: 1, Clusters: s.clusters})
 	require.NoError(t, waits.Wait())
 	require.EqualValues(t, 1, opened.Load(), "however many wait")
 }

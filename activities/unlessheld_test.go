@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/operators"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -208,18 +210,18 @@ func TestNothingBeginsOnClustersOfARolloutWhenItIsHandedOutAfterTheWindowsHaveCl
 		require.ErrorContains(t, err, "the maintenance windows have closed")
 	}
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
-	policies := &Policies{Clusters: clusters, Waits: waits}
-	place := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters, Added: s.clusters}}, Closes: &closes}
-	requireClosed(policies.PlaceClusters, place)
-	require.NoError(t, attempt{number: 1, at: closes.Add(-1)}.run(policies.PlaceClusters, place, nil))
-	place.Placements[0].Clusters, place.Placements[0].Added = s.clusters[:1], nil
-	require.NoError(t, late.run(policies.PlaceClusters, place, nil), "a cluster is taken off all the same")
+	places := &Policies{Clusters: clusters, Waits: waits}
+	place := PlacePoliciesInput{Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters}}, Closes: &closes}
+	requireClosed(places.PlacePolicies, place)
+	require.NoError(t, attempt{number: 1, at: closes.Add(-1)}.run(places.PlacePolicies, place, nil))
+	place.Desired[0].Clusters = s.clusters[:1]
+	require.NoError(t, late.run(places.PlacePolicies, place, nil), "a cluster is taken off all the same")
 
 	m := newWorkScene(t)
 	works := &ManifestWorks{Clusters: clusters, Waits: waits}
-	bring := PlaceWorksInput{Rollout: m.rollout, Works: []PlacedWorks{{Template: 0, Pin: m.pins[0], Added: m.clusters}}, Closes: &closes}
+	bring := PlaceWorksInput{Rollout: m.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: slices.Sorted(slices.Values(m.clusters))}}, Closes: &closes}
 	requireClosed(works.PlaceManifestWorks, bring)
-	require.Equal(t, "UU", string(m.standing(m.clusters[0])), "there is no work")
+	require.Equal(t, "UU", string(m.compliance(m.clusters[0])), "there is no work")
 }
 
 // What a rollout begins on several clusters by itself, and asks of their locks, is not done by a later attempt, either.
@@ -237,21 +239,22 @@ func TestALaterAttemptBeginsNothingOnAClusterThatIsHeld(t *testing.T) {
 	}
 
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
-	policies := &Policies{Clusters: clusters, Waits: waits}
-	place := PlaceClustersInput{Rollout: s.rollout, Placements: []PlacedClusters{{Policy: 0, Clusters: s.clusters, Added: s.clusters[1:]}}}
-	requireHeld(policies.PlaceClusters, place, temporal.QueryHeld, s.clusters[1:])
-	require.NoError(t, runAttempt(2, policies.PlaceClusters, place))
+	places := &Policies{Clusters: clusters, Waits: waits}
+	s.place(0, s.clusters[0])
+	place := PlacePoliciesInput{Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters}}}
+	requireHeld(places.PlacePolicies, place, temporal.QueryHeld, s.clusters[1:])
+	require.NoError(t, runAttempt(2, places.PlacePolicies, place))
 	workflow.hold = &drydockv1.Hold{Scope: drydockv1.HoldAll}
-	place.Placements[0].Clusters, place.Placements[0].Added = s.clusters[:1], nil
-	require.NoError(t, runAttempt(2, policies.PlaceClusters, place), "a cluster is taken off also while it is held")
+	place.Desired[0].Clusters = s.clusters[:1]
+	require.NoError(t, runAttempt(2, places.PlacePolicies, place), "a cluster is taken off also while it is held")
 
 	m := newWorkScene(t)
 	works := &ManifestWorks{Clusters: clusters, Waits: waits}
-	bring := PlaceWorksInput{Rollout: m.rollout, Works: []PlacedWorks{{Template: 0, Pin: m.pins[0], Added: m.clusters}}}
-	requireHeld(works.PlaceManifestWorks, bring, temporal.QueryHeld, m.clusters)
-	require.Equal(t, "UU", string(m.standing(m.clusters[0])), "there is no work")
+	bring := PlaceWorksInput{Rollout: m.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: slices.Sorted(slices.Values(m.clusters))}}}
+	requireHeld(works.PlaceManifestWorks, bring, temporal.QueryHeld, bring.Desired[0].Clusters)
+	require.Equal(t, "UU", string(m.compliance(m.clusters[0])), "there is no work")
 	require.NoError(t, runAttempt(2, works.PlaceManifestWorks, bring))
-	require.Equal(t, "PU", string(m.standing(m.clusters[0])))
+	require.Equal(t, "PU", string(m.compliance(m.clusters[0])))
 
 	job := preparation("held", precache.Backup)
 	jobs := &Jobs{Clusters: clusters, Waits: waits}

@@ -150,7 +150,7 @@ func TestAPausedRolloutSaysSoWhenWhatDidNotSucceedIsNotTriedAnyMore(t *testing.T
 	w.soaks[1] = time.Hour
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, temporal.SignalRequest{Actor: "bob"}) }, 10*time.Minute)
 	w.fail["AwaitCompliance"] = func(int) error {
-		if string(w.standings["c1"]) == "CC" {
+		if string(w.compliance["c1"]) == "CC" {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 		}
 		return nil

@@ -49,7 +49,7 @@ type remediated struct {
 func everyRemediation() []remediated {
 	inherit := func(w, before *policyWorld) *policyWorld {
 		if before != nil {
-			w.standings, w.enforced = before.standings, before.enforced
+			w.compliance, w.enforced = before.compliance, before.enforced
 		}
 		return w
 	}
@@ -61,7 +61,7 @@ func everyRemediation() []remediated {
 		}, always},
 		{"policies", policyRollout, func(t *testing.T, before *policyWorld, batches ...[]string) *policyWorld {
 			return inherit(newPolicyWorld(t, batches...), before)
-		}, append([]string{"PreparePolicies", "WithdrawPolicies"}, always...)},
+		}, append([]string{"PreparePolicies", "CleanUpPolicies"}, always...)},
 		{"manifest works", func() ranv1.ClusterGroupUpgrade {
 			object := aRollout()
 			object.Spec.NodeMaintenance, object.Spec.ManifestWorkTemplates = nil, []string{"os", "firmware"}
@@ -69,7 +69,7 @@ func everyRemediation() []remediated {
 		}, func(t *testing.T, before *policyWorld, batches ...[]string) *policyWorld {
 			w, _ := newWorkWorld(t, nil, batches...)
 			return inherit(w, before)
-		}, append([]string{"PrepareManifestWorks", "WithdrawManifestWorks"}, always...)},
+		}, append([]string{"PrepareManifestWorks", "CleanUpManifestWorks"}, always...)},
 	}
 }
 
@@ -142,7 +142,7 @@ func TestARunThatStartsNothingTakesBackWhatThoseBeforeHaveMade(t *testing.T) {
 			second.RegisterDelayedCallback(func() { second.SignalWorkflow(temporal.SignalCancel, nil) }, time.Minute)
 			second.ExecuteWorkflow(ClusterGroupUpgrade, *in)
 			require.Equal(t, map[string]ranv1.ClusterState{"c1": ranv1.ClusterComplete, "c2": ranv1.ClusterPending}, clusterStates(requireCancelled[groupStatus](second.world)))
-			for _, activity := range []string{"WithdrawPolicies", "WithdrawManifestWorks"} {
+			for _, activity := range []string{"CleanUpPolicies", "CleanUpManifestWorks"} {
 				require.Equal(t, slices.Contains(r.once, activity), len(second.inputsOf(activity)) == 1, activity)
 			}
 		})
@@ -159,7 +159,7 @@ func TestARunTakesBackWhatOneBeforeCouldNotPrepare(t *testing.T) {
 	}}
 	w.ExecuteWorkflow(ClusterGroupUpgrade, ClusterGroupUpgradeInput{Object: policyRollout(), Carried: carried})
 	requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
-	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+	require.Len(t, w.inputsOf("CleanUpPolicies"), 1)
 }
 
 func TestOnboardingInManyRunsIsTheSameAsInOne(t *testing.T) {

@@ -12,29 +12,30 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
 )
 
-// workItems are the manifest works of a rollout: each cluster has its own, in its namespace on the hub, for as long as its turn lasts.
+// workItems are the manifest works of a rollout. Each cluster has its own, in its namespace on the hub, while it is the current item.
 type workItems struct {
 	of   RemediatedRollout
 	pins func() []string
 	hub  *activities.ManifestWorks
 }
 
-// worksAtOnce is how many works one activity makes or deletes.
+// worksAtOnce is on how many clusters one activity places works.
 const worksAtOnce = 200
 
 // rollout is what the activities need to know of the rollout.
 func (w *workItems) rollout(ctx workflow.Context) activities.WorkRollout {
 	object := w.of.Request()
-	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Templates: object.Spec.ManifestWorkTemplates}
+	return activities.WorkRollout{Namespace: object.Namespace, Name: object.Name, Owner: owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.pins()}
 }
 
 func (w *workItems) count() int { return len(w.of.Request().Spec.ManifestWorkTemplates) }
 
 func (w *workItems) bound(*ranv1.ClusterStatus) []bool { return make([]bool, w.count()) }
 
-// stay: what a work has brought goes with the work.
+// stay: deleting a work removes its manifests from the cluster.
 func (w *workItems) stay() bool { return keepsObjects(w.of) }
 
 func (w *workItems) awaited() string {
@@ -55,84 +56,53 @@ func (w *workItems) prepare(ctx workflow.Context) (*PreparedItems, error) {
 	return items, nil
 }
 
-func (w *workItems) place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error) {
-	for _, part := range w.parts(placements) {
-		in := activities.PlaceWorksInput{Rollout: w.rollout(ctx)}
-		var words []string
-		for _, p := range part {
-			in.Works = append(in.Works, activities.PlacedWorks{Template: p.item, Pin: w.pins()[p.item], Added: p.added, Removed: p.removed})
-			words = append(words, fmt.Sprintf("%s: %d more, %d less", w.name(p.item), len(p.added), len(p.removed)))
+func (w *workItems) place(ctx workflow.Context, retrier insistence, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error) {
+	in := activities.PlaceWorksInput{Rollout: w.rollout(ctx), Desired: desired, Closes: closes}
+	var counts []string
+	for _, placement := range desired {
+		name := "none"
+		if placement.Item != policies.Nowhere {
+			name = w.name(placement.Item)
 		}
-		added := addedBy(part)
-		insist := insistOn(added)
-		if err := insist.before(); err != nil {
-			return told, refused, err
-		}
-		in.Closes = w.of.Closes(added)
-		var found []activities.RefusedWork
-		if err := insist.effect(ctx, "manifest works "+strings.Join(words, ", "), w.hub.PlaceManifestWorks, in, &found); err != nil {
-			return told, refused, err
-		}
-		told = append(told, part...)
-		for _, r := range found {
-			refused = append(refused, refusal{item: r.Template, cluster: r.Cluster, reason: r.Reason, message: r.Message, final: r.Final})
-		}
+		counts = append(counts, fmt.Sprintf("%s on %d", name, len(placement.Clusters)))
 	}
-	return told, refused, nil
+	var placed activities.Placed
+	err := retrier.effect(ctx, temporal.Cut("manifest works: "+strings.Join(counts, ", ")+" clusters", summaryLimit), w.hub.PlaceManifestWorks, in, &placed)
+	return placed, err
 }
 
-// parts divides what is to be changed among activities, so that each is short. What is removed goes first.
-func (w *workItems) parts(placements []placement) [][]placement {
-	var parts [][]placement
-	room := 0
-	put := func(clusters []string, of func(some []string) placement) {
-		for len(clusters) > 0 {
-			if room == 0 {
-				parts, room = append(parts, nil), worksAtOnce
-			}
-			some := clusters[:min(room, len(clusters))]
-			clusters, room = clusters[len(some):], room-len(some)
-			parts[len(parts)-1] = append(parts[len(parts)-1], of(some))
-		}
-	}
-	for _, p := range placements {
-		put(p.removed, func(some []string) placement { return placement{item: p.item, removed: some} })
-	}
-	for _, p := range placements {
-		put(p.added, func(some []string) placement { return placement{item: p.item, added: some} })
-	}
-	return parts
-}
+// placedAtOnce: each cluster has works of its own.
+func (w *workItems) placedAtOnce() int { return worksAtOnce }
 
-func (w *workItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
+func (w *workItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
 	in := activities.AwaitWorksInput{Rollout: w.rollout(ctx), Clusters: known, Gather: gather}
-	var news []policies.ClusterStanding
+	var news []policies.ClusterCompliance
 	err := w.of.Retrier().watch(ctx, fmt.Sprintf("watch the works of %d clusters", len(known)), w.hub.AwaitManifestWorks, in, &news)
 	return news, err
 }
 
-func (w *workItems) read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error) {
+func (w *workItems) read(ctx workflow.Context, retrier insistence, clusters []string) ([]policies.ClusterCompliance, error) {
 	in := activities.ReadWorksInput{Rollout: w.rollout(ctx), Clusters: clusters}
-	var seen []policies.ClusterStanding
-	err := insist.effect(ctx, fmt.Sprintf("look at the works of %d clusters", len(clusters)), w.hub.ReadManifestWorks, in, &seen)
+	var seen []policies.ClusterCompliance
+	err := retrier.effect(ctx, fmt.Sprintf("read the works of %d clusters", len(clusters)), w.hub.ReadManifestWorks, in, &seen)
 	return seen, err
 }
 
-// withdraw leaves complete clusters what stays there, however the rollout has ended: what it has brought goes with it.
-func (w *workItems) withdraw(ctx workflow.Context, insist insistence) error {
-	in := activities.WithdrawWorksInput{WorkRollout: w.rollout(ctx)}
+// cleanUp leaves complete clusters the works that stay there, however the rollout has ended: deleting a work removes its manifests from the cluster.
+func (w *workItems) cleanUp(ctx workflow.Context, retrier insistence) error {
+	in := activities.CleanUpWorksInput{WorkRollout: w.rollout(ctx)}
 	if w.stay() {
 		in.Keep = rollout.NamesInState(w.of.Status().Clusters, ranv1.ClusterComplete)
 		slices.Sort(in.Keep)
 	}
-	return insist.effect(ctx, "delete the manifest works", w.hub.WithdrawManifestWorks, in, nil)
+	return retrier.effect(ctx, "delete the manifest works", w.hub.CleanUpManifestWorks, in, nil)
 }
 
-// lookBack: a template that is not what it was is brought to no cluster any more, so none was.
-func (w *workItems) lookBack(workflow.Context, insistence) error { return nil }
+// checkChanged: a template that was changed is not brought to any cluster.
+func (w *workItems) checkChanged(workflow.Context, insistence) error { return nil }
 
-// lost: nothing is known of a work that is not there, or is being deleted.
-func (w *workItems) lost(before, now policies.Compliance) bool {
+// deleted: the compliance with a work that does not exist, or is being deleted, is unknown.
+func (w *workItems) deleted(before, now policies.Compliance) bool {
 	return before != policies.Unknown && now == policies.Unknown
 }
 
@@ -141,9 +111,9 @@ func (w *workItems) describe(status *ranv1.ClusterStatus, item int, _ policies.C
 	status.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: w.name(item)}
 }
 
-// unbound: a work that is not there says nothing; that does not happen.
+// unbound does not happen: the compliance with a work that does not exist is unknown.
 func (w *workItems) unbound(item int) (reason, message string) {
-	return reasonUnbound, "manifest work " + w.name(max(item, 0)) + " is not there any more"
+	return reasonUnbound, "manifest work " + w.name(max(item, 0)) + " does not exist any more"
 }
 
 func (w *workItems) name(item int) string { return w.of.Request().Spec.ManifestWorkTemplates[item] }

@@ -22,55 +22,69 @@ import (
 
 // newWorkWorld plays a hub on which a work that is brought to a cluster is done a minute later, but for those of the clusters that are stuck.
 func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWorld, *[]string) {
-	w := &policyWorld{world: newWorld(t), standings: map[string][]byte{}, enforced: map[int][]string{}}
+	w := &policyWorld{world: newWorld(t), compliance: map[string][]byte{}, enforced: map[int][]string{}}
 	w.plan = planOf(batches...)
 	for _, cluster := range slices.Concat(batches...) {
-		w.standings[cluster] = []byte("UU")
+		w.compliance[cluster] = []byte("UU")
 	}
 	var story []string
 	play(w.world, "PrepareManifestWorks", func(in activities.WorkRollout) any {
 		return []activities.PreparedWork{{Template: "os", Work: "safe-os", Pin: "1"}, {Template: "firmware", Work: "safe-firmware", Pin: "2"}}
 	})
+	w.bring = func(cluster string, item int) {
+		story = append(story, "+"+workTemplates[item]+" "+cluster)
+		w.enforced[item] = append(w.enforced[item], cluster)
+		w.simulateAfter(time.Second, func() { w.comply(cluster, item, policies.Pending) })
+		if !slices.Contains(stuck, cluster) {
+			w.simulateAfter(time.Minute, func() { w.comply(cluster, item, policies.Compliant) })
+		}
+	}
 	play(w.world, "PlaceManifestWorks", func(in activities.PlaceWorksInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		refused := []activities.RefusedWork{}
-		for _, placed := range in.Works {
-			name := in.Rollout.Templates[placed.Template]
-			for _, cluster := range placed.Removed {
-				if slices.Contains(w.stays, cluster) {
-					refused = append(refused, activities.RefusedWork{Cluster: cluster, Template: placed.Template, Reason: "NotPlaced", Message: "the hub forbids it"})
-					continue
+		var placed activities.Placed
+		refuse := func(cluster string, refusal activities.RefusedPlacement) {
+			refusal.Clusters = []string{cluster}
+			placed.Refused = append(placed.Refused, refusal)
+		}
+		for _, desired := range in.Desired {
+			for _, cluster := range slices.Concat(desired.Clusters, desired.Held) {
+				for item := range workTemplates {
+					switch {
+					case item == desired.Item, !slices.Contains(w.enforced[item], cluster):
+					case slices.Contains(w.stays, cluster):
+						refuse(cluster, activities.RefusedPlacement{Reason: "NotPlaced", Message: "the hub forbids it"})
+					default:
+						story = append(story, "-"+workTemplates[item]+" "+cluster)
+						w.enforced[item] = slices.DeleteFunc(w.enforced[item], func(name string) bool { return name == cluster })
+						w.compliance[cluster][item] = byte(policies.Unknown)
+					}
 				}
-				story = append(story, "-"+name+" "+cluster)
-				w.standings[cluster][placed.Template] = byte(policies.Unknown)
-			}
-			for _, cluster := range placed.Added {
-				if refusal, is := w.refuses[cluster]; is {
-					refusal.Cluster, refusal.Template = cluster, placed.Template
-					refused = append(refused, refusal)
-					continue
-				}
-				story = append(story, "+"+name+" "+cluster)
-				w.simulateAfter(time.Second, func() { w.stand(cluster, placed.Template, policies.Pending) })
-				if !slices.Contains(stuck, cluster) {
-					w.simulateAfter(time.Minute, func() { w.stand(cluster, placed.Template, policies.Compliant) })
+				refusal, refused := w.refuses[cluster]
+				switch {
+				case desired.Item == policies.Nowhere, slices.Contains(w.enforced[desired.Item], cluster):
+				case slices.Contains(desired.Held, cluster):
+					placed.Waiting = append(placed.Waiting, cluster)
+				case refused:
+					refuse(cluster, refusal)
+				default:
+					w.bring(cluster, desired.Item)
 				}
 			}
 		}
-		return refused
+		return placed
 	})
-	play(w.world, "WithdrawManifestWorks", func(activities.WithdrawWorksInput) any { return nil })
+	play(w.world, "CleanUpManifestWorks", func(activities.CleanUpWorksInput) any { return nil })
 	play(w.world, "ReadManifestWorks", func(in activities.ReadWorksInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		var seen []policies.ClusterStanding
+		var seen []policies.ClusterCompliance
 		for _, cluster := range in.Clusters {
-			seen = append(seen, policies.ClusterStanding{Cluster: cluster, Standing: policies.Standing(w.standings[cluster])})
+			seen = append(seen, policies.ClusterCompliance{Cluster: cluster, Status: policies.ComplianceStatus(w.compliance[cluster])})
 		}
 		return seen
 	})
-	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitWorksInput) ([]policies.ClusterStanding, error) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitWorksInput) ([]policies.ClusterCompliance, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		await := activities.AwaitComplianceInput{Clusters: in.Clusters}
@@ -83,9 +97,12 @@ func newWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*policyWor
 	return w, &story
 }
 
+// workTemplates are those of the rollouts of works.
+var workTemplates = []string{"os", "firmware"}
+
 func (w *policyWorld) runWorks(changes ...func(*ranv1.ClusterGroupUpgradeSpec)) {
 	w.run(append([]func(*ranv1.ClusterGroupUpgradeSpec){func(spec *ranv1.ClusterGroupUpgradeSpec) {
-		spec.ManagedPolicies, spec.ManifestWorkTemplates = nil, []string{"os", "firmware"}
+		spec.ManagedPolicies, spec.ManifestWorkTemplates = nil, workTemplates
 	}}, changes...)...)
 }
 
@@ -104,11 +121,9 @@ func TestWorksAreBroughtToEachClusterOneAfterTheOther(t *testing.T) {
 	}, *story)
 	require.Equal(t, map[string]string{"june-os": "safe-os", "june-firmware": "safe-firmware"}, status.SafeResourceNames)
 	for i, in := range w.inputsOf("PlaceManifestWorks") {
-		for _, placed := range in.(activities.PlaceWorksInput).Works {
-			require.Equal(t, map[int]string{0: "1", 1: "2"}[placed.Template], placed.Pin, "call %d", i)
-		}
+		require.Equal(t, []string{"1", "2"}, in.(activities.PlaceWorksInput).Rollout.Pins, "call %d", i)
 	}
-	require.Len(t, w.inputsOf("WithdrawManifestWorks"), 1)
+	require.Len(t, w.inputsOf("CleanUpManifestWorks"), 1)
 }
 
 func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
@@ -124,8 +139,8 @@ func TestAWorkThatIsNotDoneInTimeIsTakenBackAndTheRolloutSaysSo(t *testing.T) {
 // The agent of a cluster that is offline does not let go of the work that an earlier run has deleted.
 func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 	w, story := newWorkWorld(t, nil, []string{"c1", "c2", "c3", "c4"}, []string{"c5"})
-	offline := activities.RefusedWork{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
-	w.refuses = map[string]activities.RefusedWork{
+	offline := activities.RefusedPlacement{Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}
+	w.refuses = map[string]activities.RefusedPlacement{
 		"c1": offline, "c4": offline,
 		"c2": {Reason: ranv1.ReasonClusterVanished, Message: "the hub has no namespace for the cluster", Final: true},
 	}
@@ -136,7 +151,7 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 
 	waiting := statusOfCluster(during, "c1")
 	require.Equal(t, "NotPlaced", waiting.Reason)
-	require.Equal(t, "ManifestWork c1/safe-os is still being deleted; tried again until the time is over", waiting.Message)
+	require.Equal(t, "ManifestWork c1/safe-os is still being deleted; retried until the time is over", waiting.Message)
 	require.Equal(t, "manifest work os", waiting.Step)
 	require.Equal(t, ranv1.ClusterComplete, statusOfCluster(during, "c3").State)
 
@@ -151,7 +166,7 @@ func TestAClusterWhoseWorkCannotBeMadeWaitsAloneAndSaysWhy(t *testing.T) {
 // The work of c1 was refused, and is just being asked for again when the time of the cluster is over: the answer comes after that, and the work was there never.
 func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.T) {
 	w, _ := newWorkWorld(t, nil, []string{"c1"})
-	w.refuses = map[string]activities.RefusedWork{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
+	w.refuses = map[string]activities.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "ManifestWork c1/safe-os is still being deleted"}}
 	start := w.Now()
 	w.fail["PlaceManifestWorks"] = func(int) error {
 		if since := w.Now().Sub(start); since > 2*time.Minute && since < 5*time.Minute {
@@ -172,13 +187,13 @@ func TestAClusterWhoseTimeIsOverWhileItsWorkIsAskedForKeepsTheReason(t *testing.
 
 func TestAWorkThatSomebodyDeletesIsMadeAgainAndTheStatusSaysSo(t *testing.T) {
 	w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Unknown) }, 2*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 	var during groupStatus
 	w.RegisterDelayedCallback(func() { during = statusOf[groupStatus](w.world) }, 3*time.Minute)
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 4*time.Minute)
-	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 6*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Compliant) }, 4*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 1, policies.Compliant) }, 6*time.Minute)
 	w.runWorks()
-	require.Contains(t, statusOfCluster(during, "c1").Message, "had been deleted, and was put there again")
+	require.Contains(t, statusOfCluster(during, "c1").Message, "its item was deleted, and was placed again")
 	require.Equal(t, []string{"+os c1", "+os c1", "-os c1"}, (*story)[:3])
 	requireResult[groupStatus](w.world)
 }
@@ -198,7 +213,7 @@ func TestAHubThatKeepsAWorkKeepsNoRolloutFromItsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, _ := newWorkWorld(t, []string{"c1", "c2"}, []string{"c1", "c2"})
 			refuse(w)
-			w.fail["WithdrawManifestWorks"] = always(errors.New("the hub forbids it"))
+			w.fail["CleanUpManifestWorks"] = always(errors.New("the hub forbids it"))
 			start := w.Now()
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) }, 5*time.Minute)
 			w.runWorks()
@@ -230,7 +245,7 @@ func TestWorksStayOnCompleteClustersOnRequest(t *testing.T) {
 	w.runWorks(keep)
 	requireResult[groupStatus](w.world)
 	require.Equal(t, []string{"+os c1", "-os c1", "+firmware c1", "+os c2", "-os c2", "+firmware c2"}, *story)
-	require.Empty(t, w.inputsOf("WithdrawManifestWorks"))
+	require.Empty(t, w.inputsOf("CleanUpManifestWorks"))
 }
 
 func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testing.T) {
@@ -241,14 +256,14 @@ func TestWorksStayOnCompleteClustersOnRequestWhateverBecomesOfTheOthers(t *testi
 	w.runWorks(keep)
 	requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
 	require.NotContains(t, *story, "-firmware c1")
-	withdrawn := w.inputsOf("WithdrawManifestWorks")
+	withdrawn := w.inputsOf("CleanUpManifestWorks")
 	require.Len(t, withdrawn, 1)
-	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(activities.WithdrawWorksInput).Keep)
+	require.Equal(t, []string{"c1", "c3"}, withdrawn[0].(activities.CleanUpWorksInput).Keep)
 
 	w, _ = newWorkWorld(t, []string{"c2"}, []string{"c1"}, []string{"c2"})
 	w.runWorks()
 	requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
-	require.Empty(t, w.inputsOf("WithdrawManifestWorks")[0].(activities.WithdrawWorksInput).Keep, "nobody has asked for that")
+	require.Empty(t, w.inputsOf("CleanUpManifestWorks")[0].(activities.CleanUpWorksInput).Keep, "nobody has asked for that")
 }
 
 // The last work of c1 was made by an attempt of which nobody has heard when the rollout is paused: c1 is complete, and keeps it.
@@ -258,10 +273,10 @@ func TestAWorkThatMayHaveBeenMadeStaysOnItsClusterOnRequest(t *testing.T) {
 	}
 	w, story := newWorkWorld(t, nil, []string{"c1"}, []string{"c2"})
 	w.fail["PlaceManifestWorks"] = func(call int) error {
-		for _, placed := range w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works {
-			if placed.Template == 1 && slices.Equal(placed.Added, []string{"c1"}) {
+		for _, placed := range w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired {
+			if placed.Item == 1 && slices.Equal(placed.Clusters, []string{"c1"}) {
 				stops["paused"].stop(w.world)
-				w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, time.Minute)
+				w.bring("c1", 1)
 				return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
 			}
 		}
@@ -301,7 +316,7 @@ func TestWorksThatWereToldBeforeARolloutIsHeldOrPausedAreNotToldAgain(t *testing
 					test.stop(w.world, 2)
 					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
 				}
-				if works := w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works; !stopped && len(works[0].Added) == worksAtOnce {
+				if desired := w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired; !stopped && len(desired[0].Clusters) == worksAtOnce {
 					stopped = true
 					test.stop(w.world, 4)
 				}

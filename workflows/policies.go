@@ -12,9 +12,10 @@ import (
 	"drydock.dev/drydock/activities"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
 )
 
-// policyItems are the policies of a rollout: they are enforced on a cluster by listing it in a placement on the hub.
+// policyItems are the policies of a rollout. A policy is enforced on the clusters that its placement on the hub lists.
 type policyItems struct {
 	of   RemediatedRollout
 	pins func() []string
@@ -42,7 +43,7 @@ func (p *policyItems) refs() []policies.Ref {
 	return refs
 }
 
-// stay: a cluster that complies needs not be enforced any more.
+// stay: a policy is not enforced any more on a cluster that complies.
 func (p *policyItems) stay() bool { return false }
 
 func (p *policyItems) awaited() string { return "waiting for the cluster to comply" }
@@ -78,9 +79,7 @@ func (p *policyItems) prepare(ctx workflow.Context) (*PreparedItems, error) {
 	items, names := &PreparedItems{}, map[string]string{}
 	for _, policy := range prepared {
 		items.Soaks = append(items.Soaks, policy.Soak)
-		if policy.Pin != "" { // or an earlier program has prepared it
-			items.Pins = append(items.Pins, policy.Pin)
-		}
+		items.Pins = append(items.Pins, policy.Pin)
 		for _, name := range workflow.DeterministicKeys(policy.SafeNames) {
 			names[name] = policy.SafeNames[name]
 		}
@@ -89,37 +88,47 @@ func (p *policyItems) prepare(ctx workflow.Context) (*PreparedItems, error) {
 	return items, nil
 }
 
-func (p *policyItems) place(ctx workflow.Context, insistOn func(added []string) insistence, placements []placement) (told []placement, refused []refusal, err error) {
-	added := addedBy(placements)
-	in := activities.PlaceClustersInput{Rollout: p.rollout(ctx), Closes: p.of.Closes(added)}
-	var words []string
-	for _, placed := range placements {
-		in.Placements = append(in.Placements, activities.PlacedClusters{Policy: placed.item, Clusters: placed.clusters, Added: placed.added})
-		words = append(words, fmt.Sprintf("%s on %d", p.name(placed.item), len(placed.clusters)))
+func (p *policyItems) place(ctx workflow.Context, retrier insistence, desired []policies.DesiredPlacement, closes *time.Time) (activities.Placed, error) {
+	in := activities.PlacePoliciesInput{Rollout: p.rollout(ctx), Closes: closes}
+	var enforced []string
+	for _, placement := range desired {
+		if placement.Item == policies.Nowhere {
+			continue // as every cluster that is not named
+		}
+		in.Desired = append(in.Desired, placement)
+		enforced = append(enforced, fmt.Sprintf("%s on %d", p.name(placement.Item), len(placement.Clusters)))
 	}
-	var found []string
-	err = insistOn(added).effect(ctx, "enforce "+strings.Join(words, ", ")+" clusters", p.hub.PlaceClusters, in, &found)
-	p.noteFound(found)
-	if err != nil {
-		return nil, nil, err
+	summary := "enforce " + strings.Join(enforced, ", ") + " clusters"
+	if len(enforced) == 0 {
+		summary = "enforce no policy on any cluster"
 	}
-	return placements, nil, nil
+	var placed activities.Placed
+	err := retrier.effect(ctx, temporal.Cut(summary, summaryLimit), p.hub.PlacePolicies, in, &placed)
+	for _, name := range placed.Recreated {
+		p.note(name + " had been deleted, and was made again")
+	}
+	p.noteChanged(placed.Changed)
+	return placed, err
 }
 
-// noteFound says once of what was found on the hub that it was made again, or that it is a policy of the rollout which has changed.
-func (p *policyItems) noteFound(found []string) {
-	for _, name := range found {
-		note := name + " had been deleted, and was made again"
-		if item := slices.IndexFunc(p.refs(), func(ref policies.Ref) bool { return name == policies.Policies.Kind+" "+ref.String() }); item >= 0 {
-			note = p.changed(item)
-		}
-		if !slices.Contains(p.of.Status().Notes, note) {
-			p.of.Note(note)
-		}
+// placedAtOnce: the placements of policies name all clusters.
+func (p *policyItems) placedAtOnce() int { return 0 }
+
+// note notes something once.
+func (p *policyItems) note(text string) {
+	if !slices.Contains(p.of.Status().Notes, text) {
+		p.of.Note(text)
 	}
 }
 
-// changed says of a policy that it is not what it was any more when the rollout began, and what that means for the clusters.
+// noteChanged notes which policies were changed since the rollout began.
+func (p *policyItems) noteChanged(changed []int) {
+	for _, item := range changed {
+		p.note(p.changed(item))
+	}
+}
+
+// changed explains what it means for the clusters that a policy was changed since the rollout began.
 func (p *policyItems) changed(item int) string {
 	means := "clusters are given the copy of that all the same, and must comply with what it says now"
 	if p.enforcement() == ranv1.EnforceOverride {
@@ -129,45 +138,40 @@ func (p *policyItems) changed(item int) string {
 		p.refs()[item], policies.Generation(p.pins()[item]), means)
 }
 
-func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterStanding, error) {
+func (p *policyItems) await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
 	in := activities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
-	var news []policies.ClusterStanding
-	err := p.of.Retrier().watch(ctx, fmt.Sprintf("watch how %d clusters comply", len(known)), p.hub.AwaitCompliance, in, &news)
+	var news []policies.ClusterCompliance
+	err := p.of.Retrier().watch(ctx, fmt.Sprintf("watch the compliance of %d clusters", len(known)), p.hub.AwaitCompliance, in, &news)
 	return news, err
 }
 
-func (p *policyItems) read(ctx workflow.Context, insist insistence, clusters []string) ([]policies.ClusterStanding, error) {
+func (p *policyItems) read(ctx workflow.Context, retrier insistence, clusters []string) ([]policies.ClusterCompliance, error) {
 	in := activities.ReadComplianceInput{Policies: p.refs(), Clusters: clusters}
-	var seen []policies.ClusterStanding
-	err := insist.effect(ctx, fmt.Sprintf("look how %d clusters comply", len(clusters)), p.hub.ReadCompliance, in, &seen)
+	var seen []policies.ClusterCompliance
+	err := retrier.effect(ctx, fmt.Sprintf("read the compliance of %d clusters", len(clusters)), p.hub.ReadCompliance, in, &seen)
 	return seen, err
 }
 
-func (p *policyItems) withdraw(ctx workflow.Context, insist insistence) error {
-	var changed []string
-	err := insist.effect(ctx, "remove what enforced policies", p.hub.WithdrawPolicies, p.rollout(ctx), &changed)
-	p.noteFound(changed)
+func (p *policyItems) cleanUp(ctx workflow.Context, retrier insistence) error {
+	var changed []int
+	err := retrier.effect(ctx, "delete the objects that enforce policies", p.hub.CleanUpPolicies, p.rollout(ctx), &changed)
+	p.noteChanged(changed)
 	return err
 }
 
-// lookBack says whether the policies are what they were when the rollout began.
-func (p *policyItems) lookBack(ctx workflow.Context, insist insistence) error {
-	in := p.rollout(ctx)
-	if len(in.Pins) == 0 {
-		return nil
-	}
-	var changed []string
-	err := insist.effect(ctx, "look whether policies were changed", p.hub.ChangedPolicies, in, &changed)
-	p.noteFound(changed)
+func (p *policyItems) checkChanged(ctx workflow.Context, retrier insistence) error {
+	var changed []int
+	err := retrier.effect(ctx, "check whether policies were changed", p.hub.ChangedPolicies, p.rollout(ctx), &changed)
+	p.noteChanged(changed)
 	return err
 }
 
-// lost: what enforces a policy is not a cluster's own. It is looked for when clusters are placed.
-func (p *policyItems) lost(policies.Compliance, policies.Compliance) bool { return false }
+// deleted: no cluster has an object of its own. Objects that were deleted are made again when clusters are placed.
+func (p *policyItems) deleted(policies.Compliance, policies.Compliance) bool { return false }
 
-func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, standing policies.Compliance) {
+func (p *policyItems) describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance) {
 	status.Step = "policy " + p.name(item)
-	status.CurrentPolicy = &ranv1.PolicyStatus{Name: p.name(item), Status: standing.String()}
+	status.CurrentPolicy = &ranv1.PolicyStatus{Name: p.name(item), Status: compliance.String()}
 }
 
 // reasonUnbound is the reason of a cluster that a policy is not bound to any more.
@@ -175,9 +179,9 @@ const reasonUnbound = "Unbound"
 
 func (p *policyItems) unbound(item int) (reason, message string) {
 	if item < 0 {
-		return reasonUnbound, "no policy of the rollout is bound to the cluster any more: nobody can say how it stands"
+		return reasonUnbound, "no policy of the rollout is bound to the cluster any more: its compliance is unknown"
 	}
-	return reasonUnbound, fmt.Sprintf("policy %s is not bound to the cluster any more: nobody can say how it stands", p.refs()[item])
+	return reasonUnbound, fmt.Sprintf("policy %s is not bound to the cluster any more: its compliance is unknown", p.refs()[item])
 }
 
 func (p *policyItems) name(item int) string { return p.of.Status().ManagedPoliciesForUpgrade[item] }

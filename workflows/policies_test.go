@@ -30,19 +30,21 @@ import (
 // policyWorld plays a hub that enforces policies: a cluster complies a minute after one is enforced on it, unless the test says otherwise.
 type policyWorld struct {
 	*world
-	// standings of the clusters; takes is how long a cluster takes to comply, or less than nothing: it never does.
-	standings map[string][]byte
-	takes     func(cluster string, policy int) time.Duration
-	soaks     []time.Duration
-	// enforced are the clusters of each policy now; most is how many were at work at once at most.
+	// compliance of the clusters; takes is how long a cluster takes to comply, or less than nothing: it never does.
+	compliance map[string][]byte
+	takes      func(cluster string, policy int) time.Duration
+	soaks      []time.Duration
+	// enforced are the clusters that have each policy, or manifest work, now; most is how many were at work at once at most.
 	enforced map[int][]string
 	most     int
 	// watching are the activities that wait for news, and mostWatching how many there were at most for which somebody waited.
 	watching     []watching
 	mostWatching int
 	// refuses says why clusters get no work, and stays are those from which the hub deletes none.
-	refuses map[string]activities.RefusedWork
+	refuses map[string]activities.RefusedPlacement
 	stays   []string
+	// bring makes a manifest work on a cluster.
+	bring func(cluster string, item int)
 }
 
 type watching struct {
@@ -54,7 +56,7 @@ type watching struct {
 // newPolicyWorld plans a rollout of the policies kernel and network, with which no cluster complies.
 func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 	w := &policyWorld{
-		world: newWorld(t), standings: map[string][]byte{}, enforced: map[int][]string{}, soaks: make([]time.Duration, 2),
+		world: newWorld(t), compliance: map[string][]byte{}, enforced: map[int][]string{}, soaks: make([]time.Duration, 2),
 		takes: func(string, int) time.Duration { return time.Minute },
 	}
 	w.plan = planOf(batches...)
@@ -62,7 +64,7 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 	w.plan.PolicyNamespaces = map[string]string{"kernel": "policies", "network": "policies"}
 	w.plan.StartPolicyIndex = map[string]int{}
 	for _, cluster := range slices.Concat(batches...) {
-		w.standings[cluster] = []byte("NN")
+		w.compliance[cluster] = []byte("NN")
 		w.plan.StartPolicyIndex[cluster] = 0
 	}
 	play(w.world, "PreparePolicies", func(in activities.PolicyRollout) any {
@@ -74,8 +76,8 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 		}
 		return prepared
 	})
-	play(w.world, "PlaceClusters", w.place)
-	play(w.world, "WithdrawPolicies", func(activities.PolicyRollout) any {
+	play(w.world, "PlacePolicies", w.place)
+	play(w.world, "CleanUpPolicies", func(activities.PolicyRollout) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.enforced = map[int][]string{}
@@ -85,13 +87,13 @@ func newPolicyWorld(t *testing.T, batches ...[]string) *policyWorld {
 	play(w.world, "ReadCompliance", func(in activities.ReadComplianceInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		var seen []policies.ClusterStanding
+		var seen []policies.ClusterCompliance
 		for _, cluster := range in.Clusters {
-			seen = append(seen, policies.ClusterStanding{Cluster: cluster, Standing: policies.Standing(w.standings[cluster])})
+			seen = append(seen, policies.ClusterCompliance{Cluster: cluster, Status: policies.ComplianceStatus(w.compliance[cluster])})
 		}
 		return seen
 	})
-	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitComplianceInput) ([]policies.ClusterStanding, error) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, in activities.AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.inputs["AwaitCompliance"] = append(w.inputs["AwaitCompliance"], in)
@@ -119,7 +121,7 @@ func (w *policyWorld) watch(ctx context.Context, in activities.AwaitComplianceIn
 	last := map[string]int{}
 	for _, one := range w.watching {
 		for _, known := range one.in.Clusters {
-			if string(w.standings[known.Cluster]) != "CC" {
+			if string(w.compliance[known.Cluster]) != "CC" {
 				last[known.Cluster] = max(last[known.Cluster], one.id)
 			}
 		}
@@ -134,38 +136,43 @@ func (w *policyWorld) lastWatch() int {
 	return w.watching[len(w.watching)-1].id
 }
 
-func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterStanding {
-	var news []policies.ClusterStanding
+func (w *policyWorld) news(in activities.AwaitComplianceInput) []policies.ClusterCompliance {
+	var news []policies.ClusterCompliance
 	for _, known := range in.Clusters {
-		now := policies.Standing(w.standings[known.Cluster])
+		now := policies.ComplianceStatus(w.compliance[known.Cluster])
 		if slices.Contains(w.vanished, known.Cluster) {
-			news = append(news, policies.ClusterStanding{Cluster: known.Cluster, Standing: now, Vanished: true})
-		} else if policies.News(known.Standing, now, known.Policy) {
-			news = append(news, policies.ClusterStanding{Cluster: known.Cluster, Standing: now})
+			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now, Vanished: true})
+		} else if policies.Changed(known.Status, now, known.Policy) {
+			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now})
 		}
 	}
 	return news
 }
 
-func (w *policyWorld) place(in activities.PlaceClustersInput) any {
+func (w *policyWorld) place(in activities.PlacePoliciesInput) any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, placed := range in.Placements {
-		for _, cluster := range placed.Clusters {
-			takes := w.takes(cluster, placed.Policy)
-			if !slices.Contains(w.enforced[placed.Policy], cluster) && takes >= 0 {
-				w.simulateAfter(takes, func() { w.stand(cluster, placed.Policy, policies.Compliant) })
+	changes, waiting := policies.Changes(in.Desired, [][]string{w.enforced[0], w.enforced[1]})
+	for _, change := range changes {
+		for _, cluster := range change.Added {
+			if takes := w.takes(cluster, change.Item); takes >= 0 {
+				w.simulateAfter(takes, func() { w.comply(cluster, change.Item, policies.Compliant) })
 			}
 		}
-		w.enforced[placed.Policy] = placed.Clusters
+		w.enforced[change.Item] = change.Clusters
 	}
 	w.most = max(w.most, len(slices.Concat(w.enforced[0], w.enforced[1])))
-	return nil
+	return activities.Placed{Waiting: waiting}
 }
 
-// stand changes how a cluster stands.
-func (w *policyWorld) stand(cluster string, policy int, now policies.Compliance) {
-	w.change(func() { w.standings[cluster][policy] = byte(now) })
+// comply changes the compliance of a cluster.
+func (w *policyWorld) comply(cluster string, policy int, now policies.Compliance) {
+	w.change(func() {
+		w.compliance[cluster][policy] = byte(now)
+		if now == policies.Unknown { // somebody has deleted the manifest work
+			w.enforced[policy] = slices.DeleteFunc(w.enforced[policy], func(name string) bool { return name == cluster })
+		}
+	})
 }
 
 // vanish deletes the ManagedCluster of a cluster.
@@ -239,14 +246,14 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 	require.Equal(t, 6*time.Minute, took("c2"))
 	require.Equal(t, 8*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
 
-	var story [][]activities.PlacedClusters
-	for _, in := range w.inputsOf("PlaceClusters") {
-		story = append(story, in.(activities.PlaceClustersInput).Placements)
+	var story [][]policies.DesiredPlacement
+	for _, in := range w.inputsOf("PlacePolicies") {
+		story = append(story, in.(activities.PlacePoliciesInput).Desired)
 	}
-	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}}, story[0])
-	require.Equal(t, []activities.PlacedClusters{{Policy: 0, Clusters: []string{"c2"}}, {Policy: 1, Clusters: []string{"c1"}, Added: []string{"c1"}}}, story[1], "taken off first")
+	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, story[0])
+	require.Equal(t, []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}}, {Item: 1, Clusters: []string{"c1"}}}, story[1])
 	require.Equal(t, 2, w.most)
-	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+	require.Len(t, w.inputsOf("CleanUpPolicies"), 1)
 	require.Len(t, w.inputsOf("PreparePolicies"), 1)
 }
 
@@ -265,8 +272,8 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 	status := requireResult[groupStatus](w.world)
 	require.Equal(t, int32(260), status.Counts.Complete)
 	require.LessOrEqual(t, w.mostWatching, 3)
-	for _, in := range w.inputsOf("PlaceClusters") {
-		for _, placed := range in.(activities.PlaceClustersInput).Placements {
+	for _, in := range w.inputsOf("PlacePolicies") {
+		for _, placed := range in.(activities.PlacePoliciesInput).Desired {
 			require.LessOrEqual(t, len(placed.Clusters), 130)
 		}
 	}
@@ -274,12 +281,10 @@ func TestARollingRolloutWatchesManyClustersWithFewActivities(t *testing.T) {
 
 func TestWhatEnforcesAPolicyAndWasMadeAgainIsNotedOnce(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	play(w.world, "PlaceClusters", func(in activities.PlaceClustersInput) any {
-		w.place(in)
-		if len(in.Placements[len(in.Placements)-1].Added) > 0 {
-			return []string{"PlacementBinding ops/safe-kernel"}
-		}
-		return nil
+	play(w.world, "PlacePolicies", func(in activities.PlacePoliciesInput) any {
+		placed := w.place(in).(activities.Placed)
+		placed.Recreated = []string{"PlacementBinding ops/safe-kernel"}
+		return placed
 	})
 	w.run()
 	require.Equal(t, []string{"PlacementBinding ops/safe-kernel had been deleted, and was made again"}, requireResult[groupStatus](w.world).Notes)
@@ -300,20 +305,20 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 				before := w
 				w = newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 				if before != nil {
-					w.standings, w.enforced = before.standings, before.enforced
+					w.compliance, w.enforced = before.compliance, before.enforced
 				} else {
 					w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Second)
 				}
-				play(w.world, "PlaceClusters", func(in activities.PlaceClustersInput) any {
+				play(w.world, "PlacePolicies", func(in activities.PlacePoliciesInput) any {
 					require.Equal(t, []string{"uid-of-kernel/3", "uid-of-network/3"}, in.Rollout.Pins)
-					w.place(in)
-					if runs > 0 && in.Placements[0].Policy == 0 {
-						return []string{"Policy policies/kernel"}
+					placed := w.place(in).(activities.Placed)
+					if runs > 0 && len(in.Desired) > 0 && in.Desired[0].Item == 0 {
+						placed.Changed = []int{0}
 					}
-					return nil
+					return placed
 				})
-				play(w.world, "WithdrawPolicies", func(activities.PolicyRollout) any {
-					return []string{"Policy policies/kernel", "Policy policies/network"}
+				play(w.world, "CleanUpPolicies", func(activities.PolicyRollout) any {
+					return []int{0, 1}
 				})
 				w.ExecuteWorkflow(ClusterGroupUpgrade, *in)
 				in = handedOn[ClusterGroupUpgradeInput](w.world)
@@ -330,8 +335,8 @@ func TestAPolicyThatHasChangedSinceTheRolloutBeganIsNotedOnce(t *testing.T) {
 func TestAPolicySoaksAndARelapseRestartsTheClock(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"})
 	w.soaks[0] = 10 * time.Minute
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.NonCompliant) }, 6*time.Minute)
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 8*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.NonCompliant) }, 6*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Compliant) }, 8*time.Minute)
 	var soaking ranv1.ClusterStatus
 	w.RegisterDelayedCallback(func() { soaking = statusOf[groupStatus](w.world).Clusters[0] }, 3*time.Minute)
 	w.run()
@@ -379,8 +384,8 @@ func (o *deafOutbound) ExecuteActivity(ctx workflow.Context, name string, args .
 // The soak of c2 ends after 11 minutes, and c1 is watched anew while the watch before gathers changes still.
 func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) {
 	for name, test := range map[string]struct {
-		dipped time.Duration
-		takes  time.Duration
+		relapsed time.Duration
+		takes    time.Duration
 	}{
 		"while it soaks":                   {13 * time.Minute, 24 * time.Minute},
 		"with a policy whose turn is over": {16*time.Minute + 30*time.Second, 17 * time.Minute},
@@ -403,8 +408,8 @@ func TestARelapseThatOnlyAWatchHasSeenWhichIsOverRestartsTheClock(t *testing.T) 
 			}, 10*time.Minute)
 			w.RegisterDelayedCallback(func() {
 				require.Greater(t, w.lastWatch(), before.id, "another watches by now")
-				require.NoError(t, w.CompleteActivity(before.token, []policies.ClusterStanding{{Cluster: "c1", Standing: "CN", Dipped: true}}, nil))
-			}, test.dipped)
+				require.NoError(t, w.CompleteActivity(before.token, []policies.ClusterCompliance{{Cluster: "c1", Status: "CN", Relapsed: true}}, nil))
+			}, test.relapsed)
 			w.run()
 			c1 := statusOfCluster(requireResult[groupStatus](w.world), "c1")
 			require.Equal(t, test.takes, c1.CompletedAt.Sub(c1.StartedAt.Time).Round(time.Minute))
@@ -429,8 +434,8 @@ func TestAClusterThatSoaksWithAPolicyIsAtWorkAndTimesOutAsSuch(t *testing.T) {
 func TestAClusterThatCompliesAfterItsTimeIsCompleteInARolloutThatStopsEarly(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"}, []string{"c2"}, []string{"c3"})
 	w.takes = func(cluster string, policy int) time.Duration { return -1 }
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 21*time.Minute)
-	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 21*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Compliant) }, 21*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 1, policies.Compliant) }, 21*time.Minute)
 	w.plan.ComputedMaxFailures = 2
 	w.run()
 	status := requireFailure[groupStatus](w.world, ranv1.ReasonAborted)
@@ -444,9 +449,9 @@ func TestTheEndOfASoakIsDecidedByAnotherLook(t *testing.T) {
 	w.RegisterDelayedCallback(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.standings["c1"][0] = byte(policies.NonCompliant) // and nobody is told
+		w.compliance["c1"][0] = byte(policies.NonCompliant) // and nobody is told
 	}, 5*time.Minute)
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 20*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Compliant) }, 20*time.Minute)
 	w.run()
 	status := requireResult[groupStatus](w.world)
 	require.Equal(t, 31*time.Minute, status.Status.CompletedAt.Sub(status.Status.StartedAt.Time).Round(time.Minute))
@@ -460,11 +465,11 @@ func TestAWorkerThatKnowsNoHubIsHeldAgainstNoCluster(t *testing.T) {
 	for activity, summary := range map[string]string{
 		"PlanRollout":      "plan the rollout",
 		"PreparePolicies":  "prepare the enforcement of policies",
-		"PlaceClusters":    "enforce kernel on 1 clusters",
-		"AwaitCompliance":  "watch how 1 clusters comply",
-		"ReadCompliance":   "look how 1 clusters comply",
+		"PlacePolicies":    "enforce kernel on 1 clusters",
+		"AwaitCompliance":  "watch the compliance of 1 clusters",
+		"ReadCompliance":   "read the compliance of 1 clusters",
 		"VanishedClusters": "check for deleted clusters of batch 1",
-		"WithdrawPolicies": "remove what enforced policies",
+		"CleanUpPolicies":  "delete the objects that enforce policies",
 		"SaveRollout":      "save the final status on the hub",
 	} {
 		t.Run(activity, func(t *testing.T) {
@@ -526,8 +531,8 @@ func TestAClusterThatCompliesAfterItsTimeIsCompleteAtTheEnd(t *testing.T) {
 		}
 		return time.Minute
 	}
-	w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 31*time.Minute)
-	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 31*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Compliant) }, 31*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 1, policies.Compliant) }, 31*time.Minute)
 	w.run()
 	status := requireResult[groupStatus](w.world)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(status))
@@ -541,7 +546,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 		}
 		return time.Minute
 	}
-	w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Unbound) }, 31*time.Minute)
+	w.RegisterDelayedCallback(func() { w.comply("c1", 1, policies.Unbound) }, 31*time.Minute)
 	w.run()
 	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "timedout", "c2": "complete"}, clusterStates(status))
@@ -549,7 +554,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	next, err := rollout.Retry(status, nil, rollout.RetryRequest{})
 	require.NoError(t, err)
 	again := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
-	again.standings["c1"] = []byte("C-")
+	again.compliance["c1"] = []byte("C-")
 	object := policyRollout()
 	again.recalledRollout = activities.LoadedRollout{Object: object}
 	again.recalledRollout.Object.Status = next
@@ -558,7 +563,7 @@ func TestAClusterThatIsUnboundFromWhatItTimedOutWithIsNotCompleteAtTheEnd(t *tes
 	})
 	retried := statusOfCluster(requireFailure[groupStatus](again.world, ranv1.ReasonFailed), "c1")
 	require.Equal(t, ranv1.ClusterFailed, retried.State)
-	require.Equal(t, "policy policies/network is not bound to the cluster any more: nobody can say how it stands", retried.Message)
+	require.Equal(t, "policy policies/network is not bound to the cluster any more: its compliance is unknown", retried.Message)
 }
 
 func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
@@ -569,7 +574,7 @@ func TestACancelledRolloutOfPoliciesEnforcesNothingAnyMore(t *testing.T) {
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "cancelled", "c2": "cancelled", "c3": "pending"}, clusterStates(status))
 	w.requireNothingEnforced()
 	last := w.called()
-	require.Equal(t, []string{"PlaceClusters", "WithdrawPolicies", "SaveRollout"}, last[len(last)-3:])
+	require.Equal(t, []string{"PlacePolicies", "CleanUpPolicies", "SaveRollout"}, last[len(last)-3:])
 }
 
 func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
@@ -578,8 +583,8 @@ func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
 		call int
 		says string
 	}{
-		{"PlaceClusters", 2, "batch 1 of 1: clusters that are taken off the placements of their policies: 2"},
-		{"WithdrawPolicies", 1, "batch 1 of 1: cleaning up"},
+		{"PlacePolicies", 2, "batch 1 of 1: clusters that are taken off the placements of their policies: 2"},
+		{"CleanUpPolicies", 1, "batch 1 of 1: cleaning up"},
 	} {
 		t.Run(tt.slow, func(t *testing.T) {
 			w := newPolicyWorld(t, []string{"c1", "c2"})
@@ -602,8 +607,8 @@ func TestACancelledRolloutOfPoliciesSaysWhatIsBeingTakenBack(t *testing.T) {
 
 func TestAClusterThatIsUnboundFailsAndTheOthersGoOn(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1", "c2", "c3"})
-	w.standings["c3"] = []byte("--")
-	w.RegisterDelayedCallback(func() { w.stand("c2", 1, policies.Unbound) }, 30*time.Second)
+	w.compliance["c3"] = []byte("--")
+	w.RegisterDelayedCallback(func() { w.comply("c2", 1, policies.Unbound) }, 30*time.Second)
 	w.run()
 	status := requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
 	require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed", "c3": "failed"}, clusterStates(status))
@@ -622,13 +627,13 @@ func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
 		w := newPolicyWorld(t, []string{"c1"}, []string{"c2"})
 		w.plan.NotBound = notBound
 		w.RegisterDelayedCallback(func() {
-			w.stand("c2", 1, policies.Unbound)
+			w.comply("c2", 1, policies.Unbound)
 			w.SetContinueAsNewSuggested(pieces)
 		}, 30*time.Second)
 		w.run()
 		if in := handedOn[ClusterGroupUpgradeInput](w.world); in != nil {
 			next := newPolicyWorld(t)
-			next.standings, next.enforced = w.standings, w.enforced
+			next.compliance, next.enforced = w.compliance, w.enforced
 			next.ExecuteWorkflow(ClusterGroupUpgrade, *in)
 			w = next
 		}
@@ -641,7 +646,7 @@ func TestAClusterThatHasLostAPolicyBeforeItsTurnHasFailed(t *testing.T) {
 	for _, pieces := range []bool{false, true} {
 		lost := play(nil, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "failed"}, clusterStates(lost))
-		require.Equal(t, "policy policies/network is not bound to the cluster any more: nobody can say how it stands", statusOfCluster(lost, "c2").Message)
+		require.Equal(t, "policy policies/network is not bound to the cluster any more: its compliance is unknown", statusOfCluster(lost, "c2").Message)
 		never := play(map[int][]int{1: {1}}, pieces)
 		require.Equal(t, map[string]ranv1.ClusterState{"c1": "complete", "c2": "complete"}, clusterStates(never), "it never was")
 	}
@@ -656,8 +661,8 @@ func TestAClusterThatTimedOutAndLostAPolicyThatShouldHaveFollowedIsNotComplete(t
 		return time.Minute
 	}
 	w.RegisterDelayedCallback(func() {
-		w.stand("c1", 0, policies.Compliant)
-		w.stand("c1", 1, policies.Unbound)
+		w.comply("c1", 0, policies.Compliant)
+		w.comply("c1", 1, policies.Unbound)
 	}, 31*time.Minute)
 	w.run()
 	status := requireFailure[groupStatus](w.world, ranv1.ReasonTimedOut)
@@ -704,7 +709,7 @@ func TestPausedOrHeldNotEvenTheFirstPolicyBegins(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := newPolicyWorld(t, []string{"c1", "c2"})
-			w.standings["c2"] = []byte("CN")
+			w.compliance["c2"] = []byte("CN")
 			back := w.Now().Add(5 * time.Minute)
 			w.fail["PreparePolicies"] = func(int) error {
 				if w.Now().Before(back) {
@@ -715,7 +720,7 @@ func TestPausedOrHeldNotEvenTheFirstPolicyBegins(t *testing.T) {
 			w.RegisterDelayedCallback(func() { test.stop(w) }, 2*time.Minute)
 			var stopped groupStatus
 			var placed int
-			w.RegisterDelayedCallback(func() { stopped, placed = statusOf[groupStatus](w.world), len(w.inputsOf("PlaceClusters")) }, 9*time.Minute)
+			w.RegisterDelayedCallback(func() { stopped, placed = statusOf[groupStatus](w.world), len(w.inputsOf("PlacePolicies")) }, 9*time.Minute)
 			w.RegisterDelayedCallback(func() { test.goOn(w) }, 10*time.Minute)
 			w.run()
 			require.Zero(t, placed, "nothing is enforced")
@@ -739,13 +744,13 @@ func TestPoliciesThatCannotBePreparedFailTheClustersWithTheReason(t *testing.T) 
 		require.Equal(t, temporal.ErrNotFound, c.Reason)
 		require.Equal(t, "policy policies/kernel is not on the hub any more", c.Message)
 	}
-	require.Len(t, w.inputsOf("WithdrawPolicies"), 1, "some may have been made")
-	require.Empty(t, w.inputsOf("PlaceClusters"))
+	require.Len(t, w.inputsOf("CleanUpPolicies"), 1, "some may have been made")
+	require.Empty(t, w.inputsOf("PlacePolicies"))
 }
 
 func TestWhatIsKeptButCouldNotBeTakenOffAClusterIsNoted(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"})
-	w.fail["PlaceClusters"] = func(call int) error {
+	w.fail["PlacePolicies"] = func(call int) error {
 		if call < 3 {
 			return nil
 		}
@@ -754,7 +759,7 @@ func TestWhatIsKeptButCouldNotBeTakenOffAClusterIsNoted(t *testing.T) {
 	w.run(func(spec *ranv1.ClusterGroupUpgradeSpec) {
 		spec.Actions.AfterCompletion = &ranv1.AfterCompletion{DeleteObjects: new(false)}
 	})
-	require.Equal(t, []string{"what the rollout has made on the hub was kept, but could not be taken from c1, where it is still at work"}, requireResult[groupStatus](w.world).Notes)
+	require.Equal(t, []string{"the objects of the rollout on the hub were kept, but could not be removed from c1, where they still take effect"}, requireResult[groupStatus](w.world).Notes)
 }
 
 func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
@@ -764,25 +769,25 @@ func TestWhatWasMadeIsKeptOnlyAfterSuccessAndOnRequest(t *testing.T) {
 	w := newPolicyWorld(t, []string{"c1"})
 	play(w.world, "ChangedPolicies", func(in activities.PolicyRollout) any {
 		require.Len(t, in.Pins, 2)
-		return []string{"Policy policies/network"}
+		return []int{1}
 	})
 	w.run(keep)
 	notes := requireResult[groupStatus](w.world).Notes
 	require.Len(t, notes, 1)
 	require.Contains(t, notes[0], "policy policies/network has been changed, or deleted, since the rollout began with its generation 3", "as where nothing is kept")
-	require.Empty(t, w.inputsOf("WithdrawPolicies"))
+	require.Empty(t, w.inputsOf("CleanUpPolicies"))
 	w.requireNothingEnforced()
 
 	w = newPolicyWorld(t, []string{"c1"})
 	w.fail["ChangedPolicies"] = always(errors.New("the hub does not answer"))
 	w.run(keep)
-	require.Equal(t, []string{"whether something was changed while it was rolled out could not be seen: the hub does not answer"}, requireResult[groupStatus](w.world).Notes)
+	require.Equal(t, []string{"could not check whether policies were changed during the rollout: the hub does not answer"}, requireResult[groupStatus](w.world).Notes)
 
 	w = newPolicyWorld(t, []string{"c1"})
-	w.standings["c1"] = []byte("--")
+	w.compliance["c1"] = []byte("--")
 	w.run(keep)
 	requireFailure[groupStatus](w.world, ranv1.ReasonFailed)
-	require.Len(t, w.inputsOf("WithdrawPolicies"), 1)
+	require.Len(t, w.inputsOf("CleanUpPolicies"), 1)
 }
 
 func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
@@ -800,7 +805,7 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	require.NoError(t, err)
 
 	w := newPolicyWorld(t, []string{"c1", "c2"})
-	w.standings = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
+	w.compliance = map[string][]byte{"c1": []byte("CC"), "c2": []byte("CN")}
 	object := policyRollout()
 	w.recalledRollout = activities.LoadedRollout{Object: object}
 	w.recalledRollout.Object.Status = next
@@ -810,5 +815,5 @@ func TestARetryEnforcesTheSamePoliciesOnWhatTimedOut(t *testing.T) {
 	status := requireResult[groupStatus](w.world)
 	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
 	require.Equal(t, planned.Policies, w.inputsOf("PreparePolicies")[0].(activities.PolicyRollout).Policies, "by name and namespace")
-	require.Equal(t, []activities.PlacedClusters{{Policy: 1, Clusters: []string{"c2"}, Added: []string{"c2"}}}, w.inputsOf("PlaceClusters")[0].(activities.PlaceClustersInput).Placements)
+	require.Equal(t, []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c2"}}}, w.inputsOf("PlacePolicies")[0].(activities.PlacePoliciesInput).Desired)
 }

@@ -1,4 +1,4 @@
-// Package manifestworks decides what a rollout of manifest works makes on a hub, and when a cluster is done with one. Every function is pure.
+// Package manifestworks decides which manifest works a rollout makes on a hub, and when a cluster is done with one. Every function is pure.
 package manifestworks
 
 import (
@@ -23,13 +23,13 @@ var (
 	Templates = schema.GroupVersionKind{Group: "work.open-cluster-management.io", Version: "v1alpha1", Kind: "ManifestWorkReplicaSet"}
 )
 
-// Ours selects the works that are made for rollouts.
+// Ours selects the manifest works that Drydock makes for rollouts.
 const Ours = policies.LabelManagedBy + "=" + policies.ManagedBy
 
 // AnnotationExpectedValues on a template is a list of {manifestIndex, name, value}: what clusters must feed back before they are done.
 const AnnotationExpectedValues = "openshift-cluster-group-upgrades/expectedValues"
 
-// ExpectedValue is the value that a cluster must feed back, under a name, for one of the manifests.
+// ExpectedValue is a value that a cluster must feed back for one of the manifests.
 type ExpectedValue struct {
 	ManifestIndex int64  `json:"manifestIndex"`
 	Name          string `json:"name"`
@@ -62,7 +62,7 @@ func WorkName(rollout types.NamespacedName, template string) string {
 	return safename.Unique(63, []string{rollout.Namespace}, rollout.Name, template)
 }
 
-// Work returns the work of a template for a cluster, without owner.
+// Work returns the manifest work of a template for a cluster, without owner.
 func Work(rollout types.NamespacedName, template *unstructured.Unstructured, cluster string) (*unstructured.Unstructured, error) {
 	spec, found, err := unstructured.NestedMap(template.Object, "spec", "manifestWorkTemplate")
 	if err != nil || !found {
@@ -79,8 +79,7 @@ func Work(rollout types.NamespacedName, template *unstructured.Unstructured, clu
 	return work, nil
 }
 
-// Pin is what a template was when a rollout began. It changes with what the template says, and with what it expects: annotations do not count in
-// a generation.
+// Pin identifies a template: it changes with its spec and with its expected values, which are an annotation and do not count in the generation.
 func Pin(template *unstructured.Unstructured) string {
 	pin := policies.Pin(template)
 	if expected, set := template.GetAnnotations()[AnnotationExpectedValues]; set {
@@ -90,9 +89,9 @@ func Pin(template *unstructured.Unstructured) string {
 	return pin
 }
 
-// StandingOf reads a work; nil is one that does not exist. It is Compliant when the cluster has applied all of its manifests, they are
-// available, and what the cluster feeds back is what is expected.
-func StandingOf(work *unstructured.Unstructured) policies.Compliance {
+// ComplianceOf reads a work; nil is one that does not exist. It is Compliant when the cluster has applied all of its manifests, they are
+// available, and the cluster feeds back the expected values.
+func ComplianceOf(work *unstructured.Unstructured) policies.Compliance {
 	if work == nil || work.GetDeletionTimestamp() != nil {
 		return policies.Unknown
 	}
@@ -112,7 +111,7 @@ func StandingOf(work *unstructured.Unstructured) policies.Compliance {
 	return policies.Compliant
 }
 
-// allTrue reports whether the conditions of these types are True, of what is wanted now.
+// allTrue reports whether the conditions of these types are True for this generation.
 func allTrue(conditions []any, generation int64, wanted ...string) bool {
 	for _, conditionType := range wanted {
 		found := false
@@ -128,7 +127,7 @@ func allTrue(conditions []any, generation int64, wanted ...string) bool {
 	return true
 }
 
-// fedBack reports whether the cluster feeds back that value for a manifest that it has applied.
+// fedBack reports whether the cluster feeds back the expected value of a manifest that it has applied.
 func fedBack(work *unstructured.Unstructured, expected ExpectedValue) bool {
 	manifests, _, _ := unstructured.NestedSlice(work.Object, "status", "resourceStatus", "manifests")
 	for _, manifest := range manifests {
@@ -168,7 +167,7 @@ func valueOf(value map[string]any) string {
 	return ""
 }
 
-// TrimObject leaves out of a work, for a cache, what it brings to the cluster.
+// TrimObject removes from a work the manifests, for a cache.
 func TrimObject(object any) (any, error) {
 	if work, ok := object.(*unstructured.Unstructured); ok {
 		unstructured.RemoveNestedField(work.Object, "spec")

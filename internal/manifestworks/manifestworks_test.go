@@ -60,12 +60,12 @@ func TestAClusterIsDoneWithAWorkWhenItIsAppliedAvailableAndFeedsBackWhatIsExpect
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			work := parse(t, test.text)
-			require.Equal(t, test.want, manifestworks.StandingOf(work))
+			require.Equal(t, test.want, manifestworks.ComplianceOf(work))
 			work.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
-			require.Equal(t, policies.Unknown, manifestworks.StandingOf(work), "being deleted, it says nothing")
+			require.Equal(t, policies.Unknown, manifestworks.ComplianceOf(work), "being deleted, it says nothing")
 		})
 	}
-	require.Equal(t, policies.Unknown, manifestworks.StandingOf(nil))
+	require.Equal(t, policies.Unknown, manifestworks.ComplianceOf(nil))
 }
 
 func TestExpectedValuesAreReadStrictly(t *testing.T) {

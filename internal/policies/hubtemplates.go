@@ -2,8 +2,8 @@ package policies
 
 import "strings"
 
-// ReadsHub reports whether a text of a policy's template has a hub template that reads objects of the hub. Those are looked up in the policy's
-// namespace, and in no other.
+// ReadsHub reports whether the text of a policy's template has a hub template that reads objects of the hub. Such objects are only looked up in the policy's
+// own namespace.
 func ReadsHub(text string) bool {
 	for {
 		begin := strings.Index(text, "{{hub")

@@ -1,5 +1,5 @@
-// Package policies decides how a rollout enforces the policies of a hub: what it makes there, whose turn it is, and when a cluster is through.
-// Every function is pure.
+// Package policies decides how a rollout enforces the policies of a hub: which objects it makes there, on which clusters each policy is to be, and how far
+// each cluster has come. Every function is pure.
 package policies
 
 import (
@@ -24,7 +24,7 @@ var (
 const (
 	// LabelRoot is on the replica of a policy in a cluster's namespace, and names the policy: <namespace>.<name>.
 	LabelRoot = "policy.open-cluster-management.io/root-policy"
-	// LabelManagedBy is on everything that is made for a rollout, and so are the next two, as the operator has them whose kind a rollout is.
+	// LabelManagedBy and the next two are on every object that is made for a rollout. The operator that defines ClusterGroupUpgrade uses the same.
 	LabelManagedBy        = "app.kubernetes.io/managed-by"
 	LabelRollout          = "openshift-cluster-group-upgrades/clusterGroupUpgrade"
 	LabelRolloutNamespace = "openshift-cluster-group-upgrades/clusterGroupUpgradeNamespace"
@@ -43,25 +43,24 @@ const ManagedBy = "drydock"
 
 // Selectors by label.
 const (
-	// Roots selects policies as people write them, not their replicas.
+	// Roots selects the policies that people write, not their replicas.
 	Roots = "!" + LabelRoot
-	// Replicas selects the replicas in the clusters' namespaces, but for those of copies: a hub gives a replica the labels of its policy.
+	// Replicas selects the replicas in the clusters' namespaces, except those of copies: a replica has the labels of its policy.
 	Replicas = LabelRoot + ",!" + LabelRollout
 )
 
-// Pin is what an object was when a rollout began: it changes with what the object says. Labels and annotations do not count in it.
+// Pin identifies an object and its generation: it changes when the object's spec does, and not with labels and annotations.
 func Pin(object metav1.Object) string {
 	return string(object.GetUID()) + "/" + strconv.FormatInt(object.GetGeneration(), 10)
 }
 
-// Generation is that of an object when it was pinned.
+// Generation is the generation in a pin.
 func Generation(pin string) string {
 	_, generation, _ := strings.Cut(pin, "/")
 	return generation
 }
 
-// Trim leaves of a replica what Compliance reads, and what tells it from others: a hub has as many replicas as it has clusters times policies, and
-// each has the whole policy in it.
+// Trim keeps of a replica only its identity and what ComplianceOf reads: a hub has a replica for each cluster and policy, each with the whole policy in it.
 func Trim(replica *unstructured.Unstructured) *unstructured.Unstructured {
 	compliant, found, _ := unstructured.NestedString(replica.Object, "status", "compliant")
 	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
@@ -77,7 +76,7 @@ func Trim(replica *unstructured.Unstructured) *unstructured.Unstructured {
 	return trimmed
 }
 
-// TrimObject is Trim for a cache, which leaves everything else as it is.
+// TrimObject is Trim for a cache. Objects of other types stay as they are.
 func TrimObject(object any) (any, error) {
 	if replica, ok := object.(*unstructured.Unstructured); ok {
 		return Trim(replica), nil

@@ -15,7 +15,7 @@ import (
 const (
 	// longestName is what a hub allows for a policy's name and its namespace with a dot between them: they are the value of a label.
 	longestName = 63
-	// shortestCopy is what there must be room for in the name of a copy.
+	// shortestCopy is how long the name of a copy must be able to be.
 	shortestCopy = 12
 	// policySet is the kind of sets of policies.
 	policySet = "PolicySet"
@@ -33,7 +33,7 @@ func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 // Replica is the name of the policy's replica in the namespace of each cluster it is bound to.
 func (r Ref) Replica() string { return r.Namespace + "." + r.Name }
 
-// Names are those of what a rollout makes for one policy, all in Namespace.
+// Names are the names of the objects that a rollout makes for one policy, all in Namespace.
 type Names struct {
 	Namespace string `json:"namespace"`
 	// Copy is empty where the policy itself is bound.
@@ -42,8 +42,8 @@ type Names struct {
 	Placement string `json:"placement"`
 }
 
-// NamesFor returns the names of what a rollout makes for a policy. The same are returned each time, so that a second attempt finds what the
-// first has made.
+// NamesFor returns the names of the objects that a rollout makes for a policy. They are the same each time, so that a second attempt finds the objects of
+// the first.
 func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.PolicyEnforcement) (Names, error) {
 	madeFor := []string{rollout.Namespace, policy.Namespace}
 	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(longestName, madeFor, rollout.Name, policy.Name, "placement")}
@@ -60,7 +60,7 @@ func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.Policy
 	return names, nil
 }
 
-// SafeNames are the names by what they are short for, as the status of a rollout lists them.
+// SafeNames are the names by their long forms, as the status of a rollout lists them.
 func (n Names) SafeNames(rollout, policy string) map[string]string {
 	safe := map[string]string{rollout + "-" + policy + "-placement": n.Placement}
 	if n.Copy != "" {
@@ -69,8 +69,8 @@ func (n Names) SafeNames(rollout, policy string) map[string]string {
 	return safe
 }
 
-// Copy returns the copy of a policy that enforces, without owner. Its templates have names of their own: on a cluster, those of all policies share one
-// namespace. Only annotations of policies are copied, as others say to other programs whose object it is.
+// Copy returns the enforcing copy of a policy, without owner. Its templates get names of their own: on a cluster the templates of all policies share one
+// namespace. Only annotations of the policy API are copied: others may tell other programs that they own the object.
 func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name string) (*unstructured.Unstructured, error) {
 	made := newObject(rollout, types.NamespacedName{Namespace: rollout.Namespace, Name: name})
 	made.SetGroupVersionKind(Policies)
@@ -87,11 +87,11 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 		return nil, fmt.Errorf("policy %s/%s: spec is missing", policy.GetNamespace(), policy.GetName())
 	}
 	spec["remediationAction"] = "enforce"
-	settleNamespaces(spec["dependencies"], policy.GetNamespace())
+	qualifyNamespaces(spec["dependencies"], policy.GetNamespace())
 	templates, _, _ := unstructured.NestedSlice(spec, "policy-templates")
 	for i, template := range templates {
 		fields, _ := template.(map[string]any)
-		settleNamespaces(fields["extraDependencies"], policy.GetNamespace())
+		qualifyNamespaces(fields["extraDependencies"], policy.GetNamespace())
 		definition, _, err := unstructured.NestedString(fields, "objectDefinition", "metadata", "name")
 		if err != nil || definition == "" {
 			return nil, fmt.Errorf("policy %s/%s: spec.policy-templates[%d].objectDefinition.metadata.name is missing", policy.GetNamespace(), policy.GetName(), i)
@@ -108,9 +108,9 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 	return made, nil
 }
 
-// settleNamespaces gives the dependencies on policies, and on sets of them, the namespace that they have without one: it is that of the policy which has
-// them, and a copy stands elsewhere. Dependencies of other kinds are objects on the clusters.
-func settleNamespaces(dependencies any, namespace string) {
+// qualifyNamespaces names the namespace of dependencies on policies, and on sets of them, that name none: it defaults to that of their policy, and the copy is
+// in another one. Dependencies of other kinds are objects on the clusters.
+func qualifyNamespaces(dependencies any, namespace string) {
 	listed, _ := dependencies.([]any)
 	for _, dependency := range listed {
 		fields, isObject := dependency.(map[string]any)
@@ -123,14 +123,14 @@ func settleNamespaces(dependencies any, namespace string) {
 	}
 }
 
-// Binding returns what binds a policy, or the copy of one, to the clusters of the placement of the same name.
+// Binding returns the object that binds a policy, or its copy, to the clusters of the placement of the same name.
 func Binding(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.PolicyEnforcement) *unstructured.Unstructured {
 	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
 	made.SetGroupVersionKind(PlacementBindings)
 	subject, placement := names.Copy, PlacementRules
 	if enforcement == ranv1.EnforceOverride {
 		subject, placement = policy, Placements
-		// Of the clusters that another binding has bound to the policy, those of this one are enforced.
+		// The policy is enforced on these clusters only if another binding binds it to them.
 		made.Object["subFilter"] = "restricted"
 		made.Object["bindingOverrides"] = map[string]any{"remediationAction": "enforce"}
 	}
@@ -139,7 +139,7 @@ func Binding(rollout types.NamespacedName, names Names, policy string, enforceme
 	return made
 }
 
-// Placement returns what lists the clusters that a policy is enforced on.
+// Placement returns the object that lists the clusters on which a policy is enforced.
 func Placement(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.PolicyEnforcement, clusters []string) *unstructured.Unstructured {
 	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
 	addLabel(made, LabelForPolicy, policy)
@@ -153,7 +153,7 @@ func Placement(rollout types.NamespacedName, names Names, policy string, enforce
 	return made
 }
 
-// placementRuleOf: a rule that names no cluster and has no number means every cluster.
+// placementRuleOf sets a number if no cluster is named: a rule without either selects every cluster.
 func placementRuleOf(clusters []string) map[string]any {
 	if len(clusters) == 0 {
 		return map[string]any{"clusterReplicas": int64(0)}
@@ -165,7 +165,7 @@ func placementRuleOf(clusters []string) map[string]any {
 	return map[string]any{"clusters": listed}
 }
 
-// placementOf: a cluster that is unreachable for the moment keeps its place, or its policy would be taken away and given back.
+// placementOf tolerates clusters that are unreachable for a moment: their policies would be removed and applied anew.
 func placementOf(clusters []string) map[string]any {
 	values := make([]any, len(clusters))
 	for i, cluster := range clusters {
@@ -186,6 +186,39 @@ func placementOf(clusters []string) map[string]any {
 	return spec
 }
 
+// PlacedClusters are the clusters that a placement lists, as Placement writes it.
+func PlacedClusters(placement *unstructured.Unstructured) []string {
+	var clusters []string
+	if placement.GetKind() == PlacementRules.Kind {
+		listed, _, _ := unstructured.NestedSlice(placement.Object, "spec", "clusters")
+		for _, one := range listed {
+			fields, _ := one.(map[string]any)
+			clusters = appendName(clusters, fields["name"])
+		}
+		return clusters
+	}
+	predicates, _, _ := unstructured.NestedSlice(placement.Object, "spec", "predicates")
+	for _, predicate := range predicates {
+		fields, _ := predicate.(map[string]any)
+		expressions, _, _ := unstructured.NestedSlice(fields, "requiredClusterSelector", "labelSelector", "matchExpressions")
+		for _, expression := range expressions {
+			fields, _ := expression.(map[string]any)
+			values, _, _ := unstructured.NestedSlice(fields, "values")
+			for _, value := range values {
+				clusters = appendName(clusters, value)
+			}
+		}
+	}
+	return clusters
+}
+
+func appendName(names []string, value any) []string {
+	if name, _ := value.(string); name != "" {
+		return append(names, name)
+	}
+	return names
+}
+
 func newObject(rollout, name types.NamespacedName) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: map[string]any{}}
 	made.SetNamespace(name.Namespace)
@@ -194,7 +227,7 @@ func newObject(rollout, name types.NamespacedName) *unstructured.Unstructured {
 	return made
 }
 
-// RolloutLabels are on everything that is made for a rollout.
+// RolloutLabels are on every object that is made for a rollout.
 func RolloutLabels(rollout types.NamespacedName) map[string]string {
 	return map[string]string{
 		LabelManagedBy: ManagedBy, LabelRollout: safename.Join("-", rollout.Name), LabelRolloutNamespace: rollout.Namespace,

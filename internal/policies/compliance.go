@@ -2,7 +2,7 @@ package policies
 
 import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-// Compliance is how a cluster stands to a policy, as one letter: thousands of them go through a workflow's history.
+// Compliance is the compliance of a cluster with one policy, as one letter: thousands of them go through a workflow's history.
 type Compliance byte
 
 // The compliances.
@@ -10,13 +10,13 @@ const (
 	Compliant    Compliance = 'C'
 	NonCompliant Compliance = 'N'
 	Pending      Compliance = 'P'
-	// Unknown: the policy is bound to the cluster, which has not said yet how it stands.
+	// Unknown: the policy is bound to the cluster, but its compliance is not reported yet.
 	Unknown Compliance = 'U'
 	// Unbound: the policy is not bound to the cluster, or not any more.
 	Unbound Compliance = '-'
 )
 
-// String is the word that a status has for it; empty for Unknown.
+// String is the word for it in a policy's status; empty for Unknown.
 func (c Compliance) String() string {
 	switch c {
 	case Compliant:
@@ -45,19 +45,20 @@ func ComplianceOf(replica *unstructured.Unstructured) Compliance {
 	return Unknown
 }
 
-// Standing is how a cluster stands to the policies of a rollout: one Compliance for each, in their order.
-type Standing string
+// ComplianceStatus is the compliance of a cluster with the policies of a rollout: one Compliance for each, in their order.
+type ComplianceStatus string
 
-// Of returns how the cluster stands to the policy of that number.
-func (s Standing) Of(policy int) Compliance {
+// Of returns the compliance with the policy of that number.
+func (s ComplianceStatus) Of(policy int) Compliance {
 	if policy < 0 || policy >= len(s) {
 		return Unknown
 	}
 	return Compliance(s[policy])
 }
 
-// Complete reports whether the cluster is Compliant with all that is bound to it. One to which nothing is bound is not: nobody can say.
-func (s Standing) Complete() bool {
+// Complete reports whether the cluster is Compliant with every policy that is bound to it. A cluster without bound policies is not complete: its compliance
+// is unknown.
+func (s ComplianceStatus) Complete() bool {
 	bound := false
 	for policy := range s {
 		switch s.Of(policy) {
@@ -72,7 +73,7 @@ func (s Standing) Complete() bool {
 }
 
 // Has reports whether those policies are bound to the cluster.
-func (s Standing) Has(bound []bool) bool {
+func (s ComplianceStatus) Has(bound []bool) bool {
 	for policy := range bound {
 		if bound[policy] && s.Of(policy) == Unbound {
 			return false
@@ -81,27 +82,27 @@ func (s Standing) Has(bound []bool) bool {
 	return true
 }
 
-// ClusterStanding is how one cluster stands.
-type ClusterStanding struct {
-	Cluster  string   `json:"cluster"`
-	Standing Standing `json:"standing"`
-	// Dipped: since it was said last, the cluster was not Compliant with the policy whose turn it is, if only for a moment.
-	Dipped bool `json:"dipped,omitempty"`
-	// Vanished: it is no ManagedCluster any more.
+// ClusterCompliance is the observed compliance status of one cluster.
+type ClusterCompliance struct {
+	Cluster string           `json:"cluster"`
+	Status  ComplianceStatus `json:"status"`
+	// Relapsed: since the last report the cluster was not Compliant with its current policy, if only for a moment.
+	Relapsed bool `json:"relapsed,omitempty"`
+	// Vanished: the cluster is not a ManagedCluster any more.
 	Vanished bool `json:"vanished,omitempty"`
 }
 
-// KnownCluster is what is known of a cluster: nothing, if Standing is empty.
+// KnownCluster is what a workflow knows of a cluster: nothing, if Status is empty.
 type KnownCluster struct {
-	Cluster  string   `json:"cluster"`
-	Standing Standing `json:"standing,omitempty"`
-	// Policy is the number of the one whose turn it is.
+	Cluster string           `json:"cluster"`
+	Status  ComplianceStatus `json:"status,omitempty"`
+	// Policy is the number of the cluster's current policy.
 	Policy int `json:"policy"`
 }
 
-// News reports whether a cluster stands in another way than was known, as far as it matters to one that has come to that policy: to the policy
-// itself, or in that a later one is not bound any more. A cluster of which nothing was known is news.
-func News(known, now Standing, policy int) bool {
+// Changed reports whether a new compliance status matters to a cluster whose current policy has that number: the compliance with that policy changed, or a
+// later policy was unbound. A cluster of which nothing was known has changed.
+func Changed(known, now ComplianceStatus, policy int) bool {
 	if len(known) != len(now) || known.Of(policy) != now.Of(policy) {
 		return true
 	}

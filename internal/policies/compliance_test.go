@@ -49,7 +49,7 @@ func TestAReplicaSaysHowItsClusterStands(t *testing.T) {
 func TestOnlyWhatMattersToTheTurnIsNews(t *testing.T) {
 	tests := []struct {
 		name       string
-		known, now policies.Standing
+		known, now policies.ComplianceStatus
 		policy     int
 		want       bool
 	}{
@@ -63,16 +63,16 @@ func TestOnlyWhatMattersToTheTurnIsNews(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, policies.News(test.known, test.now, test.policy))
+			require.Equal(t, test.want, policies.Changed(test.known, test.now, test.policy))
 		})
 	}
 }
 
 func TestAClusterIsCompleteThatCompliesWithAllThatIsBoundToIt(t *testing.T) {
 	tests := []struct {
-		name     string
-		standing policies.Standing
-		want     bool
+		name   string
+		status policies.ComplianceStatus
+		want   bool
 	}{
 		{"with all", "CCC", true},
 		{"one at the end is not bound", "CC-", true},
@@ -84,7 +84,7 @@ func TestAClusterIsCompleteThatCompliesWithAllThatIsBoundToIt(t *testing.T) {
 		{"nothing is known", "", false},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.standing.Complete()) })
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.status.Complete()) })
 	}
 }
 

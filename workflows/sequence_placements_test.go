@@ -49,7 +49,7 @@ func TestNothingIsPutOnAClusterThatIsHeldOrPausedWhenTheHubAnswersAgain(t *testi
 		for by, test := range stops {
 			for _, items := range []string{"policies", "works"} {
 				t.Run(items+" "+by+" "+name, func(t *testing.T) {
-					w, place, story := newPolicyWorld(t, []string{"c1", "c2"}), "PlaceClusters", new([]string)
+					w, place, story := newPolicyWorld(t, []string{"c1", "c2"}), "PlacePolicies", new([]string)
 					run := func() { w.run() }
 					if items == "works" {
 						w, story = newWorkWorld(t, nil, []string{"c1", "c2"})
@@ -88,7 +88,7 @@ func TestAWorkThatTheHubRefusesIsNotMadeWhileItsClusterIsHeld(t *testing.T) {
 	for by, test := range stops {
 		t.Run(by, func(t *testing.T) {
 			w, story := newWorkWorld(t, nil, []string{"c1"})
-			w.refuses = map[string]activities.RefusedWork{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
+			w.refuses = map[string]activities.RefusedPlacement{"c1": {Reason: "NotPlaced", Message: "namespace c1 of the hub is being deleted"}}
 			w.RegisterDelayedCallback(func() { test.stop(w.world) }, 3*time.Minute)
 			w.RegisterDelayedCallback(func() { delete(w.refuses, "c1") }, 5*time.Minute)
 			w.RegisterDelayedCallback(func() {
@@ -108,20 +108,20 @@ func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.
 		t.Run(by, func(t *testing.T) {
 			w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
 			w.RegisterDelayedCallback(func() { test.stop(w.world) }, time.Minute)
-			w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Unknown) }, 2*time.Minute)
+			w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Unknown) }, 2*time.Minute)
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, []string{"+os c1"}, *story)
 				waiting := statusOfCluster(statusOf[groupStatus](w.world), "c1")
 				require.Equal(t, test.reason, waiting.Reason)
-				require.NotContains(t, waiting.Message, "put there again")
+				require.NotContains(t, waiting.Message, "placed again")
 			}, 99*time.Hour)
 			w.RegisterDelayedCallback(func() { test.goOn(w.world) }, 100*time.Hour)
 			w.RegisterDelayedCallback(func() {
 				require.Equal(t, []string{"+os c1", "+os c1"}, *story)
-				require.Contains(t, statusOfCluster(statusOf[groupStatus](w.world), "c1").Message, "put there again")
+				require.Contains(t, statusOfCluster(statusOf[groupStatus](w.world), "c1").Message, "placed again")
 			}, 100*time.Hour+time.Minute)
-			w.RegisterDelayedCallback(func() { w.stand("c1", 0, policies.Compliant) }, 100*time.Hour+2*time.Minute)
-			w.RegisterDelayedCallback(func() { w.stand("c1", 1, policies.Compliant) }, 100*time.Hour+4*time.Minute)
+			w.RegisterDelayedCallback(func() { w.comply("c1", 0, policies.Compliant) }, 100*time.Hour+2*time.Minute)
+			w.RegisterDelayedCallback(func() { w.comply("c1", 1, policies.Compliant) }, 100*time.Hour+4*time.Minute)
 			w.runWorks()
 			requireResult[groupStatus](w.world)
 		})
@@ -132,14 +132,15 @@ func TestAWorkThatSomebodyDeletesIsNotMadeAgainWhileItsClusterIsHeld(t *testing.
 func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
 	for name, stays := range map[string][]string{"at once": nil, "also when the hub refuses that first": {"c1"}} {
 		t.Run(name, func(t *testing.T) {
-			w, story := newWorkWorld(t, nil, []string{"c1"})
+			w, story := newWorkWorld(t, []string{"c1"}, []string{"c1"})
 			w.stays = stays
 			w.fail["PlaceManifestWorks"] = func(call int) error {
 				switch call {
 				case 1:
+					w.bring("c1", 0)
 					stops["held"].stop(w.world)
 					return temporal.Error(temporal.ErrHeld, "an attempt has asked", nil)
-				case 3:
+				case 4:
 					w.stays = nil
 				}
 				return nil
@@ -147,9 +148,11 @@ func TestAWorkThatMayHaveBeenMadeIsTakenOffWhenItsClusterLeaves(t *testing.T) {
 			w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, nil) }, time.Hour)
 			w.runWorks()
 			requireCancelled[groupStatus](w.world)
-			require.Equal(t, []string{"-os c1"}, *story)
-			for _, placed := range w.inputsOf("PlaceManifestWorks")[1:] {
-				require.Equal(t, []string{"c1"}, placed.(activities.PlaceWorksInput).Works[0].Removed)
+			require.Equal(t, []string{"+os c1", "-os c1"}, *story)
+			placed := w.inputsOf("PlaceManifestWorks")
+			require.Equal(t, []policies.DesiredPlacement{{Item: 0, Held: []string{"c1"}}}, placed[1].(activities.PlaceWorksInput).Desired, "what may be there is looked for")
+			for _, later := range placed[2:] {
+				require.Equal(t, []policies.DesiredPlacement{{Item: policies.Nowhere, Clusters: []string{"c1"}}}, later.(activities.PlaceWorksInput).Desired)
 			}
 		})
 	}
@@ -171,9 +174,9 @@ func TestWhoPutsAnythingOnAClusterKnowsWhenItsWindowCloses(t *testing.T) {
 		cutoff := open(w.world)
 		w.run(inWindow)
 		requireResult[groupStatus](w.world)
-		placed := w.inputsOf("PlaceClusters")
-		require.WithinDuration(t, cutoff, *placed[0].(activities.PlaceClustersInput).Closes, time.Second)
-		require.Nil(t, placed[len(placed)-1].(activities.PlaceClustersInput).Closes, "it only takes off")
+		placed := w.inputsOf("PlacePolicies")
+		require.WithinDuration(t, cutoff, *placed[0].(activities.PlacePoliciesInput).Closes, time.Second)
+		require.Nil(t, placed[len(placed)-1].(activities.PlacePoliciesInput).Closes, "it only takes off")
 	})
 	t.Run("works", func(t *testing.T) {
 		w, _ := newWorkWorld(t, nil, []string{"c1"})
@@ -208,8 +211,8 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 			}
 			return time.Minute
 		}
-		w.fail["PlaceClusters"] = func(call int) error {
-			if placed := w.inputsOf("PlaceClusters")[call-1].(activities.PlaceClustersInput).Placements; placed[len(placed)-1].Policy == 1 {
+		w.fail["PlacePolicies"] = func(call int) error {
+			if desired := w.inputsOf("PlacePolicies")[call-1].(activities.PlacePoliciesInput).Desired; len(desired) > 0 && desired[len(desired)-1].Item == 1 {
 				return gone
 			}
 			return nil
@@ -224,8 +227,8 @@ func TestASequenceThatHasFailedIsTakenOffItsClusters(t *testing.T) {
 	t.Run("works", func(t *testing.T) {
 		w, story := newWorkWorld(t, []string{"c2"}, []string{"c1", "c2"}, []string{"c3"})
 		w.fail["PlaceManifestWorks"] = func(call int) error {
-			for _, placed := range w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Works {
-				if placed.Template == 1 && len(placed.Added) > 0 {
+			for _, placed := range w.inputsOf("PlaceManifestWorks")[call-1].(activities.PlaceWorksInput).Desired {
+				if placed.Item == 1 && len(placed.Clusters) > 0 {
 					return gone
 				}
 			}
@@ -248,7 +251,7 @@ type removable struct {
 	removed func()
 }
 
-func (r removable) withdraw(workflow.Context, insistence) error {
+func (r removable) cleanUp(workflow.Context, insistence) error {
 	r.removed()
 	return nil
 }

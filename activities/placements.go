@@ -1,0 +1,33 @@
+package activities
+
+import (
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Placed is what was observed after items were placed on clusters: each cluster has its desired item and no other, except the clusters that it names.
+type Placed struct {
+	// Waiting are held clusters that do not have their item.
+	Waiting []string `json:"waiting,omitempty"`
+	// Refused is what the hub refuses for some clusters only.
+	Refused []RefusedPlacement `json:"refused,omitempty"`
+	// Recreated are the names of objects that were deleted, and that enforce a policy.
+	Recreated []string `json:"recreated,omitempty"`
+	// Changed are the numbers of policies that were changed since they were prepared.
+	Changed []int `json:"changed,omitempty"`
+}
+
+// RefusedPlacement: the hub refuses to place the desired item on clusters, or to remove another one.
+type RefusedPlacement struct {
+	Clusters []string `json:"clusters"`
+	// Reason is a CamelCase word, Message explains it to a person.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Final: no further attempt can succeed.
+	Final bool `json:"final,omitempty"`
+}
+
+// reasonNotPlaced is the reason of an item that the hub refuses for now.
+const reasonNotPlaced = "NotPlaced"
+
+// isRefused reports whether the hub refuses one object, as admission webhooks do, and may take others.
+func isRefused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) }

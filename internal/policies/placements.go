@@ -1,0 +1,96 @@
+package policies
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Nowhere is the item of a cluster on which no item is to be.
+const Nowhere = -1
+
+// Target is where one cluster is to be.
+type Target struct {
+	Cluster string
+	// Item is the number of the policy, or manifest work, that is to be on the cluster, or Nowhere.
+	Item int
+	// Held: nothing new may begin on the cluster now. What is on it stays.
+	Held bool
+}
+
+// DesiredPlacement is on which clusters one item is to be. The names are sorted.
+type DesiredPlacement struct {
+	Item     int      `json:"item"`
+	Clusters []string `json:"clusters,omitempty"`
+	// Held are clusters on which nothing new may begin now: the item stays on those that have it, and is not placed on the others.
+	Held []string `json:"held,omitempty"`
+}
+
+// Desired groups targets by item. Nowhere comes first, and items without clusters are left out.
+func Desired(targets []Target) []DesiredPlacement {
+	targets = slices.SortedFunc(slices.Values(targets), func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Item, b.Item), cmp.Compare(a.Cluster, b.Cluster))
+	})
+	var desired []DesiredPlacement
+	for i, target := range targets {
+		if i == 0 || target.Item != targets[i-1].Item {
+			desired = append(desired, DesiredPlacement{Item: target.Item})
+		}
+		placement := &desired[len(desired)-1]
+		if target.Held {
+			placement.Held = append(placement.Held, target.Cluster)
+		} else {
+			placement.Clusters = append(placement.Clusters, target.Cluster)
+		}
+	}
+	return desired
+}
+
+// PlacementChange is how the clusters of one item must change. The names are sorted.
+type PlacementChange struct {
+	Item int
+	// Clusters are all that the item is to be on.
+	Clusters       []string
+	Added, Removed []string
+}
+
+// Changes compares the desired placements of all items with the observed clusters of each. A cluster that desired does not name is to be nowhere.
+// Items that only lose clusters come first, so that never more clusters are at work than may be. Waiting are the held clusters that do not have their item.
+func Changes(desired []DesiredPlacement, observed [][]string) (changes []PlacementChange, waiting []string) {
+	wanted := make([]DesiredPlacement, len(observed))
+	for _, placement := range desired {
+		if placement.Item != Nowhere {
+			wanted[placement.Item] = placement
+		}
+	}
+	for item, want := range wanted {
+		has := setOf(observed[item])
+		clusters := slices.Clone(want.Clusters)
+		for _, cluster := range want.Held {
+			if has[cluster] {
+				clusters = append(clusters, cluster)
+			} else {
+				waiting = append(waiting, cluster)
+			}
+		}
+		slices.Sort(clusters)
+		wants := setOf(clusters)
+		change := PlacementChange{
+			Item: item, Clusters: clusters,
+			Added:   slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return has[cluster] }),
+			Removed: slices.DeleteFunc(slices.Clone(observed[item]), func(cluster string) bool { return wants[cluster] }),
+		}
+		if len(change.Added)+len(change.Removed) > 0 {
+			changes = append(changes, change)
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b PlacementChange) int { return min(len(a.Added), 1) - min(len(b.Added), 1) })
+	return changes, waiting
+}
+
+func setOf(names []string) map[string]bool {
+	set := make(map[string]bool, len(names))
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}

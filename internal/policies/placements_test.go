@@ -1,0 +1,108 @@
+package policies_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+func TestDesiredPlacementsAreTheTargetsByItem(t *testing.T) {
+	require.Empty(t, policies.Desired(nil))
+	require.Equal(t, []policies.DesiredPlacement{
+		{Item: policies.Nowhere, Clusters: []string{"c5"}},
+		{Item: 0, Clusters: []string{"c1", "c3"}, Held: []string{"c2"}},
+		{Item: 2, Held: []string{"c4"}},
+	}, policies.Desired([]policies.Target{
+		{Cluster: "c3", Item: 0}, {Cluster: "c4", Item: 2, Held: true}, {Cluster: "c2", Item: 0, Held: true},
+		{Cluster: "c5", Item: policies.Nowhere}, {Cluster: "c1", Item: 0},
+	}))
+}
+
+func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
+	tests := []struct {
+		name     string
+		desired  []policies.DesiredPlacement
+		observed [][]string
+		changes  []policies.PlacementChange
+		waiting  []string
+	}{
+		{"nothing is there", []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c1", "c2"}}}, [][]string{nil, nil},
+			[]policies.PlacementChange{{Item: 1, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}}, nil},
+		{"all is as it should be", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{{"c1"}, nil}, nil, nil},
+		{"in another order, too", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, [][]string{{"c2", "c1"}}, nil, nil},
+		{"a cluster that goes on is removed before it is added", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{nil, {"c1", "c2"}},
+			[]policies.PlacementChange{{Item: 1, Removed: []string{"c1", "c2"}}, {Item: 0, Clusters: []string{"c1"}, Added: []string{"c1"}}}, nil},
+		{"nothing is desired", nil, [][]string{{"c1"}, {"c2"}},
+			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Removed: []string{"c2"}}}, nil},
+		{"a held cluster keeps what it has, and gets nothing new", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, [][]string{{"c1"}}, nil, []string{"c2"}},
+		{"a held cluster loses what it should not have", []policies.DesiredPlacement{{Item: 1, Held: []string{"c1"}}}, [][]string{{"c1"}, nil},
+			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}}, []string{"c1"}},
+		{"a change of others does not touch a held cluster", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}, Held: []string{"c1", "c3"}}}, [][]string{{"c1"}},
+			[]policies.PlacementChange{{Item: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c2"}}}, []string{"c3"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			changes, waiting := policies.Changes(test.desired, test.observed)
+			require.Len(t, changes, len(test.changes))
+			for i, want := range test.changes {
+				require.Equal(t, want.Item, changes[i].Item)
+				require.ElementsMatch(t, want.Clusters, changes[i].Clusters)
+				require.ElementsMatch(t, want.Added, changes[i].Added)
+				require.ElementsMatch(t, want.Removed, changes[i].Removed)
+			}
+			require.Equal(t, test.waiting, waiting)
+		})
+	}
+}
+
+// Whatever is observed: after the changes each cluster has its item and no other, a held one has nothing new, and nothing more is to be changed.
+func TestChangesMakeTheObservedPlacementsTheDesiredOnes(t *testing.T) {
+	const items = 3
+	names := []string{"c1", "c2", "c3", "c4", "c5"}
+	rapid.Check(t, func(t *rapid.T) {
+		var targets []policies.Target
+		for _, name := range names {
+			if rapid.Bool().Draw(t, "named") {
+				targets = append(targets, policies.Target{Cluster: name, Item: rapid.IntRange(policies.Nowhere, items-1).Draw(t, "item"), Held: rapid.Bool().Draw(t, "held")})
+			}
+		}
+		observed := make([][]string, items)
+		for item := range observed {
+			observed[item] = rapid.Permutation(names).Draw(t, "observed")[:rapid.IntRange(0, len(names)).Draw(t, "count")]
+		}
+		desired := policies.Desired(targets)
+		changes, waiting := policies.Changes(desired, observed)
+		after := slices.Clone(observed)
+		gaining := false
+		for _, change := range changes {
+			require.False(t, gaining && len(change.Added) == 0, "an item that only loses clusters comes first")
+			gaining = gaining || len(change.Added) > 0
+			after[change.Item] = change.Clusters
+		}
+		for item := range after {
+			for _, name := range names {
+				i := slices.IndexFunc(targets, func(target policies.Target) bool { return target.Cluster == name })
+				wanted := i >= 0 && targets[i].Item == item && (!targets[i].Held || slices.Contains(observed[item], name))
+				require.Equal(t, wanted, slices.Contains(after[item], name), "%s on %d", name, item)
+			}
+		}
+		changes, again := policies.Changes(desired, after)
+		require.Empty(t, changes)
+		require.Equal(t, waiting, again)
+	})
+}
+
+func TestThePlacedClustersAreReadAsTheyWereWritten(t *testing.T) {
+	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
+		names, err := policies.NamesFor(june, aName, enforcement)
+		require.NoError(t, err)
+		for _, clusters := range [][]string{nil, {"c1"}, {"c1", "c2"}} {
+			require.Equal(t, clusters, policies.PlacedClusters(policies.Placement(june, names, aName.Name, enforcement, clusters)), "%s", enforcement)
+		}
+	}
+}
