@@ -325,7 +325,7 @@ func (n *Nodes) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeR
 // returnSlot lets the next node go on at once. When it does not succeed, the workflow gives the slot back a little later.
 func (n *Nodes) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool) bool {
 	return in.Slot != nil && n.Waits.Temporal != nil &&
-		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalCall, in.Slot.Return(leftOut)) == nil
+		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(leftOut)) == nil
 }
 
 // returnNode reports also whether the node was out of service for us until then.

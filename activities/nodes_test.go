@@ -373,7 +373,7 @@ func (s *toScheduler) SignalWorkflow(_ context.Context, workflowID, _, signal st
 }
 
 func TestTheSlotIsGivenBackWithTheNodeUnlessItsLocksHaveLetGo(t *testing.T) {
-	slot := &scheduling.HeldSlot{Asker: scheduling.Asker{WorkflowID: "cgu/ops/june/c1", FirstRunID: "run"}, Namespace: "ops", Name: "june-n1", Number: 7}
+	slot := &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: "cgu/ops/june/c1", FirstRunID: "run"}, Number: 7}
 	returned := func(in ReturnNodeInput, server *toScheduler) ReturnNodeResult {
 		in.Slot = slot
 		result, err := (&Nodes{Clusters: clusters, Waits: Waits{Temporal: server}}).ReturnNode(t.Context(), in)
@@ -383,7 +383,7 @@ func TestTheSlotIsGivenBackWithTheNodeUnlessItsLocksHaveLetGo(t *testing.T) {
 	server, ref := &toScheduler{}, testNode(t)
 	cordon(t, ref)
 	require.True(t, returned(ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
-	require.Equal(t, []any{temporal.MaintenanceSchedulerID(ref.Cluster), temporal.SignalCall, slot.Return(false)}, server.told)
+	require.Equal(t, []any{temporal.MaintenanceSchedulerID(ref.Cluster), temporal.SignalSlotReturn, slot.Return(false)}, server.told)
 
 	server, ref = &toScheduler{}, testNode(t)
 	cordon(t, ref)

@@ -20,91 +20,102 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// Scheduler takes requests for slots to the scheduler of a cluster, and shows it the cluster and its askers.
+// Scheduler delivers messages to the scheduler of a cluster, and observes the nodes of the cluster and the slot owners for it.
 type Scheduler struct {
 	Clusters *kube.Clusters
 	Temporal SchedulerClient
 }
 
-// SchedulerClient is what is asked of Temporal and told to it, as Temporal's client does.
+// SchedulerClient is what the activities of the scheduler need of Temporal's client.
 type SchedulerClient interface {
 	Workflows
 	Signaller
 	Lister
 }
 
-// CallSchedulerInput says what to tell which scheduler.
-type CallSchedulerInput struct {
-	Cluster string          `json:"cluster"`
-	Call    scheduling.Call `json:"call"`
+// RequestSlotsInput names the scheduler and what an owner wants from it.
+type RequestSlotsInput struct {
+	Cluster  string                  `json:"cluster"`
+	Requests scheduling.SlotRequests `json:"requests"`
 }
 
-// CallScheduler tells the scheduler of a cluster what an asker wants, and starts it where it does not run. One that is started learns whether another
-// one ran before, which may have granted slots in its last moments.
-func (s *Scheduler) CallScheduler(ctx context.Context, in CallSchedulerInput) error {
-	return callScheduler(ctx, s.Temporal, in)
+// RequestSlots delivers the requests of a slot owner to the scheduler of a cluster, and starts the scheduler if it is not running.
+func (s *Scheduler) RequestSlots(ctx context.Context, in RequestSlotsInput) error {
+	return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotRequests, in.Requests)
 }
 
-func callScheduler(ctx context.Context, server Workflows, in CallSchedulerInput) error {
+// ReturnSlotInput names the scheduler and the slot.
+type ReturnSlotInput struct {
+	Cluster string                `json:"cluster"`
+	Return  scheduling.SlotReturn `json:"return"`
+}
+
+// ReturnSlot returns a slot on behalf of its owner. A scheduler that is not running is started; its resync tells it which slots there are.
+func (s *Scheduler) ReturnSlot(ctx context.Context, in ReturnSlotInput) error {
+	return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotReturn, in.Return)
+}
+
+// signalScheduler signals the scheduler of a cluster, and starts it if it is not running. A scheduler that is started learns whether another one ran before,
+// which may have granted slots in its last moments.
+func signalScheduler(ctx context.Context, server Workflows, cluster, signal string, payload any) error {
 	// As workflows.MaintenanceSchedulerInput reads it.
 	type start struct {
 		Cluster string `json:"cluster"`
 		First   bool   `json:"first,omitempty"`
 	}
-	call := func(reuse enumspb.WorkflowIdReusePolicy, start start) error {
-		_, err := server.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), temporal.SignalCall, in.Call,
+	send := func(reuse enumspb.WorkflowIdReusePolicy, start start) error {
+		_, err := server.SignalWithStartWorkflow(ctx, temporal.MaintenanceSchedulerID(cluster), signal, payload,
 			client.StartWorkflowOptions{
 				TaskQueue:             temporal.TaskQueue,
 				WorkflowIDReusePolicy: reuse,
-				StaticSummary:         "grants slots to the maintenances of " + in.Cluster,
+				StaticSummary:         "grants slots to the maintenances of " + cluster,
 			}, temporal.MaintenanceScheduler, start)
 		return err
 	}
-	err := call(enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, start{Cluster: in.Cluster, First: true})
+	err := send(enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, start{Cluster: cluster, First: true})
 	if _, ended := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); ended {
-		err = call(enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, start{Cluster: in.Cluster})
+		err = send(enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, start{Cluster: cluster})
 	}
 	if err != nil {
-		return fmt.Errorf("ask the scheduler of %s: %w", in.Cluster, err)
+		return fmt.Errorf("signal the scheduler of %s: %w", cluster, err)
 	}
 	return nil
 }
 
-// FindAskers returns the ids of the workflows that may have slots of a cluster or wait for one: its rollouts, and its maintenances that belong to
-// none. Whoever was started within the last moments may be missing.
-func (s *Scheduler) FindAskers(ctx context.Context, cluster string) ([]string, error) {
-	return findAskers(ctx, s.Temporal, cluster)
+// FindSlotOwners returns the ids of the workflows that may request slots of a cluster or have them: its rollouts, and its maintenances without a rollout.
+// Workflows that started within the last moments may be missing.
+func (s *Scheduler) FindSlotOwners(ctx context.Context, cluster string) ([]string, error) {
+	return findSlotOwners(ctx, s.Temporal, cluster)
 }
 
-func findAskers(ctx context.Context, server Lister, cluster string) ([]string, error) {
+func findSlotOwners(ctx context.Context, server Lister, cluster string) ([]string, error) {
 	quoted := strings.ReplaceAll(cluster, "'", "''")
 	query := fmt.Sprintf("ExecutionStatus = 'Running' AND (WorkflowType = '%s' AND %s = '%s' OR WorkflowType = '%s' AND WorkflowId STARTS_WITH 'node/%s/')",
 		temporal.ClusterUpgrade, temporal.AttributeCluster.GetName(), quoted, temporal.NodeMaintenance, quoted)
-	askers := []string{}
+	owners := []string{}
 	err := eachWorkflow(ctx, server, query, func(execution *workflowpb.WorkflowExecutionInfo) {
-		// The slots of a rollout's maintenances are the rollout's.
+		// The rollout owns the slots of its maintenances.
 		if _, _, _, ofRollout := temporal.ParseClusterUpgradeID(execution.GetParentExecution().GetWorkflowId()); !ofRollout {
-			askers = append(askers, execution.GetExecution().GetWorkflowId())
+			owners = append(owners, execution.GetExecution().GetWorkflowId())
 		}
 	})
 	if err != nil {
-		return nil, fmt.Errorf("find those that may have slots of %s: %w", cluster, err)
+		return nil, fmt.Errorf("find the slot owners of %s: %w", cluster, err)
 	}
-	return askers, nil
+	return owners, nil
 }
 
-// reviveScheduler starts the scheduler of a cluster anew that does not run though somebody may have a slot of it, or wait for one: it was terminated.
-// Whoever waits asks again by itself, but after an hour at times.
+// reviveScheduler starts the scheduler of a cluster if it was terminated while there are slot owners. An owner that waits does so, too, but may take an hour.
 func reviveScheduler(ctx context.Context, server SweeperClient, cluster string) error {
 	open, err := temporal.Open(ctx, server, temporal.MaintenanceSchedulerID(cluster))
 	if err != nil || open {
 		return err
 	}
-	askers, err := findAskers(ctx, server, cluster)
-	if err != nil || len(askers) == 0 {
+	owners, err := findSlotOwners(ctx, server, cluster)
+	if err != nil || len(owners) == 0 {
 		return err
 	}
-	return callScheduler(ctx, server, CallSchedulerInput{Cluster: cluster})
+	return signalScheduler(ctx, server, cluster, temporal.SignalSlotRequests, scheduling.SlotRequests{})
 }
 
 // FindGoneInput says which nodes of which cluster to look for.
@@ -141,15 +152,15 @@ func (s *Scheduler) FindGone(ctx context.Context, in FindGoneInput) ([]string, e
 	return gone, nil
 }
 
-// FindLost returns the askers whose workflow is over, each with those of its maintenances that go on.
-func (s *Scheduler) FindLost(ctx context.Context, holders []scheduling.Holder) ([]scheduling.Holder, error) {
-	isLost, goesOn := make([]bool, len(holders)), make([][]bool, len(holders))
+// FindClosedOwners returns the owners whose workflow is closed, each with those of its maintenances that are still running.
+func (s *Scheduler) FindClosedOwners(ctx context.Context, holders []scheduling.Holder) ([]scheduling.Holder, error) {
+	isClosed, isRunning := make([]bool, len(holders)), make([][]bool, len(holders))
 	reads, reading := errgroup.WithContext(ctx)
 	reads.SetLimit(requestsAtOnce)
 	for i, holder := range holders {
 		reads.Go(func() error {
 			chain, err := temporal.DescribeChain(reading, s.Temporal, holder.WorkflowID, holder.FirstRunID)
-			isLost[i] = chain.State != temporal.ChainOpen
+			isClosed[i] = chain.State != temporal.ChainOpen
 			return err
 		})
 	}
@@ -159,13 +170,13 @@ func (s *Scheduler) FindLost(ctx context.Context, holders []scheduling.Holder) (
 	reads, reading = errgroup.WithContext(ctx)
 	reads.SetLimit(requestsAtOnce)
 	for i, holder := range holders {
-		goesOn[i] = make([]bool, len(holder.Maintenances))
+		isRunning[i] = make([]bool, len(holder.Maintenances))
 		for j, maintenance := range holder.Maintenances {
-			if !isLost[i] || maintenance == holder.WorkflowID {
+			if !isClosed[i] || maintenance == holder.WorkflowID {
 				continue
 			}
 			reads.Go(func() (err error) {
-				goesOn[i][j], err = temporal.Open(reading, s.Temporal, maintenance)
+				isRunning[i][j], err = temporal.Open(reading, s.Temporal, maintenance)
 				return err
 			})
 		}
@@ -173,18 +184,18 @@ func (s *Scheduler) FindLost(ctx context.Context, holders []scheduling.Holder) (
 	if err := reads.Wait(); err != nil {
 		return nil, err
 	}
-	var lost []scheduling.Holder
+	var closed []scheduling.Holder
 	for i, holder := range holders {
-		if !isLost[i] {
+		if !isClosed[i] {
 			continue
 		}
-		over := scheduling.Holder{Asker: holder.Asker}
+		running := scheduling.Holder{SlotOwner: holder.SlotOwner}
 		for j, maintenance := range holder.Maintenances {
-			if goesOn[i][j] {
-				over.Maintenances = append(over.Maintenances, maintenance)
+			if isRunning[i][j] {
+				running.Maintenances = append(running.Maintenances, maintenance)
 			}
 		}
-		lost = append(lost, over)
+		closed = append(closed, running)
 	}
-	return lost, nil
+	return closed, nil
 }

@@ -24,18 +24,18 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// aScheduler keeps the book of what the activities show it, as the workflow does.
+// aScheduler takes in what the activities send it, as the workflow does.
 type aScheduler struct {
 	*someWorkflows
 	pages
-	mu   sync.Mutex
-	book scheduling.Book
+	mu    sync.Mutex
+	state scheduling.SlotState
 }
 
 func (s *aScheduler) SignalWorkflow(_ context.Context, _, _, _ string, payload any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.See(payload.(scheduling.Sight))
+	s.state.Update(payload.(scheduling.NodeUpdate))
 	return nil
 }
 
@@ -43,18 +43,17 @@ func (s *aScheduler) ListWorkflow(ctx context.Context, request *workflowservice.
 	return s.pages.ListWorkflow(ctx, request)
 }
 
-// watching watches the nodes of the hub for the time of a test, for an asker that wants these nodes, in this order.
+// watching watches the nodes of the hub for the time of a test, for an owner that requests these nodes, in this order.
 func watching(t *testing.T, nodes ...string) *aScheduler {
 	t.Helper()
 	s := &aScheduler{}
-	call := scheduling.Call{Asker: scheduling.Asker{WorkflowID: "cgu/default/june/hub", FirstRunID: "run"}}
-	for i, node := range nodes {
-		call.Slots = append(call.Slots, scheduling.Slot{
-			Request: scheduling.Request{Namespace: "default", Name: node, Node: node, Requestor: "june.example.com"},
-			Number:  int64(i + 1), Since: time.Unix(int64(i), 0),
-		})
+	set := scheduling.SlotRequests{
+		Owner: scheduling.SlotOwner{WorkflowID: "cgu/default/june/hub", FirstRunID: "run"}, Version: 1, Namespace: "default", Requestor: "june.example.com",
 	}
-	s.book.Take(call, time.Now())
+	for i, node := range nodes {
+		set.Slots = append(set.Slots, scheduling.Slot{Number: int64(i + 1), Name: node, Node: node, Since: time.Unix(int64(i), 0)})
+	}
+	s.state.Take(set, time.Now())
 	suite := &testsuite.WorkflowTestSuite{}
 	env := suite.NewTestActivityEnvironment()
 	activities := &Scheduler{Clusters: clusters, Temporal: s}
@@ -77,7 +76,7 @@ func watching(t *testing.T, nodes ...string) *aScheduler {
 func (s *aScheduler) granted() (nodes []string, wait string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	outcome := s.book.Decide(time.Now(), nil)
+	outcome := s.state.Decide(time.Now(), nil)
 	for _, granted := range outcome.Granted {
 		nodes = append(nodes, granted.Node)
 	}
@@ -169,7 +168,7 @@ func TestANodeThatIsDeletedOrNewIsSeen(t *testing.T) {
 	names := func() (names []string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		for _, node := range s.book.Nodes {
+		for _, node := range s.state.Nodes {
 			names = append(names, node.Name)
 		}
 		return names
@@ -193,7 +192,7 @@ func TestTwoConfigurationsOfOneClusterAllowNothingAndAreNamed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.book.Whole
+		return s.state.AllSeen
 	}, newsLimit, 10*time.Millisecond)
 	nodes, wait := s.granted()
 	require.Empty(t, nodes)
@@ -227,7 +226,7 @@ func TestADeletedConfigurationLeavesTheDefaults(t *testing.T) {
 			s.requireWaiting(t, tt.then)
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			require.Empty(t, s.book.Config, "all of it")
+			require.Empty(t, s.state.Config, "all of it")
 		})
 	}
 }
@@ -249,20 +248,20 @@ func (s *aSchedulerThatEnded) SignalWithStartWorkflow(
 }
 
 func TestASchedulerLearnsWhetherAnotherOneHasEndedBefore(t *testing.T) {
-	in := CallSchedulerInput{Cluster: "c1"}
+	in := RequestSlotsInput{Cluster: "c1"}
 	fresh, ended := &aScheduler{someWorkflows: newWorkflows()}, &aSchedulerThatEnded{}
-	require.NoError(t, (&Scheduler{Temporal: fresh}).CallScheduler(t.Context(), in))
+	require.NoError(t, (&Scheduler{Temporal: fresh}).RequestSlots(t.Context(), in))
 	require.Len(t, fresh.woken, 1, "nobody else may have started one meanwhile, that has ended")
 	require.Equal(t, enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE, fresh.woken[0].WorkflowIDReusePolicy)
 
-	require.NoError(t, (&Scheduler{Temporal: ended}).CallScheduler(t.Context(), in))
+	require.NoError(t, (&Scheduler{Temporal: ended}).RequestSlots(t.Context(), in))
 	require.Len(t, ended.inputs, 1)
 	text, err := json.Marshal(ended.inputs[0])
 	require.NoError(t, err)
 	require.JSONEq(t, `{"cluster": "c1"}`, string(text), "it is not the first")
 }
 
-func TestAskersThatAreOverAreFoundWithTheMaintenancesThatGoOn(t *testing.T) {
+func TestClosedOwnersAreFoundWithTheMaintenancesThatAreRunning(t *testing.T) {
 	server := &aScheduler{someWorkflows: newWorkflows()}
 	server.set("cgu/default/june/c1/run-1", stillRunning)
 	server.set("cgu/default/july/c1/run-2", wasTerminated)
@@ -270,9 +269,9 @@ func TestAskersThatAreOverAreFoundWithTheMaintenancesThatGoOn(t *testing.T) {
 	server.set("node/c1/default/july-b/run-4", wasTerminated)
 	server.set("node/c1/default/alone/run-5", wasTerminated)
 	holder := func(workflow, run string, maintenances ...string) scheduling.Holder {
-		return scheduling.Holder{Asker: scheduling.Asker{WorkflowID: workflow, FirstRunID: run}, Maintenances: maintenances}
+		return scheduling.Holder{SlotOwner: scheduling.SlotOwner{WorkflowID: workflow, FirstRunID: run}, Maintenances: maintenances}
 	}
-	lost, err := (&Scheduler{Temporal: server}).FindLost(t.Context(), []scheduling.Holder{
+	closed, err := (&Scheduler{Temporal: server}).FindClosedOwners(t.Context(), []scheduling.Holder{
 		holder("cgu/default/june/c1", "run-1", "node/c1/default/june-a"),
 		holder("cgu/default/july/c1", "run-2", "node/c1/default/july-a", "node/c1/default/july-b"),
 		holder("node/c1/default/alone", "run-5", "node/c1/default/alone"),
@@ -283,10 +282,10 @@ func TestAskersThatAreOverAreFoundWithTheMaintenancesThatGoOn(t *testing.T) {
 		holder("cgu/default/july/c1", "run-2", "node/c1/default/july-a"),
 		holder("node/c1/default/alone", "run-5"),
 		holder("node/c1/default/never", "run-6"),
-	}, lost)
+	}, closed)
 }
 
-func TestThoseThatMayHaveSlotsAreRolloutsAndTheMaintenancesThatBelongToNone(t *testing.T) {
+func TestSlotOwnersAreRolloutsAndMaintenancesWithoutARollout(t *testing.T) {
 	running := func(id, parent string) *workflowpb.WorkflowExecutionInfo {
 		info := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}}
 		if parent != "" {
@@ -298,8 +297,8 @@ func TestThoseThatMayHaveSlotsAreRolloutsAndTheMaintenancesThatBelongToNone(t *t
 		{running("cgu/default/june/c1", "cgu/default/june"), running("node/c1/default/june-a", "cgu/default/june/c1")},
 		{running("node/c1/ops/alone", ""), running("node/c1/ops/of-a-requestor", "somebody/else")},
 	}}}
-	askers, err := (&Scheduler{Temporal: server}).FindAskers(t.Context(), "c1")
+	owners, err := (&Scheduler{Temporal: server}).FindSlotOwners(t.Context(), "c1")
 	require.NoError(t, err)
-	require.Equal(t, []string{"cgu/default/june/c1", "node/c1/ops/alone", "node/c1/ops/of-a-requestor"}, askers)
+	require.Equal(t, []string{"cgu/default/june/c1", "node/c1/ops/alone", "node/c1/ops/of-a-requestor"}, owners)
 	require.Contains(t, server.query, "STARTS_WITH 'node/c1/'")
 }

@@ -123,7 +123,7 @@ func positionIn(queue []scheduling.Place, of maintenanceRef) *queuePosition {
 			continue
 		}
 		waiting++
-		if place.Asker.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace {
+		if place.Owner.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace {
 			found = &queuePosition{Rank: place.Rank, Wait: drydockv1.Wait{
 				Reason: string(place.Reason), Message: place.Message, Since: metav1.NewTime(place.Since),
 			}}

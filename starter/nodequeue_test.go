@@ -20,7 +20,7 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 	place := func(node string, rank int, reason scheduling.Reason) scheduling.Place {
 		p := scheduling.Place{
 			Request: scheduling.Request{Namespace: "ops", Name: "of-" + node, Node: node, Requestor: "a.example.com"},
-			Asker:   scheduling.Asker{WorkflowID: "node/c1/ops/of-" + node}, Since: since, Rank: rank, Reason: reason,
+			Owner:   scheduling.SlotOwner{WorkflowID: "node/c1/ops/of-" + node}, Since: since, Rank: rank, Reason: reason,
 		}
 		if rank > 0 {
 			p.Message = "1 of 3 nodes at once"

@@ -98,20 +98,20 @@ func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
 		if q.Trouble != "" {
 			return fmt.Errorf("the slot queue of cluster %s is unknown: %s", q.Cluster, q.Trouble)
 		}
-		in.Asks = withQueue(in.Asks, q.Queue)
+		in.Requests = withQueue(in.Requests, q.Queue)
 	}
 	return nil
 }
 
 // withQueue merges the requests found on a cluster with those in its scheduler's queue, which has more details of the same request.
-func withQueue(asks []scheduling.Ask, queue []scheduling.Place) []scheduling.Ask {
+func withQueue(requests []scheduling.SlotRequest, queue []scheduling.Place) []scheduling.SlotRequest {
 	for _, place := range queue {
-		asks = slices.DeleteFunc(asks, func(ask scheduling.Ask) bool {
-			return ask.Request == place.Request || place.Rank == 0 && ask.Node == place.Node && ask.Name == place.Asker.WorkflowID
+		requests = slices.DeleteFunc(requests, func(request scheduling.SlotRequest) bool {
+			return request.Request == place.Request || place.Rank == 0 && request.Node == place.Node && request.Name == place.Owner.WorkflowID
 		})
-		asks = append(asks, scheduling.Ask{Request: place.Request, Since: place.Since, Granted: place.Rank == 0})
+		requests = append(requests, scheduling.SlotRequest{Request: place.Request, Since: place.Since, Granted: place.Rank == 0})
 	}
-	return asks
+	return requests
 }
 
 // renderSchedule shows the requests in order of rank, each with what was decided.

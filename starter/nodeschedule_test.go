@@ -142,19 +142,19 @@ func TestAScheduleKnowsWhoStandsInTheQueueOfTheScheduler(t *testing.T) {
 		return scheduling.Request{Namespace: "default", Name: name, Node: node, Requestor: "kim.example.com"}
 	}
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	asks := withQueue([]scheduling.Ask{
+	requests := withQueue([]scheduling.SlotRequest{
 		{Request: request("applied", "worker-1"), Since: since.Add(time.Hour)},
 		{Request: scheduling.Request{Name: "node/spoke-1/default/begun", Node: "worker-2"}, Granted: true}, // by its mark
 	}, []scheduling.Place{
-		{Request: request("begun", "worker-2"), Asker: scheduling.Asker{WorkflowID: "node/spoke-1/default/begun"}, Since: since},
+		{Request: request("begun", "worker-2"), Owner: scheduling.SlotOwner{WorkflowID: "node/spoke-1/default/begun"}, Since: since},
 		{Request: request("applied", "worker-1"), Since: since, Rank: 1},
 		{Request: request("started", "worker-3"), Since: since, Rank: 2},
 	})
-	require.Equal(t, []scheduling.Ask{
+	require.Equal(t, []scheduling.SlotRequest{
 		{Request: request("begun", "worker-2"), Since: since, Granted: true},
 		{Request: request("applied", "worker-1"), Since: since},
 		{Request: request("started", "worker-3"), Since: since},
-	}, asks)
+	}, requests)
 }
 
 // schedulesAlike is part of the test on a real cluster.

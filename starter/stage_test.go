@@ -89,12 +89,12 @@ func (s *stage) startWorker(t *testing.T) {
 		"PlanMaintenance": func(context.Context, activities.PlanMaintenanceInput) (activities.PlanMaintenanceResult, error) {
 			return activities.PlanMaintenanceResult{}, nil
 		},
-		"CallScheduler": (&activities.Scheduler{Temporal: s.client}).CallScheduler,
-		"FindLost":      (&activities.Scheduler{Temporal: s.client}).FindLost,
+		"RequestSlots":     (&activities.Scheduler{Temporal: s.client}).RequestSlots,
+		"FindClosedOwners": (&activities.Scheduler{Temporal: s.client}).FindClosedOwners,
 		// Clusters of rollouts are played, and have no slots.
-		"FindAskers":    func(context.Context, string) ([]string, error) { return nil, nil },
-		"AnnounceState": func(context.Context, activities.AnnounceStateInput) error { return nil },
-		"WatchNodes":    s.watchNodes,
+		"FindSlotOwners": func(context.Context, string) ([]string, error) { return nil, nil },
+		"AnnounceState":  func(context.Context, activities.AnnounceStateInput) error { return nil },
+		"WatchNodes":     s.watchNodes,
 		"AwaitStale": func(ctx context.Context, _ activities.AwaitStaleInput) (scheduling.Staleness, error) {
 			return scheduling.Staleness{}, untilCancelled(ctx, nil)
 		},
@@ -164,11 +164,11 @@ var reportedLocks = locks.Report{
 // watchNodes sees nodes by the names that the tests use, all available, and lets half of them go at once.
 func (s *stage) watchNodes(ctx context.Context, _ string) error {
 	config := &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromString("50%"))}
-	sight := scheduling.Sight{From: activity.GetInfo(ctx).StartedTime, First: true, Last: true, Config: config}
+	update := scheduling.NodeUpdate{Watch: activity.GetInfo(ctx).StartedTime, First: true, Last: true, Config: config}
 	for i := range 10 {
-		sight.Nodes = append(sight.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: fmt.Sprintf("worker-%d", i)}})
+		update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: fmt.Sprintf("worker-%d", i)}})
 	}
-	if err := s.client.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalSight, sight); err != nil {
+	if err := s.client.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalNodeUpdate, update); err != nil {
 		return err
 	}
 	return untilCancelled(ctx, nil)

@@ -36,10 +36,7 @@ type ClusterUpgradeInput struct {
 type ClusterUpgradeCarried struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`
 	Locked bool                       `json:"locked"`
-	// Asked is the number of the last slot that was asked for; Turn that of the last message of the scheduler, which began at Scheduler.
-	Asked     int64     `json:"asked,omitempty"`
-	Turn      int64     `json:"turn,omitempty"`
-	Scheduler time.Time `json:"scheduler,omitzero"`
+	Slots  SlotClientState            `json:"slots"`
 }
 
 // nodesAtOnce is the maximum number of node maintenances of one run, whatever the budgets of the cluster say. The server blocks a run with too
@@ -94,7 +91,7 @@ func newClusterUpgrade(ctx workflow.Context, in ClusterUpgradeInput) (*clusterUp
 	c.nodes = newNodeRollout(ctx, c)
 	c.record.waits = c.waits
 	if in.Carried != nil {
-		c.nodes.slots.number, c.nodes.slots.turn, c.nodes.slots.scheduler = in.Carried.Asked, in.Carried.Turn, in.Carried.Scheduler
+		c.nodes.slots.state = in.Carried.Slots
 		c.status, c.locked, c.requested, c.answered = in.Carried.Status, in.Carried.Locked, in.Carried.Locked, true
 	}
 	c.holds.state, c.status.Held = in.Held, in.Held.Of(in.Cluster)

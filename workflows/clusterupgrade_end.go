@@ -98,10 +98,7 @@ func (c *clusterUpgrade) continueAsNew(ctx workflow.Context) error {
 	c.record.log.Info("Cluster continues as new", "step", c.status.Step)
 	in := c.in
 	in.Held = c.holds.state
-	slots := c.nodes.slots
-	in.Carried = &ClusterUpgradeCarried{
-		Status: c.status, Locked: c.locked, Asked: slots.number, Turn: slots.turn, Scheduler: slots.scheduler,
-	}
+	in.Carried = &ClusterUpgradeCarried{Status: c.status, Locked: c.locked, Slots: c.nodes.slots.state}
 	return workflow.NewContinueAsNewError(ctx, temporal.ClusterUpgrade, in)
 }
 

@@ -23,7 +23,7 @@ import (
 // nodeRollout maintains nodes of a cluster as its scheduler grants them slots, each in a NodeMaintenance child.
 type nodeRollout struct {
 	upgrade *clusterUpgrade
-	slots   *slotKeeper
+	slots   *slotClient
 
 	pending []string
 	// running children, in the order they were started.
@@ -41,7 +41,7 @@ type nodeRollout struct {
 
 func newNodeRollout(ctx workflow.Context, upgrade *clusterUpgrade) *nodeRollout {
 	return &nodeRollout{
-		upgrade: upgrade, slots: newSlotKeeper(ctx, upgrade.in.Cluster),
+		upgrade: upgrade, slots: newSlotClient(ctx, upgrade.in.Cluster, upgrade.in.Namespace, requestorOf(upgrade.in)),
 		takeBack: map[string]workflow.CancelFunc{}, takenBack: map[string]bool{},
 	}
 }
@@ -64,7 +64,7 @@ func (r *nodeRollout) maintain(ctx workflow.Context, nodes []string) error {
 			r.pending = nil
 			return err
 		}
-		r.ask(ctx)
+		r.requestSlots(ctx)
 		r.upgrade.record.show()
 		idle := func() bool { return len(r.running) == 0 && (ctx.Err() != nil || r.upgrade.mustContinueAsNew(ctx)) }
 		if err := workflow.Await(waiting, func() bool { return r.changed || idle() }); err != nil {
@@ -80,15 +80,15 @@ func (r *nodeRollout) over(ctx workflow.Context) (bool, error) {
 	}
 	switch {
 	case r.failure != nil:
-		r.stopAsking()
+		r.withdrawRequests()
 		return true, r.failure
 	case ctx.Err() != nil:
-		r.stopAsking()
+		r.withdrawRequests()
 		return true, ctx.Err()
 	case len(r.pending) == 0:
 		return true, nil
 	case r.upgrade.mustContinueAsNew(ctx):
-		r.stopAsking()
+		r.withdrawRequests()
 		return true, r.upgrade.continueAsNew(ctx)
 	}
 	return false, nil
@@ -103,28 +103,36 @@ func (r *nodeRollout) starts(ctx workflow.Context) bool {
 // held is what keeps new nodes from being started, by the clock: it need not have been told.
 func (r *nodeRollout) held() *drydockv1.Hold { return r.upgrade.holds.of(r.upgrade.in.Cluster) }
 
-// ask asks for slots for the pending nodes, as many as may be at work; or takes that back, while none may start.
-func (r *nodeRollout) ask(ctx workflow.Context) {
+// requestSlots requests slots for the pending nodes, as many as may be at work; or withdraws the requests, while none may start.
+func (r *nodeRollout) requestSlots(ctx workflow.Context) {
 	if !r.starts(ctx) {
-		r.stopAsking()
+		r.withdrawRequests()
 		return
 	}
-	for i, node := range r.pending[:min(len(r.pending), nodesAtOnce-len(r.running))] {
-		object := r.objectFor(node)
-		request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: node, Requestor: object.Spec.RequestorID}
-		// All are as old as the cluster's turn; among themselves they go in their order.
-		since := r.upgrade.status.StartedAt.Add(time.Duration(i) * time.Microsecond)
-		r.slots.ask(request, temporal.NodeMaintenanceID(r.upgrade.in.Cluster, object.Namespace, object.Name), since)
+	limit := nodesAtOnce - len(r.running)
+	if len(r.pending) > limit && 2*r.slots.waiting() > limit {
+		return // every set lists all requests: a few large sets are better than one for each node
+	}
+	for i, node := range r.pending[:min(len(r.pending), limit)] {
+		// All are as old as the upgrade of the cluster; among themselves they keep their order.
+		r.slots.request(r.nameOf(node), node, r.upgrade.status.StartedAt.Add(time.Duration(i)*time.Microsecond))
 	}
 }
 
-// stopAsking takes back what was asked for nodes that are not started.
-func (r *nodeRollout) stopAsking() {
+// withdrawRequests withdraws the requests for nodes that are not started, and releases their slots.
+func (r *nodeRollout) withdrawRequests() {
 	for _, node := range r.pending {
-		object := r.objectFor(node)
-		r.slots.release(scheduling.Release{Namespace: object.Namespace, Name: object.Name})
+		r.slots.release(r.nameOf(node), scheduling.Release{})
 	}
 	r.upgrade.record.show()
+}
+
+func (r *nodeRollout) nameOf(node string) string {
+	return rollout.NodeMaintenanceName(r.upgrade.in.Rollout, node)
+}
+
+func requestorOf(in ClusterUpgradeInput) string {
+	return rollout.RequestorID(types.NamespacedName{Namespace: in.Namespace, Name: in.Rollout})
 }
 
 func (r *nodeRollout) objectFor(node string) maintenancev1.NodeMaintenance {
@@ -153,7 +161,7 @@ func (r *nodeRollout) waitForSlots() *drydockv1.Wait {
 
 // endGone ends what was to be done on nodes that were deleted before they had a slot.
 func (r *nodeRollout) endGone(ctx workflow.Context) {
-	for _, slot := range r.slots.takeGone() {
+	for _, slot := range r.slots.takeNodesGone() {
 		if !slices.Contains(r.pending, slot.Node) {
 			continue
 		}
@@ -168,7 +176,7 @@ func (r *nodeRollout) startGranted(ctx workflow.Context) int {
 		return 0
 	}
 	var granted []string
-	for _, slot := range r.slots.slots {
+	for _, slot := range r.slots.state.Slots {
 		if slot.Granted && len(granted) < childrenAtOnce && slices.Contains(r.pending, slot.Node) {
 			granted = append(granted, slot.Node)
 		}
@@ -201,7 +209,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, atWork int) {
 		ProgressLimit: progressLimit(atWork, nodeAtWork),
 		LockTimeLeft:  r.upgrade.record.lockTimeLeftOf(node),
 		Held:          r.upgrade.holds.state.About(in.Cluster),
-		Slot:          r.slots.handOut(object.Namespace, object.Name),
+		Slot:          r.slots.held(object.Name),
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(working, workflow.ChildWorkflowOptions{
 		WorkflowID:          temporal.NodeMaintenanceID(in.Cluster, object.Namespace, object.Name),
@@ -274,17 +282,16 @@ func (r *nodeRollout) gaveWay(node string, status maintenancev1.NodeMaintenanceS
 // release sees to it that the slot of a node is given back. A maintenance that has completed, or waits once more, has done so itself. How one left its node that did not begin,
 // or was terminated, nobody knows.
 func (r *nodeRollout) release(node string, status maintenancev1.NodeMaintenanceStatus) {
-	object := r.objectFor(node)
 	release := scheduling.Release{
-		Namespace: object.Namespace, Name: object.Name, Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
+		Unclean: status.CompletedAt == nil || status.NotReturned, LeftOut: status.LeftCordoned,
 	}
 	if release.Unclean {
 		r.left = append(r.left, node)
 	}
 	if status.State == maintenancev1.NodeCompleted || status.State == maintenancev1.NodePending {
-		r.slots.returned(release)
+		r.slots.returned(r.nameOf(node))
 	} else {
-		r.slots.release(release)
+		r.slots.release(r.nameOf(node), release)
 	}
 }
 

@@ -83,7 +83,7 @@ func playNodes(w *world) *children {
 
 func giveBack(ctx workflow.Context, in NodeMaintenanceInput) {
 	end, _ := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.SignalExternalWorkflow(end, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalCall, in.Slot.Return(false)).Get(end, nil)
+	_ = workflow.SignalExternalWorkflow(end, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(false)).Get(end, nil)
 }
 
 // failsWith ends a node in a typed error that carries its status, as NodeMaintenance does.
@@ -99,7 +99,7 @@ func failsWith(state maintenancev1.NodeState, errType string) func(workflow.Cont
 
 func newClusterWorld(t *testing.T, controlPlane, workers, slots int) (*world, *children) {
 	w := newWorld(t)
-	w.slots, w.locked = slots, true
+	w.scheduler.capacity, w.locked = slots, true
 	for i := range controlPlane {
 		w.nodes.ControlPlane = append(w.nodes.ControlPlane, fmt.Sprintf("cp%d", i))
 	}
@@ -169,7 +169,7 @@ func TestANodeThatWasDeletedFailsNobody(t *testing.T) {
 
 func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 3, 1)
-	w.missing = []string{"w1"}
+	w.scheduler.missing = []string{"w1"}
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 
 	result := requireResult[ranv1.ClusterStatus](w)
@@ -177,7 +177,7 @@ func TestANodeThatIsDeletedBeforeItsTurnFailsNobody(t *testing.T) {
 	require.EqualValues(t, 3, result.Nodes.Done)
 	require.Equal(t, []string{"+w0", "-w0", "+w2", "-w2"}, nodes.story())
 	require.Equal(t, []string{"w0", "w2"}, w.inputs["AwaitClusterHealthy"][0].(activities.AwaitClusterHealthyInput).Nodes)
-	require.True(t, w.book.Empty())
+	require.True(t, w.scheduler.state.Empty())
 }
 
 func TestANodeThatAPersonCancelledFailsTheCluster(t *testing.T) {
@@ -324,38 +324,37 @@ func TestSkippedNodesAreNoted(t *testing.T) {
 	require.Equal(t, []string{"node gpu is skipped: SkipNodes"}, notes)
 }
 
-func TestARolloutTellsASchedulerThatIsGoneEverythingAnew(t *testing.T) {
+func TestARolloutSendsItsRequestsAgainToASchedulerThatWasTerminated(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 3, 1)
 	w.when(func() bool { return nodes.atWork == 1 }, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.schedulerGone = true
-		w.book = scheduling.Book{}
+		w.scheduler.gone = true
+		w.scheduler.state = scheduling.SlotState{}
 	})
 	again := func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return len(w.inputs["CallScheduler"]) > 1
+		return len(w.inputs["RequestSlots"]) > 1
 	}
 	w.when(again, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.schedulerGone = false
+		w.scheduler.gone = false
 	})
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 
 	require.Equal(t, int32(3), requireResult[ranv1.ClusterStatus](w).Nodes.Done)
 	require.Equal(t, 1, nodes.most)
-	told := w.inputsOf("CallScheduler")[1].(activities.CallSchedulerInput).Call
-	wanted := slices.DeleteFunc(told.Slots, func(s scheduling.Slot) bool { return s.Granted })
-	require.Len(t, wanted, 2, "what it still wants")
+	resent := w.inputsOf("RequestSlots")[1].(activities.RequestSlotsInput).Requests
+	require.Len(t, waiting(resent), 2)
 }
 
 func TestAPausedRolloutTakesItsRequestsBack(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 3, 1)
 	w.when(func() bool { return nodes.atWork == 1 }, func() { w.SignalWorkflow(temporal.SignalPause, nil) })
 	w.RegisterDelayedCallback(func() {
-		require.True(t, w.book.Empty(), "others may have its turns")
+		require.True(t, w.scheduler.state.Empty(), "others can have its slots")
 		w.SignalWorkflow(temporal.SignalResume, nil)
 	}, time.Hour)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
@@ -366,8 +365,8 @@ func TestANodeThatWasTerminatedKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
 	w, nodes := newClusterWorld(t, 0, 2, 1)
 	nodes.ends["w0"] = func(workflow.Context) error { return sdktemporal.NewApplicationError("it vanished", "Vanished") }
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
-	last := w.schedulerCalls[len(w.schedulerCalls)-1]
-	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
+	last := w.scheduler.lastSet()
+	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
 func TestANodeThatCouldNotBeReturnedFailsItsClusterAndKeepsItsSlotUntilItsMarksWereSeen(t *testing.T) {
@@ -375,8 +374,8 @@ func TestANodeThatCouldNotBeReturnedFailsItsClusterAndKeepsItsSlotUntilItsMarksW
 	nodes.ends["w0"] = endsFailed(true)
 	w.ExecuteWorkflow(ClusterUpgrade, oneCluster())
 	requireFailure[ranv1.ClusterStatus](w, temporal.ErrDrainTimedOut)
-	last := w.schedulerCalls[len(w.schedulerCalls)-1]
-	require.True(t, slices.ContainsFunc(last.Released, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
+	last := w.scheduler.lastSet()
+	require.True(t, slices.ContainsFunc(last.Releases, func(r scheduling.Release) bool { return r.Unclean }), "%+v", last)
 }
 
 // endsFailed ends a node whose drain has failed, and which was returned or not.

@@ -26,7 +26,7 @@ import (
 
 // ofTheHub are the activities that any worker does; all others are of the cluster.
 var ofTheHub = []string{
-	"CheckNodeMaintenance", "WakeSweeper", "FollowHolds", "CallScheduler", "FindLost", "FindAskers", "AwaitVanished", "VanishedClusters",
+	"CheckNodeMaintenance", "WakeSweeper", "FollowHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitVanished", "VanishedClusters",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 
@@ -189,7 +189,7 @@ func TestAClusterThatMovesToOtherWorkersIsFoundThere(t *testing.T) {
 			{"a scheduler", "WatchNodes", func(t *testing.T, c *movingCluster) {
 				w := newSchedulerWorld(t)
 				w.moving(c)
-				w.after(func() { w.call("june", asks(slotFor("a", 1))) }, func() {}, func() {
+				w.after(func() { w.request("june", slotFor("a", 1)) }, func() {}, func() {
 					require.True(t, c.does("WatchNodes")())
 					w.seeAll()
 				})

@@ -183,7 +183,7 @@ func TestTheTimeOfLocksThatHaveLetGoStandsStillWhileTheClusterIsHeld(t *testing.
 // The node gives way, and is returned when the window closes: the locks have never let go of it.
 func TestARolloutKeepsWhatIsLeftToTheLocksOfANodeHoweverItComesToWaitAgain(t *testing.T) {
 	w := newWorld(t)
-	w.slots, w.nodes.Workers = 1, []string{"n1"}
+	w.scheduler.capacity, w.nodes.Workers = 1, []string{"n1"}
 	var had []*maintenancev1.LockTimeLeft
 	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
 		had = append(had, in.LockTimeLeft)

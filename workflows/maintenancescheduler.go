@@ -13,10 +13,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// MaintenanceSchedulerInput says which cluster's slots are granted.
+// MaintenanceSchedulerInput names the cluster whose slots are granted.
 type MaintenanceSchedulerInput struct {
 	Cluster string `json:"cluster"`
-	// First: no scheduler of the cluster has ended before, as far back as Temporal remembers, so none has granted a slot a moment ago.
+	// First: no scheduler of the cluster has ended before, as far as Temporal remembers. So no other one has granted a slot a moment ago.
 	First bool `json:"first,omitempty"`
 	// Carried is the state of the run before; nil in the first.
 	Carried *MaintenanceSchedulerCarried `json:"carried,omitempty"`
@@ -24,32 +24,33 @@ type MaintenanceSchedulerInput struct {
 
 // MaintenanceSchedulerCarried is what a run hands to the next one.
 type MaintenanceSchedulerCarried struct {
-	Book scheduling.Book `json:"book"`
-	Held emergency.State `json:"held"`
-	// Heard are those that have said which slots they have; nil once everybody has.
-	Heard []string `json:"heard,omitempty"`
-	// Complete: everybody has.
-	Complete bool `json:"complete,omitempty"`
-	// LookedAfter is when it was asked last whether those in the book go on.
-	LookedAfter time.Time `json:"lookedAfter"`
-	// Unswept: maintenances have ended without returning their slots, and the sweeper may not have been woken.
+	Slots scheduling.SlotState `json:"slots"`
+	Held  emergency.State      `json:"held"`
+	// Answered are the owners that have answered the resync; nil once it is complete.
+	Answered []string `json:"answered,omitempty"`
+	// Resynced: the resync is complete.
+	Resynced bool `json:"resynced,omitempty"`
+	// OwnersCheckedAt is when the workflows of the owners were last checked.
+	OwnersCheckedAt time.Time `json:"ownersCheckedAt"`
+	// Unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
 	Unswept   bool      `json:"unswept,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
 }
 
 const (
-	// lingerTime is for how long the nodes of a cluster are watched after the last maintenance: often another follows.
+	// lingerTime is how long the nodes of a cluster are watched after the last maintenance: often another follows.
 	lingerTime = 5 * time.Minute
-	// blindTime is how long whoever watches the nodes may be silent before another worker takes over. Until then it is decided on what was seen
-	// last: a node that has gone down meanwhile does not count. To be sooner sure that somebody watches, without a heartbeat, would cost events all the time.
+	// blindTime is how long the watch on the nodes may be silent before another worker takes over. Until then decisions use what was seen last: a node
+	// that has gone down meanwhile does not count.
 	blindTime = 10 * time.Second
-	// watchAgainAfter is when the nodes are watched again that could not be.
+	// watchAgainAfter is the pause after a watch has failed.
 	watchAgainAfter = 30 * time.Second
+	// sendAtOnce is how many messages are on their way at a time: the server blocks a run with too many outgoing signals.
+	sendAtOnce = 100
 )
 
-// MaintenanceScheduler grants the slots of a cluster to whoever asks for them: rollouts, other requestors and people share its budgets. It decides
-// whenever something has changed: a request, a release, a node, the budgets, the emergency stop. It never ends: a request to cancel it is not
-// heard, for slots would be forgotten.
+// MaintenanceScheduler grants the slots of a cluster: rollouts, other requestors and people share its budgets. It decides whenever a request, a slot, a
+// node, the budgets or the emergency stop has changed. It never ends. It ignores cancellation, which would lose track of the slots.
 func MaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	s, err := newMaintenanceScheduler(ctx, in)
@@ -61,41 +62,38 @@ func MaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) er
 
 // maintenanceScheduler is one run of the workflow.
 type maintenanceScheduler struct {
-	in    MaintenanceSchedulerInput
-	book  scheduling.Book
-	holds holdKeeper
-	roll  rollCall
-	// startedAt is when the first run began, by which a later scheduler is told from one that was terminated.
+	in     MaintenanceSchedulerInput
+	slots  scheduling.SlotState
+	holds  holdKeeper
+	resync resync
+	// startedAt is when the first run started. It tells a scheduler from an earlier one that was terminated.
 	startedAt time.Time
 	// decided is the last decision.
 	decided scheduling.Decision
 
-	// queue is where the cluster's activities run; empty: that is not known yet.
+	// queue is the task queue of the cluster's activities; empty: it is not known yet.
 	queue string
-	// stopWatching stops the watch over the nodes; nil when there is none. trouble is why they cannot be seen.
+	// stopWatching stops the watch on the nodes; nil: there is none. trouble is why the nodes cannot be watched.
 	stopWatching workflow.CancelFunc
 	trouble      *drydockv1.Wait
-	// idleSince is since when nobody asks for anything. lookedAfter is when it was asked last whether those in the book go on.
-	idleSince, lookedAfter time.Time
-	// unswept: maintenances have ended without returning their slots, and the sweeper may not have been woken.
+	// idleSince is since when there are no requests and no slots.
+	idleSince, ownersCheckedAt time.Time
+	// unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
 	unswept bool
 
-	// changed wakes the loop. doubtful: somebody could not be told, and may be over. telling is how many messages are under way. untold are the turns that
-	// did not reach their askers; from tellAgainAt on they are told again.
-	changed, doubtful bool
-	telling           int
-	untold            []scheduling.Turn
-	tellAgainAt       time.Time
-	messages          int
+	// changed wakes the loop. unreachable: a message did not reach an owner, whose workflow may be closed. sending is how many messages are on their way,
+	// received how many have arrived.
+	changed, unreachable bool
+	sending, received    int
 
 	scheduler *activities.Scheduler
 }
 
 func newMaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput) (*maintenanceScheduler, error) {
-	s := &maintenanceScheduler{in: in, startedAt: workflow.Now(ctx), lookedAfter: workflow.Now(ctx)}
+	s := &maintenanceScheduler{in: in, startedAt: workflow.Now(ctx), ownersCheckedAt: workflow.Now(ctx)}
 	if c := in.Carried; c != nil {
-		s.book, s.holds.state, s.startedAt, s.lookedAfter = c.Book, c.Held, c.StartedAt, c.LookedAfter
-		s.roll.complete, s.roll.heard, s.unswept = c.Complete, c.Heard, c.Unswept
+		s.slots, s.holds.state, s.startedAt, s.ownersCheckedAt = c.Slots, c.Held, c.StartedAt, c.OwnersCheckedAt
+		s.resync.complete, s.resync.answered, s.unswept = c.Resynced, c.Answered, c.Unswept
 	} else {
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
 	}
@@ -103,41 +101,48 @@ func newMaintenanceScheduler(ctx workflow.Context, in MaintenanceSchedulerInput)
 	s.holds.follow(ctx, in.Cluster)
 	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (MaintenanceSchedulerStatus, error) { return s.status(ctx), nil },
-		workflow.QueryHandlerOptions{Description: "Who has a slot, who waits for one, in which order and why."})
+		workflow.QueryHandlerOptions{Description: "The slots of the cluster and the queue of requests, with the reasons to wait."})
 }
 
-// listen takes in what askers say, and what is seen of the cluster.
+// listen takes in what slot owners and the watch on the nodes send.
 func (s *maintenanceScheduler) listen(ctx workflow.Context) {
-	onSignal(ctx, temporal.SignalCall, "Who asks for slots, and gives them back.", func(call scheduling.Call) {
-		s.messages++
-		s.changed = true
-		s.book.Take(call, workflow.Now(ctx))
-		s.roll.take(call)
+	onSignal(ctx, temporal.SignalSlotRequests, "All requests and slots of an owner.", func(set scheduling.SlotRequests) {
+		s.receive()
+		s.slots.Take(set, workflow.Now(ctx))
+		s.resync.take(set.Owner)
 	})
-	onSignal(ctx, temporal.SignalSight, "How the nodes of the cluster are.", func(sight scheduling.Sight) {
-		s.messages++
-		s.changed = true
+	onSignal(ctx, temporal.SignalSlotReturn, "A maintenance no longer needs its slot.", func(returned scheduling.SlotReturn) {
+		s.receive()
+		s.slots.Return(returned, workflow.Now(ctx))
+	})
+	onSignal(ctx, temporal.SignalNodeUpdate, "The nodes of the cluster, or their changes.", func(update scheduling.NodeUpdate) {
+		s.receive()
 		s.trouble = nil
-		s.book.See(sight)
+		s.slots.Update(update)
 	})
 	s.holds.listen(ctx, func() { s.changed = true })
 }
 
+func (s *maintenanceScheduler) receive() {
+	s.received++
+	s.changed = true
+}
+
 // run decides whenever something has changed.
 func (s *maintenanceScheduler) run(ctx workflow.Context) error {
-	workflow.GoNamed(ctx, "find lost holders", s.findLost)
+	workflow.GoNamed(ctx, "find closed owners", s.findClosedOwners)
 	workflow.GoNamed(ctx, "find nodes that are gone", s.findGone)
-	if !s.roll.complete {
-		workflow.GoNamed(ctx, "call the roll", s.callRoll)
+	if !s.resync.complete {
+		workflow.GoNamed(ctx, "resync", s.runResync)
 	}
 	for {
-		if err := workflow.Await(ctx, func() bool { return s.telling < tellAtOnce }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return s.sending < sendAtOnce }); err != nil {
 			return err
 		}
 		s.changed = false
-		s.attend(ctx)
+		s.watchWhileNeeded(ctx)
 		again := s.decide(ctx)
-		if mustContinueAsNew(ctx, s.messages) {
+		if mustContinueAsNew(ctx, s.received) {
 			return s.continueAsNew(ctx)
 		}
 		if err := s.awaitChange(ctx, again); err != nil {
@@ -158,21 +163,21 @@ func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time
 	return err
 }
 
-// decide grants what may be granted and tells the askers. It returns when to decide again although nothing happens.
+// decide grants what may be granted and answers the owners. It returns when to decide again although nothing happens.
 func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
-	outcome := s.book.Decide(workflow.Now(ctx), s.standstill())
+	outcome := s.slots.Decide(workflow.Now(ctx), s.standstill())
 	s.decided = outcome.Decision
-	for _, turn := range outcome.Turns {
-		s.tell(ctx, turn)
+	for _, response := range outcome.Responses {
+		s.respond(ctx, response)
 	}
 	s.show(ctx)
-	if s.stopWatching != nil && s.book.Empty() {
+	if s.stopWatching != nil && s.slots.Empty() {
 		return scheduling.Earlier(outcome.Again, s.idleSince.Add(lingerTime))
 	}
 	return outcome.Again
 }
 
-// standstill is why nothing may be granted whatever the book says: what is not known allows nothing.
+// standstill is why nothing may be granted at all: nothing is granted while anything is unknown.
 func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 	if !s.holds.known() {
 		return &drydockv1.Wait{Reason: emergency.ReasonUnknown, Message: "waiting to be told what is held (workflow " + temporal.EmergencyStopID + ") " + s.holds.trouble}
@@ -180,49 +185,38 @@ func (s *maintenanceScheduler) standstill() *drydockv1.Wait {
 	if hold := s.holds.state.Of(s.in.Cluster); hold != nil {
 		return &drydockv1.Wait{Reason: emergency.ReasonHeld, Message: emergency.Message(*hold)}
 	}
-	if wait := s.roll.standstill(); wait != nil {
+	if wait := s.resync.standstill(); wait != nil {
 		return wait
 	}
 	return s.trouble
 }
 
-// tell tells an asker. One that cannot be told is likely over, but that is asked, not guessed.
-func (s *maintenanceScheduler) tell(ctx workflow.Context, turn scheduling.Turn) {
-	turn.Scheduler = s.startedAt
-	s.signal(ctx, turn.Asker.WorkflowID, temporal.SignalTurn, turn, func() {
-		if len(s.untold) == 0 {
-			s.tellAgainAt = workflow.Now(ctx).Add(lostInterval) // not at once: it would fail again
-		}
-		s.untold = append(s.untold, turn)
+// respond sends a response. If it does not arrive, the workflow of the owner is checked; if that is still running, the response is sent again later.
+func (s *maintenanceScheduler) respond(ctx workflow.Context, response scheduling.SlotResponse) {
+	response.Scheduler = s.startedAt
+	s.signal(ctx, response.Owner.WorkflowID, temporal.SignalSlotResponse, response, func() {
+		s.slots.Undelivered(response, workflow.Now(ctx).Add(retryResponseAfter))
+		s.changed = true
 	})
 }
 
-// signal tells a workflow something, and calls failed when it was not reached.
+// signal signals a workflow, and calls failed if that did not succeed.
 func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any, failed func()) {
-	s.telling++
-	told := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
-	workflow.GoNamed(ctx, "tell "+workflowID, func(ctx workflow.Context) {
-		if told.Get(ctx, nil) != nil {
-			s.doubtful = true
+	s.sending++
+	sent := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
+	workflow.GoNamed(ctx, "signal "+workflowID, func(ctx workflow.Context) {
+		if sent.Get(ctx, nil) != nil {
+			s.unreachable = true
 			failed()
 		}
-		s.telling--
+		s.sending--
 	})
 }
 
-// tellAgain has those told with the next decision that were not reached, and are not over as far as is known.
-func (s *maintenanceScheduler) tellAgain() {
-	for _, turn := range s.untold {
-		s.book.Untell(turn)
-		s.changed = true
-	}
-	s.untold = nil
-}
-
-// attend watches the cluster while somebody asks for something, and for a while after.
-func (s *maintenanceScheduler) attend(ctx workflow.Context) {
+// watchWhileNeeded watches the nodes while there are requests or slots, and for a while after.
+func (s *maintenanceScheduler) watchWhileNeeded(ctx workflow.Context) {
 	switch now := workflow.Now(ctx); {
-	case !s.book.Empty():
+	case !s.slots.Empty():
 		s.idleSince = time.Time{}
 		if s.stopWatching == nil {
 			s.watch(ctx)
@@ -232,11 +226,11 @@ func (s *maintenanceScheduler) attend(ctx workflow.Context) {
 	case s.stopWatching != nil && !now.Before(s.idleSince.Add(lingerTime)):
 		s.stopWatching()
 		s.stopWatching, s.trouble = nil, nil
-		s.book.Forget()
+		s.slots.ForgetNodes()
 	}
 }
 
-// watch has the nodes of the cluster watched until that is stopped.
+// watch watches the nodes of the cluster until stopWatching.
 func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	watching, stop := workflow.WithCancel(ctx)
 	s.stopWatching = stop
@@ -251,7 +245,7 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		// Nobody knows the cluster, say: it is tried again a little later.
+		// For example, no worker knows the cluster.
 		s.blind(ctx, reasonOf(err), temporal.ErrorMessage(err))
 		if workflow.NewTimerWithOptions(ctx, watchAgainAfter, workflow.TimerOptions{Summary: "before watching " + s.in.Cluster + " again"}).Get(ctx, nil) == nil {
 			s.stopWatching, s.changed = nil, true
@@ -259,7 +253,7 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	})
 }
 
-// blind takes in why the nodes cannot be seen.
+// blind records why the nodes cannot be watched.
 func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message string) {
 	s.trouble, s.changed = nil, true
 	if reason != "" {
@@ -267,17 +261,15 @@ func (s *maintenanceScheduler) blind(ctx workflow.Context, reason, message strin
 	}
 }
 
-// continueAsNew hands everything to a new run. It comes from the main loop only, when everybody has been told; what arrives until the end is
-// taken in.
+// continueAsNew hands everything to a new run. Only the main loop calls it. It waits for outgoing messages and takes in what has arrived.
 func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return s.telling == 0 }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return s.sending == 0 }); err != nil {
 		return err
 	}
 	hearSignals(ctx)
-	s.tellAgain()
-	s.book.Forget() // the next run sees for itself how the nodes are, when somebody asks; thousands of them would not fit into its input
+	s.slots.ForgetNodes() // the next run watches them itself; thousands of nodes would not fit into its input
 	carried := &MaintenanceSchedulerCarried{
-		Book: s.book, Held: s.holds.state, Heard: s.roll.heard, Complete: s.roll.complete, LookedAfter: s.lookedAfter,
+		Slots: s.slots, Held: s.holds.state, Answered: s.resync.answered, Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
 		Unswept: s.unswept, StartedAt: s.startedAt,
 	}
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, MaintenanceSchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})

@@ -10,46 +10,46 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// MaintenanceSchedulerStatus is how the slots of a cluster stand.
+// MaintenanceSchedulerStatus is the status of a scheduler.
 type MaintenanceSchedulerStatus struct {
 	Cluster string `json:"cluster"`
-	// Watching: the nodes of the cluster are watched. They are not while nobody asks for a slot.
+	// Watching: the nodes of the cluster are watched. They are not while there are no requests and no slots.
 	Watching bool `json:"watching"`
-	// Wait is why nothing is granted at all; nil: what the budgets allow is granted.
+	// Wait is why nothing is granted at all; nil: grants are made within the budgets.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
 	// AvailableSlots is how many more nodes may be under maintenance; CanBecomeUnavailable how many more may become unavailable, nil without limit.
 	AvailableSlots       int  `json:"availableSlots"`
 	CanBecomeUnavailable *int `json:"canBecomeUnavailable"`
-	// Queue is who has a slot, and who waits for one in order of rank.
+	// Queue is the slots, and then the waiting requests in order of rank.
 	Queue     []scheduling.Place `json:"queue"`
 	StartedAt metav1.Time        `json:"startedAt"`
 }
 
 func (s *maintenanceScheduler) status(ctx workflow.Context) MaintenanceSchedulerStatus {
 	now := workflow.Now(ctx)
-	slots, outages := s.decided.Left()
+	free, outages := s.decided.Left()
 	return MaintenanceSchedulerStatus{
-		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.book.Standstill(s.standstill()),
-		AvailableSlots: slots, CanBecomeUnavailable: outages,
-		Queue: s.book.Queue(now, s.standstill()), StartedAt: metav1.NewTime(s.startedAt),
+		Cluster: s.in.Cluster, Watching: s.stopWatching != nil, Wait: s.slots.Standstill(s.standstill()),
+		AvailableSlots: free, CanBecomeUnavailable: outages,
+		Queue: s.slots.Queue(now, s.standstill()), StartedAt: metav1.NewTime(s.startedAt),
 	}
 }
 
-// show makes the queue visible to people in the Web UI.
+// show shows the queue in the Web UI.
 func (s *maintenanceScheduler) show(ctx workflow.Context) {
 	var d details
 	d.head("scheduler", s.in.Cluster)
-	if !s.book.Empty() {
-		d.wait(s.book.Standstill(s.standstill()))
-		slots, _ := s.decided.Left()
-		d.row("free slots", strconv.Itoa(slots))
+	if !s.slots.Empty() {
+		d.wait(s.slots.Standstill(s.standstill()))
+		free, _ := s.decided.Left()
+		d.row("free slots", strconv.Itoa(free))
 		d.row("waiting", strconv.Itoa(len(s.decided.Waiting)))
 	}
 	d.WriteString("\n")
-	if !s.book.Empty() {
+	if !s.slots.Empty() {
 		d.head("rank", "node", "requestor", "waits for")
 	}
-	for _, holder := range s.book.Served() {
+	for _, holder := range s.slots.Slots() {
 		d.line("has a slot", holder.Node, holder.Requestor, "")
 	}
 	for i, w := range s.decided.Waiting {

@@ -21,94 +21,129 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// schedulerWorld runs a scheduler whose cluster has three nodes, of which one at a time may be under maintenance, until its test ends it. It keeps
-// whom the scheduler has told what.
+// schedulerWorld runs a scheduler whose cluster has three nodes, of which one at a time may be under maintenance, until its test ends it. It keeps the
+// responses.
 type schedulerWorld struct {
 	*world
-	turns []scheduling.Turn
-	lost  []scheduling.Holder
-	// askers run in the cluster; called are those that were asked for all their slots.
-	askers, called []string
+	responses []scheduling.SlotResponse
+	sets      map[string]*scheduling.SlotRequests
+	// names of the requests, by owner and number.
+	names  map[string]string
+	closed []scheduling.Holder
+	// owners run in the cluster; resynced are those that were asked for all their slots.
+	owners, resynced []string
 	// unseen are nodes that the cluster has, and that the watch has not shown.
 	unseen []string
 }
 
 func newSchedulerWorld(t *testing.T) *schedulerWorld {
-	w := &schedulerWorld{world: newWorld(t)}
-	w.play()
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalRollCall, mock.Anything).Return(
+	w := bareSchedulerWorld(t)
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalResync, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.called = append(w.called, id)
+			w.resynced = append(w.resynced, id)
 			return nil
 		}).Maybe()
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
-		func(_, _, _, _ string, payload any) error {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.turns = append(w.turns, payload.(scheduling.Turn))
-			return nil
-		}).Maybe()
+	w.responsesFail(func(scheduling.SlotResponse) bool { return false })
 	return w
 }
 
-// play plays the activities of the scheduler.
-func (w *schedulerWorld) play() {
+// bareSchedulerWorld does not take responses yet.
+func bareSchedulerWorld(t *testing.T) *schedulerWorld {
+	w := &schedulerWorld{world: newWorld(t), sets: map[string]*scheduling.SlotRequests{}, names: map[string]string{}}
+	w.simulate()
+	return w
+}
+
+// simulate registers the activities of the scheduler.
+func (w *schedulerWorld) simulate() {
 	play(w.world, "WatchNodes", func(string) any { return nil })
-	play(w.world, "FindLost", func([]scheduling.Holder) any {
+	play(w.world, "FindClosedOwners", func([]scheduling.Holder) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.lost
+		return w.closed
 	})
 	play(w.world, "FindGone", func(in activities.FindGoneInput) any {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return slices.DeleteFunc(slices.Clone(in.Nodes), func(node string) bool { return slices.Contains(w.unseen, node) })
 	})
-	play(w.world, "FindAskers", func(string) any { return append([]string{}, w.askers...) })
+	play(w.world, "FindSlotOwners", func(string) any { return append([]string{}, w.owners...) })
 	w.blocked["WatchNodes"] = true
 }
 
-func (w *schedulerWorld) see(sight scheduling.Sight) {
-	sight.From = time.Unix(1, 0)
-	w.SignalWorkflow(temporal.SignalSight, sight)
+func (w *schedulerWorld) see(update scheduling.NodeUpdate) {
+	update.Watch = time.Unix(1, 0)
+	w.SignalWorkflow(temporal.SignalNodeUpdate, update)
 }
 
 func (w *schedulerWorld) seeAll() {
-	sight := scheduling.Sight{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(1))}}
+	update := scheduling.NodeUpdate{First: true, Last: true, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(1))}}
 	for _, node := range []string{"a", "b", "c"} {
-		sight.Nodes = append(sight.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
+		update.Nodes = append(update.Nodes, scheduling.SeenNode{Node: scheduling.Node{Name: node}})
 	}
-	w.see(sight)
+	w.see(update)
 }
 
-func (w *schedulerWorld) call(who string, call scheduling.Call) {
-	call.Asker = scheduling.Asker{WorkflowID: who, FirstRunID: "run"}
-	w.SignalWorkflow(temporal.SignalCall, call)
+// setOf is the set of an owner, which a test may change.
+func (w *schedulerWorld) setOf(who string) *scheduling.SlotRequests {
+	if w.sets[who] == nil {
+		w.sets[who] = &scheduling.SlotRequests{
+			Owner: scheduling.SlotOwner{WorkflowID: who, FirstRunID: "run"}, Namespace: "ops", Requestor: "june", Maintenances: "node/c1/ops/",
+		}
+	}
+	return w.sets[who]
+}
+
+// send sends the set of an owner.
+func (w *schedulerWorld) send(who string) {
+	set := w.setOf(who)
+	set.Version++
+	sent := *set
+	sent.Slots = slices.Clone(set.Slots)
+	w.SignalWorkflow(temporal.SignalSlotRequests, sent)
+}
+
+// request adds requests to the set of an owner.
+func (w *schedulerWorld) request(who string, slots ...scheduling.Slot) {
+	w.setOf(who).Slots = append(w.setOf(who).Slots, slots...)
+	for _, slot := range slots {
+		w.names[fmt.Sprint(who, slot.Number)] = slot.Name
+	}
+	w.send(who)
+}
+
+// release removes slots from the set of an owner.
+func (w *schedulerWorld) release(who string, number int64) {
+	w.setOf(who).Slots = slices.DeleteFunc(w.setOf(who).Slots, func(s scheduling.Slot) bool { return s.Number == number })
+	w.send(who)
+}
+
+func closedOwner(who string) scheduling.Holder {
+	return scheduling.Holder{SlotOwner: scheduling.SlotOwner{WorkflowID: who, FirstRunID: "run"}}
 }
 
 func slotFor(node string, number int64) scheduling.Slot {
-	return scheduling.Slot{
-		Request: scheduling.Request{Namespace: "ops", Name: node, Node: node, Requestor: "june"}, Number: number,
-		Since: time.Unix(number, 0), Maintenance: "node/c1/ops/" + node,
-	}
+	return scheduling.Slot{Number: number, Name: node, Node: node, Since: time.Unix(number, 0)}
 }
 
-func asks(slots ...scheduling.Slot) scheduling.Call { return scheduling.Call{Slots: slots} }
-
-func returns(node string, number int64) scheduling.Call {
-	return scheduling.Call{Released: []scheduling.Release{{Namespace: "ops", Name: node, Number: number}}}
-}
-
-// grants are the nodes that were granted, in order.
-func (w *schedulerWorld) grants() (nodes []string) {
-	for _, turn := range w.turns {
-		for _, grant := range turn.Granted {
-			nodes = append(nodes, turn.Asker.WorkflowID+" "+grant.Name)
+// grants are the owners and nodes of the grants, in order.
+func (w *schedulerWorld) grants() (grants []string) {
+	for _, response := range w.responses {
+		for _, number := range response.Granted {
+			grant := response.Owner.WorkflowID + " " + w.named(response.Owner.WorkflowID, number)
+			if !slices.Contains(grants, grant) {
+				grants = append(grants, grant)
+			}
 		}
 	}
-	return nodes
+	return grants
+}
+
+// named is the name of a request; it may be over.
+func (w *schedulerWorld) named(who string, number int64) string {
+	return w.names[fmt.Sprint(who, number)]
 }
 
 // after runs the steps, one a minute, and lets the run end with the last, by continuing as new.
@@ -118,7 +153,7 @@ func (w *schedulerWorld) after(steps ...func()) {
 	}
 	w.RegisterDelayedCallback(func() {
 		w.SetContinueAsNewSuggested(true)
-		w.SignalWorkflow(temporal.SignalCall, scheduling.Call{})
+		w.SignalWorkflow(temporal.SignalSlotRequests, scheduling.SlotRequests{})
 	}, time.Duration(len(steps)+1)*time.Minute)
 }
 
@@ -136,10 +171,10 @@ func (w *schedulerWorld) carried() MaintenanceSchedulerCarried {
 func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.after(
-		func() { w.call("june", asks(slotFor("a", 1), slotFor("b", 2))) },
+		func() { w.request("june", slotFor("a", 1), slotFor("b", 2)) },
 		func() { require.Empty(t, w.grants(), "nobody has seen the nodes"); w.seeAll() },
-		func() { require.Equal(t, []string{"june a"}, w.grants()); w.call("july", asks(slotFor("c", 3))) },
-		func() { w.call("june", returns("a", 1)) },
+		func() { require.Equal(t, []string{"june a"}, w.grants()); w.request("july", slotFor("c", 3)) },
+		func() { w.release("june", 1) },
 		func() { require.Equal(t, []string{"june a", "june b"}, w.grants(), "the older goes first") },
 		func() {
 			status := statusOf[MaintenanceSchedulerStatus](w.world)
@@ -150,20 +185,20 @@ func TestTheSchedulerGrantsASlotHandsItOnAndCarriesItsBookOver(t *testing.T) {
 		},
 	)
 	carried := w.carried()
-	require.Len(t, carried.Book.Parties, 2)
+	require.Len(t, carried.Slots.Requesters, 2)
 }
 
 // Without one, a node at a time.
 func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T) {
 	allows := func(w *schedulerWorld, config maintenancev1.MaintenanceOperatorConfigSpec) {
-		w.see(scheduling.Sight{Config: &config})
+		w.see(scheduling.NodeUpdate{Config: &config})
 	}
 	w := newSchedulerWorld(t)
 	w.after(
 		func() {
 			w.seeAll()
 			allows(w, maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(0))})
-			w.call("june", asks(slotFor("a", 1), slotFor("b", 2), slotFor("c", 3)))
+			w.request("june", slotFor("a", 1), slotFor("b", 2), slotFor("c", 3))
 		},
 		func() { require.Empty(t, w.grants()); allows(w, maintenancev1.MaintenanceOperatorConfigSpec{}) },
 		func() {
@@ -173,7 +208,7 @@ func TestASchedulerGrantsByTheDefaultsWhenTheConfigurationIsDeleted(t *testing.T
 		func() {
 			require.Equal(t, []string{"june a", "june b"}, w.grants())
 			allows(w, maintenancev1.MaintenanceOperatorConfigSpec{})
-			w.call("june", returns("a", 1))
+			w.release("june", 1)
 		},
 		func() {
 			status := statusOf[MaintenanceSchedulerStatus](w.world)
@@ -189,10 +224,10 @@ func TestWhileAClusterIsHeldItsSchedulerGrantsNothing(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.after(
 		func() { w.SignalWorkflow(temporal.SignalHeld, heldState(2, "cluster/c1")) },
-		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() { w.seeAll(); w.request("june", slotFor("a", 1)) },
 		func() {
 			require.Empty(t, w.grants())
-			require.Equal(t, emergency.ReasonHeld, w.turns[0].Wait.Reason)
+			require.Equal(t, emergency.ReasonHeld, w.responses[0].Wait.Reason)
 			require.Equal(t, emergency.ReasonHeld, statusOf[MaintenanceSchedulerStatus](w.world).Wait.Reason)
 			w.SignalWorkflow(temporal.SignalHeld, emergency.State{Number: 3})
 		},
@@ -205,7 +240,7 @@ func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.untold = true
 	w.after(
-		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() { w.seeAll(); w.request("june", slotFor("a", 1)) },
 		func() { require.Empty(t, w.grants()) },
 	)
 	w.carried()
@@ -214,26 +249,26 @@ func TestUntilItKnowsWhatIsHeldTheSchedulerGrantsNothing(t *testing.T) {
 func TestTheSlotOfAHolderThatEndedIsFreedAndTheSweeperWoken(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.after(
-		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))); w.call("july", asks(slotFor("b", 1))) },
+		func() { w.seeAll(); w.request("june", slotFor("a", 1)); w.request("july", slotFor("b", 1)) },
 		func() {
 			require.Equal(t, []string{"june a"}, w.grants())
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
+			w.closed = []scheduling.Holder{closedOwner("june")}
 		},
 		func() {},
 		func() { require.Equal(t, []string{"june a", "july b"}, w.grants()) },
 	)
 	w.carried()
 	require.NotEmpty(t, w.inputsOf("WakeSweeper"))
-	require.Equal(t, []string{"node/c1/ops/a"}, w.inputsOf("FindLost")[0].([]scheduling.Holder)[0].Maintenances)
+	require.Equal(t, []string{"node/c1/ops/a"}, w.inputsOf("FindClosedOwners")[0].([]scheduling.Holder)[0].Maintenances)
 }
 
 func TestTheNextRunWakesTheSweeperThatThisOneCouldNot(t *testing.T) {
 	w := newSchedulerWorld(t)
 	w.OnActivity("WakeSweeper", mock.Anything, mock.Anything).Return(errGone)
-	w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
-	w.after(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) })
+	w.closed = []scheduling.Holder{closedOwner("june")}
+	w.after(func() { w.seeAll(); w.request("june", slotFor("a", 1)) })
 	carried := w.carried()
 
 	next := newSchedulerWorld(t)
@@ -247,24 +282,26 @@ func TestARequestForANodeThatDoesNotExistIsOverAndOneThatIsNotSeenYetWaits(t *te
 	w := newSchedulerWorld(t)
 	w.unseen = []string{"new"}
 	gone := func() (names []string) {
-		for _, turn := range w.turns {
-			for _, over := range turn.Gone {
-				names = append(names, turn.Asker.WorkflowID+" "+over.Name)
+		for _, response := range w.responses {
+			for _, number := range response.NodesGone {
+				if name := w.named(response.Owner.WorkflowID, number); !slices.Contains(names, name) {
+					names = append(names, name)
+				}
 			}
 		}
 		return names
 	}
 	w.after(
-		func() { w.seeAll(); w.call("june", asks(slotFor("gone", 1), slotFor("new", 2))) },
+		func() { w.seeAll(); w.request("june", slotFor("gone", 1), slotFor("new", 2)) },
 		func() {
-			require.Empty(t, w.grants(), "nobody sees how many nodes are out of service")
-			require.Equal(t, []string{"june gone"}, gone())
+			require.Empty(t, w.grants(), "its budgets are not known")
+			require.Equal(t, []string{"gone"}, gone())
 			require.Equal(t, scheduling.NodeNotFound, statusOf[MaintenanceSchedulerStatus](w.world).Queue[0].Reason)
 			w.unseen = nil // it was deleted before it was ever shown
 		},
-		func() { require.Equal(t, []string{"june gone", "june new"}, gone()) },
+		func() { require.Equal(t, []string{"gone", "new"}, gone()); w.release("june", 1); w.release("june", 2) },
 	)
-	require.Empty(t, w.carried().Book.Parties)
+	require.Empty(t, w.carried().Slots.Requesters)
 }
 
 func TestASlotIsKeptUntilTheLastEffectOfWhoHadItWasSeen(t *testing.T) {
@@ -272,119 +309,85 @@ func TestASlotIsKeptUntilTheLastEffectOfWhoHadItWasSeen(t *testing.T) {
 	require.GreaterOrEqual(t, scheduling.UncleanPause, lastWrites+toBeSeen)
 }
 
-func TestWhoCannotBeToldIsAskedAboutAtOnce(t *testing.T) {
-	w := &schedulerWorld{world: newWorld(t)}
-	w.play()
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(errGone).Maybe()
-	var asked int
+func TestAnOwnerThatAResponseDoesNotReachIsCheckedAtOnce(t *testing.T) {
+	w := bareSchedulerWorld(t)
+	w.responsesFail(func(scheduling.SlotResponse) bool { return true })
+	var checked int
 	w.after(
-		func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) },
+		func() { w.seeAll(); w.request("june", slotFor("a", 1)) },
 		func() {},
 	)
 	w.RegisterDelayedCallback(func() {
-		asked = len(w.inputsOf("FindLost"))
+		checked = len(w.inputsOf("FindClosedOwners"))
 	}, time.Minute+10*time.Second)
 	w.carried()
-	require.Equal(t, 1, asked, "before the next round")
+	require.Equal(t, 1, checked, "before the next regular check")
 }
 
-// Its slot would be kept for it, and nobody know.
-func TestWhoWasNotReachedIsToldAgainUnlessItIsOver(t *testing.T) {
-	for _, over := range []bool{false, true} {
-		w := &schedulerWorld{world: newWorld(t)}
-		w.play()
+// Otherwise the slot would be kept for an owner that does not know of it.
+func TestAResponseThatDidNotArriveIsSentAgainUnlessTheOwnerIsClosed(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		w := bareSchedulerWorld(t)
 		tried := 0
-		w.tellFails(func(scheduling.Turn) bool {
+		w.responsesFail(func(scheduling.SlotResponse) bool {
 			tried++
-			return tried <= 2 || over
+			return tried <= 2 || closed
 		})
-		if over {
-			w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
+		if closed {
+			w.closed = []scheduling.Holder{closedOwner("june")}
 		}
 		w.after(
-			func() { w.seeAll(); w.call("june", asks(slotFor("a", 1), slotFor("b", 2))) },
+			func() { w.seeAll(); w.request("june", slotFor("a", 1), slotFor("b", 2), slotFor("gone", 3)) },
 			func() {}, func() {},
 			func() {
-				if over {
-					require.Empty(t, w.turns)
+				if closed {
+					require.Empty(t, w.responses)
 					return
 				}
 				require.Equal(t, []string{"june a"}, w.grants())
-				require.Equal(t, string(scheduling.NoSlot), w.turns[len(w.turns)-1].Wait.Reason, "and why it waits for the other")
+				last := w.responses[len(w.responses)-1]
+				require.Equal(t, string(scheduling.NoSlot), last.Wait.Reason)
+				require.Equal(t, []int64{3}, last.NodesGone)
 			},
 		)
 		w.carried()
-		if over {
-			require.LessOrEqual(t, tried, 2, "once of the slot, and of the wait at most")
+		if closed {
+			require.LessOrEqual(t, tried, 2, "the grant and then the node that is gone")
 		}
 	}
 }
 
-// tellFails has the scheduler not reach those whom it tells as long as the function says so.
-func (w *schedulerWorld) tellFails(fails func(scheduling.Turn) bool) {
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalTurn, mock.Anything).Return(
+// responsesFail lets responses fail as long as the function says so.
+func (w *schedulerWorld) responsesFail(fails func(scheduling.SlotResponse) bool) {
+	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).Return(
 		func(_, _, _, _ string, payload any) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if fails(payload.(scheduling.Turn)) {
+			response := payload.(scheduling.SlotResponse)
+			if fails(response) {
 				return errGone
 			}
-			w.turns = append(w.turns, payload.(scheduling.Turn))
+			w.responses = append(w.responses, response)
 			return nil
 		}).Maybe()
 }
 
-// It asks for nothing else: the book has forgotten it when the word is lost.
-func TestWhoWasNotReachedIsToldAgainThatItsNodeIsGoneUnlessItIsOver(t *testing.T) {
-	for name, over := range map[string]bool{"it goes on": false, "it is over": true} {
-		t.Run(name, func(t *testing.T) {
-			w := &schedulerWorld{world: newWorld(t)}
-			w.play()
-			tried := 0
-			w.tellFails(func(turn scheduling.Turn) bool {
-				if len(turn.Gone) > 0 {
-					tried++
-				}
-				return tried == 1 || over
-			})
-			if over {
-				w.lost = []scheduling.Holder{{Asker: scheduling.Asker{WorkflowID: "june", FirstRunID: "run"}}}
-			}
-			w.after(
-				func() { w.seeAll(); w.call("june", asks(slotFor("gone", 1))) },
-				func() {}, func() {}, func() {},
-			)
-			carried := w.carried()
-			require.Empty(t, carried.Book.Parties)
-			if over {
-				require.Empty(t, w.turns)
-				require.Equal(t, 1, tried)
-				return
-			}
-			require.Len(t, w.turns, 1)
-			require.Equal(t, []scheduling.Grant{{Namespace: "ops", Name: "gone", Number: 1}}, w.turns[0].Gone)
-		})
-	}
-}
-
-// There is always somebody who has just ended when it is told.
-func TestWhoWasNotReachedIsToldAgainThoughOthersAreNotReachedAllTheTime(t *testing.T) {
-	w := &schedulerWorld{world: newWorld(t)}
-	w.play()
+// At any time some owner has just closed when its response is sent.
+func TestAResponseIsSentAgainThoughOthersFailAllTheTime(t *testing.T) {
+	w := bareSchedulerWorld(t)
 	tried := 0
-	w.tellFails(func(turn scheduling.Turn) bool {
-		if turn.Asker.WorkflowID != "june" {
+	w.responsesFail(func(response scheduling.SlotResponse) bool {
+		if response.Owner.WorkflowID != "june" {
 			return true
 		}
 		tried++
 		return tried == 1
 	})
-	w.RegisterDelayedCallback(func() { w.seeAll(); w.call("june", asks(slotFor("a", 1))) }, time.Minute)
+	w.RegisterDelayedCallback(func() { w.seeAll(); w.request("june", slotFor("a", 1)) }, time.Minute)
 	for i := range 30 {
-		asked := time.Minute + time.Duration(i+1)*lostInterval/3
-		w.simulateAfter(asked, func() { w.call(fmt.Sprintf("ghost-%d", i), asks(slotFor("b", 1))) })
+		w.simulateAfter(time.Minute+time.Duration(i+1)*checkOwnersEvery/3, func() { w.request(fmt.Sprintf("ghost-%d", i), slotFor("b", 1)) })
 	}
-	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.grants()) }, time.Minute+3*lostInterval)
+	w.RegisterDelayedCallback(func() { require.Equal(t, []string{"june a"}, w.grants()) }, time.Minute+3*checkOwnersEvery)
 	w.after(func() {}, func() {}, func() {}, func() {})
 	w.carried()
 }
@@ -394,11 +397,11 @@ func TestAClusterIsWatchedOnlyWhileSomebodyAsksAndForAWhileAfter(t *testing.T) {
 	watching := func() bool { return statusOf[MaintenanceSchedulerStatus](w.world).Watching }
 	w.after(
 		func() { require.False(t, watching()) },
-		func() { w.call("june", asks(slotFor("a", 1))); w.seeAll() },
-		func() { require.True(t, watching()); w.call("june", returns("a", 1)) },
+		func() { w.request("june", slotFor("a", 1)); w.seeAll() },
+		func() { require.True(t, watching()); w.release("june", 1) },
 		func() { require.True(t, watching()) },
 		func() {}, func() {}, func() {}, func() {},
-		func() { require.False(t, watching()); w.call("june", asks(slotFor("b", 2))) },
+		func() { require.False(t, watching()); w.request("june", slotFor("b", 2)) },
 		func() {
 			require.True(t, watching())
 			require.Equal(t, []string{"june a"}, w.grants(), "what was seen before is forgotten")
@@ -417,7 +420,7 @@ func TestAnotherWatchesSoonWhenTheOneThatDidIsSilent(t *testing.T) {
 		defer w.mu.Unlock()
 		silences[info.ActivityType.Name] = info.HeartbeatTimeout
 	})
-	w.after(func() { w.call("june", asks(slotFor("a", 1))) }, func() {
+	w.after(func() { w.request("june", slotFor("a", 1)) }, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		require.Equal(t, 10*time.Second, silences["WatchNodes"], "as docs/explanation/slots.md says: nodes that go down meanwhile are not counted")
@@ -434,10 +437,10 @@ func TestAClusterThatCannotBeSeenGetsNothingAndTheWaitSaysWhy(t *testing.T) {
 		return nil
 	}
 	w.after(
-		func() { w.call("june", asks(slotFor("a", 1))) },
+		func() { w.request("june", slotFor("a", 1)) },
 		func() {
 			require.Equal(t, temporal.ErrClusterUnreachable, statusOf[MaintenanceSchedulerStatus](w.world).Wait.Reason)
-			require.Equal(t, temporal.ErrClusterUnreachable, w.turns[len(w.turns)-1].Wait.Reason)
+			require.Equal(t, temporal.ErrClusterUnreachable, w.responses[len(w.responses)-1].Wait.Reason)
 		},
 		func() {}, func() {}, func() { w.seeAll() },
 		func() { require.Equal(t, []string{"june a"}, w.grants()) },

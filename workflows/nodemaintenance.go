@@ -46,7 +46,7 @@ type nodeMaintenance struct {
 	status maintenancev1.NodeMaintenanceStatus
 	record *nodeRecord
 	holds  holdKeeper
-	slots  *slotKeeper
+	slots  *slotClient
 
 	// awaited is the activity whose observations count now. observed: it has observed something, and so it is at work.
 	awaited  string
@@ -101,7 +101,7 @@ func newNodeMaintenance(ctx workflow.Context, in NodeMaintenanceInput) (*nodeMai
 		m.lockState.NodeClock, m.lockState.ClusterClock, m.status.LockTimeLeft = lockClockOf(left.NodeSeconds), lockClockOf(left.ClusterSeconds), left
 	}
 	m.record = newNodeRecord(ctx, &m.status, m.node, in.Object.Spec.RequestorID)
-	m.slots = newSlotKeeper(ctx, in.Cluster)
+	m.slots = newSlotClient(ctx, in.Cluster, in.Object.Namespace, in.Object.Spec.RequestorID)
 	m.requestors = newRequestorKeeper(in.Object.Spec, &m.status, m.record.show)
 	if in.Carried != nil {
 		m.restore(*in.Carried)
@@ -229,10 +229,7 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	if m.in.Slot != nil {
 		return nil
 	}
-	object := m.in.Object
-	request := scheduling.Request{Namespace: object.Namespace, Name: object.Name, Node: m.node.Node, Requestor: m.spec.RequestorID}
-	since := m.status.StartedAt.Time
-	m.slots.ask(request, workflow.GetInfo(ctx).WorkflowExecution.ID, since)
+	m.slots.request(m.in.Object.Name, m.node.Node, m.status.StartedAt.Time)
 	for m.slots.waits() && !m.rests(ctx) {
 		m.record.reason.replace(m.slotWait())
 		wait, trouble := m.slots.wait, m.slots.trouble
@@ -243,7 +240,7 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 		}
 	}
 	m.record.reason.replace(nil)
-	if len(m.slots.takeGone()) > 0 {
+	if len(m.slots.takeNodesGone()) > 0 {
 		return activities.NodeGone(m.in.Cluster, m.node.Node)
 	}
 	return nil
@@ -262,7 +259,7 @@ func (m *nodeMaintenance) slotWait() *drydockv1.Wait {
 
 // giveSlotBack gives the slot back, or the request for it, of a node that was not cordoned.
 func (m *nodeMaintenance) giveSlotBack() {
-	m.slots.release(scheduling.Release{Namespace: m.in.Object.Namespace, Name: m.in.Object.Name})
+	m.slots.release(m.in.Object.Name, scheduling.Release{})
 }
 
 // awaitRelease stands before every step that disrupts: while the cluster is held, none begins. Locks that have let go are not asked meanwhile, and keep what

@@ -65,7 +65,7 @@ func (m *nodeMaintenance) outcomeOf(err error) outcome {
 func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err error) {
 	last, pause := outcome(""), lockRefusedPause
 	for {
-		if !m.slots.granted(m.in.Object.Namespace, m.in.Object.Name) {
+		if !m.slots.granted(m.in.Object.Name) {
 			if err := m.awaitNode(ctx); err != nil {
 				return false, err
 			}

@@ -3,12 +3,10 @@ package workflows
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -17,16 +15,11 @@ import (
 type NodeMaintenanceCarried struct {
 	Status     maintenancev1.NodeMaintenanceStatus `json:"status"`
 	Requestors []maintenancev1.RequestorStatus     `json:"requestors"`
-	// Slots that were requested: that of the node, unless it is the parent's.
-	Slots     []scheduling.Slot       `json:"slots,omitempty"`
-	Locks     lockState               `json:"locks,omitzero"`
-	Cordoned  bool                    `json:"cordoned,omitempty"`
-	Withdrawn *temporal.SignalRequest `json:"withdrawn,omitempty"`
-	Windows   CarriedWindows          `json:"windows"`
-	// Asked, Turn and Scheduler are the number of the last slot, that of the last answer, and when the scheduler began that gave it.
-	Asked     int64     `json:"asked"`
-	Turn      int64     `json:"turn"`
-	Scheduler time.Time `json:"scheduler"`
+	Locks      lockState                           `json:"locks,omitzero"`
+	Cordoned   bool                                `json:"cordoned,omitempty"`
+	Withdrawn  *temporal.SignalRequest             `json:"withdrawn,omitempty"`
+	Windows    CarriedWindows                      `json:"windows"`
+	Slots      SlotClientState                     `json:"slots"`
 	// Announced is how many states were announced on the node.
 	Announced int32 `json:"announced,omitempty"`
 }
@@ -35,14 +28,14 @@ func (m *nodeMaintenance) restore(c NodeMaintenanceCarried) {
 	m.status, m.withdrawn = c.Status, c.Withdrawn
 	m.marked = true
 	m.holds.windows.restore(c.Windows)
-	m.slots.number, m.slots.turn, m.slots.scheduler = c.Asked, c.Turn, c.Scheduler
+	m.slots.state = c.Slots
 	m.announced = c.Announced
 	m.requestors.all = nil
 	for _, carried := range c.Requestors {
 		m.requestors.all = append(m.requestors.all, &requestor{RequestorStatus: carried})
 	}
 	m.requestors.publish()
-	m.slots.slots, m.lockState, m.cordoned = c.Slots, c.Locks, c.Cordoned
+	m.lockState, m.cordoned = c.Locks, c.Cordoned
 }
 
 // errLong ends an attempt at taking the node, for the next run to go on with: the history has grown long by those before, or by what was told of this one.
@@ -79,7 +72,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 		return err
 	}
 	hearSignals(ctx)
-	if !may(ctx) || m.slots.news() {
+	if !may(ctx) || !m.slots.settled() {
 		return nil
 	}
 	m.record.attributes.flush()
@@ -87,8 +80,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	in.Held, in.LockTimeLeft = m.holds.state, m.status.LockTimeLeft
 	in.Carried = &NodeMaintenanceCarried{
 		Status: m.status, Withdrawn: m.withdrawn, Windows: m.holds.windows.carry(),
-		Asked: m.slots.number, Turn: m.slots.turn, Scheduler: m.slots.scheduler,
-		Announced: m.announced, Slots: m.slots.slots, Locks: m.lockState, Cordoned: m.cordoned,
+		Announced: m.announced, Slots: m.slots.state, Locks: m.lockState, Cordoned: m.cordoned,
 	}
 	in.Carried.Status.States, in.Carried.Status.Notes = latest(m.status.States), latest(m.status.Notes)
 	for _, r := range m.requestors.all {

@@ -72,8 +72,8 @@ func TestAMaintenanceWhoseLocksAreTakenBackAgainAndAgainContinuesAsNew(t *testin
 			for _, w := range runs[1:] {
 				require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "Cordon"}, w.called()[:3])
 				require.Empty(t, w.inputsOf("CheckNodeMaintenance"))
-				for _, call := range w.schedulerCalls {
-					require.Empty(t, unasked(call), "it has its slot")
+				for _, set := range w.scheduler.sets {
+					require.Empty(t, waiting(set), "it has its slot")
 				}
 			}
 			last := runs[2]
@@ -91,9 +91,9 @@ func TestAMaintenanceWhoseLocksAreTakenBackAgainAndAgainContinuesAsNew(t *testin
 	}
 }
 
-// unasked are slots that a call asks for and that are not granted.
-func unasked(call scheduling.Call) []scheduling.Slot {
-	return slices.DeleteFunc(slices.Clone(call.Slots), func(s scheduling.Slot) bool { return s.Granted })
+// waiting are the requests of a set that are not granted.
+func waiting(set scheduling.SlotRequests) []scheduling.Slot {
+	return slices.DeleteFunc(slices.Clone(set.Slots), func(s scheduling.Slot) bool { return s.Granted })
 }
 
 // An application may say something else every few seconds for weeks.
@@ -181,11 +181,8 @@ func TestWhatAnEarlierRunHasAskedForIsTakenBack(t *testing.T) {
 	returned := runs[1].inputs["ReturnNode"][0].(activities.ReturnNodeInput)
 	require.True(t, returned.Withdraw && returned.WithdrawCluster && returned.AwaitLocks)
 	require.Equal(t, []types.UID{"r1", "r2"}, []types.UID{returned.RequestUID, returned.ClusterRequestUID})
-	released := 0
-	for _, call := range runs[1].schedulerCalls {
-		released += len(call.Released)
-	}
-	require.Equal(t, 1, released)
+	require.Len(t, runs[1].scheduler.sets, 1)
+	require.Empty(t, runs[1].scheduler.lastSet().Slots, "the slot that an earlier run has got")
 }
 
 // It is said while the run hands everything on.
@@ -231,7 +228,7 @@ func TestANextRunWhoseWindowHasClosedGivesBackItsSlotAndTheLocks(t *testing.T) {
 			w.tells(time.Hour, opensAt(2, start.Add(24*time.Hour)))
 			w.RegisterDelayedCallback(func() {
 				require.Contains(t, w.called(), "WithdrawNodeMaintenance")
-				require.True(t, w.book.Empty())
+				require.True(t, w.scheduler.state.Empty())
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.blocked["AwaitNodeLocks"] = false

@@ -45,11 +45,7 @@ func TestAMaintenanceThatGivesWayFreesItsLocksAndItsSlotAndQueuesAgain(t *testin
 	require.Equal(t, []maintenancev1.NodeState{
 		maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodePending, maintenancev1.NodeScheduled, maintenancev1.NodeCordon,
 	}, states(status)[:5])
-	released := 0
-	for _, call := range w.schedulerCalls {
-		released += len(call.Released)
-	}
-	require.Equal(t, 2, released, "the slot was free in between")
+	require.Equal(t, 2, w.scheduler.released(), "the slot was free in between")
 	for _, stage := range status.Stages {
 		require.True(t, stage.Succeeded, stage.Stage)
 	}
@@ -156,7 +152,7 @@ func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToT
 	require.WithinDuration(t, start.Add(time.Minute), *deadline, 10*time.Second, "it gave way before")
 	require.Equal(t, deadline, w.inputs["AwaitRequestsServed"][0].(activities.RequestsServedInput).Deadline)
 	require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "AwaitRequestsServed", "ReturnNode"}, w.called())
-	require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
+	require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.inputs["ReturnSlot"])
 	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
 	require.Equal(t, maintenancev1.NodePending, returned.Ended.State)
 	require.Nil(t, returned.Slot)
@@ -165,7 +161,7 @@ func TestAMaintenanceOfARolloutThatGivesWayReturnsItsSlotAndLeavesTheQueueingToT
 
 func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
 	w := newWorld(t)
-	w.slots, w.nodes.Workers = 2, []string{"w0", "w1"}
+	w.scheduler.capacity, w.nodes.Workers = 2, []string{"w0", "w1"}
 	begun := map[string]int{}
 	w.registerAs(temporal.NodeMaintenance, func(ctx workflow.Context, in NodeMaintenanceInput) (nodeStatus, error) {
 		node := in.Object.Spec.NodeName
@@ -185,7 +181,7 @@ func TestARolloutAsksOnceMoreForANodeThatGaveWay(t *testing.T) {
 	require.Equal(t, ranv1.NodeCounts{Total: 2, Done: 2}, requireResult[ranv1.ClusterStatus](w).Nodes)
 	require.Equal(t, map[string]int{"w0": 1, "w1": 2}, begun)
 	require.Equal(t, []string{"node w1: queued again: w0 goes first"}, notes)
-	require.True(t, w.book.Empty())
+	require.True(t, w.scheduler.state.Empty())
 }
 
 func TestWhateverLocksDoNoPodLeavesTheNodeBeforeAllHaveLetGoAndItIsCordoned(t *testing.T) {

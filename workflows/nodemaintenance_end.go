@@ -197,17 +197,15 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 		m.returnParentsSlot(ctx)
 		return
 	}
-	m.slots.release(scheduling.Release{
-		Namespace: m.in.Object.Namespace, Name: m.in.Object.Name, Unclean: m.status.NotReturned, LeftOut: m.status.LeftCordoned,
-	})
+	m.slots.release(m.in.Object.Name, scheduling.Release{Unclean: m.status.NotReturned, LeftOut: m.status.LeftCordoned})
 	_ = m.slots.settle(ctx)
 }
 
 // returnParentsSlot gives the parent's slot back. A scheduler that is not there is started by it, and hears from the parent which slots it has.
 func (m *nodeMaintenance) returnParentsSlot(ctx workflow.Context) {
-	in := activities.CallSchedulerInput{Cluster: m.in.Cluster, Call: m.in.Slot.Return(m.status.LeftCordoned)}
+	in := activities.ReturnSlotInput{Cluster: m.in.Cluster, Return: m.in.Slot.Return(m.status.LeftCordoned)}
 	hub := insistence{taskQueue: temporal.TaskQueue, waiting: m.record.reason.set}
-	m.slotReturned = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.CallScheduler, in, nil) == nil
+	m.slotReturned = hub.effect(ctx, "return the slot of "+m.node.Node, m.scheduler.ReturnSlot, in, nil) == nil
 }
 
 func (m *nodeMaintenance) withdrawRequest(ctx workflow.Context, insist insistence) (found activities.NodeLocks) {

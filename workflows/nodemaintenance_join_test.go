@@ -15,21 +15,21 @@ import (
 )
 
 // peer is another maintenance, which the test plays, of the same node.
-var peer = scheduling.Asker{WorkflowID: "node/c1/gpu/n1", FirstRunID: "run-of-peer"}
+var peer = scheduling.SlotOwner{WorkflowID: "node/c1/gpu/n1", FirstRunID: "run-of-peer"}
 
 // occupy gives the node to the peer, or to another holder, before the maintenance under test asks for a slot.
-func (w *world) occupy(holder scheduling.Asker) {
+func (w *world) occupy(holder scheduling.SlotOwner) {
 	w.RegisterDelayedCallback(func() {
-		w.callScheduler(scheduling.Call{Asker: holder, Slots: []scheduling.Slot{{
-			Request:     scheduling.Request{Namespace: "gpu", Name: "n1", Node: "n1", Requestor: "gpu.example.com"},
-			Maintenance: holder.WorkflowID, Number: 1, Since: w.Now(),
-		}}})
+		w.requestSlots(scheduling.SlotRequests{
+			Owner: holder, Version: 1, Namespace: "gpu", Requestor: "gpu.example.com", Maintenances: "node/c1/gpu/",
+			Slots: []scheduling.Slot{{Number: 1, Name: "n1", Node: "n1", Since: w.Now()}},
+		})
 	}, 0)
 }
 
 // vacate lets the peer return the node.
 func (w *world) vacate() {
-	w.callScheduler(scheduling.Call{Asker: peer, Released: []scheduling.Release{{Namespace: "gpu", Name: "n1", Number: 1}}})
+	w.requestSlots(scheduling.SlotRequests{Owner: peer, Version: 2})
 }
 
 // joins adds a requestor to the maintenance under test.
@@ -147,7 +147,7 @@ func TestASecondMaintenanceOfANodeWaitsUntilTheFirstHasReturnedIt(t *testing.T) 
 
 func TestARolloutMaintainsANodeWhenTheMaintenanceThatHadItHasReturnedIt(t *testing.T) {
 	w := newWorld(t)
-	w.slots, w.nodes.Workers = 2, []string{"n1", "n2"}
+	w.scheduler.capacity, w.nodes.Workers = 2, []string{"n1", "n2"}
 	w.occupy(peer)
 	w.RegisterDelayedCallback(func() {
 		status := statusOf[ranv1.ClusterUpgradeStatus](w)

@@ -185,7 +185,7 @@ func TestCancelInEveryStepTakesBackWhatWasDone(t *testing.T) {
 				require.Equal(t, maintenancev1.NodeCancelled, status.State)
 				called := w.called()
 				require.Equal(t, tc.undo, called[slices.Index(called, tc.step)+1:])
-				require.True(t, w.book.Empty(), "its slot is free")
+				require.True(t, w.scheduler.state.Empty(), "its slot is free")
 			})
 		}
 	}
@@ -207,7 +207,7 @@ func TestADrainThatRunsOutOfTimeFailsWithItsBlockersAndReturnsTheNode(t *testing
 	require.False(t, returned.KeepCordoned)
 	require.True(t, returned.Withdraw, "its locks are not kept waiting")
 	require.Contains(t, w.called(), "AwaitNodeLocksActive")
-	require.True(t, w.book.Empty(), "its slot is free")
+	require.True(t, w.scheduler.state.Empty(), "its slot is free")
 }
 
 func TestAFailedNodeStaysCordonedWhenAsked(t *testing.T) {
@@ -437,8 +437,8 @@ func TestANodeWhoseJobCannotBeRemovedIsKeptForTheSweeper(t *testing.T) {
 		require.NotContains(t, called, "WithdrawClusterMaintenance")
 		require.Equal(t, maintenancev1.NodeFailed, w.inputs["AnnounceState"][0].(activities.AnnounceStateInput).State)
 		require.True(t, status.NotReturned)
-		released := []scheduling.Release{{Namespace: "ops", Name: "n1", Number: 1, Unclean: true, LeftOut: cordon}}
-		require.Equal(t, released, w.schedulerCalls[len(w.schedulerCalls)-1].Released, "its mark holds the node")
+		released := []scheduling.Release{{Number: 1, Unclean: true, LeftOut: cordon}}
+		require.Equal(t, released, w.scheduler.lastSet().Releases, "its mark holds the node")
 	}
 }
 
@@ -656,7 +656,7 @@ func TestANodeThatIsGoneEndsAsSuch(t *testing.T) {
 
 	require.Equal(t, maintenancev1.NodeGone, requireFailure[nodeStatus](w, temporal.ErrNodeGone).State)
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Withdraw)
-	require.True(t, w.book.Empty(), "its slot is free")
+	require.True(t, w.scheduler.state.Empty(), "its slot is free")
 }
 
 func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
@@ -677,17 +677,17 @@ func TestTheVeryNodeThatWasTakenIsWorkedOn(t *testing.T) {
 
 func TestANodeThatIsDeletedWhileItWaitsIsNotTaken(t *testing.T) {
 	w := newWorld(t)
-	w.missing = []string{"n1"}
+	w.scheduler.missing = []string{"n1"}
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	require.Equal(t, maintenancev1.NodeGone, requireFailure[nodeStatus](w, temporal.ErrNodeGone).State)
 	require.NotContains(t, w.called(), "TakeNode")
-	require.True(t, w.book.Empty())
+	require.True(t, w.scheduler.state.Empty())
 }
 
 func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testing.T) {
 	w := newWorld(t)
-	w.slots = 0
+	w.scheduler.capacity = 0
 	play(w, "ReturnNode", func(activities.ReturnNodeInput) any {
 		return activities.ReturnNodeResult{LeftCordoned: true, Note: "the node is left as it is: it is under maintenance by node/c1/ops/other"}
 	})
@@ -695,12 +695,12 @@ func TestAMaintenanceThatOnlyWaitedDoesNotLeaveTheNodeOfAnotherCordoned(t *testi
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 
 	require.False(t, requireCancelled[nodeStatus](w).LeftCordoned)
-	require.False(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].LeftOut)
+	require.Empty(t, w.scheduler.lastSet().Releases)
 }
 
 func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t *testing.T) {
 	w := newWorld(t)
-	w.slots = 0
+	w.scheduler.capacity = 0
 	over := w.Now().Add(20 * time.Minute)
 	w.fail["ReturnNode"] = func(int) error {
 		if w.Now().Before(over) {
@@ -711,7 +711,7 @@ func TestAMaintenanceThatIsCancelledWhileItWaitsLeavesTheQueueBeforeItsCleanUp(t
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, maintenancev1.NodeCleaningUp, statusOf[nodeStatus](w).State)
-		require.True(t, w.book.Empty())
+		require.True(t, w.scheduler.state.Empty())
 	}, 10*time.Minute)
 	w.ExecuteWorkflow(NodeMaintenance, wholeMaintenance())
 	requireCancelled[nodeStatus](w)
@@ -769,7 +769,7 @@ func TestACleanUpThatNeverSucceedsIsReportedAndTheRestIsStillTakenBack(t *testin
 	announced := w.inputs["AnnounceState"][0].(activities.AnnounceStateInput)
 	require.Equal(t, maintenancev1.NodeFailed, announced.State)
 	require.Equal(t, "the maintenance has failed: NodeNotReturned: "+failed, announced.Message)
-	require.True(t, w.schedulerCalls[len(w.schedulerCalls)-1].Released[0].Unclean, "its mark holds the node")
+	require.True(t, w.scheduler.lastSet().Releases[0].Unclean, "its mark holds the node")
 }
 
 // The sweeper does not know how the maintenance has ended.
@@ -800,7 +800,7 @@ func TestTheParentsSlotOfANodeThatCouldNotBeReturnedStaysItsParents(t *testing.T
 	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
 
 	require.True(t, requireFailure[nodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
-	require.Empty(t, w.inputs["CallScheduler"], "the parent says that the node is not clean")
+	require.Empty(t, w.inputs["ReturnSlot"], "the parent says that the node is not clean")
 }
 
 func TestANodeIsReturnedAlsoWhileTheRequestToItsLocksCannotBeWithdrawn(t *testing.T) {
@@ -864,7 +864,7 @@ func ptr[T any](v T) *T { return &v }
 func ofRollout() NodeMaintenanceInput {
 	in := wholeMaintenance()
 	in.TaskQueue, in.Parent, in.DoneWhenReady = temporal.TaskQueue, "cgu/ops/june/c1", true
-	in.Slot = &scheduling.HeldSlot{Asker: scheduling.Asker{WorkflowID: in.Parent, FirstRunID: "run"}, Namespace: "ops", Name: "n1", Number: 7}
+	in.Slot = &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: in.Parent, FirstRunID: "run"}, Number: 7}
 	return in
 }
 
@@ -879,21 +879,21 @@ func TestTheParentsSlotGoesBackWithTheNode(t *testing.T) {
 	returned := w.inputs["ReturnNode"][0].(activities.ReturnNodeInput)
 	require.Equal(t, in.Slot, returned.Slot)
 	require.False(t, returned.AwaitLocks)
-	require.Empty(t, w.inputs["CallScheduler"])
+	require.Empty(t, w.inputs["ReturnSlot"])
 }
 
 func TestAParentsSlotThatDidNotGoBackWithTheNodeIsReturnedOnceItsLocksHoldItAgain(t *testing.T) {
 	w := newWorld(t)
 	w.locked = true
 	play(w, "AwaitNodeLocksActive", func(activities.NodeLockInput) any {
-		require.Empty(t, w.inputsOf("CallScheduler"))
+		require.Empty(t, w.inputsOf("ReturnSlot"))
 		return []drydockv1.Blocker{}
 	})
 	in := ofRollout()
 	w.ExecuteWorkflow(NodeMaintenance, in)
 	requireResult[nodeStatus](w)
 	require.True(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).AwaitLocks)
-	require.Equal(t, activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}, w.inputs["CallScheduler"][0])
+	require.Equal(t, activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}, w.inputs["ReturnSlot"][0])
 }
 
 func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
@@ -902,7 +902,7 @@ func TestTheSlotOfAMaintenanceThatFailedStaysItsParents(t *testing.T) {
 	w.ExecuteWorkflow(NodeMaintenance, ofRollout())
 	requireFailure[nodeStatus](w, temporal.ErrJobFailed)
 	require.Nil(t, w.inputs["ReturnNode"][0].(activities.ReturnNodeInput).Slot, "the next node must not start before the parent knows")
-	require.Empty(t, w.inputs["CallScheduler"])
+	require.Empty(t, w.inputs["ReturnSlot"])
 }
 
 func TestWhatIsInTheWayOfTheDrainIsSaidBeforeTheNodeIsTouched(t *testing.T) {

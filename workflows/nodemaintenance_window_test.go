@@ -17,7 +17,7 @@ func TestAMaintenanceBeginsAtTheStartOfAnOpeningThatWasConfirmed(t *testing.T) {
 	w := newWorld(t)
 	opening := w.Now().Add(10 * time.Hour)
 	w.windows = map[string]windows.Standing{nightWindow: confirmed(1, opening)}
-	w.RegisterDelayedCallback(func() { require.Empty(t, w.schedulerCalls) }, 10*time.Hour-time.Second)
+	w.RegisterDelayedCallback(func() { require.Empty(t, w.scheduler.sets) }, 10*time.Hour-time.Second)
 	w.ExecuteWorkflow(NodeMaintenance, maintenanceInWindow())
 	require.Nil(t, requireResult[nodeStatus](w).Held)
 	require.WithinDuration(t, opening, w.Now(), time.Minute)
@@ -35,7 +35,7 @@ func TestAMaintenanceAsksForNoSlotWhileItsWindowIsClosed(t *testing.T) {
 	w := newWorld(t)
 	w.windows = map[string]windows.Standing{nightWindow: opensAt(1, w.Now().Add(10*time.Hour))}
 	w.RegisterDelayedCallback(func() {
-		require.Empty(t, w.schedulerCalls)
+		require.Empty(t, w.scheduler.sets)
 		require.NotContains(t, w.called(), "TakeNode")
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
@@ -288,7 +288,7 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 	second := newWorld(t) // its window does not answer again
 	second.SetStartTime(w.Now())
 	second.RegisterDelayedCallback(func() {
-		require.Empty(t, second.schedulerCalls)
+		require.Empty(t, second.scheduler.sets)
 		require.Equal(t, emergency.ReasonWaitingForWindow, statusOf[nodeStatus](second).Wait.Reason)
 	}, 20*time.Hour)
 	second.tells(21*time.Hour, openUntil(3, start.Add(28*time.Hour)))
@@ -304,7 +304,7 @@ func TestAMaintenanceThatWaitsForItsWindowContinuesAsNew(t *testing.T) {
 func TestAMaintenanceThatWaitsForItsTurnInManyOpeningsContinuesAsNewWhenOneCloses(t *testing.T) {
 	w := newWorld(t)
 	start := w.Now()
-	w.slots = 0
+	w.scheduler.capacity = 0
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() { require.False(t, w.IsWorkflowCompleted(), "it may have its turn any moment") }, 3*time.Hour)
@@ -313,22 +313,22 @@ func TestAMaintenanceThatWaitsForItsTurnInManyOpeningsContinuesAsNewWhenOneClose
 	in := handedOn[NodeMaintenanceInput](w)
 	require.NotNil(t, in)
 	require.WithinDuration(t, start.Add(4*time.Hour), w.Now(), time.Minute)
-	require.Equal(t, int64(1), in.Carried.Asked)
-	require.True(t, w.book.Empty(), "it asks for nothing")
+	require.Equal(t, int64(1), in.Carried.Slots.Number)
+	require.True(t, w.scheduler.state.Empty(), "it asks for nothing")
 
 	second := newWorld(t)
 	second.SetStartTime(w.Now())
 	second.tells(20*time.Hour, openUntil(3, start.Add(28*time.Hour)))
 	second.ExecuteWorkflow(NodeMaintenance, *in)
 	require.Equal(t, maintenancev1.NodeCompleted, requireResult[nodeStatus](second).State)
-	require.Equal(t, int64(2), second.schedulerCalls[0].Slots[0].Number)
+	require.Equal(t, int64(2), second.scheduler.sets[0].Slots[0].Number)
 }
 
 // It is said while the scheduler is told that the slot is not asked for any more.
 func TestAMaintenanceThatIsCancelledWhenItContinuesAsNewIsCancelled(t *testing.T) {
 	w := newWorld(t)
 	start := w.Now()
-	w.slots = 0
+	w.scheduler.capacity = 0
 	w.windows = map[string]windows.Standing{nightWindow: openUntil(1, start.Add(4*time.Hour))}
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 2*time.Hour)
 	w.RegisterDelayedCallback(func() {

@@ -90,7 +90,7 @@ func TestAMaintenanceSaysWhyItIsNotKnownWhetherAWindowIsForItsClusterAndGoesOnOn
 				return nil
 			}
 			w.RegisterDelayedCallback(func() {
-				require.Empty(t, w.schedulerCalls)
+				require.Empty(t, w.scheduler.sets)
 				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, "unknown since "+start.UTC().Format(clockFormat)+" which of the windows are for the cluster")
 				require.Contains(t, statusOf[nodeStatus](w).Wait.Message, tt.message)
 			}, 45*time.Second)

@@ -53,7 +53,7 @@ func TestANodeOfARolloutThatWasNotTakenWhenItsWindowClosedGivesBackItsSlotAndIts
 			called := w.called()
 			require.NotContains(t, called[:len(called)-1], "ReturnNode")
 			require.Equal(t, tt.then, called[len(called)-len(tt.then):])
-			require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
+			require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.inputs["ReturnSlot"])
 		})
 	}
 }
@@ -67,7 +67,7 @@ func TestAMaintenanceWhoseWindowClosesWhileItWaitsForLocksGivesThemBackAndAsksAn
 	w.RegisterDelayedCallback(func() {
 		called := w.called()
 		require.Equal(t, []string{"TakeNode", "AwaitNodeLocks", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "WithdrawClusterMaintenance"}, called[len(called)-5:])
-		require.True(t, w.book.Empty(), "others can have the slot")
+		require.True(t, w.scheduler.state.Empty(), "others can have the slot")
 		status := statusOf[nodeStatus](w)
 		require.Equal(t, maintenancev1.NodePending, status.State)
 		require.Equal(t, emergency.ReasonWaitingForWindow, status.Wait.Reason)
@@ -115,14 +115,14 @@ func TestANodeThatMayHaveBeenTakenWhenItsWindowClosedIsReturnedBeforeItsSlotIs(t
 				}
 				return nil
 			}
-			w.RegisterDelayedCallback(func() { require.Empty(t, w.inputsOf("CallScheduler")) }, 50*time.Minute)
+			w.RegisterDelayedCallback(func() { require.Empty(t, w.inputsOf("ReturnSlot")) }, 50*time.Minute)
 			in := ofRollout()
 			w.ExecuteWorkflow(NodeMaintenance, in)
 			require.Equal(t, maintenancev1.NodePending, requireResult[nodeStatus](w).State)
 			require.WithinDuration(t, start.Add(time.Hour), w.Now(), laterRetry+time.Second)
 			called := w.called()
 			require.Equal(t, []string{"ReturnNode", "WithdrawNodeMaintenance", "AwaitNodeLocksActive", "ReturnNode"}, called[len(called)-4:])
-			require.Equal(t, []any{activities.CallSchedulerInput{Cluster: "c1", Call: in.Slot.Return(false)}}, w.inputs["CallScheduler"])
+			require.Equal(t, []any{activities.ReturnSlotInput{Cluster: "c1", Return: in.Slot.Return(false)}}, w.inputs["ReturnSlot"])
 		})
 	}
 }
@@ -136,7 +136,7 @@ func TestAMaintenanceThatMayHaveTakenItsNodeWhenItsWindowClosedReturnsItAndWaits
 		called := w.called()
 		require.Equal(t, []string{"ReturnNode", "PlanMaintenance"}, called[slices.Index(called, "ReturnNode"):][:2])
 		require.Equal(t, maintenancev1.NodePending, w.inputsOf("ReturnNode")[0].(activities.ReturnNodeInput).Ended.State)
-		require.True(t, w.book.Empty(), "others can have the slot")
+		require.True(t, w.scheduler.state.Empty(), "others can have the slot")
 		require.Equal(t, maintenancev1.NodePending, statusOf[nodeStatus](w).State)
 	}, time.Hour)
 	w.tells(24*time.Hour, openUntil(3, start.Add(28*time.Hour)))

@@ -54,13 +54,8 @@ type world struct {
 	vanished []string
 	// vanishing are the activities that wait for some to vanish.
 	vanishing []vanishing
-	// slots is how many nodes may be at work at once, as the book has it. schedulerGone: signals do not reach the scheduler.
-	// missing are nodes that the cluster does not have.
-	slots          int
-	missing        []string
-	book           scheduling.Book
-	schedulerCalls []scheduling.Call
-	schedulerGone  bool
+	// scheduler is the simulated scheduler of the cluster.
+	scheduler simulatedScheduler
 	// staleness is what is answered of the maintenance at work, one after the other.
 	staleness []scheduling.Staleness
 	// heldAgain are locks that hold a node again while it is out of service, one after the other.
@@ -90,7 +85,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		counters:                counted,
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), t: t,
-		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, slots: 1, told: map[string][]any{},
+		fail: map[string]func(int) error{}, blocked: map[string]bool{}, inputs: map[string][]any{}, scheduler: simulatedScheduler{capacity: 1}, told: map[string][]any{},
 		held: emergency.State{Number: 1},
 	}
 	w.SetTestTimeout(time.Minute)
@@ -231,7 +226,7 @@ func (w *world) register() {
 		w.staleness = w.staleness[1:]
 		return found, true
 	})
-	playScheduler(w)
+	simulateScheduler(w)
 }
 
 // vanishing is an activity that waits for some of the clusters to vanish.

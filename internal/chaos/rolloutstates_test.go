@@ -90,7 +90,7 @@ func workerNodes() state {
 	return clusterState(ranv1.StepWorkers, "one node at work, one waiting for its turn", "NodeMaintenance: Drain", func(t *testing.T, s *scene, at place) reached {
 		w, letGo := s.slowDrain(t, at, at.node, "worker-2")
 		s.awaitEvent(t, w.ofCluster(at.spoke), "a node waits for its turn", func(event *history.HistoryEvent) bool {
-			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalTurn
+			return event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() == temporal.SignalSlotResponse
 		})
 		return reached{workflow: w.ofCluster(at.spoke), heal: letGo}
 	})

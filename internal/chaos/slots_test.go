@@ -22,8 +22,8 @@ import (
 // slots are the scenarios in which nodes wait for their turn when harm is done.
 func slots() []scenario {
 	return []scenario{
-		onSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), rollCalled()),
-		onSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), rollCalled()),
+		onSpokes("the worker is killed while slots are waited for", killed, slotTaken(), heldCluster(), resyncing()),
+		onSpokes("the worker stops while slots are waited for", stopped, slotTaken(), heldCluster(), resyncing()),
 		onSpokes("the worker is killed while maintenances wait for each other", killed, waitsForSlot(), waitsForNode(), heldRollout()),
 		onSpokes("the worker stops while maintenances wait for each other", stopped, waitsForSlot(), waitsForNode(), heldRollout()),
 		onSpokes("the worker is killed while a rollout waits for a maintenance", killed, rolloutWaitsForNode(), holderLost()),
@@ -68,12 +68,12 @@ func (s *scene) waitForSlot(t *testing.T, at place) (waiting *work, letGo func()
 	waiting = s.maintain(t, place{at.spoke, "worker-2"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 	s.awaitReason(t, waiting.workflow, string(scheduling.NoSlot))
 	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
-		return len(queue) == 2 && queue[0].Asker.WorkflowID == first.workflow && queue[0].Rank == 0 && queue[1].Rank == 1
+		return len(queue) == 2 && queue[0].Owner.WorkflowID == first.workflow && queue[0].Rank == 0 && queue[1].Rank == 1
 	})
 	return waiting, first.heal
 }
 
-// awaitQueue waits until the scheduler of a spoke, who holds no roll-call, says so of those that have a slot, and of those that wait. Whoever has a
+// awaitQueue waits until the scheduler of a spoke, who waits for no resync, says so of those that have a slot, and of those that wait. Whoever has a
 // slot is at work.
 func (s *scene) awaitQueue(t *testing.T, spoke *devstack.Cluster, says func([]scheduling.Place) bool) {
 	t.Helper()
@@ -131,18 +131,18 @@ func (s *scene) hold(t *testing.T, cluster *devstack.Cluster) (release func()) {
 
 // rollCalled: a scheduler that begins anew, since somebody has terminated the one before, waits for a maintenance that is stuck and might have
 // a slot.
-func rollCalled() state {
-	return schedulerState("calling the roll", "one is silent", func(t *testing.T, s *scene, at place) reached {
+func resyncing() state {
+	return schedulerState("resync", "one owner does not answer", func(t *testing.T, s *scene, at place) reached {
 		_, letGo := s.waitForSlot(t, at)
-		silent := s.stuck(t, at.spoke)
+		stuck := s.stuck(t, at.spoke)
 		scheduler := temporal.MaintenanceSchedulerID(at.spoke.Name)
 		require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), scheduler, "", s.name))
 		s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
-		awaitStatus(t, s, scheduler, "waits for the silent one", func(status workflows.MaintenanceSchedulerStatus) bool {
-			return status.Wait != nil && status.Wait.Reason == scheduling.ReasonAskersUnknown && strings.Contains(status.Wait.Message, silent)
+		awaitStatus(t, s, scheduler, "waits for the stuck one", func(status workflows.MaintenanceSchedulerStatus) bool {
+			return status.Wait != nil && status.Wait.Reason == scheduling.ReasonSlotOwnersUnknown && strings.Contains(status.Wait.Message, stuck)
 		})
 		return reached{workflow: scheduler, heal: func() {
-			require.NoError(t, s.temporal.TerminateWorkflow(context.Background(), silent, "", s.name))
+			require.NoError(t, s.temporal.TerminateWorkflow(context.Background(), stuck, "", s.name))
 			letGo()
 		}}
 	})
@@ -207,7 +207,7 @@ func schedulerTerminated(t *testing.T, s *scene) {
 }
 
 func hasWaiter(queue []scheduling.Place, w *work) bool {
-	return slices.ContainsFunc(queue, func(p scheduling.Place) bool { return p.Asker.WorkflowID == w.workflow && p.Rank > 0 })
+	return slices.ContainsFunc(queue, func(p scheduling.Place) bool { return p.Owner.WorkflowID == w.workflow && p.Rank > 0 })
 }
 
 // schedulerOfRolloutTerminated: a rollout tells the one that follows which of its nodes have slots.
@@ -217,7 +217,7 @@ func schedulerOfRolloutTerminated(t *testing.T, s *scene) {
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.MaintenanceSchedulerID(at.spoke.Name), "", s.name))
 	s.maintain(t, place{at.spoke, "worker-3"}, maintenancev1.NodeMaintenanceSpec{Action: job(nil)})
 	s.awaitQueue(t, at.spoke, func(queue []scheduling.Place) bool {
-		return len(queue) == 3 && queue[0].Asker.WorkflowID == w.ofCluster(at.spoke) && queue[0].Node == at.node && queue[0].Rank == 0
+		return len(queue) == 3 && queue[0].Owner.WorkflowID == w.ofCluster(at.spoke) && queue[0].Node == at.node && queue[0].Rank == 0
 	})
 	letGo()
 }

@@ -74,9 +74,9 @@ func freezesAsking(t *testing.T, s *scene) {
 		stopped := awaitStopped(t, injection)
 		injection.Remove()
 		stopped.Release()
-		s.awaitScheduled(t, w.workflow, "CallScheduler")
+		s.awaitScheduled(t, w.workflow, "RequestSlots")
 		require.NoError(t, s.Worker.Freeze())
-		if slices.Contains(s.pending(t, w.workflow), "CallScheduler") {
+		if slices.Contains(s.pending(t, w.workflow), "RequestSlots") {
 			s.takeOver(t)
 			s.requireEnds(t)
 			s.thaw(t)

@@ -340,10 +340,10 @@ func (a *arena) runsOfScheduler(t *testing.T) (runs []workflows.MaintenanceSched
 	return runs
 }
 
-// carries reports whether a run began with a slot that an asker had of the run before.
-func carries(run workflows.MaintenanceSchedulerInput, asker string) bool {
-	return run.Carried != nil && slices.ContainsFunc(run.Carried.Book.Parties, func(p scheduling.Party) bool {
-		return p.Asker.WorkflowID == asker && slices.ContainsFunc(p.Slots, func(e scheduling.Entry) bool { return e.Granted })
+// carries reports whether a run started with a slot that an owner had in the run before.
+func carries(run workflows.MaintenanceSchedulerInput, owner string) bool {
+	return run.Carried != nil && slices.ContainsFunc(run.Carried.Slots.Requesters, func(r scheduling.Requester) bool {
+		return r.Owner.WorkflowID == owner && slices.ContainsFunc(r.Slots, func(e scheduling.SlotEntry) bool { return e.Status == scheduling.SlotGranted })
 	})
 }
 

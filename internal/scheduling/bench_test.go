@@ -54,7 +54,7 @@ func largeInput(nodes, asks, budgets int) scheduling.Input {
 		in.Nodes = append(in.Nodes, scheduling.NodeOf(&n, keys))
 	}
 	for i := range asks {
-		in.Asks = append(in.Asks, scheduling.Ask{
+		in.Requests = append(in.Requests, scheduling.SlotRequest{
 			Request: scheduling.Request{
 				Namespace: "default", Name: fmt.Sprintf("request-%05d", i), Node: fmt.Sprintf("node-%05d.example.com", i%nodes), Requestor: fmt.Sprintf("r%d.example.com", i%10),
 			},

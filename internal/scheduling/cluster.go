@@ -31,15 +31,15 @@ func observe(in Input) *cluster {
 		pool.limit(in.Config)
 	}
 	var absent []*member
-	for i := range in.Asks {
-		ask := &in.Asks[i]
-		if !ask.Granted {
+	for i := range in.Requests {
+		request := &in.Requests[i]
+		if !request.Granted {
 			continue
 		}
-		if c.nodes[ask.Node] == nil {
-			absent = append(absent, c.remember(ask.Node))
+		if c.nodes[request.Node] == nil {
+			absent = append(absent, c.remember(request.Node))
 		}
-		c.nodes[ask.Node].hold(&ask.Request)
+		c.nodes[request.Node].hold(&request.Request)
 	}
 	for i := range members {
 		members[i].count()

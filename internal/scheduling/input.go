@@ -12,9 +12,9 @@ import (
 
 // Input is all that a decision depends on. The order of its lists does not matter.
 type Input struct {
-	Nodes  []Node
-	Asks   []Ask
-	Config maintenancev1.MaintenanceOperatorConfigSpec
+	Nodes    []Node
+	Requests []SlotRequest
+	Config   maintenancev1.MaintenanceOperatorConfigSpec
 	// Now tells how long a request has waited.
 	Now time.Time
 }
@@ -36,8 +36,8 @@ type Request struct {
 	Requestor string `json:"requestor"`
 }
 
-// Ask is a request that waits for a slot, or holds one.
-type Ask struct {
+// SlotRequest is a request that waits for a slot, or holds one.
+type SlotRequest struct {
 	Request
 	// Since when it is asked for.
 	Since time.Time `json:"since"`
@@ -92,7 +92,7 @@ func InputOf(
 		request := &requests[i]
 		// A request that is being deleted no longer waits; if it is in progress, it holds its slot until its node is returned.
 		if working := inProgress(request); working || pending(request) {
-			in.Asks = append(in.Asks, Ask{Request: nameOf(request), Since: request.CreationTimestamp.Time, Granted: working})
+			in.Requests = append(in.Requests, SlotRequest{Request: nameOf(request), Since: request.CreationTimestamp.Time, Granted: working})
 		}
 	}
 	return in

@@ -48,7 +48,7 @@ func TestRequestsThatAreOverOrWithdrawnAskForNothing(t *testing.T) {
 		request("over", "a.example.com", "n0", 1, maintenancev1.NodeCompleted), deleted(pending("withdrawn", "a.example.com", "n0", 1)),
 		deleted(request("returning", "a.example.com", "n0", 0, maintenancev1.NodeCleaningUp)),
 	}, limits(1, nil), noon)
-	text, err := json.Marshal(in.Asks)
+	text, err := json.Marshal(in.Requests)
 	require.NoError(t, err)
 	require.JSONEq(t, `[{"namespace": "default", "name": "returning", "node": "n0", "requestor": "a.example.com", "since": "2026-01-10T12:00:00Z", "granted": true}]`,
 		string(text))

@@ -7,109 +7,97 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// Asker is the workflow that asks for slots and is told of grants: a workflow from its first run on, so that one that is started anew
-// under the same id is another.
-type Asker struct {
+// SlotOwner is the workflow that requests slots and holds them. FirstRunID tells it from an earlier workflow with the same id.
+type SlotOwner struct {
 	WorkflowID string `json:"workflowId"`
 	FirstRunID string `json:"firstRunId"`
 }
 
-// Slot is a request as its asker knows it.
+// SlotRequests is everything that an owner wants from the scheduler of a cluster. It is always the whole set, never a change. The set with the
+// highest version counts, so a set may arrive twice, late, or never.
+type SlotRequests struct {
+	Owner   SlotOwner `json:"owner"`
+	Version int64     `json:"version"`
+	// Namespace and Requestor are the same for all requests of an owner. Maintenances is the workflow id of a node's maintenance without the name
+	// of its request. They are said once: a set of 300 nodes has to stay small.
+	Namespace    string `json:"namespace,omitempty"`
+	Requestor    string `json:"requestor,omitempty"`
+	Maintenances string `json:"maintenances,omitempty"`
+	// Slots are the requests that wait and the slots that the owner has. A slot that is not listed is released.
+	Slots []Slot `json:"slots,omitempty"`
+	// Releases say more about released slots. A slot without one was released after its node had returned to service.
+	Releases []Release `json:"releases,omitempty"`
+}
+
+// Slot is a request for a slot, or the slot once the request is granted.
 type Slot struct {
-	Request
-	// Maintenance is the id of the workflow that works on the node; it may run on when the asker is over.
-	Maintenance string `json:"maintenance"`
-	// Number counts the requests of an asker. A node that is asked for again has a higher one, by which an earlier grant is told from a later.
-	Number int64 `json:"number"`
-	// Since is when it was asked for first: the older goes first.
+	// Number identifies the request. An owner never uses a number twice.
+	Number int64  `json:"number"`
+	Name   string `json:"name"`
+	Node   string `json:"node"`
+	// Since is when the owner first requested it. Older requests go first.
 	Since time.Time `json:"since"`
-	// Granted: it has the slot.
+	// Granted: the owner knows that it has the slot.
 	Granted bool `json:"granted,omitempty"`
 }
 
-// Release gives a slot back, or takes a request back that waits for one.
+// Release says how the node of a released slot was left.
 type Release struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// Number of the request; earlier ones are released with it.
 	Number int64 `json:"number"`
-	// Unclean: the maintenance could not return the node, or nobody knows how it left it. The slot is kept until the node's marks have had the time to
-	// be seen; from then on these hold the node.
+	// Unclean: the node was not returned, or its state is unknown. The slot is kept until the scheduler has seen the marks on the node. From then on
+	// the marks count.
 	Unclean bool `json:"unclean,omitempty"`
-	// LeftOut: the node was left out of service. It says nothing where the slot was waited for: the node is that of whoever has it.
+	// LeftOut: the node was left out of service.
 	LeftOut bool `json:"leftOut,omitempty"`
-	// Unheard: whoever works on the node says so, and the asker hears of it later.
-	Unheard bool `json:"unheard,omitempty"`
 }
 
-// HeldSlot names a slot that an asker has, to the one who works on its node and gives it back.
+// HeldSlot names a slot to the maintenance that works on its node on behalf of the owner.
 type HeldSlot struct {
-	Asker     Asker  `json:"asker"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Number    int64  `json:"number"`
+	Owner  SlotOwner `json:"owner"`
+	Number int64     `json:"number"`
 }
 
-// Return is what the scheduler is told when the slot is given back. LeftOut: the node was left out of service.
-func (s HeldSlot) Return(leftOut bool) Call {
-	return Call{Asker: s.Asker, Released: []Release{{Namespace: s.Namespace, Name: s.Name, Number: s.Number, LeftOut: leftOut, Unheard: true}}}
+// Return is the message that returns the slot. leftOut: the node was left out of service.
+func (s HeldSlot) Return(leftOut bool) SlotReturn { return SlotReturn{HeldSlot: s, LeftOut: leftOut} }
+
+// SlotReturn tells the scheduler that the maintenance of a node no longer needs the slot. The owner learns that later, so its sets may still list
+// the slot for a while.
+type SlotReturn struct {
+	HeldSlot
+	LeftOut bool `json:"leftOut,omitempty"`
 }
 
-// Call is what an asker tells the scheduler. To be told twice changes nothing.
-type Call struct {
-	Asker    Asker     `json:"asker"`
-	Slots    []Slot    `json:"slots,omitempty"`
-	Released []Release `json:"released,omitempty"`
-	// All: it has no other slots, and asks for no others.
-	All bool `json:"all,omitempty"`
-}
-
-// RollCall is what a scheduler that remembers nothing wants of everybody who may have a slot: a Call with all of them.
-type RollCall struct {
-	// Scheduler is when it began.
+// Resync is sent by a scheduler that starts without state. Every owner answers with its SlotRequests.
+type Resync struct {
+	// Scheduler is when the scheduler started.
 	Scheduler time.Time `json:"scheduler"`
 }
 
-// Turn is what the scheduler tells an asker.
-type Turn struct {
-	Asker Asker `json:"asker"`
-	// Scheduler is when the scheduler that says so began. What one has said that was terminated since counts no more.
+// SlotResponse is the answer of the scheduler to an owner: all grants, never a change.
+type SlotResponse struct {
+	Owner SlotOwner `json:"owner"`
+	// Scheduler is when the scheduler started. Responses of a scheduler that was terminated since do not count.
 	Scheduler time.Time `json:"scheduler"`
-	// Number counts what a scheduler has said.
-	Number  int64   `json:"number"`
-	Granted []Grant `json:"granted,omitempty"`
-	// Gone are requests for nodes that the cluster does not have: they are over.
-	Gone []Grant `json:"gone,omitempty"`
-	// Wait is why the first of the asker's other requests waits; nil when none does.
+	// Number counts the responses of a scheduler. The highest counts.
+	Number int64 `json:"number"`
+	// Version of the SlotRequests that this answers.
+	Version int64 `json:"version"`
+	// Granted are the numbers of the owner's requests that have a slot.
+	Granted []int64 `json:"granted,omitempty"`
+	// NodesGone are the numbers of requests for nodes that the cluster does not have.
+	NodesGone []int64 `json:"nodesGone,omitempty"`
+	// Wait is why the first of the other requests waits; nil when none does.
 	Wait *drydockv1.Wait `json:"wait,omitempty"`
-	// Holder asked for the node of that request before, and has it; nil: that is not what it waits for, or whoever has the node has no slot.
-	Holder *Asker `json:"holder,omitempty"`
-	// Held are nodes that the asker waits for on behalf of others, and the maintenances that have them: those could be joined.
-	Held []HeldNode `json:"held,omitempty"`
 }
 
-// HeldNode is a node and the maintenance that has it. Number is that of its slot: one that gave the node back and has it anew has another.
-type HeldNode struct {
-	Node   string `json:"node"`
-	Holder Asker  `json:"holder"`
-	Number int64  `json:"number,omitempty"`
-}
-
-// Grant names a request to its asker: one that has a slot now, unless it is said otherwise.
-type Grant struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Number    int64  `json:"number"`
-}
-
-// Sight is what is seen of a cluster: all of it, or what has changed since the sight before.
-type Sight struct {
-	// From is when whoever sees it began to watch. A later watch begins with a whole sight and replaces the earlier.
-	From time.Time `json:"from"`
-	// First and Last part of a whole sight; a change has neither. Until the last part nothing is decided.
+// NodeUpdate tells the scheduler about the nodes of its cluster: all of them, or those that have changed since the update before.
+type NodeUpdate struct {
+	// Watch is when the watch began that saw this. A later watch begins with all nodes and replaces the earlier one.
+	Watch time.Time `json:"watch"`
+	// First and Last part of an update of all nodes; a change is neither. Nothing is granted before the last part.
 	First bool `json:"first,omitempty"`
 	Last  bool `json:"last,omitempty"`
-	// Nodes that are new or have changed, and those that are gone.
+	// Nodes that are new or have changed; Gone are those that were deleted.
 	Nodes []SeenNode `json:"nodes,omitempty"`
 	Gone  []string   `json:"gone,omitempty"`
 	// Config, when it has changed. ConfigTrouble is why it cannot be read: nothing is granted then.
@@ -117,10 +105,10 @@ type Sight struct {
 	ConfigTrouble string                                       `json:"configTrouble,omitempty"`
 }
 
-// SeenNode is a node and the maintenance whose mark it bears.
+// SeenNode is a node with the maintenance whose ownership mark it carries.
 type SeenNode struct {
 	Node
-	// Maintenance is the workflow id in the node's ownership mark; empty without one. A cordon that is its own does not count as the node's being
-	// unavailable: the maintenance does.
+	// Maintenance is the workflow id in the mark; empty without a mark. A cordon of that maintenance does not make the node unavailable: the
+	// maintenance itself counts.
 	Maintenance string `json:"maintenance,omitempty"`
 }

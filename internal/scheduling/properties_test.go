@@ -123,7 +123,7 @@ func TestThoseThatHaveWaitedTooLongGoFirstTheOldestBeforeAll(t *testing.T) {
 		c := drawCluster(t)
 		in := c.input()
 		since := map[string]int{}
-		for _, ask := range in.Asks {
+		for _, ask := range in.Requests {
 			since[ask.Name] = int(noon.Sub(ask.Since).Seconds())
 		}
 		var waited []int

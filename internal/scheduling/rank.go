@@ -11,18 +11,18 @@ import (
 // requestors with fewer pending requests; then older requests. Names make the order total.
 func Ranked(in Input) []Request {
 	working, waiting := map[string]bool{}, map[string]int{}
-	for i := range in.Asks {
-		if ask := &in.Asks[i]; ask.Granted {
-			working[ask.Requestor] = true
+	for i := range in.Requests {
+		if request := &in.Requests[i]; request.Granted {
+			working[request.Requestor] = true
 		} else {
-			waiting[ask.Requestor]++
+			waiting[request.Requestor]++
 		}
 	}
 	var candidates []candidate
-	for i := range in.Asks {
-		if ask := &in.Asks[i]; !ask.Granted {
+	for i := range in.Requests {
+		if request := &in.Requests[i]; !request.Granted {
 			candidates = append(candidates, candidate{
-				Ask: ask, aged: aged(ask, in), working: working[ask.Requestor], waiting: waiting[ask.Requestor],
+				SlotRequest: request, aged: aged(request, in), working: working[request.Requestor], waiting: waiting[request.Requestor],
 			})
 		}
 	}
@@ -36,7 +36,7 @@ func Ranked(in Input) []Request {
 
 // candidate is a request that waits, with what its rank depends on.
 type candidate struct {
-	*Ask
+	*SlotRequest
 	aged, working bool
 	// waiting is how many requests of the same requestor wait.
 	waiting int
@@ -56,9 +56,9 @@ func (c candidate) compare(other candidate) int {
 }
 
 // aged reports whether a request has waited for longer than agingSeconds. Of one that does not say since when, that is not known.
-func aged(ask *Ask, in Input) bool {
+func aged(request *SlotRequest, in Input) bool {
 	limit := time.Duration(in.Config.AgingSeconds) * time.Second
-	return limit > 0 && !ask.Since.IsZero() && in.Now.Sub(ask.Since) > limit
+	return limit > 0 && !request.Since.IsZero() && in.Now.Sub(request.Since) > limit
 }
 
 func trueFirst(a, b bool) int {

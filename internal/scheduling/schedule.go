@@ -18,19 +18,22 @@ type Decision struct {
 	Waiting []Waiting `json:"waiting"`
 
 	// left is what the grants leave of the budgets of the whole cluster.
-	left room
+	left capacity
 }
 
-// room is what the budgets of the whole cluster allow beyond what they have allowed.
-type room struct {
+// capacity is what is left of the budgets of the whole cluster.
+type capacity struct {
 	slots   int
 	outages *int
 }
 
-func (c *cluster) room() room {
+func (c *cluster) capacity() capacity {
 	all := c.pools[0]
-	return room{slots: *all.operations.left(), outages: all.outages.left()}
+	return capacity{slots: *all.operations.left(), outages: all.outages.left()}
 }
+
+// Left is how many more nodes may be under maintenance, and how many more may become unavailable, after the grants of this decision; nil is no limit.
+func (d Decision) Left() (slots int, outages *int) { return d.left.slots, d.left.outages }
 
 // Waiting is a request that may not start, and the one reason why.
 type Waiting struct {
@@ -63,7 +66,7 @@ func BudgetReason(name string) Reason { return Reason("Budget/" + name) }
 // and costs nothing, so that a blocked request never wastes a slot that another could use.
 func Schedule(in Input) Decision {
 	cluster := observe(in)
-	free, ranked := cluster.room(), Ranked(in)
+	free, ranked := cluster.capacity(), Ranked(in)
 	decision := Decision{
 		AvailableSlots: free.slots, CanBecomeUnavailable: free.outages,
 		Granted: []Request{}, Waiting: make([]Waiting, 0, len(ranked)),
@@ -75,7 +78,7 @@ func Schedule(in Input) Decision {
 		}
 		decision.Granted = append(decision.Granted, ranked[i])
 	}
-	decision.left = cluster.room()
+	decision.left = cluster.capacity()
 	return decision
 }
 

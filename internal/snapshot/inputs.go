@@ -204,24 +204,24 @@ func Scheduling(
 		budgets = &config
 	}
 	in := scheduling.InputOf(nodes.Items, requests.Items, *budgets, now)
-	in.Asks = append(in.Asks, marked(nodes.Items, in.Asks)...)
+	in.Requests = append(in.Requests, marked(nodes.Items, in.Requests)...)
 	return in, nil
 }
 
 // marked are the maintenances with ownership marks on nodes but without a known request: they still hold their slots.
-func marked(nodes []corev1.Node, known []scheduling.Ask) []scheduling.Ask {
+func marked(nodes []corev1.Node, known []scheduling.SlotRequest) []scheduling.SlotRequest {
 	held := map[string]bool{}
-	for _, ask := range known {
-		held[ask.Node] = held[ask.Node] || ask.Granted
+	for _, request := range known {
+		held[request.Node] = held[request.Node] || request.Granted
 	}
-	var asks []scheduling.Ask
+	var requests []scheduling.SlotRequest
 	for i := range nodes {
 		workflow, _ := kube.OwnerWorkflow(kube.Owner(&nodes[i]))
 		if workflow != "" && !held[nodes[i].Name] {
-			asks = append(asks, scheduling.Ask{Request: scheduling.Request{Name: workflow, Node: nodes[i].Name}, Granted: true})
+			requests = append(requests, scheduling.SlotRequest{Request: scheduling.Request{Name: workflow, Node: nodes[i].Name}, Granted: true})
 		}
 	}
-	return asks
+	return requests
 }
 
 // SeveralConfigs is the error that a cluster has several MaintenanceOperatorConfigs: these, as namespace/name.

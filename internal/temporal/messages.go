@@ -85,14 +85,16 @@ const (
 
 // Messages of the scheduler of a cluster's maintenances.
 const (
-	// SignalCall carries a scheduling.Call to the scheduler: who asks for slots, and gives them back.
-	SignalCall = "call"
-	// SignalTurn carries a scheduling.Turn to who asked: what was granted, and why the rest waits.
-	SignalTurn = "turn"
-	// SignalRollCall carries a scheduling.RollCall to everybody who may have a slot, from a scheduler that has just begun.
-	SignalRollCall = "rollCall"
-	// SignalSight carries a scheduling.Sight to the scheduler: how the nodes of its cluster are.
-	SignalSight = "sight"
+	// SignalSlotRequests carries scheduling.SlotRequests from a slot owner to the scheduler.
+	SignalSlotRequests = "slotRequests"
+	// SignalSlotResponse carries a scheduling.SlotResponse from the scheduler to a slot owner.
+	SignalSlotResponse = "slotResponse"
+	// SignalSlotReturn carries a scheduling.SlotReturn from a node maintenance to the scheduler.
+	SignalSlotReturn = "slotReturn"
+	// SignalResync carries a scheduling.Resync to every slot owner, from a scheduler that has just started.
+	SignalResync = "resync"
+	// SignalNodeUpdate carries a scheduling.NodeUpdate from the watch on the nodes to the scheduler.
+	SignalNodeUpdate = "nodeUpdate"
 )
 
 // Messages of a maintenance window. Its updates carry requests of package windows: a DefineRequest to define and to edit it, an ExtendRequest, an

@@ -36,47 +36,47 @@ func (v view) zoned() view {
 }
 
 // requireSeen holds each part to the size of a message, and what the scheduler makes of them to what is so.
-func requireSeen(t *testing.T, book *scheduling.Book, parts []scheduling.Sight, want view) {
+func requireSeen(t *testing.T, state *scheduling.SlotState, parts []scheduling.NodeUpdate, want view) {
 	t.Helper()
 	for _, part := range parts {
 		text, err := json.Marshal(part)
 		require.NoError(t, err)
 		require.Less(t, len(text), 256<<10)
-		book.See(part)
-		require.Equal(t, part.Last || len(parts) == 1, book.Whole, "nothing is decided on a part")
+		state.Update(part)
+		require.Equal(t, part.Last || len(parts) == 1, state.AllSeen, "nothing is decided on a part")
 	}
 	seen := map[string]scheduling.SeenNode{}
-	for _, node := range book.Nodes {
+	for _, node := range state.Nodes {
 		seen[node.Name] = node
 	}
 	require.Equal(t, want.nodes, seen)
-	require.Equal(t, want.config, book.Config)
+	require.Equal(t, want.config, state.Config)
 }
 
 func TestNoSightOfALargeClusterIsLargerThanAMessageMayBe(t *testing.T) {
-	var book scheduling.Book
+	var state scheduling.SlotState
 	from, bare := time.Unix(1, 0), manyNodes()
-	requireSeen(t, &book, sightOf(bare, from), bare)
+	requireSeen(t, &state, fullUpdate(bare, from), bare)
 
 	zoned := bare.zoned()
-	relabelled := changesOf(bare, zoned, from)
+	relabelled := changes(bare, zoned, from)
 	require.Greater(t, len(relabelled), 5)
-	requireSeen(t, &book, relabelled, zoned)
+	requireSeen(t, &state, relabelled, zoned)
 
 	empty := view{nodes: map[string]scheduling.SeenNode{}, config: zoned.config}
-	requireSeen(t, &book, changesOf(zoned, empty, from), empty)
+	requireSeen(t, &state, changes(zoned, empty, from), empty)
 }
 
 func TestASmallChangeIsOneMessage(t *testing.T) {
-	var book scheduling.Book
+	var state scheduling.SlotState
 	from, before := time.Unix(1, 0), manyNodes()
-	requireSeen(t, &book, sightOf(before, from), before)
+	requireSeen(t, &state, fullUpdate(before, from), before)
 	now := view{nodes: maps.Clone(before.nodes)}
 	delete(now.nodes, "ip-10-0-3-7.eu-central-1.compute.internal")
 	now.nodes["new"] = scheduling.SeenNode{Node: scheduling.Node{Name: "new", Unavailable: true}}
-	changes := changesOf(before, now, from)
-	require.Len(t, changes, 1)
-	require.False(t, changes[0].First)
-	require.Len(t, changes[0].Nodes, 1)
-	requireSeen(t, &book, changes, now)
+	update := changes(before, now, from)
+	require.Len(t, update, 1)
+	require.False(t, update[0].First)
+	require.Len(t, update[0].Nodes, 1)
+	requireSeen(t, &state, update, now)
 }

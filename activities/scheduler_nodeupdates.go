@@ -20,27 +20,27 @@ import (
 )
 
 const (
-	// gatherChanges is for how long changes are gathered that decide who may go; marksBehind that for marks, which come and go with
-	// each maintenance, and which the scheduler knows of itself unless they are of one that ended.
+	// gatherChanges is for how long changes are gathered that can allow or forbid a grant. marksBehind is that for ownership marks: they come and go
+	// with each maintenance, and the scheduler needs only those of maintenances that ended.
 	gatherChanges = 20 * time.Millisecond
 	marksBehind   = time.Second
-	// partSize is how many bytes the nodes of a sight take at most: with the budgets a message stays under 256 KiB.
+	// partSize is how many bytes the nodes of an update take at most. With the budgets the message stays under 256 KiB.
 	partSize = 200 << 10
 )
 
-// WatchNodes watches the nodes and the budgets of a cluster, and shows its workflow all of them, and then each change, until it is
+// WatchNodes watches the nodes and the budgets of a cluster, and sends its workflow all of them, and then each change, until it is
 // cancelled.
 func (s *Scheduler) WatchNodes(ctx context.Context, clusterName string) error {
 	cluster, err := s.Clusters.Cluster(ctx, clusterName)
 	if err != nil {
 		return err
 	}
-	l := &nodeLookout{scheduler: s, changed: make(chan struct{}, 1), from: activity.GetInfo(ctx).StartedTime}
-	var showing sync.WaitGroup
+	l := &nodeReporter{scheduler: s, changed: make(chan struct{}, 1), from: activity.GetInfo(ctx).StartedTime}
+	var reporting sync.WaitGroup
 	watching, stop := context.WithCancelCause(ctx)
-	defer showing.Wait()
+	defer reporting.Wait()
 	defer stop(nil)
-	showing.Go(func() {
+	reporting.Go(func() {
 		if err := l.run(watching); err != nil {
 			stop(err)
 		}
@@ -59,7 +59,7 @@ func (s *Scheduler) WatchNodes(ctx context.Context, clusterName string) error {
 	return typed(cluster, err)
 }
 
-// view is what counts of a cluster at one moment.
+// view is what the scheduler needs to know of a cluster, at one moment.
 type view struct {
 	nodes         map[string]scheduling.SeenNode
 	config        maintenancev1.MaintenanceOperatorConfigSpec
@@ -68,7 +68,7 @@ type view struct {
 
 func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
 	var nodes corev1.NodeList
-	// It is looked at every change of any node, and only read: nothing is copied.
+	// This runs at every change of any node, and only reads: nothing is copied.
 	if err := cluster.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return view{}, explain(cluster, "list nodes", err)
 	}
@@ -84,7 +84,7 @@ func viewOf(ctx context.Context, cluster *kube.Cluster) (view, error) {
 	return now, err
 }
 
-// seenNode is what counts of a node. Our own cordon does not: the maintenance that made it counts.
+// seenNode is what the scheduler needs to know of a node. Our own cordon does not make it unavailable: the maintenance that made it counts.
 func seenNode(node *corev1.Node, keys []string) scheduling.SeenNode {
 	maintenance, _ := kube.OwnerWorkflow(kube.Owner(node))
 	if maintenance != "" && kube.FormerStateOf(node) == kube.FormerSchedulable {
@@ -95,19 +95,19 @@ func seenNode(node *corev1.Node, keys []string) scheduling.SeenNode {
 	return scheduling.SeenNode{Node: scheduling.NodeOf(node, keys), Maintenance: maintenance}
 }
 
-// nodeLookout shows a workflow what is seen of the nodes of its cluster.
-type nodeLookout struct {
+// nodeReporter sends a workflow what the watch sees of the nodes of its cluster.
+type nodeReporter struct {
 	scheduler *Scheduler
 	from      time.Time
 	changed   chan struct{}
 
 	mu     sync.Mutex
 	latest view
-	// shown is what the workflow knows.
-	shown view
+	// sent is what the workflow knows.
+	sent view
 }
 
-func (l *nodeLookout) see(now view) {
+func (l *nodeReporter) see(now view) {
 	l.mu.Lock()
 	l.latest = now
 	l.mu.Unlock()
@@ -117,14 +117,14 @@ func (l *nodeLookout) see(now view) {
 	}
 }
 
-func (l *nodeLookout) seen() view {
+func (l *nodeReporter) seen() view {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.latest
 }
 
-// run shows everything once, and then what has changed.
-func (l *nodeLookout) run(ctx context.Context) error {
+// run sends everything once, and then what has changed.
+func (l *nodeReporter) run(ctx context.Context) error {
 	heartbeat := time.NewTicker(heartbeatInterval)
 	defer heartbeat.Stop()
 	whole := false
@@ -142,13 +142,13 @@ func (l *nodeLookout) run(ctx context.Context) error {
 		case <-l.changed:
 			latest := l.seen()
 			if !whole {
-				if err := l.showAll(ctx, latest, sightOf(latest, l.from)); err != nil {
+				if err := l.sendAll(ctx, latest, fullUpdate(latest, l.from)); err != nil {
 					return err
 				}
 				whole = true
 				continue
 			}
-			changed, pressing := difference(l.shown, latest)
+			changed, pressing := difference(l.sent, latest)
 			if !changed {
 				continue
 			}
@@ -162,14 +162,14 @@ func (l *nodeLookout) run(ctx context.Context) error {
 		case <-due:
 			due = nil
 			latest := l.seen()
-			if err := l.showAll(ctx, latest, changesOf(l.shown, latest, l.from)); err != nil {
+			if err := l.sendAll(ctx, latest, changes(l.sent, latest, l.from)); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// difference reports whether anything differs, and whether something does that decides who may go.
+// difference reports whether anything differs, and whether that can allow or forbid a grant.
 func difference(before, now view) (changed, pressing bool) {
 	if len(before.nodes) != len(now.nodes) || before.configTrouble != now.configTrouble || !reflect.DeepEqual(before.config, now.config) {
 		return true, true
@@ -184,15 +184,15 @@ func difference(before, now view) (changed, pressing bool) {
 	return changed, false
 }
 
-// sightOf is a whole cluster, in as many parts as it takes.
-func sightOf(now view, from time.Time) []scheduling.Sight {
-	part := scheduling.Sight{From: from, First: true, Config: &now.config, ConfigTrouble: now.configTrouble}
-	var parts []scheduling.Sight
+// fullUpdate is the whole cluster, in as many parts as it takes.
+func fullUpdate(now view, from time.Time) []scheduling.NodeUpdate {
+	part := scheduling.NodeUpdate{Watch: from, First: true, Config: &now.config, ConfigTrouble: now.configTrouble}
+	var parts []scheduling.NodeUpdate
 	size := 0
 	for _, node := range now.nodes {
 		if size += sizeOf(node); size > partSize {
 			parts = append(parts, part)
-			part, size = scheduling.Sight{From: from}, sizeOf(node)
+			part, size = scheduling.NodeUpdate{Watch: from}, sizeOf(node)
 		}
 		part.Nodes = append(part.Nodes, node)
 	}
@@ -200,57 +200,55 @@ func sightOf(now view, from time.Time) []scheduling.Sight {
 	return append(parts, part)
 }
 
-// changesOf is what is different now. To show it twice changes nothing. What does not fit into one message is shown as a whole: on half of it nothing
-// may be decided.
-func changesOf(before, now view, from time.Time) []scheduling.Sight {
-	sight := scheduling.Sight{From: from, ConfigTrouble: now.configTrouble}
+// changes is what is different now. Changes that do not fit into one message become a full update: nothing may be decided on half of them.
+func changes(before, now view, from time.Time) []scheduling.NodeUpdate {
+	update := scheduling.NodeUpdate{Watch: from, ConfigTrouble: now.configTrouble}
 	if now.configTrouble != before.configTrouble || !reflect.DeepEqual(now.config, before.config) {
-		sight.Config = &now.config
+		update.Config = &now.config
 	}
 	size := 0
 	for name, node := range now.nodes {
 		if known, exists := before.nodes[name]; !exists || !reflect.DeepEqual(known, node) {
-			sight.Nodes = append(sight.Nodes, node)
+			update.Nodes = append(update.Nodes, node)
 			size += sizeOf(node)
 		}
 	}
 	for name := range before.nodes {
 		if _, exists := now.nodes[name]; !exists {
-			sight.Gone = append(sight.Gone, name)
+			update.Gone = append(update.Gone, name)
 			size += sizeOf(name)
 		}
 	}
 	if size > partSize {
-		return sightOf(now, from)
+		return fullUpdate(now, from)
 	}
-	return []scheduling.Sight{sight}
+	return []scheduling.NodeUpdate{update}
 }
 
-// sizeOf is how many bytes something takes in a list.
+// sizeOf is how many bytes a value takes in a list.
 func sizeOf(value any) int {
 	text, _ := json.Marshal(value) // names and labels always can be
 	return len(text) + len(",")
 }
 
-// showAll sends the parts of a sight. The workflow knows then how the cluster is.
-func (l *nodeLookout) showAll(ctx context.Context, now view, parts []scheduling.Sight) error {
-	l.shown = now
+// sendAll sends the parts of an update. Then the workflow knows the view.
+func (l *nodeReporter) sendAll(ctx context.Context, now view, parts []scheduling.NodeUpdate) error {
+	l.sent = now
 	for _, part := range parts {
-		if err := l.show(ctx, part); err != nil {
+		if err := l.send(ctx, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// show sends a sight to the workflow, whichever of its runs is at work. What cannot be sent ends the attempt: the next one shows
-// everything anew.
-func (l *nodeLookout) show(ctx context.Context, sight scheduling.Sight) error {
+// send sends an update to the current run of the workflow. An error ends the attempt: the next one sends everything again.
+func (l *nodeReporter) send(ctx context.Context, update scheduling.NodeUpdate) error {
 	if err := temporal.LeaseOver(ctx); err != nil {
 		return err
 	}
-	activity.RecordHeartbeat(ctx) // many parts may take longer than it may be silent
+	activity.RecordHeartbeat(ctx) // many parts may take longer than the heartbeat timeout
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	return l.scheduler.Temporal.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalSight, sight)
+	return l.scheduler.Temporal.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalNodeUpdate, update)
 }

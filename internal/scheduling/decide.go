@@ -1,0 +1,218 @@
+package scheduling
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+)
+
+// Reasons why nothing is granted at all.
+const (
+	// ReasonNodesUnknown: the nodes of the cluster have not been seen yet.
+	ReasonNodesUnknown = "NodesUnknown"
+	// ReasonSlotOwnersUnknown: the scheduler has started without state, and not every owner has answered its resync.
+	ReasonSlotOwnersUnknown = "SlotOwnersUnknown"
+	// ReasonInvalidConfig: the cluster's budgets cannot be read.
+	ReasonInvalidConfig = "InvalidConfig"
+)
+
+// Place is the position of a request in the queue.
+type Place struct {
+	Request
+	Owner SlotOwner `json:"owner"`
+	Since time.Time `json:"since"`
+	// Rank of a waiting request, from 1; 0: it has a slot.
+	Rank    int    `json:"rank,omitempty"`
+	Reason  Reason `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Outcome is a decision with its consequences.
+type Outcome struct {
+	Decision
+	// Responses are to be sent to the owners.
+	Responses []SlotResponse
+	// Again is when to decide again although nothing happens; the zero time: never.
+	Again time.Time
+}
+
+// Decide grants what may be granted now, and answers the owners. While there is a standstill nothing is granted; it says why.
+func (s *SlotState) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
+	out := Outcome{Again: s.expire(now), Decision: s.decision(now, standstill)}
+	s.grant(out.Granted)
+	s.respond(&out, now)
+	return out
+}
+
+// Missing are the nodes that requests wait for and that no watch has shown.
+func (d Decision) Missing() (nodes []string) {
+	for _, w := range d.Waiting {
+		if w.Reason == NodeNotFound && !slices.Contains(nodes, w.Node) {
+			nodes = append(nodes, w.Node)
+		}
+	}
+	return nodes
+}
+
+// expire ends entries whose time is over, and returns when the next slot becomes free.
+func (s *SlotState) expire(now time.Time) (next time.Time) {
+	for i := range s.Requesters {
+		for j := range s.Requesters[i].Slots {
+			e := &s.Requesters[i].Slots[j]
+			switch {
+			case e.Until.IsZero():
+			case !e.Until.After(now):
+				*e = SlotEntry{Number: e.Number, Status: SlotOver, Unlisted: e.Unlisted}
+			case e.Status == SlotEnding:
+				next = Earlier(next, e.Until)
+			}
+		}
+	}
+	s.tidy()
+	return next
+}
+
+// Earlier returns the earlier of two instants; the zero time is never.
+func Earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Standstill is why nothing is granted: the given reason, or one of its own. Nil: grants are made within the budgets.
+func (s *SlotState) Standstill(why *drydockv1.Wait) *drydockv1.Wait {
+	switch {
+	case why != nil:
+		return why
+	case !s.AllSeen:
+		return &drydockv1.Wait{Reason: ReasonNodesUnknown, Message: "the nodes of the cluster have not been seen yet"}
+	case s.ConfigTrouble != "":
+		return &drydockv1.Wait{Reason: ReasonInvalidConfig, Message: s.ConfigTrouble}
+	}
+	return nil
+}
+
+// decision schedules all requests. In a standstill all of them wait for its end, in order of rank.
+func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) Decision {
+	standstill = s.Standstill(standstill)
+	in := s.input(now)
+	if standstill != nil {
+		in.Config.MaxParallelOperations = new(intstr.FromInt32(0))
+	}
+	decision := Schedule(in)
+	for i := range decision.Waiting {
+		w := &decision.Waiting[i]
+		seen := s.node(w.Node)
+		switch {
+		case standstill != nil:
+			w.Reason, w.Message = Reason(standstill.Reason), standstill.Message
+		case w.Reason == NodeBusy && seen != nil && s.markCounts(*seen):
+			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next when that has returned the node", w.Node, seen.Maintenance)
+		}
+	}
+	return decision
+}
+
+func (s *SlotState) input(now time.Time) Input {
+	in := Input{Nodes: make([]Node, 0, len(s.Nodes)), Config: s.Config, Now: now}
+	for _, seen := range s.Nodes {
+		in.Nodes = append(in.Nodes, seen.Node)
+		if s.markCounts(seen) {
+			in.Requests = append(in.Requests, SlotRequest{Request: Request{Node: seen.Name, Name: seen.Maintenance}, Granted: true})
+		}
+	}
+	for _, r := range s.Requesters {
+		for _, e := range r.Slots {
+			if e.counts() || e.Status == SlotWaiting {
+				in.Requests = append(in.Requests, SlotRequest{Request: e.Request, Since: e.Since, Granted: e.counts()})
+			}
+		}
+	}
+	return in
+}
+
+// markCounts reports whether a node has the mark of a maintenance that has no slot: for example of one that ended, until the sweeper removes it.
+func (s *SlotState) markCounts(seen SeenNode) bool {
+	if seen.Maintenance == "" {
+		return false
+	}
+	for _, r := range s.Requesters {
+		if slices.ContainsFunc(r.Slots, func(e SlotEntry) bool {
+			return e.counts() && e.Node == seen.Name || e.Status == SlotReturned && e.Maintenance == seen.Maintenance
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// grant grants requests. From now on a mark is that of the new maintenance, even if an earlier one with the same id has returned its node.
+func (s *SlotState) grant(granted []Request) {
+	waiting := s.waiting()
+	for _, request := range granted {
+		found := waiting[request]
+		if len(found) == 0 {
+			continue
+		}
+		entry := found[0].entry
+		entry.Status = SlotGranted
+		for i := range s.Requesters {
+			for j := range s.Requesters[i].Slots {
+				if e := &s.Requesters[i].Slots[j]; e.Status == SlotReturned && e.Maintenance == entry.Maintenance {
+					e.Status = SlotOver
+				}
+			}
+		}
+	}
+}
+
+// ownedEntry is an entry with its owner.
+type ownedEntry struct {
+	owner SlotOwner
+	entry *SlotEntry
+}
+
+// waiting are the entries that wait. The first of equal requests comes first.
+func (s *SlotState) waiting() map[Request][]ownedEntry {
+	entries := map[Request][]ownedEntry{}
+	for i := range s.Requesters {
+		for j := range s.Requesters[i].Slots {
+			if e := &s.Requesters[i].Slots[j]; e.Status == SlotWaiting {
+				entries[e.Request] = append(entries[e.Request], ownedEntry{s.Requesters[i].Owner, e})
+			}
+		}
+	}
+	return entries
+}
+
+// Slots are the slots that are taken, in the order in which they were requested.
+func (s *SlotState) Slots() []Place {
+	places := []Place{}
+	for _, r := range s.Requesters {
+		for _, e := range r.Slots {
+			if e.counts() {
+				places = append(places, Place{Request: e.Request, Owner: r.Owner, Since: e.Since})
+			}
+		}
+	}
+	return places
+}
+
+// Queue is the slots that are taken, and then the requests that wait, in order of rank.
+func (s *SlotState) Queue(now time.Time, standstill *drydockv1.Wait) []Place {
+	places, waiting := s.Slots(), s.waiting()
+	for i, w := range s.decision(now, standstill).Waiting {
+		if found := waiting[w.Request]; len(found) > 0 {
+			waiting[w.Request] = found[1:]
+			places = append(places, Place{
+				Request: w.Request, Owner: found[0].owner, Since: found[0].entry.Since, Rank: i + 1, Reason: w.Reason, Message: w.Message,
+			})
+		}
+	}
+	return places
+}

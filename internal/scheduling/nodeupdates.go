@@ -1,0 +1,49 @@
+package scheduling
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// Update takes in what was seen of the nodes. It ignores updates of a watch that is older than the present one.
+func (s *SlotState) Update(update NodeUpdate) {
+	switch {
+	case update.Watch.Before(s.Watch), update.Watch.After(s.Watch) && !update.First:
+		return
+	case update.First:
+		s.Watch, s.AllSeen, s.Nodes = update.Watch, false, nil
+	}
+	for _, seen := range update.Nodes {
+		if i, known := s.find(seen.Name); known {
+			s.Nodes[i] = seen
+		} else {
+			s.Nodes = slices.Insert(s.Nodes, i, seen)
+		}
+	}
+	for _, name := range update.Gone {
+		if i, known := s.find(name); known {
+			s.Nodes = slices.Delete(s.Nodes, i, i+1)
+		}
+	}
+	if update.Config != nil || update.ConfigTrouble != "" {
+		s.Config, s.ConfigTrouble = *cmp.Or(update.Config, &maintenancev1.MaintenanceOperatorConfigSpec{}), update.ConfigTrouble
+	}
+	s.AllSeen = s.AllSeen || update.Last
+}
+
+func (s *SlotState) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(s.Nodes, name, func(n SeenNode, name string) int { return cmp.Compare(n.Name, name) })
+}
+
+func (s *SlotState) node(name string) *SeenNode {
+	if i, known := s.find(name); known {
+		return &s.Nodes[i]
+	}
+	return nil
+}
+
+// ForgetNodes drops what was seen. The next watch shows all nodes again.
+func (s *SlotState) ForgetNodes() { s.Nodes, s.AllSeen, s.Watch = nil, false, time.Time{} }

@@ -1,0 +1,467 @@
+package scheduling_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"drydock.dev/drydock/internal/scheduling"
+)
+
+// slotWorld is a scheduler with all that happens around it: owners that start and close, maintenances that return their nodes or do not, nodes that come and
+// go, messages that are lost, late or doubled, and schedulers that are terminated. It knows which nodes are out of service, whatever the scheduler believes.
+type slotWorld struct {
+	state                 scheduling.SlotState
+	now                   time.Time
+	nodes                 []string
+	parallel, unavailable int
+	number                int64
+	// running are the owners whose workflows are running, closed those whose maintenances may go on.
+	running, closed []scheduling.SlotOwner
+	sets            map[scheduling.SlotOwner]*scheduling.SlotRequests
+	// held are the slots in use, by node. returned are those that their owners still list.
+	held, returned map[scheduling.SlotOwner]map[string]scheduling.Slot
+	// lateSets have been sent again since.
+	lateSets []scheduling.SlotRequests
+	// ending are nodes whose maintenance ended without returning them: until then its last write may come. marked are nodes with the mark of such a maintenance.
+	ending map[string]ending
+	marked map[string]string
+	// gone are nodes that do not exist, down those that are unavailable.
+	gone, down map[string]bool
+	// watch is when the present watch began; blind: it has not shown anything yet.
+	watch time.Time
+	blind bool
+	// reliable: every response arrives.
+	reliable bool
+}
+
+// ending is a maintenance that has ended without returning its node, and when its last write has happened.
+type ending struct {
+	maintenance string
+	until       time.Time
+}
+
+func newSlotWorld(t *rapid.T) *slotWorld {
+	w := &slotWorld{
+		now: noon, nodes: []string{"a", "b", "c", "d", "e"}, watch: noon,
+		parallel: rapid.IntRange(1, 3).Draw(t, "parallel"), unavailable: rapid.IntRange(1, 5).Draw(t, "unavailable"),
+		sets: map[scheduling.SlotOwner]*scheduling.SlotRequests{},
+		held: map[scheduling.SlotOwner]map[string]scheduling.Slot{}, returned: map[scheduling.SlotOwner]map[string]scheduling.Slot{},
+		ending: map[string]ending{}, marked: map[string]string{}, gone: map[string]bool{}, down: map[string]bool{},
+	}
+	for _, name := range []string{"june", "july"} {
+		w.start(owner(name))
+	}
+	w.watchAgain()
+	return w
+}
+
+func (w *slotWorld) start(who scheduling.SlotOwner) {
+	w.running = append(w.running, who)
+	w.sets[who], w.held[who], w.returned[who] = emptySet(who), map[string]scheduling.Slot{}, map[string]scheduling.Slot{}
+}
+
+func (w *slotWorld) seen(node string) scheduling.SeenNode {
+	return scheduling.SeenNode{Node: scheduling.Node{Name: node, Unavailable: w.down[node]}, Maintenance: w.marked[node]}
+}
+
+// watchAgain shows all nodes, as another watch.
+func (w *slotWorld) watchAgain() {
+	w.watch, w.blind = w.watch.Add(time.Second), false
+	config := parallelOperations(w.parallel)
+	config.MaxUnavailable = new(intstr.FromInt(w.unavailable))
+	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, First: true, Config: config})
+	for _, node := range w.nodes {
+		if !w.gone[node] {
+			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.SeenNode{w.seen(node)}})
+		}
+	}
+	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Last: true})
+}
+
+// show shows how a node is now.
+func (w *slotWorld) show(node string) {
+	update := scheduling.NodeUpdate{Watch: w.watch, Gone: []string{node}}
+	if !w.gone[node] {
+		update = scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.SeenNode{w.seen(node)}}
+	}
+	w.state.Update(update)
+}
+
+// out are the nodes that are out of service for maintenance, or may be.
+func (w *slotWorld) out(t *rapid.T) map[string]bool {
+	out := map[string]bool{}
+	for _, slots := range w.held {
+		for node := range slots {
+			require.False(t, out[node], "one maintenance a node: %s", node)
+			out[node] = true
+		}
+	}
+	for node, ending := range w.ending {
+		if ending.until.After(w.now) {
+			require.False(t, out[node] && w.marked[node] == "", "%s is granted while the last write of the maintenance before may come", node)
+			out[node] = true
+		}
+	}
+	for node := range w.marked {
+		out[node] = true
+	}
+	return out
+}
+
+// listed returns the slot of a set; nil: it does not list the number.
+func listed(set *scheduling.SlotRequests, number int64) *scheduling.Slot {
+	if i := slices.IndexFunc(set.Slots, func(s scheduling.Slot) bool { return s.Number == number }); i >= 0 {
+		return &set.Slots[i]
+	}
+	return nil
+}
+
+func (w *slotWorld) unlist(who scheduling.SlotOwner, number int64) {
+	w.sets[who].Slots = slices.DeleteFunc(w.sets[who].Slots, func(s scheduling.Slot) bool { return s.Number == number })
+}
+
+// send sends the set of an owner, once or twice, perhaps after an older one.
+func (w *slotWorld) send(t *rapid.T, who scheduling.SlotOwner, releases ...scheduling.Release) {
+	w.sets[who].Version++
+	set := *w.sets[who]
+	set.Slots, set.Releases = slices.Clone(set.Slots), releases
+	for range rapid.IntRange(1, 2).Draw(t, "times") {
+		w.state.Take(set, w.now)
+	}
+	w.lateSets = append(w.lateSets, set)
+	w.decide(t)
+}
+
+// decide decides, and takes in the responses that arrive. Each grant has to be within the limits.
+func (w *slotWorld) decide(t *rapid.T) {
+	outcome := w.state.Decide(w.now, nil)
+	w.checkGrants(t)
+	for _, response := range outcome.Responses {
+		switch {
+		case !slices.Contains(w.running, response.Owner):
+		case !w.reliable && rapid.IntRange(0, 4).Draw(t, "arrives") == 0:
+			w.state.Undelivered(response, w.now.Add(time.Second))
+		default:
+			w.receive(t, response)
+		}
+	}
+	require.LessOrEqual(t, len(w.out(t)), w.parallel)
+}
+
+// checkGrants takes in what was granted, whether the owners know or not.
+func (w *slotWorld) checkGrants(t *rapid.T) {
+	for _, r := range w.state.Requesters {
+		for _, e := range r.Slots {
+			if e.Status != scheduling.SlotGranted || w.held[r.Owner][e.Node].Number == e.Number || w.returned[r.Owner][e.Node].Number == e.Number {
+				continue
+			}
+			slot := listed(w.sets[r.Owner], e.Number)
+			require.NotNil(t, slot, "%s gets a slot that it does not request: %d", r.Owner, e.Number)
+			require.False(t, w.gone[e.Node] || w.blind, "%s is granted and no watch shows it", e.Node)
+			out := w.out(t)
+			require.False(t, out[e.Node], "%s is granted and is out of service", e.Node)
+			require.Less(t, len(out), w.parallel, "before %s is granted", e.Node)
+			w.held[r.Owner][e.Node] = *slot
+			maps.Copy(out, w.down)
+			require.True(t, w.down[e.Node] || len(out) <= w.unavailable, "with %s unavailable are %v", e.Node, out)
+		}
+	}
+}
+
+func (w *slotWorld) receive(t *rapid.T, response scheduling.SlotResponse) {
+	who := response.Owner
+	for _, number := range response.Granted {
+		if slot := listed(w.sets[who], number); slot != nil {
+			slot.Granted = true
+		}
+	}
+	for _, number := range response.NodesGone {
+		w.unlist(who, number)
+	}
+	if len(response.NodesGone) > 0 {
+		w.send(t, who)
+	}
+}
+
+// known reports whether the owner of a slot knows that it has it.
+func (w *slotWorld) known(who scheduling.SlotOwner, slot scheduling.Slot) bool {
+	listed := listed(w.sets[who], slot.Number)
+	return listed != nil && listed.Granted
+}
+
+// one draws one of all slots that are in use, if there are any.
+func (w *slotWorld) one(t *rapid.T) (who scheduling.SlotOwner, slot scheduling.Slot, any bool) {
+	type holding struct {
+		who  scheduling.SlotOwner
+		slot scheduling.Slot
+	}
+	var all []holding
+	for _, who := range slices.Concat(w.running, w.closed) {
+		for _, node := range slices.Sorted(maps.Keys(w.held[who])) {
+			if w.known(who, w.held[who][node]) {
+				all = append(all, holding{who, w.held[who][node]})
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	drawn := rapid.SampledFrom(all).Draw(t, "slot")
+	return drawn.who, drawn.slot, true
+}
+
+// endUnclean records that a maintenance has ended without returning its node.
+func (w *slotWorld) endUnclean(who scheduling.SlotOwner, slot scheduling.Slot) {
+	delete(w.held[who], slot.Node)
+	w.ending[slot.Node] = ending{w.sets[who].Maintenances + slot.Name, w.now.Add(scheduling.UncleanPause)}
+}
+
+func (w *slotWorld) request(t *rapid.T) {
+	who, node := rapid.SampledFrom(w.running).Draw(t, "who"), rapid.SampledFrom(w.nodes).Draw(t, "node")
+	if slices.ContainsFunc(w.sets[who].Slots, func(s scheduling.Slot) bool { return s.Node == node }) {
+		return
+	}
+	w.number++
+	requested := slot(node, w.number)
+	requested.Name += rapid.SampledFrom([]string{"", fmt.Sprint("-", w.number)}).Draw(t, "a name of its own")
+	w.sets[who].Slots = append(w.sets[who].Slots, requested)
+	w.send(t, who)
+}
+
+func (w *slotWorld) withdraw(t *rapid.T) {
+	who := rapid.SampledFrom(w.running).Draw(t, "who")
+	waiting := slices.DeleteFunc(slices.Clone(w.sets[who].Slots), func(s scheduling.Slot) bool { return s.Granted })
+	if len(waiting) > 0 {
+		withdrawn := rapid.SampledFrom(waiting).Draw(t, "request")
+		w.unlist(who, withdrawn.Number)
+		delete(w.held[who], withdrawn.Node) // a grant that has not arrived
+		w.send(t, who)
+	}
+}
+
+func (w *slotWorld) returnNode(t *rapid.T) {
+	who, slot, any := w.one(t)
+	if !any {
+		return
+	}
+	delete(w.held[who], slot.Node)
+	leftOut := rapid.Bool().Draw(t, "left out")
+	if leftOut && !w.gone[slot.Node] {
+		w.down[slot.Node] = true
+	}
+	if slices.Contains(w.closed, who) || rapid.Bool().Draw(t, "the maintenance returns the slot") {
+		w.returned[who][slot.Node] = slot
+		w.state.Return(scheduling.HeldSlot{Owner: who, Number: slot.Number}.Return(leftOut), w.now)
+		w.decide(t)
+	} else {
+		w.unlist(who, slot.Number)
+		w.send(t, who, scheduling.Release{Number: slot.Number, LeftOut: leftOut})
+	}
+	if !w.blind {
+		w.show(slot.Node)
+	}
+}
+
+// learn lets an owner learn which of its slots were returned.
+func (w *slotWorld) learn(t *rapid.T, who scheduling.SlotOwner) {
+	for _, slot := range w.returned[who] {
+		w.unlist(who, slot.Number)
+	}
+	clear(w.returned[who])
+	w.send(t, who)
+}
+
+func (w *slotWorld) leaveUnclean(t *rapid.T) {
+	who, slot, any := w.one(t)
+	if !any || slices.Contains(w.closed, who) {
+		return
+	}
+	w.endUnclean(who, slot)
+	if !w.gone[slot.Node] && !w.blind && rapid.Bool().Draw(t, "its mark is seen") {
+		w.marked[slot.Node] = w.ending[slot.Node].maintenance
+		w.show(slot.Node)
+	}
+	w.unlist(who, slot.Number)
+	w.send(t, who, scheduling.Release{Number: slot.Number, Unclean: true, LeftOut: rapid.Bool().Draw(t, "left out")})
+}
+
+// closeOwner closes the workflow of an owner, and starts another one with its id. Its maintenances go on, or end.
+func (w *slotWorld) closeOwner(t *rapid.T) {
+	who := rapid.SampledFrom(slices.Concat(w.running, w.closed)).Draw(t, "who")
+	if i := slices.Index(w.running, who); i >= 0 {
+		w.number++
+		w.running, w.closed = slices.Delete(w.running, i, i+1), append(w.closed, who)
+		w.start(scheduling.SlotOwner{WorkflowID: who.WorkflowID, FirstRunID: fmt.Sprint("run-", w.number)})
+	}
+	closed := scheduling.Holder{SlotOwner: who}
+	for _, node := range slices.Sorted(maps.Keys(w.held[who])) {
+		slot := w.held[who][node]
+		if w.known(who, slot) && rapid.Bool().Draw(t, "goes on") {
+			closed.Maintenances = append(closed.Maintenances, w.sets[who].Maintenances+slot.Name)
+		} else {
+			w.endUnclean(who, slot)
+		}
+	}
+	for range rapid.IntRange(1, 2).Draw(t, "times") {
+		w.state.OwnerClosed(closed, w.now)
+	}
+	w.decide(t)
+}
+
+func (w *slotWorld) changeNode(t *rapid.T) {
+	node := rapid.SampledFrom(w.nodes).Draw(t, "node")
+	if w.blind || w.heldByClosed(node) {
+		return
+	}
+	delete(w.down, node)
+	delete(w.gone, node)
+	switch rapid.SampledFrom([]string{"gone", "down", "well"}).Draw(t, "status") {
+	case "gone":
+		w.gone[node] = true
+		delete(w.marked, node)
+	case "down":
+		w.down[node] = true
+	}
+	w.show(node)
+	w.decide(t)
+}
+
+// heldByClosed: a scheduler that has started since may know the node only by its mark.
+func (w *slotWorld) heldByClosed(node string) bool {
+	return slices.ContainsFunc(w.closed, func(who scheduling.SlotOwner) bool { return w.held[who][node].Number > 0 })
+}
+
+// terminateScheduler starts a scheduler without state, which gets the sets of all owners. By then the last writes have happened, and the nodes of maintenances without
+// an owner have their marks.
+func (w *slotWorld) terminateScheduler(t *rapid.T) {
+	w.now = w.now.Add(scheduling.UncleanPause)
+	for _, who := range w.closed {
+		for node, slot := range w.held[who] {
+			if w.gone[node] {
+				return
+			}
+			w.marked[node] = w.sets[who].Maintenances + slot.Name
+		}
+	}
+	w.state, w.lateSets = scheduling.SlotState{}, nil
+	for _, who := range w.running {
+		maps.DeleteFunc(w.held[who], func(_ string, slot scheduling.Slot) bool { return !w.known(who, slot) })
+		w.sets[who].Version++
+		w.state.Take(*w.sets[who], w.now)
+	}
+	w.watchAgain()
+	w.decide(t)
+	for _, who := range w.running {
+		w.learn(t, who) // an owner sends its set when it learns of a return to another scheduler
+	}
+}
+
+func (w *slotWorld) actions() map[string]func(*rapid.T) {
+	drawNode := func(t *rapid.T) string { return rapid.SampledFrom(w.nodes).Draw(t, "node") }
+	return map[string]func(*rapid.T){
+		"":                        func(t *rapid.T) { w.out(t) },
+		"request":                 w.request,
+		"withdraw":                w.withdraw,
+		"return a node":           w.returnNode,
+		"learn":                   func(t *rapid.T) { w.learn(t, rapid.SampledFrom(w.running).Draw(t, "who")) },
+		"resend":                  func(t *rapid.T) { w.send(t, rapid.SampledFrom(w.running).Draw(t, "who")) },
+		"leave a node unclean":    w.leaveUnclean,
+		"close an owner":          w.closeOwner,
+		"change a node":           w.changeNode,
+		"terminate the scheduler": w.terminateScheduler,
+		"late set": func(t *rapid.T) {
+			if len(w.lateSets) == 0 {
+				return
+			}
+			late := rapid.SampledFrom(w.lateSets).Draw(t, "set")
+			known := slices.ContainsFunc(w.state.Requesters, func(r scheduling.Requester) bool { return r.Owner == late.Owner && !r.Closed })
+			if known { // of an owner that the scheduler has forgotten, the set is taken, and answered by the owner with its latest one
+				w.state.Take(late, w.now)
+				w.decide(t)
+			}
+		},
+		"mark": func(t *rapid.T) { // the last write of a maintenance that has ended
+			node := drawNode(t)
+			if w.ending[node].until.After(w.now) && !w.gone[node] && !w.blind {
+				w.marked[node] = w.ending[node].maintenance
+				w.show(node)
+				w.decide(t)
+			}
+		},
+		"sweep": func(t *rapid.T) {
+			node := drawNode(t)
+			if !w.ending[node].until.After(w.now) && !w.blind && !w.heldByClosed(node) {
+				delete(w.marked, node)
+				w.show(node)
+				w.decide(t)
+			}
+		},
+		"look for missing nodes": func(t *rapid.T) {
+			missing := w.state.Decide(w.now, nil)
+			for _, response := range missing.Responses {
+				w.state.Undelivered(response, w.now)
+			}
+			w.state.NodesGone(slices.DeleteFunc(missing.Missing(), func(node string) bool { return !w.gone[node] }))
+			w.decide(t)
+		},
+		"time passes": func(t *rapid.T) {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 60).Draw(t, "seconds")) * time.Second)
+			w.decide(t)
+		},
+		"continue as new": func(t *rapid.T) {
+			w.state.ForgetNodes()
+			w.state, w.blind = roundTrip(t, w.state), true
+			w.decide(t)
+		},
+		"watch again": func(t *rapid.T) {
+			w.watchAgain()
+			w.decide(t)
+		},
+	}
+}
+
+func TestNoSlotIsLostAndNoneIsGrantedTwice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newSlotWorld(t)
+		t.Repeat(w.actions())
+
+		// When all nodes are well and every slot is returned, every request is granted.
+		w.reliable = true
+		for _, who := range w.closed {
+			for _, slot := range w.held[who] {
+				w.state.Return(scheduling.HeldSlot{Owner: who, Number: slot.Number}.Return(false), w.now)
+			}
+			clear(w.held[who])
+		}
+		clear(w.gone)
+		clear(w.down)
+		clear(w.marked)
+		for range 3 * len(w.nodes) {
+			w.now = w.now.Add(time.Minute)
+			w.watchAgain()
+			w.decide(t)
+			for _, who := range w.running {
+				for _, node := range slices.Sorted(maps.Keys(w.held[who])) {
+					w.state.Return(scheduling.HeldSlot{Owner: who, Number: w.held[who][node].Number}.Return(false), w.now)
+					w.returned[who][node] = w.held[who][node]
+					delete(w.held[who], node)
+				}
+			}
+			for _, who := range w.running {
+				w.learn(t, who)
+			}
+		}
+		for _, who := range w.running {
+			w.learn(t, who)
+			require.Empty(t, w.sets[who].Slots, "every request of %s was granted", who)
+		}
+		require.True(t, w.state.Empty())
+	})
+}
