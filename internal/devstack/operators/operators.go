@@ -194,6 +194,8 @@ func (o *Operators) work(ctx context.Context) {
 		}
 		again, err := o.reconcile(ctx, simulated)
 		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err): // it was deleted or changed meanwhile
+			o.queue.AddRateLimited(simulated)
 		case err != nil && ctx.Err() == nil:
 			o.queue.AddRateLimited(simulated)
 			o.mu.Lock()
