@@ -62,27 +62,6 @@ func (s *scene) awaitPhase(t *testing.T, workflow string, phases ...string) {
 	})
 }
 
-// awaitIdle is awaitPhase, and waits until no activity is at work for the workflow any more.
-func (s *scene) awaitIdle(t *testing.T, workflow string, phases ...string) {
-	t.Helper()
-	atWork := map[int64]bool{}
-	s.awaitEvent(t, workflow, fmt.Sprintf("it was %q and is idle", phases), func(event *history.HistoryEvent) bool {
-		if len(phases) > 0 && attributeOf(event, temporal.AttributePhase) == phases[0] {
-			phases = phases[1:]
-		}
-		if event.GetActivityTaskScheduledEventAttributes() != nil {
-			atWork[event.EventId] = true
-		}
-		for _, over := range []interface{ GetScheduledEventId() int64 }{
-			event.GetActivityTaskCompletedEventAttributes(), event.GetActivityTaskFailedEventAttributes(),
-			event.GetActivityTaskTimedOutEventAttributes(), event.GetActivityTaskCanceledEventAttributes(),
-		} {
-			delete(atWork, over.GetScheduledEventId())
-		}
-		return len(phases) == 0 && len(atWork) == 0
-	})
-}
-
 // awaitReason waits until a workflow has shown as its search attribute that it waits for that reason.
 func (s *scene) awaitReason(t *testing.T, workflow, reason string) {
 	t.Helper()

@@ -79,7 +79,8 @@ func TestAStackBuildsOnlyTheServersThatItRuns(t *testing.T) {
 		{"Temporal alone", Options{Temporal: &TemporalOptions{}}, []string{"temporal"}},
 		{"a hub", Options{Clusters: []ClusterOptions{{Name: "hub", ControlPlaneOnly: true}}}, []string{"etcd", "kube-apiserver"}},
 		{
-			"a whole cluster", Options{Clusters: []ClusterOptions{{Name: "spoke"}}},
+			"a whole cluster",
+			Options{Clusters: []ClusterOptions{{Name: "spoke"}}},
 			[]string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"},
 		},
 	}

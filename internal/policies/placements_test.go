@@ -18,8 +18,11 @@ func TestDesiredPlacementsAreTheTargetsByItem(t *testing.T) {
 		{Item: 0, Clusters: []string{"c1", "c3"}, Held: []string{"c2"}},
 		{Item: 2, Held: []string{"c4"}},
 	}, policies.Desired([]policies.Target{
-		{Cluster: "c3", Item: 0}, {Cluster: "c4", Item: 2, Held: true}, {Cluster: "c2", Item: 0, Held: true},
-		{Cluster: "c5", Item: policies.Nowhere}, {Cluster: "c1", Item: 0},
+		{Cluster: "c3", Item: 0},
+		{Cluster: "c4", Item: 2, Held: true},
+		{Cluster: "c2", Item: 0, Held: true},
+		{Cluster: "c5", Item: policies.Nowhere},
+		{Cluster: "c1", Item: 0},
 	}))
 }
 
@@ -31,19 +34,43 @@ func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 		changes  []policies.PlacementChange
 		waiting  []string
 	}{
-		{"nothing is there", []policies.DesiredPlacement{{Item: 1, Clusters: []string{"c1", "c2"}}}, [][]string{nil, nil},
-			[]policies.PlacementChange{{Item: 1, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}}, nil},
+		{
+			"nothing is there",
+			[]policies.DesiredPlacement{{Item: 1, Clusters: []string{"c1", "c2"}}},
+			[][]string{nil, nil},
+			[]policies.PlacementChange{{Item: 1, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}},
+			nil,
+		},
 		{"all is as it should be", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{{"c1"}, nil}, nil, nil},
 		{"in another order, too", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, [][]string{{"c2", "c1"}}, nil, nil},
-		{"a cluster that goes on is removed before it is added", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{nil, {"c1", "c2"}},
-			[]policies.PlacementChange{{Item: 1, Removed: []string{"c1", "c2"}}, {Item: 0, Clusters: []string{"c1"}, Added: []string{"c1"}}}, nil},
-		{"nothing is desired", nil, [][]string{{"c1"}, {"c2"}},
-			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Removed: []string{"c2"}}}, nil},
+		{
+			"a cluster that goes on is removed before it is added",
+			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}},
+			[][]string{nil, {"c1", "c2"}},
+			[]policies.PlacementChange{{Item: 1, Removed: []string{"c1", "c2"}}, {Item: 0, Clusters: []string{"c1"}, Added: []string{"c1"}}},
+			nil,
+		},
+		{
+			"nothing is desired", nil,
+			[][]string{{"c1"}, {"c2"}},
+			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Removed: []string{"c2"}}},
+			nil,
+		},
 		{"a held cluster keeps what it has, and gets nothing new", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, [][]string{{"c1"}}, nil, []string{"c2"}},
-		{"a held cluster loses what it should not have", []policies.DesiredPlacement{{Item: 1, Held: []string{"c1"}}}, [][]string{{"c1"}, nil},
-			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}}, []string{"c1"}},
-		{"a change of others does not touch a held cluster", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}, Held: []string{"c1", "c3"}}}, [][]string{{"c1"}},
-			[]policies.PlacementChange{{Item: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c2"}}}, []string{"c3"}},
+		{
+			"a held cluster loses what it should not have",
+			[]policies.DesiredPlacement{{Item: 1, Held: []string{"c1"}}},
+			[][]string{{"c1"}, nil},
+			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}},
+			[]string{"c1"},
+		},
+		{
+			"a change of others does not touch a held cluster",
+			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}, Held: []string{"c1", "c3"}}},
+			[][]string{{"c1"}},
+			[]policies.PlacementChange{{Item: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c2"}}},
+			[]string{"c3"},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

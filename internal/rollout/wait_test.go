@@ -65,7 +65,9 @@ func TestARolloutShowsTheOneWaitThatMattersMost(t *testing.T) {
 		{"a pause before an approval", rollout.Waits{Pause: waitsFor("Paused"), Approval: waitsFor("A"), Unknown: waitsFor("U")}, paused, "Paused", "", "Paused"},
 		{"what is unknown before what comes first", rollout.Waits{Unknown: waitsFor("U"), Before: waitsFor("B")}, planned, "U", "", emergency.ReasonHeld},
 		{
-			"a withdrawal before a pause", rollout.Waits{Withdrawal: rollout.ReasonWithdrawingTimedOut, Pause: waitsFor("Paused")}, paused,
+			"a withdrawal before a pause",
+			rollout.Waits{Withdrawal: rollout.ReasonWithdrawingTimedOut, Pause: waitsFor("Paused")},
+			paused,
 			rollout.ReasonWithdrawingTimedOut, "batch 2 of 3: clusters that return their nodes: 1", "Paused",
 		},
 		{"the cleanup after a withdrawal", rollout.Waits{Withdrawal: rollout.ReasonCancelling}, inBatch(ranv1.ClusterCancelled), rollout.ReasonCancelling, "batch 2 of 3: cleaning up", ""},
