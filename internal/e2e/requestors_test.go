@@ -41,8 +41,9 @@ func TestRequestorsOfOneNode(t *testing.T) {
 func joinAndBeDone(t *testing.T) {
 	t.Parallel()
 	spoke := theFleet.Cluster("spoke-1")
+	worker := nodeWithPods(t, spoke)
 	before := len(actionsOf(t, spoke))
-	must(t, "node", "maintain", "worker-1", "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
+	must(t, "node", "maintain", worker, "--cluster", spoke.Name, "--requestor", "driver.example.com", "--name", "driver", "--wait")
 	joined := must(t, "node", "join", "driver", "--cluster", spoke.Name, "--requestor", "firmware.example.com")
 	require.Contains(t, joined, "firmware.example.com joined; the node is ready")
 
@@ -50,7 +51,7 @@ func joinAndBeDone(t *testing.T) {
 	awaitNodeStatus(t, spoke, "driver", "it waits for the other", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady && len(s.Requestors) == 2 && s.Requestors[0].State == maintenancev1.RequestorDone
 	})
-	require.True(t, node(t, spoke, "worker-1").Spec.Unschedulable, "the other has it still")
+	require.True(t, node(t, spoke, worker).Spec.Unschedulable, "the other has it still")
 
 	must(t, "node", "done", "driver", "--requestor", "firmware.example.com", "--cluster", spoke.Name)
 	must(t, "node", "status", "driver", "--cluster", spoke.Name, "--watch")
