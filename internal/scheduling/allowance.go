@@ -16,7 +16,7 @@ type allowance struct {
 	// invalid is what the limit is that allows nothing because it is neither a number nor a percentage that there can be; empty: it is one.
 	invalid string
 	holders []string
-	// named and told are what is said of it, until there is another holder: many requests wait for the same.
+	// named and told are cached texts, until there is another holder: many requests wait for the same.
 	named, told string
 }
 
@@ -41,7 +41,7 @@ func written(value *intstr.IntOrString) string {
 	return value.String()
 }
 
-// allowsNothing says so of a field that has a value which it may not have.
+// allowsNothing is the message for a field with an invalid value.
 func allowsNothing(field, value, must string) string {
 	return fmt.Sprintf("%s is %s, so nothing may start: it must be %s", field, value, must)
 }

@@ -1,6 +1,6 @@
 package scheduling
 
-// cluster is what counts of a cluster's nodes and of the requests at work.
+// cluster is what counts of a cluster's nodes and of the requests in progress.
 type cluster struct {
 	nodes map[string]*member
 	// pools are all there are; the first is that of all nodes, which the configuration's own limits are about.
@@ -101,7 +101,7 @@ func (m *member) occupy(request Request, unavailable bool) {
 	switch {
 	case request.Requestor != "":
 		holder += " for " + request.Requestor
-	case request.Name != "": // no slot stands for it: only the node says so
+	case request.Name != "": // it has no slot, only the mark on the node
 		holder += " with the mark of " + request.Name
 	}
 	for _, pool := range m.pools {

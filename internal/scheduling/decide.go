@@ -58,7 +58,7 @@ func (d Decision) Missing() (nodes []string) {
 	return nodes
 }
 
-// expire ends entries whose time is over, and returns when the next slot becomes free.
+// expire ends entries whose Until has passed, and returns when the next slot becomes free.
 func (s *SlotState) expire(now time.Time) (next time.Time) {
 	for i := range s.Requesters {
 		for j := range s.Requesters[i].Slots {

@@ -19,7 +19,7 @@ type SlotRequests struct {
 	Owner   SlotOwner `json:"owner"`
 	Version int64     `json:"version"`
 	// Namespace and Requestor are the same for all requests of an owner. Maintenances is the workflow id of a node's maintenance without the name
-	// of its request. They are said once: a set of 300 nodes has to stay small.
+	// of its request. They appear once: a set of 300 nodes has to stay small.
 	Namespace    string `json:"namespace,omitempty"`
 	Requestor    string `json:"requestor,omitempty"`
 	Maintenances string `json:"maintenances,omitempty"`

@@ -21,7 +21,7 @@ type Decision struct {
 	left capacity
 }
 
-// capacity is what is left of the budgets of the whole cluster.
+// capacity is the rest of the budgets of the whole cluster.
 type capacity struct {
 	slots   int
 	outages *int

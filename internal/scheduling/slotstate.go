@@ -56,7 +56,7 @@ type SlotEntry struct {
 	Status      SlotStatus `json:"status"`
 	// Until is when a slot that is Ending or Returned is Over.
 	Until time.Time `json:"until,omitzero"`
-	// Unlisted: the owner does not list it any more.
+	// Unlisted: the owner no longer lists it.
 	Unlisted bool `json:"unlisted,omitempty"`
 }
 
