@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // builder builds programs from the pins in modules into bin.
@@ -88,17 +87,14 @@ func (b builder) buildAll(ctx context.Context, missing []program, p *Programs) e
 	return nil
 }
 
-// announce says what is going to be built and how long that takes.
+// announce prints what is going to be built.
 func (b builder) announce(missing []program) {
 	var names []string
-	var cost time.Duration
 	for _, p := range missing {
 		names = append(names, p.name)
-		cost += p.cost
 	}
 	if len(names) > 0 {
-		fmt.Fprintf(b.out, "the local stack needs %s, built from source (about %s on two cores, then cached)\n",
-			strings.Join(names, ", "), cost)
+		fmt.Fprintf(b.out, "the local stack needs %s, built from source the first time and then cached\n", strings.Join(names, ", "))
 	}
 }
 

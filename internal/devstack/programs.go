@@ -10,26 +10,24 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // program is one server of the local stack. A module under deploy/devstack pins it and everything it is built from.
 type program struct {
 	name    string
-	module  string        // directory under deploy/devstack
-	pkg     string        // the main package to build
-	release string        // the module whose version is the program's release
-	cost    time.Duration // of the first build on two cores
+	module  string // directory under deploy/devstack
+	pkg     string // the main package to build
+	release string // the module whose version is the program's release
 }
 
 // programs are the servers in the order in which a stack needs them, which is the order in which they are built.
 var programs = []program{
-	{"etcd", "kubernetes", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3", 20 * time.Second},
-	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes", 100 * time.Second},
-	{"kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes", 40 * time.Second},
-	{"kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "k8s.io/kubernetes", 15 * time.Second},
-	{"kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok", 20 * time.Second},
-	{"temporal", "temporal", "github.com/temporalio/cli/cmd/temporal", "go.temporal.io/server", 150 * time.Second},
+	{"etcd", "kubernetes", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"},
+	{"kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes"},
+	{"kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "k8s.io/kubernetes"},
+	{"kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "k8s.io/kubernetes"},
+	{"kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok"},
+	{"temporal", "temporal", "github.com/temporalio/cli/cmd/temporal", "go.temporal.io/server"},
 }
 
 // Programs are the servers of a stack. Those that are missing are built in the background.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -186,7 +185,7 @@ func newBuilder(t *testing.T, version string) (testBuilder, program) {
 	shop := testBuilder{mu: &sync.Mutex{}, lines: &strings.Builder{}}
 	shop.modules, shop.bin, shop.out = t.TempDir(), filepath.Join(t.TempDir(), "bin"), shop
 	writePins(t, shop.modules, version)
-	return shop, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server", cost: time.Second}
+	return shop, program{name: "server", module: "pins", pkg: "example.com/server", release: "example.com/server"}
 }
 
 func writePins(t *testing.T, modules, version string) {
