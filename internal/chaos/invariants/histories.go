@@ -135,7 +135,7 @@ func (j *judgement) forgivable(id int64) bool {
 		return event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().SignalName != temporal.SignalCancel
 	case enumspb.EVENT_TYPE_TIMER_STARTED:
 		summary := string(event.GetUserMetadata().GetSummary().GetData())
-		return strings.Contains(summary, pauseBetweenMessages) || strings.Contains(summary, pauseBeforeAsking)
+		return strings.Contains(summary, pauseBetweenMessages) || strings.Contains(summary, pauseBeforeResend)
 	}
 	return false
 }
@@ -144,8 +144,8 @@ func (j *judgement) forgivable(id int64) bool {
 // before another one tries it.
 const tellsOfState = "AnnounceState"
 
-// Summaries of timers that run on until their workflow ends: between two messages to a parent, and before a scheduler is told everything again.
+// Summaries of timers that run on until their workflow ends: between two messages to a parent, and before slot requests are sent again.
 const (
 	pauseBetweenMessages = "gather changes for the parent"
-	pauseBeforeAsking    = "ask for a slot again"
+	pauseBeforeResend    = "send the slot requests again"
 )
